@@ -1,0 +1,1 @@
+"""What every stage shares: settings, data, workspace, teachers, training loop, reports."""

@@ -1,0 +1,163 @@
+"""Typed settings: class defaults < YAML file < flag. Unknown keys and flags are errors that name the nearest one.
+
+A settings class is a pydantic model; its fields are the YAML keys and, with dashes, the flags. Flags reach pydantic
+as the strings the user typed, so one validator serves both sources.
+"""
+
+import argparse
+import difflib
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import pydantic
+import yaml
+
+from common.errors import UserError
+
+CONFIG_DIR = Path(__file__).parent.parent / "configs"
+
+
+class Settings(pydantic.BaseModel):
+    """Base of every settings class: immutable, typed, no unknown keys, a docstring under each field is its help."""
+
+    model_config = pydantic.ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, protected_namespaces=(), allow_inf_nan=False
+    )
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str] = str) -> S:
+    """Make settings from layers of values, later layers winning.
+
+    `names_are` turns a field name into what the user typed (a flag or a key) for error messages.
+    Raises UserError with one line when a key is unknown, a value has the wrong type, or values contradict.
+    """
+    values = {key: value for layer in layers for key, value in layer.items()}
+    for key in values:
+        if key not in cls.model_fields:
+            raise UserError(f"unknown setting {key!r}{nearest(key, cls.model_fields)}")
+    try:
+        return cls(**values)
+    except pydantic.ValidationError as error:
+        raise UserError("; ".join(_describe(e, names_are) for e in error.errors())) from error
+
+
+def _describe(error: Any, names_are: Callable[[str], str]) -> str:
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if not error["loc"]:
+        return message
+    name = names_are(str(error["loc"][0]))
+    return f"{name} is required" if error["type"] == "missing" else f"{name}: {message} (got {error['input']!r})"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """'; did you mean X?' for the known name most like `name`, or an empty string."""
+    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {match[0]}?" if match else ""
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping, keys with dashes or underscores. Raises UserError naming the file and line."""
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (yaml.YAMLError, UnicodeDecodeError, IsADirectoryError) as error:
+        raise UserError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(loaded or {}, dict):
+        raise UserError(f"{path}: expected settings as 'key: value' lines")
+    return underscored(loaded or {})
+
+
+def underscored(values: dict[str, Any]) -> dict[str, Any]:
+    """The same mapping with dashes in its keys turned into underscores."""
+    return {str(key).replace("-", "_"): value for key, value in values.items()}
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse without prefix matching, whose errors are UserErrors."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
+
+
+def flag(field: str) -> str:
+    """The flag that sets a field. A field named after one of pydantic's methods ends in an underscore: json_."""
+    return "--" + field.strip("_").replace("_", "-")
+
+
+def parse_flags(
+    cls: type[S],
+    argv: Sequence[str] | None,
+    description: str | None,
+    defaults: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: {},
+) -> S:
+    """Settings from a command line, with `--config FILE` for a YAML file below the flags.
+
+    `defaults` maps what the user gave to further defaults (a student's settings file, say); --help shows them.
+    Raises UserError on an unknown flag, a stray word, a bad value or a bad file.
+    """
+    given = _collect(_make_parser(cls, description, {}, with_help=False), argv, cls, strict=False)
+    layered = defaults(given)
+    given = _collect(_make_parser(cls, description, layered, with_help=True), argv, cls, strict=True)
+    return build(cls, layered, given, names_are=flag)
+
+
+def _collect(parser: _Parser, argv: Sequence[str] | None, cls: type[S], strict: bool) -> dict[str, Any]:
+    namespace, unknown = parser.parse_known_args(argv)
+    if strict and unknown:
+        word = unknown[0].split("=")[0]
+        known = [flag(name) for name in cls.model_fields]
+        kind = "unknown flag" if word.startswith("-") else "stray word"
+        raise UserError(f"{kind} {word}{nearest(word, known) if word.startswith('-') else ''} (see --help)")
+    flags = vars(namespace)
+    config = flags.pop("config", None)
+    return {**(load_yaml(Path(config)) if config else {}), **flags}
+
+
+def _make_parser(cls: type[S], description: str | None, defaults: dict[str, Any], with_help: bool) -> _Parser:
+    parser = _Parser(
+        description=description,
+        add_help=with_help,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
+    for name, field in cls.model_fields.items():
+        default = defaults.get(name, field.get_default(call_default_factory=True))
+        text = (field.description or "").replace("\n", " ")
+        text += " (required)" if field.is_required() and name not in defaults else f" (default: {_shown(default)})"
+        parser.add_argument(flag(name), dest=name, help=text.replace("%", "%%"), **_argparse_type(field.annotation))
+    return parser
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, tuple | list):
+        return " ".join(map(str, default)) or "none"
+    if default is None or isinstance(default, bool):
+        return {None: "unset", True: "on", False: "off"}[default]
+    return str(default)
+
+
+def _argparse_type(annotation: Any) -> dict[str, Any]:
+    """What argparse must know of a field's type; pydantic does the rest."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (types.UnionType, typing.Union):
+        return _argparse_type(next(a for a in arguments if a is not type(None)))
+    if annotation is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if origin is tuple:
+        return {"nargs": "+", "metavar": _metavar(arguments[0])}
+    return {"metavar": _metavar(annotation)}
+
+
+def _metavar(annotation: Any) -> str:
+    if typing.get_origin(annotation) is typing.Literal:
+        return "{" + ",".join(map(str, typing.get_args(annotation))) + "}"
+    return {int: "INT", float: "FLOAT", Path: "PATH"}.get(annotation, "TEXT")

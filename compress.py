@@ -1,0 +1,27 @@
+"""Compress: distil a student, prune it, quantize it.
+
+    python compress.py --task sst-2 --compression-actions distill --student-arch bilstm --alpha 0
+    python compress.py --task sst-2 --compression-actions distill prune quantize --student-arch ffn --embedding-type hash
+    python compress.py --task sst-2 --compression-actions quantize --load-trained-model bilstm-bpe25-a0-aug-s3201976
+
+Defaults of a student come from configs/students/<student-arch>.yaml; --help --student-arch rnn shows the RNN's.
+Run again after a stop, it goes on where it was.
+"""
+
+from common.cli import run_script, start
+from common.config import parse_flags
+from compression.settings import CompressSettings, defaults_for
+
+
+def main() -> None:
+    """Parse flags, do the actions, say where each model is."""
+    settings = parse_flags(CompressSettings, None, __doc__, defaults_for)
+    start(settings)
+    from compression.compress import compress  # PyTorch loads here, after the flags are checked
+
+    for folder in compress(settings):
+        print(f"student saved in {folder}")
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,1 @@
+"""What the project is for: students, their embeddings, distillation, pruning and quantization."""

@@ -1,0 +1,40 @@
+"""Embeddings: each file holds a tokenizer and the torch module that turns its token ids into vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from compression.embeddings.bpe import BpeEmbedding, BpeTokenizer
+from compression.embeddings.char import CharEmbedding, CharTokenizer
+from compression.embeddings.hash import HashEmbedding, HashTokenizer
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from common.tokens import EncodedText
+    from compression.students.settings import StudentSettings
+
+
+class Tokenizer(Protocol):
+    """What students ask of a tokenizer."""
+
+    def encode(self, sentences: list[str]) -> EncodedText:
+        """Token ids of every sentence; an empty one gets one token."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write what `load` needs into a model folder."""
+        ...
+
+
+def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
+    """The tokenizer saved in a model folder. Raises UserError when its files are missing or damaged."""
+    kinds = {"bpe": BpeTokenizer, "hash": HashTokenizer, "char": CharTokenizer}
+    return kinds[settings.embedding_type].load(settings, folder)
+
+
+def make_embedding(settings: StudentSettings) -> nn.Module:
+    """A fresh embedding module: ids [batch, time, width] -> vectors [batch, time, embedding_dim]."""
+    kinds = {"bpe": BpeEmbedding, "hash": HashEmbedding, "char": CharEmbedding}
+    return kinds[settings.embedding_type](settings)

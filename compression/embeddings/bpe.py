@@ -1,0 +1,86 @@
+"""Byte-pair embeddings through the bpemb library (Heinzerling and Strube, 2018).
+
+Vectors come from BPEmb's own files where the user has them, else from a sentencepiece BPE model and word2vec vectors
+trained on the task's own text and kept in BPEmb's file format.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from common.errors import UserError
+from common.tokens import EncodedText
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from compression.students.settings import StudentSettings
+
+MODEL_FILE = "bpe.model"
+UNKNOWN = 0
+_CHUNK = 20_000
+
+
+class BpeTokenizer:
+    """A sentencepiece BPE model read by bpemb, with bpemb's preprocessing (lower case, digits as zeros)."""
+
+    def __init__(self, model_file: Path, max_tokens: int) -> None:
+        """Raises UserError when the file is missing or no sentencepiece model."""
+        from bpemb import BPEmb
+
+        if not model_file.exists():
+            raise UserError(f"{model_file}: no such file")
+        try:
+            # Segmentation only: the student's own table holds the vectors. emb_file is not read then.
+            self._bpe = BPEmb(vs=None, dim=None, model_file=model_file, emb_file=model_file, segmentation_only=True)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UserError(f"{model_file}: not a sentencepiece model ({error})") from error
+        self._model_bytes = model_file.read_bytes()
+        self.max_tokens = max_tokens
+
+    @classmethod
+    def load(cls, settings: StudentSettings, folder: Path) -> BpeTokenizer:
+        """Read the model kept in a student's folder."""
+        tokenizer = cls(folder / MODEL_FILE, settings.max_tokens)
+        if tokenizer.vocab_size != settings.vocab_size:
+            raise UserError(
+                f"{folder / MODEL_FILE}: {tokenizer.vocab_size} pieces, the student has {settings.vocab_size}"
+            )
+        return tokenizer
+
+    def save(self, folder: Path) -> None:
+        """Copy the model into a student's folder."""
+        (folder / MODEL_FILE).write_bytes(self._model_bytes)
+
+    @property
+    def vocab_size(self) -> int:
+        """Pieces in the model."""
+        return self._bpe.spm.get_piece_size()
+
+    def encode(self, sentences: list[str]) -> EncodedText:
+        """One id a piece, width 1."""
+        ids: list[list[int]] = []
+        for start in range(0, len(sentences), _CHUNK):
+            texts = [self._bpe.preprocess(text) for text in sentences[start : start + _CHUNK]]
+            ids += self._bpe.spm.encode(texts)
+        return EncodedText.from_lists(ids, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
+
+
+class BpeEmbedding(nn.Module):
+    """A table of one vector a piece."""
+
+    def __init__(self, settings: StudentSettings) -> None:
+        super().__init__()
+        self.table = nn.Embedding(settings.vocab_size, settings.embedding_dim)
+
+    def start_from(self, vectors: np.ndarray) -> None:
+        """Copy pre-trained vectors, float32 [vocab_size, dim], into the table."""
+        self.table.weight.data.copy_(torch.from_numpy(vectors.copy()))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """ids: int64 [batch, time, 1] -> [batch, time, dim]."""
+        return self.table(ids[..., 0])

@@ -1,0 +1,58 @@
+"""Character embeddings: 33 vectors for letters and signs (section 6.1.5 of the thesis)."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from common.tokens import EncodedText
+
+if TYPE_CHECKING:
+    from compression.students.settings import StudentSettings
+
+OTHER = 0
+"""Index of every character that is not in ALPHABET."""
+ALPHABET = " abcdefghijklmnopqrstuvwxyz'.,!?"
+VOCABULARY_SIZE = 1 + len(ALPHABET)
+
+
+class CharTokenizer:
+    """Lower-cased characters, accents removed. Nothing is learned or stored."""
+
+    def __init__(self, max_tokens: int) -> None:
+        self.max_tokens = max_tokens
+        self._index = {character: i for i, character in enumerate(ALPHABET, 1)}
+
+    @classmethod
+    def load(cls, settings: StudentSettings, folder: Path) -> CharTokenizer:
+        """There is nothing to read; the signature is every tokenizer's."""
+        return cls(settings.max_tokens)
+
+    def save(self, folder: Path) -> None:
+        """There is nothing to write."""
+
+    def encode(self, sentences: list[str]) -> EncodedText:
+        """One id a character, width 1."""
+        ids = [[self._index.get(c, OTHER) for c in _plain(sentence)] for sentence in sentences]
+        return EncodedText.from_lists(ids, width=1, empty=(OTHER,), max_tokens=self.max_tokens)
+
+
+def _plain(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text.lower().replace("’", "'"))
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
+
+
+class CharEmbedding(nn.Module):
+    """A table of 33 vectors."""
+
+    def __init__(self, settings: StudentSettings) -> None:
+        super().__init__()
+        self.table = nn.Embedding(VOCABULARY_SIZE, settings.embedding_dim)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """ids: int64 [batch, time, 1] -> [batch, time, dim]."""
+        return self.table(ids[..., 0])

@@ -1,0 +1,50 @@
+"""Losses of distillation, as plain functions. Logits are [batch, classes]; every loss is a mean over the batch."""
+
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional as F
+
+
+def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Mean squared error of raw logits (equation 6.1; Tang et al., 2019). The temperature has no part in it."""
+    return F.mse_loss(student, teacher)
+
+
+def temperature_softmax(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """MSE(softmax(student / T), softmax(teacher / T)), as the thesis trains its FFN (section 6.1.3, T = 3)."""
+    return F.mse_loss((student / temperature).softmax(1), (teacher / temperature).softmax(1))
+
+
+def kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """T^2 KL(softmax(teacher / T) || softmax(student / T)) (Hinton et al., 2015).
+
+    The factor T^2 keeps the gradients' size the same whatever the temperature (section 2 of that paper).
+    """
+    log_student, log_teacher = (student / temperature).log_softmax(1), (teacher / temperature).log_softmax(1)
+    return F.kl_div(log_student, log_teacher, reduction="batchmean", log_target=True) * temperature**2
+
+
+DISTILLATION_LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]] = {
+    "mse": mse,
+    "temperature-softmax": temperature_softmax,
+    "kl": kl,
+}
+
+
+def combined(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    teacher: torch.Tensor | None,
+    alpha: float,
+    loss: str,
+    temperature: float,
+) -> torch.Tensor:
+    """alpha * cross-entropy(labels) + (1 - alpha) * distillation loss (equation 6.3).
+
+    labels: int64 [batch]; teacher: logits, or None where alpha is 1 and no teacher takes part.
+    """
+    if alpha == 1 or teacher is None:
+        return F.cross_entropy(logits, labels)
+    distillation = DISTILLATION_LOSSES[loss](logits, teacher, temperature)
+    return distillation if alpha == 0 else alpha * F.cross_entropy(logits, labels) + (1 - alpha) * distillation

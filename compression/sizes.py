@@ -1,0 +1,48 @@
+"""How large a model is: weights counted, and real files measured."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.models import load_weights, weights_file
+
+# Beside the codes of a quantized matrix; they are its overhead, not weights of the model.
+_OVERHEAD = ("scale", "zero_point", "input_scale", "input_zero_point")
+
+
+def logical_weights(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Name -> float32 weights as the model multiplies with them: quantized matrices dequantized, overhead left out.
+
+    'encoder.forward_rnn.weight_ih.codes' comes out as 'encoder.forward_rnn.weight_ih'.
+    """
+    weights = {}
+    for name, tensor in tensors.items():
+        stem, _, last = name.rpartition(".")
+        if last == "codes":
+            zero_point, scale = tensors[f"{stem}.zero_point"], tensors[f"{stem}.scale"]
+            weights[stem] = (tensor.float() - zero_point.float()) * scale
+        elif last == "value":
+            weights[stem] = tensor.float()
+        elif last not in _OVERHEAD and tensor.is_floating_point():
+            weights[name] = tensor.float()
+    return weights
+
+
+def gzip_bytes(path: Path) -> int:
+    """Size of a file gzipped once at the best level, with no file name or time in its header (the thesis's measure)."""
+    return len(gzip.compress(path.read_bytes(), compresslevel=9, mtime=0))
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """Sizes of a model folder, by the names of results.json. bytes_packed is None: there is no packed format yet."""
+    weights = logical_weights(load_weights(folder))
+    path = weights_file(folder)
+    return {
+        "parameters": sum(tensor.numel() for tensor in weights.values()),
+        "nonzero_parameters": sum(int((tensor != 0).sum()) for tensor in weights.values()),
+        "bytes_model": path.stat().st_size,
+        "bytes_gzip": gzip_bytes(path),
+        "bytes_packed": None,
+    }

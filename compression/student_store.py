@@ -1,0 +1,49 @@
+"""Saving and loading students: a folder with config.json, model.safetensors and the tokenizer's files."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.checkpoint import load_tensors, save_tensors
+from common.config import build
+from common.errors import UserError
+from common.models import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, read_config
+from common.training import write_history
+from common.workspace import whole_folder, write_json
+from compression.embeddings import Tokenizer, load_tokenizer
+from compression.quantize import restore_quantized
+from compression.students import Student
+from compression.students.settings import StudentSettings
+
+
+def save_student(
+    folder: Path,
+    config: ModelConfig,
+    student: Student,
+    tokenizer: Tokenizer,
+    history: list[dict[str, Any]] | None = None,
+) -> None:
+    """Write a student's folder, whole or not at all."""
+    with whole_folder(folder) as partial:
+        save_tensors(partial / WEIGHTS_FILE, student.state_dict(), {})
+        tokenizer.save(partial)
+        write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
+        if history is not None:
+            write_history(partial / "history.jsonl", history)
+
+
+def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer, ModelConfig]:
+    """Load a student of any stage, ready to score. Raises UserError when its files are missing, damaged or do not fit."""
+    config = read_config(folder)
+    settings = build(StudentSettings, config.student)
+    student = Student(config.arch, settings, len(config.labels), config.pair)
+    restore_quantized(student, config.compression.get("quantized", {}))
+    tensors, _ = load_tensors(folder / WEIGHTS_FILE)
+    try:
+        student.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise UserError(
+            f"{folder / WEIGHTS_FILE}: does not fit its config.json: {' '.join(str(error).split())[:300]}"
+        ) from error
+    return student.to(device).eval(), load_tokenizer(settings, folder), config

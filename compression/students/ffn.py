@@ -1,0 +1,19 @@
+"""The FFN student: the mean of a sentence's embeddings (section 6.1.4). Settings: configs/students/ffn.yaml."""
+
+import torch
+from torch import nn
+
+from compression.students.settings import StudentSettings
+
+
+class MeanEncoder(nn.Module):
+    """Mean over a sentence's tokens; it has no weights."""
+
+    def __init__(self, settings: StudentSettings) -> None:
+        super().__init__()
+        self.output_dim = settings.embedding_dim
+
+    def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """vectors: [batch, time, dim], lengths: int64 [batch] -> [batch, dim]."""
+        inside = torch.arange(vectors.shape[1], device=vectors.device) < lengths[:, None]
+        return (vectors * inside[..., None]).sum(1) / lengths[:, None]

@@ -1,0 +1,44 @@
+"""A bidirectional recurrent encoder over padded batches, in which padding changes nothing."""
+
+import torch
+from torch import nn
+
+
+class BidirectionalEncoder(nn.Module):
+    """Two one-directional nn.LSTM or nn.RNN; the second reads each sentence from its last token to its first.
+
+    Each direction's "last" state is the one that has read the whole sentence (seed fault 1), and since the reversal
+    stays within a sentence's own length, padding is only ever read after it.
+    """
+
+    def __init__(self, kind: type[nn.RNNBase], input_dim: int, hidden_dim: int, pooling: str) -> None:
+        super().__init__()
+        self.forward_rnn = kind(input_dim, hidden_dim, batch_first=True)
+        self.backward_rnn = kind(input_dim, hidden_dim, batch_first=True)
+        self.pooling = pooling
+        self.output_dim = 2 * hidden_dim
+
+    def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """vectors: [batch, time, input_dim], lengths: int64 [batch] -> [batch, 2 hidden_dim]."""
+        forward = self.run(self.forward_rnn, vectors)
+        backward = self.run(self.backward_rnn, reverse(vectors, lengths))
+        return torch.cat([self.pool(states, lengths) for states in (forward, backward)], 1)
+
+    def run(self, rnn: nn.RNNBase, vectors: torch.Tensor) -> torch.Tensor:
+        """All hidden states of one direction, [batch, time, hidden_dim]. Quantization puts its own steps here."""
+        return rnn(vectors)[0]
+
+    def pool(self, states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """states: [batch, time, hidden_dim] -> [batch, hidden_dim]: the state after the last token, or the maximum."""
+        if self.pooling == "last":
+            return states[torch.arange(len(lengths), device=states.device), lengths - 1]
+        padded = torch.arange(states.shape[1], device=states.device) >= lengths[:, None]
+        return states.masked_fill(padded[..., None], float("-inf")).amax(1)
+
+
+def reverse(vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Each sentence's tokens in reverse order, padding left at the end. vectors: [batch, time, dim]."""
+    steps = torch.arange(vectors.shape[1], device=vectors.device)
+    places = lengths[:, None] - 1 - steps
+    places = torch.where(places >= 0, places, steps)
+    return vectors.gather(1, places[..., None].expand_as(vectors))

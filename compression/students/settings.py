@@ -1,0 +1,55 @@
+"""Settings of students, apart from the models so that --help does not wait for PyTorch.
+
+configs/students/<arch>.yaml holds each architecture's defaults, and under `pair:` those for sentence pairs.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+
+from common.config import CONFIG_DIR, Settings, load_yaml
+
+StudentArch = Literal["bilstm", "rnn", "ffn"]
+
+
+class StudentSettings(Settings):
+    """All that is needed to build a student and its tokenizer."""
+
+    embedding_type: Literal["bpe", "hash", "char"] = "bpe"
+    """How text becomes vectors: byte pairs, hashed words or characters."""
+    embedding_dim: int = pydantic.Field(25, gt=0)
+    """Width of an embedding vector."""
+    vocab_size: int = pydantic.Field(5000, gt=0)
+    """Byte pairs in the vocabulary, or importance rows a hash; char always has 33 rows."""
+    hash_ratio: int = pydantic.Field(10, gt=0)
+    """Importance rows for each shared vector of hash embeddings."""
+    encoder_hidden_dim: int = pydantic.Field(150, gt=0)
+    """Units of the encoder in each direction (bilstm, rnn)."""
+    cls_hidden_dim: int = pydantic.Field(200, gt=0)
+    """Units of the classifier's hidden layer."""
+    pooling: Literal["last", "max"] = "last"
+    """What the encoder hands on: each direction's final state, or the maximum over time (bilstm, rnn)."""
+    dropout: float = pydantic.Field(0.1, ge=0, lt=1)
+    """Share of units dropped while training: embeddings, encoder output and classifier."""
+    max_tokens: int = pydantic.Field(512, gt=0)
+    """Tokens a sentence is cut at; preprocessing reports none longer for the shipped tasks."""
+    bpe_source: Literal["auto", "bpemb", "train"] = "auto"
+    """Byte pairs: auto uses BPEmb files in ~/.cache/bpemb, else trains on the task's text; bpemb downloads."""
+    bpe_model: Path | None = None
+    """Own sentencepiece model, together with --bpe-vectors."""
+    bpe_vectors: Path | None = None
+    """Own vectors in word2vec format (.bin or text), together with --bpe-model."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> "StudentSettings":
+        if (self.bpe_model is None) != (self.bpe_vectors is None):
+            raise ValueError("--bpe-model and --bpe-vectors go together")
+        return self
+
+
+def student_defaults(arch: str, pair: bool) -> dict[str, Any]:
+    """Settings of configs/students/<arch>.yaml, for single sentences or pairs."""
+    values = load_yaml(CONFIG_DIR / "students" / f"{arch}.yaml")
+    for_pairs = values.pop("pair", {})
+    return {**values, **for_pairs} if pair else values

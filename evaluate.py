@@ -1,0 +1,31 @@
+"""Score a saved model, teacher or student, on its task's test split.
+
+    python evaluate.py --task sst-2 --model-name minilm
+    python evaluate.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q --time --json
+
+Test is GLUE's dev set (its own test set has no labels); MNLI has two, matched and mismatched.
+"""
+
+from common.cli import print_json, run_script, start
+from common.config import parse_flags
+from compression.evaluate import EvaluateSettings, evaluate
+
+
+def main() -> None:
+    """Parse flags, score, print."""
+    settings = parse_flags(EvaluateSettings, None, __doc__)
+    start(settings)
+    rows = evaluate(settings)
+    if settings.json_:
+        print_json(rows)
+        return
+    for row in rows:
+        scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items())
+        sizes = f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes ({row['bytes_gzip']:,} gzipped)"
+        print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {sizes}")
+        if "speed" in row:
+            print("  {sentences_per_second:,} sentences/s, {milliseconds_for_one} ms for one".format(**row["speed"]))
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,7 +1,7 @@
 """Compress: distil a student, prune it, quantize it.
 
     python compress.py --task sst-2 --compression-actions distill --student-arch bilstm --alpha 0
-    python compress.py --task sst-2 --compression-actions distill prune quantize --student-arch ffn --embedding-type hash
+    python compress.py --task sst-2 --compression-actions distill prune quantize --student-arch ffn --embedding-dim 25
     python compress.py --task sst-2 --compression-actions quantize --load-trained-model bilstm-bpe25-a0-aug-s3201976
 
 Defaults of a student come from configs/students/<student-arch>.yaml; --help --student-arch rnn shows the RNN's.

@@ -102,22 +102,35 @@ def parse_flags(
     `defaults` maps what the user gave to further defaults (a student's settings file, say); --help shows them.
     Raises UserError on an unknown flag, a stray word, a bad value or a bad file.
     """
-    given = _collect(_make_parser(cls, description, {}, with_help=False), argv, cls, strict=False)
-    layered = defaults(given)
-    given = _collect(_make_parser(cls, description, layered, with_help=True), argv, cls, strict=True)
+    layered = defaults(_read(_make_parser(cls, description, {}, with_help=False), argv)[0])
+    given, unknown = _read(_make_parser(cls, description, layered, with_help=True), argv)
+    _refuse(unknown, cls.model_fields)
     return build(cls, layered, given, names_are=flag)
 
 
-def _collect(parser: _Parser, argv: Sequence[str] | None, cls: type[S], strict: bool) -> dict[str, Any]:
+def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> list[dict[str, Any]]:
+    """What a command line gives to each of several settings classes. Raises UserError for a flag that none knows."""
+    parsed = [_read(_make_parser(cls, None, {}, with_help=False), argv) for cls in classes]
+    unknown = [word for word in parsed[0][1] if all(word in others for _, others in parsed[1:])]
+    _refuse(unknown, [name for cls in classes for name in cls.model_fields])
+    return [given for given, _ in parsed]
+
+
+def _read(parser: _Parser, argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str]]:
+    """What is given, by --config's file and by flags, and the words nothing is known of."""
     namespace, unknown = parser.parse_known_args(argv)
-    if strict and unknown:
-        word = unknown[0].split("=")[0]
-        known = [flag(name) for name in cls.model_fields]
-        kind = "unknown flag" if word.startswith("-") else "stray word"
-        raise UserError(f"{kind} {word}{nearest(word, known) if word.startswith('-') else ''} (see --help)")
-    flags = vars(namespace)
-    config = flags.pop("config", None)
-    return {**(load_yaml(Path(config)) if config else {}), **flags}
+    given = vars(namespace)
+    config = given.pop("config", None)
+    return {**(load_yaml(Path(config)) if config else {}), **given}, unknown
+
+
+def _refuse(unknown: list[str], fields: Iterable[str]) -> None:
+    if not unknown:
+        return
+    word = unknown[0].split("=")[0]
+    if word.startswith("-"):
+        raise UserError(f"unknown flag {word}{nearest(word, [flag(name) for name in fields])} (see --help)")
+    raise UserError(f"stray word {word!r} (see --help)")
 
 
 def _make_parser(cls: type[S], description: str | None, defaults: dict[str, Any], with_help: bool) -> _Parser:

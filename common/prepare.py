@@ -57,7 +57,7 @@ def _carved(train: Split, task: Task, name: str, seed: int) -> tuple[Split, Spli
     carved, kept = carve(train, how, seed + (name == "test"))
     lost = len(train) - len(carved) - len(kept)
     say(
-        f"{task.name}: {len(carved):,} rows carved for {name}; {lost:,} rows that overlap them left train ({len(kept):,} stay)"
+        f"{task.name}: {len(carved):,} rows carved for {name}; {lost:,} overlapping rows left train; {len(kept):,} stay"
     )
     return train.take(kept), train.take(carved)
 

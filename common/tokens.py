@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class EncodedText:
-    """n encoded sentences. ids: int32 [tokens, width]; offsets: int64 [n + 1]; sentence i is ids[offsets[i]:offsets[i+1]].
+    """n texts. ids: int32 [tokens, width]; offsets: int64 [n + 1]; sentence i is ids[offsets[i] : offsets[i + 1]].
 
     width is how many integers describe a token: 1 for most vocabularies, 3 for hash embeddings (one a hash function),
     2 for a teacher (word piece and segment). Every sentence has at least one token.

@@ -52,6 +52,7 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
         logits = predict(split)
         seconds = time.perf_counter() - started
         row = _row(task, name, config, folder) | sizes | _scores(task, split, logits)
+        row["data"] = _data_fingerprint(settings, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
         if settings.time:
             row["speed"] = _speed(predict, split)
@@ -59,6 +60,26 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
     if settings.split == "test":
         write_json(folder / "result.json", rows)
     return rows
+
+
+def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:
+    """The rows of an earlier evaluation of this very model on this very data; none where there was none."""
+    from common.models import find_model
+    from common.workspace import read_json
+
+    task = load_task(settings.task)
+    folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
+    if settings.force or settings.time or settings.split != "test" or not (folder / "result.json").exists():
+        return []
+    rows = read_json(folder / "result.json")
+    now = [(config.fingerprint, _data_fingerprint(settings, task, split)) for split in task.test_splits]
+    return rows if [(row["config_hash"], row["data"]) for row in rows] == now else []
+
+
+def _data_fingerprint(settings: EvaluateSettings, task: Task, split: str) -> str | None:
+    from common.data import read_metadata
+
+    return read_metadata(settings.paths.split(task.name, split)).get("fingerprint")
 
 
 def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Any:

@@ -130,6 +130,6 @@ def only_teacher(paths: Workspace, task: Task) -> str:
         raise UserError(f"no teacher for {task.name} yet; run: python finetune.py --task {task.name}")
     if len(teachers) > 1:
         raise UserError(
-            f"several teachers for {task.name} ({', '.join(teachers)}); name one (--model-name, or --teacher of compress.py)"
+            f"several teachers for {task.name} ({', '.join(teachers)}); name one with --model-name or --teacher"
         )
     return teachers[0]

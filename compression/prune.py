@@ -23,7 +23,7 @@ DEFAULT_MAGNITUDE = 0.05
 RAMP = (0.1, 0.6)
 """Shares of training at which gradual pruning starts and reaches its target."""
 CHOICES = 200
-"""How often in a training run the weights to prune are chosen anew: sorting them at every step would double its time."""
+"""How often the weights to prune are chosen anew: sorting them at every step would double its time."""
 
 
 @dataclasses.dataclass
@@ -36,7 +36,7 @@ class Prunable:
 
 
 def prunable(student: Student, arch: str, embedding_type: str) -> list[Prunable]:
-    """Every weight matrix of a student, no biases. Hash importance scalars are vectors of one and count as `hash`."""
+    """Every weight matrix of a student, no biases. Hash importance scalars count as `hash`."""
     kinds = {"embedding": embedding_type, "encoder": arch, "classifier": "linear"}
     return [
         Prunable(name, kinds[name.split(".")[0]], parameter)

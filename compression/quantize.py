@@ -117,7 +117,7 @@ class QuantizedLinear(nn.Module):
 
 
 class QuantizedRecurrent(nn.Module):
-    """One direction of an LSTM or Elman RNN with 8-bit matrices, step by step: each step's input and state are rounded."""
+    """One direction of an LSTM or Elman RNN with 8-bit matrices; each step's input and state are rounded too."""
 
     def __init__(self, rnn: nn.RNNBase) -> None:
         """Shapes of `rnn`; its values come by `fill` or a state dict."""

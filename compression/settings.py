@@ -70,7 +70,7 @@ class CompressSettings(DistillSettings):
     prune_threshold: float | None = pydantic.Field(None, ge=0)
     """Top-V: share of weights to prune, in [0, 1). Magnitude: absolute value, 0.05 when unset."""
     prune_local: bool = False
-    """Prune each matrix apart; without --prune-threshold to table 6.3's target of its part. Default without global flags."""
+    """Prune each matrix apart, not all together, to --prune-threshold. Without one: table 6.3's targets."""
     ptq_embedding: bool = False
     """Quantize embeddings to 8 bits, one scale a vector (hash importance scalars to 16-bit floats)."""
     dq_encoder: bool = False

@@ -34,7 +34,7 @@ def save_student(
 
 
 def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer, ModelConfig]:
-    """Load a student of any stage, ready to score. Raises UserError when its files are missing, damaged or do not fit."""
+    """Load a student ready to score. Raises UserError when its files are missing, damaged or do not fit."""
     config = read_config(folder)
     settings = build(StudentSettings, config.student)
     student = Student(config.arch, settings, len(config.labels), config.pair)

@@ -25,7 +25,7 @@ class HuggingFaceTeacher:
 
     def __init__(
         self, source: str | Path, labels: Sequence[str], device: torch.device, dtype: torch.dtype, max_tokens: int
-    ):
+    ) -> None:
         """Load encoder and tokenizer from a folder or by name. Raises UserError when either cannot be had."""
         transformers = _transformers()
         names = dict(enumerate(labels))

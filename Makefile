@@ -1,0 +1,27 @@
+# make quickstart   set up and run the whole pipeline on a small real task (about ten minutes on two cores)
+# make test         set up and run the tests
+# make check        lint, formatting and tests
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+REQUIREMENTS := requirements.txt requirements-quickstart.txt requirements-dev.txt
+
+.PHONY: quickstart test lint check
+
+quickstart: $(VENV)/installed
+	$(RUN) experiment.py run configs/experiments/quickstart.yaml
+
+test: $(VENV)/installed
+	$(RUN) -m pytest
+
+lint: $(VENV)/installed
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+check: lint test
+
+$(VENV)/installed: $(REQUIREMENTS)
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet $(addprefix -r ,$(REQUIREMENTS))
+	touch $@

@@ -1,0 +1,30 @@
+"""Analyse a saved model, teacher or student: parameters, sizes on disk, weights and pictures of them.
+
+    python analyze.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q
+    python analyze.py --task sst-2 --model-name minilm --weight-hist --pie-chart --save-pdf
+    python analyze.py --task sst-2 --model-name minilm --weight-thresholds --named-params --json
+    python analyze.py --task qqp --arch glue-glove --pie-chart
+
+Without a question it answers --model-size, --model-disk-size and --theoretical-size.
+"""
+
+from common.cli import print_json, run_script, start
+from common.config import parse_flags
+from compression.analyze import AnalyzeSettings, analyze
+
+
+def main() -> None:
+    """Parse flags, analyse, print."""
+    settings = parse_flags(AnalyzeSettings, None, __doc__)
+    start(settings)
+    result = analyze(settings)
+    if settings.json_:
+        print_json(result)
+        return
+    from compression.analysis_text import describe
+
+    print(describe(result))
+
+
+if __name__ == "__main__":
+    run_script(main)

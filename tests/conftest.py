@@ -1,0 +1,69 @@
+"""Fixtures: tiny corpora in GLUE's layout, a tiny encoder, tiny GloVe vectors, a workspace with every stage done."""
+
+import os
+import sys
+from pathlib import Path
+
+# Before anything imports torch: tests share their machine, and tiny models gain nothing from threads.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["HF_HUB_OFFLINE"] = "1"
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import hypothesis
+import pytest
+import tiny
+
+# No time limits on a shared machine, and the same examples on every run.
+hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("tests")
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    from common.progress import show_bars
+
+    show_bars(False)
+
+
+@pytest.fixture(scope="session")
+def glue(tmp_path_factory):
+    """Folder of tiny SST-2, QQP and MNLI."""
+    return tiny.write_glue(tmp_path_factory.mktemp("glue"))
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory):
+    """Folder of a tiny BERT, not fine-tuned."""
+    return tiny.write_encoder(tmp_path_factory.mktemp("encoder") / "tiny-bert")
+
+
+@pytest.fixture(scope="session")
+def glove(tmp_path_factory):
+    """Text file of tiny word vectors."""
+    return tiny.write_glove(tmp_path_factory.mktemp("glove") / "glove.txt")
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory, glue, encoder, glove):
+    """Workspace with splits, teacher tiny-bert, augmented rows and logits of sst-2 and qqp. To be read, not written."""
+    import torch
+
+    from common.progress import show_bars
+    from common.teachers.finetune import finetune
+    from compression.preprocess import preprocess
+
+    torch.set_num_threads(1)
+    show_bars(False)
+    workspace = tmp_path_factory.mktemp("prepared") / "workspace"
+    for task in ("sst-2", "qqp"):
+        preprocess(tiny.prepare_settings(workspace, task, data_dir=glue))
+        finetune(tiny.finetune_settings(workspace, task, encoder))
+        made = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": ("processed", "tinybert")}
+        preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **made))
+    return workspace
+
+
+@pytest.fixture
+def workspace(prepared, tmp_path):
+    """A copy of the prepared workspace for a test to write in."""
+    return tiny.copy_workspace(prepared, tmp_path / "workspace")

@@ -1,0 +1,270 @@
+"""The commands end to end, as a user types them, and what they say when they are used wrongly."""
+
+import json
+import os
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import tiny
+
+from compression.distill import distill
+
+STUDENT = ["--embedding-dim", "6", "--encoder-hidden-dim", "5", "--cls-hidden-dim", "7", "--vocab-size", "60"]
+CHAINS = {
+    "sst-2": [
+        *STUDENT,
+        "--student-arch",
+        "bilstm",
+        "--embedding-type",
+        "bpe",
+        "--bpe-source",
+        "train",
+        "--prune-aware",
+    ],
+    "qqp": [*STUDENT, "--student-arch", "ffn", "--embedding-type", "hash", "--alpha", "0.5"],
+}
+
+
+def run_chain(task, workspace, glue, encoder, glove):
+    """(task, workspace, what evaluate printed) after every stage was run as a command."""
+    common = ["--task", task, "--workspace", workspace, "--cpu", "--no-loadbar", "--seed", 5]
+    logits = ["--generate-loss", "processed", "tinybert", "--teacher-arch", "tiny-bert"]
+    actions = ["--compression-actions", "distill", "prune", "quantize"]
+    commands = [
+        ["preprocess.py", "--glue-preprocess", "--data-dir", glue],
+        ["finetune.py", "--arch", encoder, "--max-epochs", 2, "--batch-size", 16, "--lr", "1e-2"],
+        ["preprocess.py", "--augment", "tinybert", "--variants", 2, "--glove", glove, *logits],
+        ["compress.py", *actions, "--epochs", 2, "--batch-size", 16, "--model-name", "s", *CHAINS[task]],
+        ["evaluate.py", "--model-name", "s+p+q", "--json"],
+    ]
+    for script, *words in commands:
+        done = tiny.run_command(script, *common, *words)
+        assert done.returncode == 0, f"{script}: {done.stderr}"
+        assert "Traceback" not in done.stderr
+    return task, workspace, done
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory, glue, encoder, glove):
+    """Both chains, run side by side: each command spends most of its time on imports."""
+    with ThreadPoolExecutor() as pool:
+        folders = {task: tmp_path_factory.mktemp("chain") / "workspace" for task in CHAINS}
+        running = {task: pool.submit(run_chain, task, folders[task], glue, encoder, glove) for task in CHAINS}
+    return running
+
+
+@pytest.fixture(params=CHAINS)
+def chain(request, chains):
+    return chains[request.param].result()
+
+
+def test_every_stage_leaves_its_files(chain):
+    task, workspace, _ = chain
+    found = {str(path.relative_to(workspace)) for path in workspace.rglob("*") if path.is_file()}
+    data, models = f"data/{task}", f"models/{task}"
+    expected = {f"{data}/{name}.parquet" for name in ("train", "validation", "test", "augmented/tinybert")}
+    expected |= {f"{data}/logits/tiny-bert/{name}.parquet" for name in ("train", "tinybert")}
+    for name in ("tiny-bert", "s", "s+p", "s+p+q"):
+        expected.add(f"{models}/{name}/config.json")
+        weights = "huggingface/model.safetensors" if name == "tiny-bert" else "model.safetensors"
+        expected.add(f"{models}/{name}/{weights}")
+    expected |= {f"{models}/s/history.jsonl", f"{models}/s+p+q/result.json"}
+    assert expected <= found
+    assert not [name for name in found if "partial" in name or "training" in name or "shards" in name]
+
+
+def test_evaluate_prints_rows_of_results_json(chain):
+    task, workspace, done = chain
+    (row,) = json.loads(done.stdout)
+    assert row == json.loads((workspace / f"models/{task}/s+p+q/result.json").read_text())[0]
+    promised = (
+        "task split model stage student_arch embedding_type embedding_dim vocab_size alpha augmented seed teacher "
+        "parameters nonzero_parameters bytes_model bytes_gzip bytes_packed metrics seconds run config_hash"
+    )
+    assert set(promised.split()) <= set(row)
+    assert (row["task"], row["split"], row["stage"], row["seed"], row["teacher"]) == (
+        task,
+        "test",
+        "quantized",
+        5,
+        "tiny-bert",
+    )
+    assert row["augmented"] is True
+    assert set(row["metrics"]) == ({"accuracy"} if task == "sst-2" else {"accuracy", "f1"})
+    assert all(0 <= value <= 1 for value in row["metrics"].values())
+    assert row["nonzero_parameters"] < row["parameters"]
+
+
+def test_a_killed_command_goes_on_to_the_same_bytes(prepared, tmp_path):
+    given = tiny.small(student_arch="bilstm", embedding_type="char", model_name="s", epochs=25, patience=25)
+    settings = tiny.compress_settings(
+        task="sst-2", workspace=tiny.copy_workspace(prepared, tmp_path / "whole"), **given
+    )
+    whole = distill(settings)
+    workspace = tiny.copy_workspace(prepared, tmp_path / "killed")
+    words = ["compress.py", "--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar", "--seed", tiny.SEED]
+    for name, value in given.items():
+        words += ["--" + name.replace("_", "-"), value]
+    command = [sys.executable, *map(str, words)]
+    folder = workspace / "models" / "sst-2" / "s"
+    state = folder.with_name("s.training") / "state.safetensors"
+    process = subprocess.Popen(command, cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not state.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not folder.exists()
+    done = tiny.run_command(*words)
+    assert done.returncode == 0, done.stderr
+    assert "going on from epoch" in done.stderr
+    assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert (folder / "config.json").read_bytes() == (whole / "config.json").read_bytes()
+
+
+@pytest.mark.parametrize("script", ["preprocess.py", "finetune.py", "compress.py", "evaluate.py"])
+def test_an_unknown_flag_suggests_the_nearest(script):
+    done = tiny.run_command(script, "--task", "sst-2", "--model-nam", "x")
+    assert done.returncode == 2
+    assert "unknown flag --model-nam; did you mean --model-name?" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def refused(monkeypatch, capsys):
+    """Run a script in this process, as its own main; returns its one line of error after checking its exit code."""
+
+    def run(script, *words):
+        monkeypatch.setattr(sys, "argv", [script, *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            runpy.run_path(str(tiny.ROOT / script), run_name="__main__")
+        said = capsys.readouterr()
+        assert stop.value.code == 2
+        errors = [line for line in said.err.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1
+        return errors[0]
+
+    return run
+
+
+def test_an_unknown_task(refused, tmp_path):
+    for script in ("preprocess.py", "finetune.py", "compress.py"):
+        error = refused(script, "--task", "sst2", "--workspace", tmp_path)
+        assert "unknown task 'sst2'; did you mean sst-2?" in error
+
+
+def test_an_unknown_key_in_a_settings_file(refused, tmp_path):
+    (tmp_path / "run.yaml").write_text("student-arhc: rnn\n")
+    error = refused("compress.py", "--task", "sst-2", "--config", tmp_path / "run.yaml")
+    assert "did you mean student_arch?" in error
+
+
+def test_bad_values(refused, tmp_path):
+    assert "--alpha" in refused("compress.py", "--task", "sst-2", "--alpha", "2")
+    assert "--epochs" in refused("compress.py", "--task", "sst-2", "--epochs", "many")
+    assert "stray word" in refused("evaluate.py", "--task", "sst-2", "--model-name", "x", "y")
+    assert "--model-name is required" in refused("evaluate.py", "--task", "sst-2")
+
+
+def test_nothing_prepared_yet(refused, tmp_path):
+    place = ["--task", "sst-2", "--workspace", tmp_path]
+    for script in ("finetune.py", "compress.py"):
+        assert "run: python preprocess.py --task sst-2" in refused(script, *place)
+    assert "run: python preprocess.py --task sst-2" in refused("preprocess.py", *place, "--augment", "tinybert")
+    assert "none has been trained yet" in refused("evaluate.py", *place, "--model-name", "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_logits(refused, workspace):
+    place = ["--task", "sst-2", "--workspace", workspace, "--cpu"]
+    logits = workspace / "data/sst-2/logits/tiny-bert"
+    (logits / "tinybert.parquet").unlink()
+    assert "--generate-loss tinybert" in refused("compress.py", *place)
+    (workspace / "data/sst-2/augmented/tinybert.parquet").unlink()
+    assert "--augment tinybert" in refused("compress.py", *place)
+    (logits / "train.parquet").unlink()
+    assert "--generate-loss processed" in refused("compress.py", *place, "--only-original-data")
+
+
+@pytest.fixture
+def student(workspace):
+    """Folder of a tiny student in the test's own workspace."""
+    given = tiny.small(student_arch="ffn", embedding_type="hash", model_name="s", epochs=1)
+    return distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given))
+
+
+def test_models_that_do_not_fit(refused, workspace, student):
+    place = ["--task", "sst-2", "--workspace", workspace, "--cpu"]
+    assert "there are: s, tiny-bert" in refused("evaluate.py", *place, "--model-name", "t")
+    assert "has architecture ffn, not bilstm" in refused("evaluate.py", *place, "--model-name", "s", "--arch", "bilstm")
+    other = ["--task", "qqp", "--workspace", workspace, "--cpu"]
+    assert "there are: tiny-bert" in refused("evaluate.py", *other, "--model-name", "s")
+    assert "was trained for task sst-2, not qqp" in refused("evaluate.py", *other, "--model-name", student)
+    words = ["--compression-actions", "prune", "--load-trained-model"]
+    assert "only students are pruned" in refused("compress.py", *place, *words, "tiny-bert")
+    assert "is no model name" in refused("evaluate.py", *place, "--model-name", "..")
+    teacher = ["--generate-loss", "processed", "--teacher-arch", "roberta"]
+    assert "has architecture tiny-bert, not roberta" in refused("preprocess.py", *place, *teacher)
+
+
+def test_damaged_models(refused, workspace, student):
+    place = ["--task", "sst-2", "--workspace", workspace, "--cpu", "--model-name"]
+    weights = student / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-50])
+    assert "model.safetensors: damaged or truncated" in refused("evaluate.py", *place, "s")
+    weights.unlink()
+    assert "model.safetensors" in refused("evaluate.py", *place, "s")
+    (student / "config.json").write_text("{}")
+    assert "not a model this version can read" in refused("evaluate.py", *place, "s")
+    shutil.rmtree(student)
+    teacher = workspace / "models/sst-2/tiny-bert/huggingface/model.safetensors"
+    teacher.write_bytes(teacher.read_bytes()[:-50])
+    assert "tiny-bert" in refused("evaluate.py", *place, "tiny-bert")
+
+
+def as_of(folder, task):
+    """Rewrite a model's config as that of another task."""
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "task": task, "trained_on": [task]}))
+
+
+@pytest.mark.parametrize("name", ["s", "tiny-bert"])
+def test_a_model_of_an_overlapping_task_is_neither_scored_nor_trained_further(refused, workspace, student, name):
+    folder = workspace / "models" / "sst-2" / name
+    as_of(folder, "rotten-tomatoes")
+    place = ["--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar"]
+    error = refused("evaluate.py", *place, "--model-name", folder)
+    assert "trained on rotten-tomatoes, whose sentences overlap those of sst-2" in error
+    if name == "tiny-bert":
+        assert "overlap" in refused("finetune.py", *place, "--arch", folder, "--model-name", "new")
+        # The folder of its encoder is the same encoder.
+        assert "overlap" in refused("finetune.py", *place, "--arch", folder / "huggingface", "--model-name", "new")
+        assert "overlap" in refused("preprocess.py", *place, "--generate-loss", "processed", "--model-name", name)
+
+
+def test_nothing_is_overwritten_without_force(refused, workspace, student):
+    before = (student / "model.safetensors").read_bytes()
+    place = ["--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar", "--model-name", "s"]
+    assert "--force to replace it" in refused("compress.py", *place, "--student-arch", "ffn", *STUDENT)
+    assert (student / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_workspace_that_may_not_be_written(refused, tmp_path, glue):
+    tmp_path.chmod(0o500)
+    place = ["--task", "sst-2", "--workspace", tmp_path / "w", "--data-dir", glue]
+    assert "Permission denied" in refused("preprocess.py", *place)
+
+
+def test_a_workspace_that_is_a_file(refused, tmp_path, glue):
+    (tmp_path / "w").write_text("")
+    error = refused("preprocess.py", "--task", "sst-2", "--workspace", tmp_path / "w", "--data-dir", glue)
+    assert str(tmp_path / "w") in error

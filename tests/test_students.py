@@ -1,0 +1,158 @@
+"""Students: a sentence's logits and gradients do not depend on its batch, whatever the student, float or quantized."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from common.errors import UserError
+from common.tokens import EncodedText
+from compression.quantize import quantize_student
+from compression.students import Student, compare
+from compression.students.recurrent import BidirectionalEncoder, reverse
+from compression.students.settings import StudentSettings
+
+WIDTH = {"bpe": 1, "hash": 3, "char": 1}
+KINDS = [
+    (arch, embedding, pooling, pair)
+    for arch in ("bilstm", "rnn", "ffn")
+    for embedding in ("bpe", "hash", "char")
+    for pooling in (("last", "max") if arch != "ffn" else ("last",))
+    for pair in (False, True)
+]
+
+
+def build(arch, embedding, pooling, pair):
+    torch.manual_seed(3)
+    settings = StudentSettings(
+        embedding_type=embedding,
+        embedding_dim=5,
+        vocab_size=30,
+        encoder_hidden_dim=4,
+        cls_hidden_dim=6,
+        pooling=pooling,
+        dropout=0.3,
+    )
+    return Student(arch, settings, classes=3, pair=pair).eval()
+
+
+def texts(embedding, lengths, seed):
+    generator = torch.Generator().manual_seed(seed)
+    most = {"bpe": 30, "hash": 30 * 3, "char": 33}[embedding]
+    width = WIDTH[embedding]
+    rows = [torch.randint(1, most, (n, width), generator=generator).tolist() for n in lengths]
+    if width == 1:
+        rows = [[token[0] for token in row] for row in rows]
+    return EncodedText.from_lists(rows, width=width, empty=(0,) * width, max_tokens=99)
+
+
+def batch(encoded, rows):
+    import numpy as np
+
+    return [tuple(map(torch.from_numpy, text.pad(np.array(rows)))) for text in encoded]
+
+
+def inputs(embedding, pair):
+    first = texts(embedding, [4, 1, 9, 2, 6], 1)
+    return [first, texts(embedding, [3, 8, 1, 12, 2], 2)] if pair else [first]
+
+
+@pytest.mark.parametrize(("arch", "embedding", "pooling", "pair"), KINDS)
+def test_logits_and_gradients_do_not_depend_on_the_batch(arch, embedding, pooling, pair):
+    student, encoded = build(arch, embedding, pooling, pair), inputs(embedding, pair)
+
+    def both(rows, place):
+        student.zero_grad()
+        logits = student(*batch(encoded, rows))[place]
+        (logits * torch.tensor([1.0, -2.0, 0.5])).sum().backward()
+        return logits.detach(), [p.grad.clone() for p in student.parameters()]
+
+    for row in range(5):
+        alone = both([row], 0)
+        for rows in ([0, 1, 2, 3, 4], [row, 2], [row, row, 3]):
+            together = both(rows, rows.index(row))
+            torch.testing.assert_close(together[0], alone[0], atol=1e-5, rtol=1e-4)
+            for one, other in zip(together[1], alone[1], strict=True):
+                torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("arch", "embedding", "pooling", "pair"), KINDS)
+@pytest.mark.parametrize("how", ["dynamic", "static"])
+def test_quantized_logits_do_not_depend_on_the_batch(arch, embedding, pooling, pair, how):
+    student, encoded = build(arch, embedding, pooling, pair), inputs(embedding, pair)
+    with torch.no_grad():
+        exact = student(*batch(encoded, range(5)))
+        joined = [student.encode(*sentence) for sentence in batch(encoded, range(5))]
+        calibration = joined[0] if len(joined) == 1 else compare(*joined)
+        parts = {"embedding": "static", "encoder": "dynamic", "classifier": how}
+        if arch == "ffn":
+            del parts["encoder"]
+        quantize_student(student, parts, calibration if how == "static" else None)
+        together = student(*batch(encoded, range(5)))
+        for row in range(5):
+            alone = student(*batch(encoded, [row]))[0]
+            torch.testing.assert_close(together[row], alone, atol=1e-4, rtol=1e-4)
+    assert (together - exact).abs().max() < 0.1  # eight bits are close to float
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.RNN])
+def test_both_last_states_are_those_of_a_packed_bidirectional_rnn(kind):
+    torch.manual_seed(1)
+    ours = BidirectionalEncoder(kind, 5, 4, "last")
+    theirs = kind(5, 4, batch_first=True, bidirectional=True)
+    weights = dict(ours.forward_rnn.state_dict())
+    weights |= {f"{name}_reverse": value for name, value in ours.backward_rnn.state_dict().items()}
+    theirs.load_state_dict(weights)
+    lengths = torch.tensor([3, 7, 1, 5])
+    vectors = torch.randn(4, 7, 5)
+    packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+    state = theirs(packed)[1]
+    last = (state[0] if isinstance(state, tuple) else state).transpose(0, 1).reshape(4, 8)
+    torch.testing.assert_close(ours(vectors, lengths), last, atol=1e-6, rtol=1e-5)
+
+
+def test_max_pooling_leaves_padding_out():
+    torch.manual_seed(1)
+    encoder = BidirectionalEncoder(nn.RNN, 3, 2, "max")
+    states = torch.full((1, 4, 2), 9.0)
+    states[0, :2] = torch.tensor([[-1.0, 0.0], [-2.0, -3.0]])
+    assert encoder.pool(states, torch.tensor([2])).tolist() == [[-1.0, 0.0]]
+
+
+def test_reversal_stays_within_each_sentence():
+    vectors = torch.arange(8.0).view(2, 4, 1)
+    assert reverse(vectors, torch.tensor([3, 1]))[..., 0].tolist() == [[2, 1, 0, 3], [4, 5, 6, 7]]
+
+
+def test_pairs_are_compared_by_their_difference_and_product():
+    u, v = torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 4.0]])
+    assert compare(u, v).tolist() == [[1, -2, 3, 4, 2, 6, 3, -8]]
+
+
+def test_the_ffn_is_a_mean():
+    student = build("ffn", "bpe", "last", False)
+    ids = torch.tensor([[[1], [2], [0]]])
+    with torch.no_grad():
+        expected = student.embedding.table.weight[[1, 2]].mean(0)
+        torch.testing.assert_close(student.encode(ids, torch.tensor([2]))[0], expected)
+
+
+@pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn"])
+def test_dropout_works_in_training_only(arch):
+    student, encoded = build(arch, "bpe", "last", False), inputs("bpe", False)
+    with torch.no_grad():
+        assert torch.equal(student(*batch(encoded, [0])), student(*batch(encoded, [0])))
+        student.train()
+        assert not torch.equal(student(*batch(encoded, [0])), student(*batch(encoded, [0])))
+
+
+@pytest.mark.parametrize(("arch", "embedding", "pooling", "pair"), KINDS)
+def test_every_weight_learns(arch, embedding, pooling, pair):
+    student, encoded = build(arch, embedding, pooling, pair), inputs(embedding, pair)
+    student(*batch(encoded, range(5))).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in student.parameters())
+
+
+def test_an_unknown_architecture_is_refused():
+    with pytest.raises(UserError, match="unknown student architecture 'gru'"):
+        Student("gru", StudentSettings(), 2, False)

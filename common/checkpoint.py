@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from common.errors import UserError
 from common.workspace import whole_file
@@ -16,7 +16,8 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[st
     """Write tensors and JSON-able metadata to one file, whole or not at all."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with whole_file(path) as partial:
-        save_file(contiguous, partial, metadata={"json": json.dumps(metadata, sort_keys=True)} if metadata else None)
+        # Written by Python, not by safetensors: a full disk is an OSError, and the file gets the usual permissions.
+        partial.write_bytes(save(contiguous, {"json": json.dumps(metadata, sort_keys=True)} if metadata else None))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

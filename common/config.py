@@ -27,6 +27,11 @@ class Settings(pydantic.BaseModel):
         extra="forbid", frozen=True, use_attribute_docstrings=True, protected_namespaces=(), allow_inf_nan=False
     )
 
+    @classmethod
+    def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:
+        """Old names and short forms of one layer of values, turned into fields before layers are merged."""
+        return layer
+
 
 S = TypeVar("S", bound=Settings)
 
@@ -37,7 +42,7 @@ def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str]
     `names_are` turns a field name into what the user typed (a flag or a key) for error messages.
     Raises UserError with one line when a key is unknown, a value has the wrong type, or values contradict.
     """
-    values = {key: value for layer in layers for key, value in layer.items()}
+    values = {key: value for layer in layers for key, value in cls.translate(layer).items()}
     for key in values:
         if key not in cls.model_fields:
             raise UserError(f"unknown setting {key!r}{nearest(key, cls.model_fields)}")

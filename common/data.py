@@ -98,7 +98,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield from ((reader.line_num, cells) for cells in reader if cells)
             else:
                 yield from (
-                    (line, text.rstrip("\r\n").split("\t")) for line, text in enumerate(file, 1) if text.strip()
+                    (line, text.rstrip("\r\n").split("\t")) for line, text in enumerate(file, 1) if text.strip("\r\n")
                 )
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None

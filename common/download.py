@@ -1,6 +1,7 @@
 """Fetching archives: official address, checksum before use, whole or not at all, members unpacked safely."""
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import pooch
@@ -45,5 +46,6 @@ def unpack_member(archive: Path, member: str, target: Path) -> None:
         raise UserError(f"{archive}: holds no {member}") from None
     except FileNotFoundError:
         raise UserError(f"{archive}: no such file") from None
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        # The last two: compression this Python lacks, and encrypted members.
         raise UserError(f"{archive}: damaged or truncated archive ({error})") from error

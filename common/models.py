@@ -73,10 +73,13 @@ def read_config(folder: Path) -> ModelConfig:
         raise UserError(f"{folder} is not a model this version can read: {error}") from error
 
 
+def saved_models(folder: Path) -> list[Path]:
+    """Model folders in a task's folder, by name; what a kill left half-written begins with a dot and is none."""
+    return sorted(path.parent for path in folder.glob(f"[!.]*/{CONFIG_FILE}"))
+
+
 def _others(folder: Path) -> str:
-    names = (
-        sorted(f.name for f in folder.parent.glob("*") if (f / CONFIG_FILE).exists()) if folder.parent.exists() else []
-    )
+    names = [model.name for model in saved_models(folder.parent)]
     return f"; there are: {', '.join(names)}" if names else "; none has been trained yet"
 
 

@@ -55,6 +55,8 @@ def _carved(train: Split, task: Task, name: str, seed: int) -> tuple[Split, Spli
     how = task.test if name == "test" else task.validation
     assert how is not None
     carved, kept = carve(train, how, seed + (name == "test"))
+    if not len(carved) or not len(kept):
+        raise UserError(f"{task.name}: {len(train)} rows are too few to carve {name} from train without a leak")
     lost = len(train) - len(carved) - len(kept)
     say(
         f"{task.name}: {len(carved):,} rows carved for {name}; {lost:,} overlapping rows left train; {len(kept):,} stay"
@@ -66,6 +68,8 @@ def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dic
     """Local paths of a task's files, fetched or unpacked where needed. Raises UserError when they cannot be had."""
     if source.kind == "package":
         root = _package_root(source)
+    elif data_dir is None and source.kind == "files":
+        root = Path(source.folder)
     elif data_dir is None:
         root = _unpacked(source, None, paths)
     elif not data_dir.exists():

@@ -98,7 +98,11 @@ def load_task(name: str) -> Task:
         known = known_tasks()
         raise UserError(f"unknown task {name!r}{nearest(name, known)} (tasks: {', '.join(known)})")
     try:
-        return build(Task, load_yaml(path))
+        task = build(Task, load_yaml(path))
+        if task.source.kind == "files":
+            source = task.source.model_copy(update={"folder": str(path.parent.resolve() / task.source.folder)})
+            task = task.model_copy(update={"source": source})
+        return task
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 

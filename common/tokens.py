@@ -22,7 +22,8 @@ class EncodedText:
         cls, sentences: Sequence[Sequence], width: int, empty: Sequence[int], max_tokens: int
     ) -> "EncodedText":
         """Flatten lists of tokens (integers, or `width` integers each), cut at max_tokens; no tokens become `empty`."""
-        cut = [sentence[:max_tokens] if len(sentence) else [empty] for sentence in sentences]
+        nothing = [empty[0] if width == 1 else empty]
+        cut = [sentence[:max_tokens] if len(sentence) else nothing for sentence in sentences]
         offsets = np.zeros(len(cut) + 1, np.int64)
         np.cumsum([len(sentence) for sentence in cut], out=offsets[1:])
         flat = [token for sentence in cut for token in sentence]

@@ -10,6 +10,7 @@ import pydantic
 from common.cli import StageSettings
 from common.tasks import load_task
 from compression import glue_baselines
+from compression.evaluate import identity
 
 NUMBERS = ("model_size", "model_disk_size", "theoretical_size", "weight_thresholds", "named_params")
 PICTURES = ("weight_hist", "pie_chart")
@@ -97,8 +98,7 @@ def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
     path, stored = weights_file(folder), load_weights(folder)
     weights = inspect.weights_of(stored, config.kind)
     asked = settings.asked
-    result: dict[str, Any] = {"task": task.name, "model": config.name, "stage": config.stage, "arch": config.arch}
-    result |= {"seed": config.seed, "teacher": config.teacher, "run": str(folder), "config_hash": config.fingerprint}
+    result: dict[str, Any] = {**identity(task, None, config, folder), "arch": config.arch}
     sizes = measure(folder) if settings.json_ or "theoretical_size" in asked else {}
     if settings.json_:
         result |= sizes
@@ -122,7 +122,7 @@ def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
         for weight in weights:
             parts[weight.part] = parts.get(weight.part, 0) + weight.values.numel()
         figures["pie_chart"] = _pie(config.name, parts)
-    return result | _save(settings, task.name, folder.resolve().name, figures)
+    return result | _save(settings, picture_folder(settings, config.name), figures)
 
 
 def _analyze_baseline(settings: AnalyzeSettings) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _analyze_baseline(settings: AnalyzeSettings) -> dict[str, Any]:
     if "named_params" in settings.asked:
         result["named_params"] = glue_baselines.listed(shapes)
     figures = {"pie_chart": _pie(name, parts)} if "pie_chart" in settings.asked else {}
-    return result | _save(settings, task.name, name, figures)
+    return result | _save(settings, picture_folder(settings, name), figures)
 
 
 def _pie(name: str, parts: dict[str, int]) -> Any:
@@ -150,12 +150,16 @@ def _pie(name: str, parts: dict[str, int]) -> Any:
     return parameter_pie(f"Parameters of {name}", parts)
 
 
-def _save(settings: AnalyzeSettings, task: str, name: str, figures: dict[str, Any]) -> dict[str, list[str]]:
+def picture_folder(settings: AnalyzeSettings, name: str) -> Path:
+    """Where a model's pictures go."""
+    return settings.out or settings.paths.root / "analysis" / load_task(settings.task).name / name
+
+
+def _save(settings: AnalyzeSettings, folder: Path, figures: dict[str, Any]) -> dict[str, list[str]]:
     """Write the figures. Returns what was asked for -> paths."""
     if not figures:
         return {}
     from common.report.pictures import save_figure
 
-    folder = settings.out or settings.paths.root / "analysis" / task / name
     formats = ("png", "pdf") if settings.save_pdf else ("png",)
     return {kind: [str(path) for path in save_figure(f, folder, kind, formats)] for kind, f in figures.items()}

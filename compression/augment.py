@@ -87,12 +87,14 @@ def _read_text(path: Path) -> Glove:
                 width = width or len(numbers)
                 if len(numbers) != width or not width:
                     raise UserError(f"{path} line {line}: expected a word and {width} numbers, found {len(numbers)}")
-                words.append(word)
                 vectors.append(np.array(numbers, np.float32))
+                words.append(word)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (UnicodeDecodeError, ValueError) as error:
         raise UserError(f"{path} line {len(words) + 1}: not a word and its numbers ({error})") from error
+    if not words:
+        raise UserError(f"{path}: no vectors in it")
     return Glove(words, np.stack(vectors))
 
 

@@ -17,14 +17,12 @@ from compression.embeddings import Tokenizer
 from compression.prune import prune_student
 from compression.quantize import quantize_student
 from compression.scoring import encode_split, forward
-from compression.settings import CompressSettings
+from compression.settings import PRUNE_SETTINGS, QUANTIZE_SETTINGS, CompressSettings
 from compression.student_store import load_student, save_student
 from compression.students import Student
 
 SUFFIX = {"prune": "+p", "quantize": "+q"}
 STAGE = {"prune": "pruned", "quantize": "quantized"}
-PRUNE_SETTINGS = {"prune_magnitude", "prune_topv", "prune_threshold", "prune_local"}
-QUANTIZE_SETTINGS = {"ptq_embedding", "dq_encoder", "dq_classifier", "ptq_classifier", "calibration_rows"}
 
 
 def compress(settings: CompressSettings) -> list[Path]:
@@ -96,6 +94,8 @@ def _quantize(
     parts = parts or {"embedding": "static", "encoder": "dynamic", "classifier": "dynamic"}
     if parent.arch == "ffn":
         parts.pop("encoder", None)  # a mean has no weights
+    if not parts:
+        raise UserError(f"{parent.name} has no weights in its encoder, and nothing else was to be quantized")
     calibration = (
         _classifier_inputs(settings, task, student, tokenizer) if parts.get("classifier") == "static" else None
     )

@@ -28,7 +28,7 @@ from compression.losses import combined
 from compression.preprocess import distillation_split, only_teacher
 from compression.prune import gradual_pruner, sparsity_by_part
 from compression.scoring import bucket_lengths, encode_split, forward, student_logits
-from compression.settings import CompressSettings
+from compression.settings import PRUNE_SETTINGS, QUANTIZE_SETTINGS, CompressSettings
 from compression.student_store import save_student
 from compression.students import Student
 from compression.students.settings import StudentSettings
@@ -44,6 +44,8 @@ NOT_IDENTITY = {
     "load_trained_model",
 }
 """Settings that do not change what is learned."""
+INPUTS_COUNT_INSTEAD = {"teacher", "bpe_model", "bpe_vectors"}
+"""Names whose content is in the fingerprint: the same logits and vectors under other names give the same student."""
 
 
 @dataclasses.dataclass
@@ -79,7 +81,7 @@ def distill(settings: CompressSettings) -> Path:
         trained_on=(task.name,),
         alpha=settings.alpha,
         augmented=rows.augmented,
-        settings=settings.model_dump(mode="json", exclude=NOT_IDENTITY),
+        settings=own_settings(settings),
         student=student_settings.model_dump(mode="json"),
         fingerprint=_identity(settings, rows, held_out, vectors),
     )
@@ -138,19 +140,16 @@ def _tokenizer(settings: CompressSettings, task: Task) -> tuple[Tokenizer, Stude
 
 
 def _identity(settings: CompressSettings, rows: DistillationSet, held_out: Split, vectors: np.ndarray | None) -> str:
-    own = settings.model_dump(mode="json", exclude=NOT_IDENTITY | {"teacher"} | UNUSED_BY_DISTILLATION)
+    own = {name: value for name, value in own_settings(settings).items() if name not in INPUTS_COUNT_INSTEAD}
     inputs = [rows.split.fingerprint(), held_out.fingerprint()]
     inputs += [hashlib.sha256(array.tobytes()).hexdigest() for array in (rows.logits, vectors) if array is not None]
     return fingerprint([own, inputs])
 
 
-UNUSED_BY_DISTILLATION = {
-    "ptq_embedding",
-    "dq_encoder",
-    "dq_classifier",
-    "ptq_classifier",
-    "calibration_rows",
-}
+def own_settings(settings: CompressSettings) -> dict[str, Any]:
+    """The settings that decide what is learned: not those of later actions, nor where and how loudly it runs."""
+    later = QUANTIZE_SETTINGS if settings.prune_aware else QUANTIZE_SETTINGS | PRUNE_SETTINGS
+    return settings.model_dump(mode="json", exclude=NOT_IDENTITY | later)
 
 
 def _train(
@@ -201,7 +200,8 @@ def _train(
     if settings.schedule == "linear":
         run.schedule = linear_schedule(0.05)
     if pruner is not None:
-        run.on_start, run.after_step, run.eligible = pruner.start, pruner.step, pruner.finished
+        run.on_start, run.extra_state = pruner.start, pruner.state
+        run.after_step, run.eligible = pruner.step, pruner.finished
     history = fit(run)
     if pruner is not None:
         config = config.model_copy(update={"compression": {"sparsity": sparsity_by_part(pruner.parts)}})

@@ -51,7 +51,7 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
         started = time.perf_counter()
         logits = predict(split)
         seconds = time.perf_counter() - started
-        row = _row(task, name, config, folder) | sizes | _scores(task, split, logits)
+        row = identity(task, name, config, folder) | sizes | _scores(task, split, logits)
         row["data"] = _data_fingerprint(settings, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
         if settings.time:
@@ -98,8 +98,8 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Any:
     return lambda split: student_logits(student, encode_split(tokenizer, split), device, config.name)
 
 
-def _row(task: Task, split: str, config: ModelConfig, folder: Path) -> dict[str, Any]:
-    """What identifies a row: everything but sizes and scores."""
+def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -> dict[str, Any]:
+    """What identifies a row of results.json: everything but sizes and scores."""
     student = config.student
     return {
         "task": task.name,

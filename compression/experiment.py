@@ -132,8 +132,7 @@ def _checked(plan: Plan) -> Plan:
     """Build every job's settings once, so that the last job's typing error does not surface after an hour."""
     plan.workspace.experiment(plan.name)
     for job in plan.jobs:
-        placeholder = {"model_name": "?"} if job.kind in ("evaluate", "analyze") else {}
-        job_settings(job, placeholder)
+        job_settings(job, {"model_name": "?"} if _takes_models(job) else {})
     return plan
 
 
@@ -144,6 +143,15 @@ def job_settings(job: Job, below: dict[str, Any]) -> Any:
         return build(JOBS[job.kind], defaults, below, job.given, names_are=flag)
     except UserError as error:
         raise UserError(f"{job.kind}: {error}") from error
+
+
+def _takes_models(job: Job) -> bool:
+    """Whether a job goes through every model made so far: it names none itself, nor a published baseline."""
+    return (
+        job.kind in ("evaluate", "analyze")
+        and "model_name" not in job.given
+        and "glue" not in str(job.given.get("arch"))
+    )
 
 
 def run_plan(plan: Plan) -> list[dict[str, Any]]:
@@ -207,25 +215,31 @@ def _evaluate(job: Job, produced: list[str]) -> list[dict[str, Any]]:
     from compression.evaluate import evaluate, finished_rows
 
     rows: list[dict[str, Any]] = []
-    for name in [job.given["model_name"]] if "model_name" in job.given else produced:
-        settings = job_settings(job, {"model_name": name})
+    for settings in _for_each_model(job, produced):
         rows += finished_rows(settings) or evaluate(settings)
     return rows
 
 
-def _analyze(job: Job, produced: list[str]) -> list[dict[str, Any]]:
-    """Analyse the model the job names, or every model made so far; what was analysed before is left as it is."""
-    from common.models import read_config
-    from compression.analyze import analyze
+def _for_each_model(job: Job, produced: list[str]) -> list[Any]:
+    if not _takes_models(job):
+        return [job_settings(job, {})]
+    return [job_settings(job, {"model_name": name}) for name in produced]
 
-    for name in [job.given["model_name"]] if "model_name" in job.given else produced:
-        settings = job_settings(job, {"model_name": name})
-        record_file = settings.paths.root / "analysis" / settings.task / name / "analysis.json"
-        identity = read_config(settings.paths.model(settings.task, name)).fingerprint
-        given = _plain(job.given)
-        if record_file.exists() and read_json(record_file)["made_from"] == [identity, given]:
-            continue
-        write_json(record_file, {"made_from": [identity, given], "analysis": analyze(settings)})
+
+def _analyze(job: Job, produced: list[str]) -> list[dict[str, Any]]:
+    """Analyse the model the job names, or every model made so far; what is up to date is left as it is."""
+    from common.models import find_model
+    from common.tasks import load_task
+    from compression.analyze import analyze, picture_folder
+
+    for settings in _for_each_model(job, produced):
+        name, made_from = settings.arch, [_plain(job.given)]
+        if settings.model_name:
+            _, config = find_model(settings.paths, load_task(settings.task), settings.model_name)
+            name, made_from = config.name, [config.fingerprint, _plain(job.given)]
+        record_file = picture_folder(settings, name) / "analysis.json"
+        if settings.force or not record_file.exists() or read_json(record_file).get("made_from") != made_from:
+            write_json(record_file, {**analyze(settings), "made_from": made_from})
     return []
 
 

@@ -14,7 +14,7 @@ from common.prepare import prepare
 from common.progress import say
 from common.seeds import derive
 from common.tasks import Task, load_task
-from common.workspace import Workspace, fingerprint
+from common.workspace import Workspace, file_fingerprint, fingerprint
 
 
 class PreprocessSettings(StageSettings):
@@ -64,9 +64,10 @@ def _augmented(settings: PreprocessSettings, paths: Workspace, task: Task) -> Sp
 
     train = load_split(paths, task, "train")
     target = paths.augmented(task.name, "tinybert")
-    settings_used = {"variants", "replace_probability", "candidates", "glove", "seed"}
+    settings_used = {"variants", "replace_probability", "candidates", "seed"}
+    vectors = file_fingerprint(settings.glove) if settings.glove and settings.glove.exists() else "packaged"
     made_from = fingerprint(
-        [train.fingerprint(), settings.model_dump(mode="json", include=settings_used), task.augment_fraction]
+        [train.fingerprint(), settings.model_dump(mode="json", include=settings_used), task.augment_fraction, vectors]
     )
     if not settings.force and read_metadata(target).get("made_from") == made_from:
         say("augmented rows are up to date")
@@ -122,10 +123,10 @@ def _generate(settings: PreprocessSettings, paths: Workspace, task: Task, name: 
 
 def only_teacher(paths: Workspace, task: Task) -> str:
     """Name of the task's one teacher. Raises UserError when there is none, or several to choose from."""
-    from common.models import CONFIG_FILE, read_config
+    from common.models import read_config, saved_models
 
-    folders = sorted((paths.root / "models" / task.name).glob(f"*/{CONFIG_FILE}"))
-    teachers = [config.name for config in (read_config(path.parent) for path in folders) if config.kind == "teacher"]
+    configs = [read_config(folder) for folder in saved_models(paths.root / "models" / task.name)]
+    teachers = [config.name for config in configs if config.kind == "teacher"]
     if not teachers:
         raise UserError(f"no teacher for {task.name} yet; run: python finetune.py --task {task.name}")
     if len(teachers) > 1:

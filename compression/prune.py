@@ -91,9 +91,14 @@ class GradualPruner:
         self.parts, self.settings = parts, settings
         self.zeros: list[torch.Tensor] = []
 
-    def start(self) -> None:
-        """Before the first step, of a resumed run too: what is zero now stays zero until it is chosen anew."""
-        self.zeros = [part.weight.detach() == 0 for part in self.parts]
+    def start(self, state: dict[str, torch.Tensor]) -> None:
+        """Before the first step: nothing is kept at zero, or what the state of a stopped attempt says."""
+        none = [torch.zeros_like(part.weight, dtype=torch.bool) for part in self.parts]
+        self.zeros = [state.get(part.name, mask) for part, mask in zip(self.parts, none, strict=True)]
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Name of weight -> mask of what is kept at zero, for `start` after a stop."""
+        return {part.name: mask for part, mask in zip(self.parts, self.zeros, strict=True)}
 
     def step(self, before: float, after: float) -> None:
         """After an optimizer step between two points of progress: choose anew now and then, then set to zero.

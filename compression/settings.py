@@ -6,11 +6,14 @@ from typing import Any, Literal
 import pydantic
 
 from common.cli import StageSettings
+from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.tasks import load_task
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
 Action = Literal["distill", "prune", "quantize"]
+PRUNE_SETTINGS = {"prune_magnitude", "prune_topv", "prune_threshold", "prune_local"}
+QUANTIZE_SETTINGS = {"ptq_embedding", "dq_encoder", "dq_classifier", "ptq_classifier", "calibration_rows"}
 
 
 class DistillSettings(StageSettings, StudentSettings):
@@ -82,13 +85,17 @@ class CompressSettings(DistillSettings):
     calibration_rows: int = pydantic.Field(1024, gt=0)
     """Training rows used to calibrate --ptq-classifier."""
 
-    @pydantic.model_validator(mode="before")
     @classmethod
-    def _meanings(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:
         """emb-ffn is ffn; a seed's name is its number."""
-        meant = {"student_arch": "ffn"} if given.get("student_arch") == "emb-ffn" else {}
-        seed = NAMED_SEEDS.get(str(given.get("seed_name")))
-        return {**given, **meant, **({"seed": seed} if seed else {})}
+        translated = dict(layer)
+        if layer.get("student_arch") == "emb-ffn":
+            translated["student_arch"] = "ffn"
+        if layer.get("seed_name") in NAMED_SEEDS:
+            translated["seed"] = NAMED_SEEDS[translated.pop("seed_name")]
+            if layer.get("seed", translated["seed"]) != translated["seed"]:
+                raise UserError("--seed and --seed-name exclude each other")
+        return translated
 
     @pydantic.model_validator(mode="after")
     def _check_actions(self) -> "CompressSettings":

@@ -68,12 +68,13 @@ class Family:
         """What it learned from, in words: labels, teacher or both, and augmented rows."""
         row = self.rows[0]
         alpha = row.get("alpha")
+        if alpha == 1 and row.get("augmented"):
+            return "labels, the teacher's where augmented"
         if self.is_teacher or alpha == 1:
-            source = "labels only"
-        elif alpha is None:
+            return "labels only"
+        if alpha is None:
             return "–"
-        else:
-            source = "teacher only" if alpha == 0 else f"labels + teacher, α {alpha:g}"
+        source = "teacher only" if alpha == 0 else f"labels + teacher, α {alpha:g}"
         return f"{source}, augmented" if row.get("augmented") else source
 
     def size(self, field: str) -> float | None:

@@ -13,6 +13,7 @@ from common.errors import UserError
 from common.metrics import compute
 from common.models import (
     CONFIG_FILE,
+    SUBFOLDERS,
     ModelConfig,
     clear_training,
     is_finished,
@@ -64,7 +65,8 @@ def _selection(settings: FinetuneSettings, task: Task) -> str:
 
 def _lineage(arch: Path, task: Task) -> tuple[str, ...]:
     """Every task the encoder has been trained on so far, and this one. Refuses a leak."""
-    before = read_config(arch).trained_on if (arch / CONFIG_FILE).exists() and not _is_foreign(arch) else ()
+    folder = arch.parent if arch.name in SUBFOLDERS else arch  # a backend's own folder inside a model of ours
+    before = read_config(folder).trained_on if (folder / CONFIG_FILE).exists() and not _is_foreign(folder) else ()
     check_no_overlap(list(before), task.name)
     return tuple(sorted({*before, task.name}))
 

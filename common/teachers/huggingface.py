@@ -1,18 +1,18 @@
 """Teachers from Hugging Face: any encoder with a sequence-classification head, by name or folder."""
 
 import importlib.util
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
 from common.batching import sorted_batches
 from common.data import Split
 from common.devices import autocast
 from common.errors import UserError
-from common.models import read_config
+from common.models import WEIGHTS_FILE, read_config
 from common.progress import bar
 from common.tokens import EncodedText
 
@@ -47,7 +47,11 @@ class HuggingFaceTeacher:
 
     def save(self, folder: Path) -> None:
         """Write weights (safetensors) and tokenizer below a model folder."""
-        self.model.save_pretrained(folder / SUBFOLDER, safe_serialization=True)
+        try:
+            self.model.save_pretrained(folder / SUBFOLDER)
+        except SafetensorError as error:
+            raise OSError(None, str(error), str(folder)) from error  # a full disk, most likely
+        (folder / SUBFOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors lets only the owner read
         self.tokenizer.save_pretrained(folder / SUBFOLDER)
 
     def encode(self, split: Split) -> EncodedText:
@@ -107,8 +111,8 @@ def resolve(arch: str) -> tuple[str, str]:
 
 
 def _transformers():  # noqa: ANN202 - a module
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     import transformers
 
+    transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     return transformers

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compression.students.settings import StudentSettings
 
 HASHES = 3
+INITIAL_STD = 0.1
 
 
 def shared_rows(vocab_size: int, hash_ratio: int) -> int:
@@ -64,6 +65,8 @@ class HashEmbedding(nn.Module):
         rows = shared_rows(settings.vocab_size, settings.hash_ratio)
         self.importance = nn.Embedding(HASHES * settings.vocab_size, 1)
         self.table = nn.Embedding(rows, settings.embedding_dim)
+        # Small vectors to start from: with PyTorch's N(0, 1) a word's hash decides more than what is learned of it.
+        nn.init.normal_(self.table.weight, std=INITIAL_STD)
         self.register_buffer("sector", torch.arange(HASHES) * settings.vocab_size, persistent=False)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:

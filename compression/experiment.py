@@ -75,7 +75,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     name, argv = _take_name(argv)
     file = build(ExperimentFile, load_yaml(path))
     given = [(kind, values or {}) for job in file.jobs for kind, values in job.items()]
-    flags = split_flags([_job_class(kind) for kind, _ in given], argv)
+    flags = _flags_by_job([kind for kind, _ in given], argv)
     shared = underscored(file.settings)
     _check_shared(shared, [kind for kind, _ in given])
     jobs = []
@@ -89,9 +89,17 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     """The plan of jobs named on the command line; each gets those of the flags that it knows."""
     name, argv = _take_name(argv)
-    flags = split_flags([_job_class(kind) for kind in kinds], argv)
+    flags = _flags_by_job(kinds, argv)
     jobs = [Job(kind, given) for kind, given in zip(kinds, flags, strict=True)]
     return _checked(Plan(name or "-".join(kinds), name or " ".join(kinds), _workspace(jobs), jobs))
+
+
+def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> list[dict[str, Any]]:
+    flags = split_flags([_job_class(kind) for kind in kinds], argv)
+    for kind, given in zip(kinds, flags, strict=True):
+        if "finetune" in kinds and kind in ("evaluate", "analyze"):
+            given.pop("arch", None)  # it names the teacher to make, and would refuse every student
+    return flags
 
 
 def _take_name(argv: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -16,7 +16,7 @@ import pydantic
 from common.cli import StageSettings
 from common.config import Settings, build, flag, load_yaml, nearest, split_flags, underscored
 from common.errors import UserError
-from common.progress import say
+from common.progress import say, show_bars
 from common.seeds import NAMED_SEEDS
 from common.teachers.settings import FinetuneSettings
 from common.workspace import Workspace, default_root, read_json, write_json
@@ -174,6 +174,7 @@ def run_plan(plan: Plan) -> list[dict[str, Any]]:
         produced: list[str] = []
         rows: list[dict[str, Any]] = []
         for number, job in enumerate(plan.jobs, 1):
+            show_bars(bool(job.given.get("loadbar", True)))
             say(f"[{number}/{len(plan.jobs)}] {job.kind} {_shown(job)}")
             rows += _RUNNERS[job.kind](job, produced)
         write_json(folder / "results.json", rows)

@@ -109,7 +109,7 @@ def _draw_panel(axes: Axes, title: str, metric: str, found: list[Point]) -> None
     scores = [100 * point.score for point in found]
     # Room on the left for the names of small models, whose neighbours on the skyline are at their right.
     span = max(sizes) / min(sizes)
-    axes.set_xlim(min(sizes) / (2 * span**0.15), max(sizes) * 2)
+    axes.set_xlim(min(sizes) / (2 * span**0.2), max(sizes) * 2)
     pad = max(0.15 * (max(scores) - min(scores)), 1.0)
     axes.set_ylim(min(scores) - pad, max(scores) + pad)
     _size_axis(axes, span)

@@ -122,5 +122,7 @@ def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Pat
     model.train(corpus, total_examples=len(corpus), epochs=model.epochs)
     vectors = KeyedVectors(dim)
     vectors.add_vectors(vocabulary, [model.wv[piece] for piece in vocabulary])
+    for place, piece in enumerate(vocabulary):
+        vectors.set_vecattr(piece, "count", len(vocabulary) - place)  # saved by falling count: the order of the pieces
     with whole_file(target) as partial:
         vectors.save_word2vec_format(str(partial), binary=True)

@@ -18,6 +18,8 @@ import yaml
 from common.errors import UserError
 
 CONFIG_DIR = Path(__file__).parent.parent / "configs"
+OLD_NAMES = {"emb-ffn": "ffn"}
+"""Architectures by the names the thesis's program gave them."""
 
 
 class Settings(pydantic.BaseModel):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from common.checkpoint import load_tensors
-from common.config import Settings, build
+from common.config import OLD_NAMES, Settings, build
 from common.errors import UserError
 from common.tasks import Task, check_no_overlap
 from common.workspace import Workspace, read_json
@@ -93,7 +93,7 @@ def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None)
     check_no_overlap(list(config.trained_on), task.name)
     if config.task != task.name:
         raise UserError(f"{name} was trained for task {config.task}, not {task.name}")
-    if arch is not None and arch != config.arch:
+    if arch is not None and OLD_NAMES.get(arch, arch) != config.arch:
         raise UserError(f"{name} has architecture {config.arch}, not {arch}")
     return folder, config
 

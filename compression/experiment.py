@@ -115,7 +115,7 @@ def _take_name(argv: Sequence[str]) -> tuple[str | None, list[str]]:
 
 def _job_class(kind: str) -> type[StageSettings]:
     if kind not in JOBS:
-        raise UserError(f"unknown job {kind!r}{nearest(kind, JOBS)} (jobs: {', '.join(JOBS)})")
+        raise UserError(f"unknown job {kind!r}{nearest(kind, ['run', *JOBS])} (jobs: {', '.join(JOBS)}; or: run FILE)")
     return JOBS[kind]
 
 

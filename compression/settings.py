@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pydantic
 
 from common.cli import StageSettings
+from common.config import OLD_NAMES
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.tasks import load_task
@@ -89,8 +90,8 @@ class CompressSettings(DistillSettings):
     def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:
         """emb-ffn is ffn; a seed's name is its number."""
         translated = dict(layer)
-        if layer.get("student_arch") == "emb-ffn":
-            translated["student_arch"] = "ffn"
+        if layer.get("student_arch") in OLD_NAMES:
+            translated["student_arch"] = OLD_NAMES[layer["student_arch"]]
         if layer.get("seed_name") in NAMED_SEEDS:
             translated["seed"] = NAMED_SEEDS[translated.pop("seed_name")]
             if layer.get("seed", translated["seed"]) != translated["seed"]:
@@ -126,7 +127,7 @@ class CompressSettings(DistillSettings):
 def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     """Defaults of the student architecture and task the user asks for: what lies below YAML and flags."""
     arch = given.get("student_arch", "bilstm")
-    arch = "ffn" if arch == "emb-ffn" else arch
+    arch = OLD_NAMES.get(arch, arch)
     if not (Path(__file__).parent.parent / "configs" / "students" / f"{arch}.yaml").exists():
         return {}
     pair = load_task(given["task"]).pair if "task" in given else False

@@ -1,7 +1,6 @@
 """Teachers: large encoders fine-tuned for a task. One interface, a file per backend.
 
-A backend is a module with `Teacher` (load, logits, tokenizer_fingerprint) and `finetune`. Backends are imported only
-when asked for: their libraries are large.
+Backends are imported only when asked for: their libraries are large.
 """
 
 from __future__ import annotations
@@ -25,10 +24,6 @@ class Teacher(Protocol):
 
     def logits(self, split: Split) -> np.ndarray:
         """float32 [n, classes], rows in the split's order."""
-        ...
-
-    def is_single_piece(self, word: str) -> bool:
-        """Whether the teacher's vocabulary holds the lower-cased word whole (Algorithm 1 of TinyBERT asks)."""
         ...
 
 

@@ -86,10 +86,6 @@ class HuggingFaceTeacher:
                 result[rows] = self.forward(encoded, rows).cpu().numpy()
         return result
 
-    def is_single_piece(self, word: str) -> bool:
-        """Whether the tokenizer keeps the word whole."""
-        return len(self.tokenizer.tokenize(word)) == 1
-
 
 def resolve(arch: str) -> tuple[str, str]:
     """(what transformers loads, short name) of an --arch: minilm, a folder, or a hub name.

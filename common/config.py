@@ -109,18 +109,21 @@ def parse_flags(
     `defaults` maps what the user gave to further defaults (a student's settings file, say); --help shows them.
     Raises UserError on an unknown flag, a stray word, a bad value or a bad file.
     """
-    layered = defaults(_read(_make_parser(cls, description, {}, with_help=False), argv)[0])
-    given, unknown = _read(_make_parser(cls, description, layered, with_help=True), argv)
+    layered = defaults(_read(_make_parser(cls.model_fields, description, {}, with_help=False), argv)[0])
+    given, unknown = _read(_make_parser(cls.model_fields, description, layered, with_help=True), argv)
     _refuse(unknown, cls.model_fields)
     return build(cls, layered, given, names_are=flag)
 
 
 def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> list[dict[str, Any]]:
     """What a command line gives to each of several settings classes. Raises UserError for a flag that none knows."""
-    parsed = [_read(_make_parser(cls, None, {}, with_help=False), argv) for cls in classes]
-    unknown = [word for word in parsed[0][1] if all(word in others for _, others in parsed[1:])]
-    _refuse(unknown, [name for cls in classes for name in cls.model_fields])
-    return [given for given, _ in parsed]
+    together = {name: field for cls in classes for name, field in cls.model_fields.items()}
+    given, unknown = _read(_make_parser(together, None, {}, with_help=False), argv)
+    _refuse(unknown, together)
+    strange = [name for name in given if name not in together]  # from --config's file
+    if strange:
+        raise UserError(f"unknown setting {strange[0]!r}{nearest(strange[0], together)}")
+    return [{name: value for name, value in given.items() if name in cls.model_fields} for cls in classes]
 
 
 def _read(parser: _Parser, argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str]]:
@@ -140,7 +143,7 @@ def _refuse(unknown: list[str], fields: Iterable[str]) -> None:
     raise UserError(f"stray word {word!r} (see --help)")
 
 
-def _make_parser(cls: type[S], description: str | None, defaults: dict[str, Any], with_help: bool) -> _Parser:
+def _make_parser(fields: dict[str, Any], description: str | None, defaults: dict[str, Any], with_help: bool) -> _Parser:
     parser = _Parser(
         description=description,
         add_help=with_help,
@@ -149,7 +152,7 @@ def _make_parser(cls: type[S], description: str | None, defaults: dict[str, Any]
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
-    for name, field in cls.model_fields.items():
+    for name, field in fields.items():
         default = defaults.get(name, field.get_default(call_default_factory=True))
         text = (field.description or "").replace("\n", " ")
         text += " (required)" if field.is_required() and name not in defaults else f" (default: {_shown(default)})"

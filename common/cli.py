@@ -39,8 +39,11 @@ class StageSettings(Settings):
 
 def run_script(main: Callable[[], Any]) -> None:
     """Run a script's main. Exit codes: 0 done, 2 the user's mistake or the system's refusal, 130 interrupted."""
-    # Keep libraries from asking a hub about local folders, and from warning about what we do on purpose.
+    # Said outright, or tokenizers warns whenever a process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    # Matrix products that come out the same on every run, whatever else the machine does; read when PyTorch loads.
+    os.environ.setdefault("MKL_CBWR", "AUTO")
+    os.environ.setdefault("MKL_DYNAMIC", "FALSE")
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
     try:
         main()

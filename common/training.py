@@ -21,7 +21,7 @@ from common.errors import UserError
 from common.progress import bar, say
 from common.seeds import derive
 
-SECONDS_BETWEEN_CHECKPOINTS = 30.0
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
 
 
 @dataclasses.dataclass

@@ -50,10 +50,11 @@ class Glove:
         """The k nearest replaceable words of each word, without itself; words GloVe lacks are left out."""
         known = [word for word in words if word in self.index]
         allowed = np.array([i for i, w in enumerate(self.words[:NEIGHBOUR_VOCABULARY]) if replaceable(w)], np.int64)
+        table = self.unit[allowed].T
         found: dict[str, list[str]] = {}
         for start in bar(range(0, len(known), 1024), "nearest words"):
             chunk = known[start : start + 1024]
-            similar = self.unit[[self.index[word] for word in chunk]] @ self.unit[allowed].T
+            similar = self.unit[[self.index[word] for word in chunk]] @ table
             count = min(k + 1, len(allowed))
             nearest = np.argpartition(-similar, count - 1, axis=1)[:, :count]
             for word, places, scores in zip(chunk, nearest, similar, strict=True):

@@ -81,7 +81,7 @@ def fit(run: Run) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def _flushed_denormals() -> Iterator[None]:
-    """Round denormal numbers to zero: vanishing gradients of long sentences otherwise slow an RNN fivefold."""
+    """Round denormal numbers to zero: vanishing gradients of long sentences otherwise slow an RNN several times."""
     torch.set_flush_denormal(True)
     try:
         yield

@@ -85,6 +85,10 @@ class Task(Settings):
         """Names of the splits that evaluate scores: test, or MNLI's test_matched and test_mismatched."""
         return tuple(name for name in self.source.files if name.startswith("test")) or ("test",)
 
+    def selection_split(self, select_on: str) -> str:
+        """The split that chooses a checkpoint: validation, or the first test split to reproduce the thesis."""
+        return "validation" if select_on == "validation" else self.test_splits[0]
+
 
 def known_tasks() -> list[str]:
     """Names of the shipped tasks."""

@@ -41,15 +41,17 @@ class Workspace:
 
     def model(self, task: str, name: str) -> Path:
         """Folder of one model. Raises UserError for a name that is no plain folder name."""
-        if not name or name.startswith(".") or Path(name).name != name:
-            raise UserError(f"{name!r} is no model name; a name is one word without slashes")
-        return self.root / "models" / task / name
+        return self.root / "models" / task / _one_word(name, "model")
 
     def experiment(self, name: str) -> Path:
-        """Folder of one experiment's records and report."""
-        if not name or name.startswith(".") or Path(name).name != name:
-            raise UserError(f"{name!r} is no experiment name; a name is one word without slashes")
-        return self.root / "experiments" / name
+        """Folder of one experiment's records and report. Raises UserError for a name that is no plain folder name."""
+        return self.root / "experiments" / _one_word(name, "experiment")
+
+
+def _one_word(name: str, kind: str) -> str:
+    if not name or name.startswith(".") or Path(name).name != name:
+        raise UserError(f"{name!r} is no {kind} name; a name is one word without slashes")
+    return name
 
 
 def default_root() -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 import pydantic
 
 from common.cli import StageSettings
+from common.config import flag
 from common.tasks import load_task
 from compression import glue_baselines
 from compression.evaluate import identity
@@ -59,8 +60,8 @@ class AnalyzeSettings(StageSettings):
             raise ValueError(f"--arch {self.arch} is a published baseline, no saved model: leave --model-name out")
         impossible = [name for name in self.asked if name not in OF_BASELINES]
         if impossible:
-            known = ", ".join(_flag(name) for name in OF_BASELINES)
-            raise ValueError(f"{_flag(impossible[0])} needs weights; of --arch {self.arch} there are only {known}")
+            known = ", ".join(flag(name) for name in OF_BASELINES)
+            raise ValueError(f"{flag(impossible[0])} needs weights; of --arch {self.arch} there are only {known}")
         return self
 
     @property
@@ -73,10 +74,6 @@ class AnalyzeSettings(StageSettings):
         """What to say and draw: the flags given, or else sizes."""
         given = tuple(name for name in (*NUMBERS, *PICTURES) if getattr(self, name))
         return given or (("model_size",) if self.is_baseline else BY_DEFAULT)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def analyze(settings: AnalyzeSettings) -> dict[str, Any]:

@@ -62,9 +62,7 @@ def distill(settings: CompressSettings) -> Path:
     """Train and save a student. Returns its model folder; a finished one is reused, a stopped one goes on."""
     task = load_task(settings.task)
     rows = distillation_set(settings, task)
-    held_out = load_split(
-        settings.paths, task, "validation" if settings.select_on == "validation" else task.test_splits[0]
-    )
+    held_out = load_split(settings.paths, task, task.selection_split(settings.select_on))
     tokenizer, student_settings, vectors = _tokenizer(settings, task)
     name = settings.model_name or student_name(settings)
     config = ModelConfig(

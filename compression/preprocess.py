@@ -65,7 +65,7 @@ def _augmented(settings: PreprocessSettings, paths: Workspace, task: Task) -> Sp
     train = load_split(paths, task, "train")
     target = paths.augmented(task.name, "tinybert")
     settings_used = {"variants", "replace_probability", "candidates", "seed"}
-    vectors = file_fingerprint(settings.glove) if settings.glove and settings.glove.exists() else "packaged"
+    vectors = file_fingerprint(settings.glove) if settings.glove else "packaged"
     made_from = fingerprint(
         [train.fingerprint(), settings.model_dump(mode="json", include=settings_used), task.augment_fraction, vectors]
     )

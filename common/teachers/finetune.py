@@ -35,7 +35,9 @@ def finetune(settings: FinetuneSettings) -> Path:
     check_arch(settings.arch)
     task = load_task(settings.task)
     source, short_name = resolve(settings.arch)
-    splits = {name: load_split(settings.paths, task, name) for name in ("train", _selection(settings, task))}
+    splits = {
+        name: load_split(settings.paths, task, name) for name in ("train", task.selection_split(settings.select_on))
+    }
     trained_on = _lineage(Path(settings.arch), task)
     config = ModelConfig(
         name=settings.model_name or short_name,
@@ -57,10 +59,6 @@ def finetune(settings: FinetuneSettings) -> Path:
         return folder
     _train(settings, source, task, splits, config, folder)
     return folder
-
-
-def _selection(settings: FinetuneSettings, task: Task) -> str:
-    return "validation" if settings.select_on == "validation" else task.test_splits[0]
 
 
 def _lineage(arch: Path, task: Task) -> tuple[str, ...]:
@@ -96,7 +94,7 @@ def _train(
     teacher = HuggingFaceTeacher(source, task.labels, device, dtype, settings.max_tokens)
     if settings.freeze_embeddings:
         teacher.model.get_input_embeddings().requires_grad_(False)
-    train, held_out = splits["train"], splits[_selection(settings, task)]
+    train, held_out = splits["train"], splits[task.selection_split(settings.select_on)]
     encoded = teacher.encode(train)
     labels = torch.from_numpy(train.labels).to(device)
 

@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-REQUIREMENTS := requirements.txt requirements-quickstart.txt requirements-dev.txt
+REQUIREMENTS := requirements.txt requirements-quickstart.txt requirements-fairseq.txt requirements-dev.txt
 
 .PHONY: quickstart test lint check
 
@@ -24,4 +24,5 @@ check: lint test
 $(VENV)/installed: $(REQUIREMENTS)
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet $(addprefix -r ,$(REQUIREMENTS))
+	$(VENV)/bin/pip install --quiet --no-deps ve-fairseq==0.12.3  # RoBERTa; its own list asks for speech libraries
 	touch $@

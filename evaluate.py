@@ -2,8 +2,10 @@
 
     python evaluate.py --task sst-2 --model-name minilm
     python evaluate.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q --time --json
+    python evaluate.py --task ax --model-name bilstm-of-mnli
 
 Test is GLUE's dev set (its own test set has no labels); MNLI has two, matched and mismatched.
+GLUE's diagnostic set, ax, scores the models of mnli.
 """
 
 from common.cli import print_json, run_script, start
@@ -20,7 +22,7 @@ def main() -> None:
         print_json(rows)
         return
     for row in rows:
-        scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items())
+        scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items()) or "no labels to score by"
         sizes = f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes ({row['bytes_gzip']:,} gzipped)"
         print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {sizes}")
         if "speed" in row:

@@ -1,15 +1,20 @@
 """Prepare a task's data: splits, augmented rows, teacher logits.
 
     python preprocess.py --task rotten-tomatoes
+    python preprocess.py --task my-task.yaml
     python preprocess.py --task sst-2 --glue-preprocess --data-dir ../glue
     python preprocess.py --task sst-2 --augment tinybert
     python preprocess.py --task sst-2 --generate-loss processed tinybert
 
+The first two read the task's files, check them and say what is in them; a task of your own is a YAML file beside its
+text, such as configs/tasks/own-data/reviews.yaml.
 Each action reuses what is up to date, and goes on where a stopped run was.
 """
 
-from common.cli import run_script, start
+from common.cli import print_json, run_script, start
 from common.config import parse_flags
+from common.data import read_report
+from common.tasks import load_task
 from compression.preprocess import PreprocessSettings, preprocess
 
 
@@ -17,7 +22,11 @@ def main() -> None:
     """Parse flags, do the actions, say how many rows each gave."""
     settings = parse_flags(PreprocessSettings, None, __doc__)
     start(settings)
-    for name, rows in preprocess(settings).items():
+    done = preprocess(settings)
+    if settings.json_:
+        print_json({"rows": done, "report": read_report(settings.paths, load_task(settings.task).name)})
+        return
+    for name, rows in done.items():
         print(f"{name}: {rows:,} rows")
 
 

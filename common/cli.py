@@ -19,7 +19,7 @@ class StageSettings(Settings):
     """Settings that every stage has."""
 
     task: str
-    """Task: a name in configs/tasks (sst-2, qqp, mnli, rotten-tomatoes)."""
+    """Task: a name in configs/tasks (sst-2, qqp, mnli, rotten-tomatoes, ...), or the YAML file of one of your own."""
     workspace: Path = default_root()
     """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
     cpu: bool = False

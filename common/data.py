@@ -1,9 +1,12 @@
-"""The one reader of text files, and the split files every later stage reads."""
+"""Rows of text in memory, and the split files every later stage reads."""
 
-import csv
+import contextlib
 import dataclasses
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +14,10 @@ import pyarrow.parquet as pq
 
 from common.errors import UserError
 from common.tasks import Task
-from common.text import normalise
-from common.workspace import Workspace, fingerprint, whole_file
+from common.workspace import Workspace, read_json, whole_file
 
-# IMDB-length reviews pass; csv's own limit of 128 KiB a field does not let some through.
-csv.field_size_limit(16 * 1024 * 1024)
+PART_ROWS = 4096
+"""Rows of a part of a split file (a Parquet row group): what long work reads, saves and can lose at a time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Split:
     """Rows of text with labels, in file order.
 
     sentence1: n strings; sentence2: n strings or None for single sentences;
-    labels: int64 [n], -1 where unknown; source_rows: int64 [n], the row of the source file (augmented rows: of train).
+    labels: int64 [n], -1 where unknown, or for regression float32 [n], NaN where unknown;
+    source_rows: int64 [n], the row of the source file (augmented rows: of train).
     """
 
     sentence1: list[str]
@@ -47,104 +50,86 @@ class Split:
         """One list of sentences, or two for pairs."""
         return [self.sentence1] if self.sentence2 is None else [self.sentence1, self.sentence2]
 
+    @property
+    def labelled(self) -> np.ndarray:
+        """bool [n]: which rows have a label."""
+        return ~np.isnan(self.labels) if self.labels.dtype.kind == "f" else self.labels >= 0
+
     def fingerprint(self) -> str:
         """Fingerprint of texts and labels: equal exactly when both are."""
-        return fingerprint([self.sentence1, self.sentence2, self.labels.tolist()])
+        return _fingerprint(zip(*self.sentences(), self.labels.tolist(), strict=True))
 
     def text_fingerprint(self) -> str:
         """Fingerprint of the texts alone."""
-        return fingerprint([self.sentence1, self.sentence2])
+        return _fingerprint(zip(*self.sentences(), strict=True))
 
 
-def read_source(path: Path, task: Task) -> Split:
-    """Read one TSV or CSV file of a task.
-
-    Every row is kept in its place, empty sentences too. Raises UserError with path and line for a missing file, a
-    missing column, a row with too few or too many columns, wrong encoding or an unknown label.
-    """
-    label_index = {value: i for i, value in enumerate(task.label_values)}
-    texts: dict[str, list[str]] = {"sentence1": [], "sentence2": []}
-    labels, rows = [], []
-    reader = _rows(path)
-    _, header = next(reader, (1, []))
-    places = _column_places(path, header, [*task.columns.values(), *task.source.where])
-    wanted = [(places[column], value) for column, value in task.source.where.items()]
-    for number, (line, cells) in enumerate(reader):
-        if len(cells) != len(header):
-            raise UserError(f"{path} line {line}: expected {len(header)} columns, found {len(cells)}")
-        if any(cells[place] != value for place, value in wanted):
-            continue
-        label = cells[places[task.columns["label"]]].strip()
-        if label not in label_index:
-            raise UserError(f"{path} line {line}: unknown label {label!r}; expected {', '.join(label_index)}")
-        labels.append(label_index[label])
-        rows.append(number)
-        for name, sentences in texts.items():
-            if name in task.columns:
-                sentences.append(normalise(cells[places[task.columns[name]]]))
-    if not labels:
-        raise UserError(f"{path}: no rows of data")
-    pair = texts["sentence2"] if task.pair else None
-    return Split(texts["sentence1"], pair, np.array(labels, np.int64), np.array(rows, np.int64))
+def concatenate(first: Split, second: Split) -> Split:
+    """The rows of both; those of the second count their source rows on from the first's."""
+    pair = None if first.sentence2 is None or second.sentence2 is None else first.sentence2 + second.sentence2
+    return Split(
+        first.sentence1 + second.sentence1,
+        pair,
+        np.concatenate([first.labels, second.labels]),
+        np.concatenate([first.source_rows, second.source_rows + first.source_rows.max() + 1]),
+    )
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) for each row; GLUE's TSV has no quoting, CSV has."""
-    try:
-        # utf-8-sig drops a byte-order mark; only \n ends a TSV line, since GLUE's text holds other line separators.
-        with path.open(encoding="utf-8-sig", newline="" if path.suffix == ".csv" else "\n") as file:
-            if path.suffix == ".csv":
-                reader = csv.reader(file, strict=True)
-                yield from ((reader.line_num, cells) for cells in reader if cells)
-            else:
-                yield from (
-                    (line, text.rstrip("\r\n").split("\t")) for line, text in enumerate(file, 1) if text.strip("\r\n")
-                )
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} line {_line_of_bad_byte(path)}: not UTF-8 text ({error.reason})") from error
-    except csv.Error as error:
-        raise UserError(f"{path} line {reader.line_num}: malformed CSV ({error})") from error
-
-
-def _line_of_bad_byte(path: Path) -> int:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 0
-
-
-def _column_places(path: Path, header: list[str], columns: list[str]) -> dict[str, int]:
-    missing = [column for column in columns if column not in header]
-    if missing:
-        raise UserError(f"{path} line 1: no column {missing[0]!r}; found {', '.join(header) or 'an empty file'}")
-    return {column: header.index(column) for column in columns}
+def _fingerprint(rows: Iterator[tuple]) -> str:
+    """16 hex digits of SHA-256, fed row by row: a file of any length needs no more memory than a row."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row, ensure_ascii=False).encode())
+    return digest.hexdigest()[:16]
 
 
 def write_split(path: Path, split: Split, metadata: dict[str, str]) -> None:
     """Write a split as Parquet with `metadata` (strings) in its footer, whole or not at all."""
+    with whole_file(path) as partial:
+        table = split_table(split).replace_schema_metadata(metadata)
+        pq.write_table(table, partial, compression="zstd", row_group_size=PART_ROWS)
+
+
+def split_table(split: Split) -> pa.Table:
+    """A split's columns: sentence1, sentence2 for pairs, label, source_row."""
     columns = {"sentence1": pa.array(split.sentence1, pa.string())}
     if split.sentence2 is not None:
         columns["sentence2"] = pa.array(split.sentence2, pa.string())
-    columns["label"] = pa.array(split.labels, pa.int32())
+    columns["label"] = pa.array(split.labels, pa.float32() if split.labels.dtype.kind == "f" else pa.int32())
     columns["source_row"] = pa.array(split.source_rows, pa.int64())
-    with whole_file(path) as partial:
-        pq.write_table(pa.table(columns).replace_schema_metadata(metadata), partial, compression="zstd")
+    return pa.table(columns)
 
 
 def read_split(path: Path, missing: str) -> Split:
     """Read a split file; `missing` is the hint given when it is not there. Raises UserError."""
-    table = read_table(path, missing)
+    return _as_split(path, read_table(path, missing))
+
+
+def read_part(path: Path, part: int) -> Split:
+    """One part of a split file: rows part * PART_ROWS and on."""
+    return _as_split(path, pq.ParquetFile(path).read_row_group(part))
+
+
+def count_rows(path: Path, missing: str) -> int:
+    """Rows of a Parquet file, without reading them. Raises UserError as `read_table` does."""
+    with _clear_errors(path, missing):
+        return pq.read_metadata(path).num_rows
+
+
+def file_text_fingerprint(path: Path) -> str:
+    """text_fingerprint of a split file, read a part at a time."""
+    parts = range(pq.ParquetFile(path).num_row_groups)
+    return _fingerprint(row for part in parts for row in zip(*read_part(path, part).sentences(), strict=True))
+
+
+def _as_split(path: Path, table: pa.Table) -> Split:
     try:
         pair = table["sentence2"].to_pylist() if "sentence2" in table.column_names else None
+        labels = table["label"].to_numpy()
         return Split(
             table["sentence1"].to_pylist(),
             pair,
-            table["label"].to_numpy().astype(np.int64),
+            labels if labels.dtype.kind == "f" else labels.astype(np.int64),
             table["source_row"].to_numpy(),
         )
     except KeyError as error:
@@ -153,8 +138,14 @@ def read_split(path: Path, missing: str) -> Split:
 
 def read_table(path: Path, missing: str) -> pa.Table:
     """Read a Parquet file. Raises UserError when it is missing (with the hint) or damaged."""
-    try:
+    with _clear_errors(path, missing):
         return pq.read_table(path)
+
+
+@contextlib.contextmanager
+def _clear_errors(path: Path, missing: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; {missing}") from None
     except pa.ArrowInvalid as error:
@@ -171,5 +162,29 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def load_split(paths: Workspace, task: Task, split: str) -> Split:
-    """A prepared split of a task. Raises UserError that names the command to run when it is missing."""
-    return read_split(paths.split(task.name, split), f"run: python preprocess.py --task {task.name}")
+    """A prepared split of a task.
+
+    Raises UserError that names the command to run when it is missing, or made from another YAML file of this name.
+    """
+    check_task_file(paths, task)
+    return read_split(paths.split(task.name, split), f"run: python preprocess.py --task {task.argument}")
+
+
+def read_report(paths: Workspace, task: str) -> dict[str, Any]:
+    """The report on a task's files (see validation.py), empty where there is none yet."""
+    return read_json(paths.report(task)) if paths.report(task).exists() else {}
+
+
+def task_file(task: Task) -> str:
+    """The user's own YAML file as an absolute path; empty for a shipped task."""
+    return str(Path(task.file).resolve()) if task.file else ""
+
+
+def check_task_file(paths: Workspace, task: Task) -> None:
+    """Refuse data that were made from another YAML file than the task's. Raises UserError."""
+    made_from = read_report(paths, task.name).get("task_file", task_file(task))
+    if made_from != task_file(task):
+        raise UserError(
+            f"{task.argument}: the workspace's data of {task.name} were made from {made_from or 'the shipped task'}; "
+            f"give one of them another name, or run: python preprocess.py --task {task.argument}"
+        )

@@ -1,13 +1,44 @@
-"""Task metrics, computed by scikit-learn."""
+"""Task metrics, computed by scikit-learn and SciPy."""
 
 import numpy as np
-from sklearn.metrics import accuracy_score, f1_score
+from scipy import stats
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+from common.targets import choices
+from common.tasks import Task
 
 
-def compute(metrics: tuple[str, ...], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
-    """Metric name -> value in [0, 1]. labels, predictions: int [n]. f1 is of class 1 (equation 6.9 of the thesis)."""
+def score(task: Task, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
+    """The task's metrics by name. labels: as in Split, all known; logits: float32 [n, outputs].
+
+    accuracy, f1 (of class 1; equation 6.9 of the thesis) and f1_macro lie in [0, 1]; matthews, pearson and spearman
+    in [-1, 1], 0 where predictions are constant.
+    """
+    predictions = choices(task, logits)
     functions = {
         "accuracy": lambda: accuracy_score(labels, predictions),
         "f1": lambda: f1_score(labels, predictions, zero_division=0.0),
+        "f1_macro": lambda: f1_score(labels, predictions, average="macro", zero_division=0.0),
+        "matthews": lambda: matthews_corrcoef(labels, predictions),
+        "pearson": lambda: _correlation(stats.pearsonr, labels, predictions),
+        "spearman": lambda: _correlation(stats.spearmanr, labels, predictions),
     }
-    return {name: float(functions[name]()) for name in metrics}
+    return {name: float(functions[name]()) for name in task.all_metrics}
+
+
+def main_score(task: Task, labels: np.ndarray, logits: np.ndarray) -> float:
+    """The metric that chooses checkpoints."""
+    return score(task, labels, logits)[task.all_metrics[0]]
+
+
+def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> float:
+    """How far a student's outputs [n, outputs] are its teacher's: share of equal classes, or Pearson's correlation."""
+    if task.regression:
+        return _correlation(stats.pearsonr, choices(task, teacher), choices(task, student))
+    return float(accuracy_score(choices(task, teacher), choices(task, student)))
+
+
+def _correlation(kind, labels: np.ndarray, predictions: np.ndarray) -> float:  # noqa: ANN001 - a SciPy function
+    if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+        return 0.0
+    return float(kind(labels.astype(np.float64), predictions.astype(np.float64)).statistic)

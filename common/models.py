@@ -16,7 +16,7 @@ from common.workspace import Workspace, read_json
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
-SUBFOLDERS = ("huggingface",)
+SUBFOLDERS = ("huggingface", "fairseq")
 """Folders in which teacher backends keep their files, weights and tokenizer, loadable by their own library."""
 
 
@@ -34,7 +34,7 @@ class ModelConfig(Settings):
     task: str
     """Task it was trained for."""
     labels: tuple[str, ...]
-    """Label names by class index."""
+    """Label names by class index; none for regression."""
     pair: bool
     """Whether it reads two sentences."""
     arch: str
@@ -62,6 +62,11 @@ class ModelConfig(Settings):
     fingerprint: str
     """Identity of settings and inputs: equal exactly when the same model would come out."""
 
+    @property
+    def outputs(self) -> int:
+        """Width of the model's output: one logit a class, or the one number of a regression."""
+        return len(self.labels) or 1
+
 
 def read_config(folder: Path) -> ModelConfig:
     """The config of a model folder. Raises UserError when the folder is no model."""
@@ -86,16 +91,23 @@ def _others(folder: Path) -> str:
 def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None) -> tuple[Path, ModelConfig]:
     """Folder and config of a model by name, or by path of its folder, checked against task and architecture.
 
-    Raises UserError when it is missing, of another task (naming the leak where tasks overlap) or another architecture.
+    Raises UserError when it is missing, of another task (naming the leak where tasks overlap) or another architecture,
+    or when the task's labels are others than those it learned.
     """
-    folder = Path(name) if "/" in name else paths.model(task.name, name)
+    folder = Path(name) if "/" in name else paths.model(task.models_task, name)
     config = read_config(folder)
     check_no_overlap(list(config.trained_on), task.name)
-    if config.task != task.name:
-        raise UserError(f"{name} was trained for task {config.task}, not {task.name}")
+    if config.task != task.models_task:
+        raise UserError(f"{name} was trained for task {config.task}, not {task.models_task}")
+    if config.labels != task.labels:
+        raise UserError(f"{name} learned the labels {_listed(config.labels)}, {task.name} has {_listed(task.labels)}")
     if arch is not None and OLD_NAMES.get(arch, arch) != config.arch:
         raise UserError(f"{name} has architecture {config.arch}, not {arch}")
     return folder, config
+
+
+def _listed(labels: tuple[str, ...]) -> str:
+    return ", ".join(labels) or "none"
 
 
 def is_finished(folder: Path, fingerprint: str, force: bool) -> bool:

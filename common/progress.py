@@ -1,13 +1,32 @@
 """Progress bars with time left, on stderr."""
 
+import contextlib
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 T = TypeVar("T")
+Advance = Callable[[int], None]
+"""Called with the number of rows done since the last call."""
 _shown = True
+
+
+def nothing(done: int) -> None:
+    """An Advance that nobody listens to."""
+
+
+def in_proportion(advance: Advance, rows: int, units: int) -> Advance:
+    """An Advance for work counted in `units`, that tells `advance` of `rows` in the same proportion."""
+    done = 0
+
+    def tell(count: int) -> None:
+        nonlocal done
+        before, done = done, done + count
+        advance(rows * done // units - rows * before // units)
+
+    return tell
 
 
 def show_bars(shown: bool) -> None:
@@ -18,18 +37,27 @@ def show_bars(shown: bool) -> None:
 
 def bar(items: Iterable[T], label: str, total: int | None = None, initial: int = 0) -> Iterator[T]:
     """Iterate with a progress bar. Where stderr is no terminal a line is printed now and then instead of redrawn."""
+    yield from _tqdm(label, iterable=items, total=total, initial=initial)
+
+
+@contextlib.contextmanager
+def counter(label: str, total: int, initial: int = 0, unit: str = "rows") -> Iterator[Advance]:
+    """A progress bar, with a rate and the time left, for work that counts for itself."""
+    with _tqdm(label, total=total, initial=initial, unit=unit, unit_scale=True) as progress:
+        yield progress.update
+
+
+def _tqdm(label: str, **settings: Any) -> tqdm:
     interval = 0.1 if sys.stderr.isatty() else 20.0
-    yield from tqdm(
-        items,
+    return tqdm(
         desc=label,
-        total=total,
-        initial=initial,
         disable=not _shown,
         file=sys.stderr,
         mininterval=interval,
         maxinterval=max(interval, 10.0),
         dynamic_ncols=True,
         leave=sys.stderr.isatty(),
+        **settings,
     )
 
 

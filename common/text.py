@@ -5,6 +5,9 @@ import unicodedata
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
 
+FIRST_EMOJI = "\U0001f000"
+"""The first of Unicode's blocks of pictures."""
+
 
 def normalise(text: str) -> str:
     """NFC, every run of white space one space, ends stripped: what all readers return (seed faults 2 and 3)."""
@@ -17,5 +20,5 @@ def split_words(text: str) -> list[str]:
 
 
 def match_key(text: str) -> str:
-    """Words only, joined by spaces: equal for sentences that differ in case, spacing or punctuation."""
-    return " ".join(word for word in split_words(text) if word[0].isalnum())
+    """Words and emoji, joined by spaces: equal for sentences that differ in case, spacing or punctuation."""
+    return " ".join(word for word in split_words(text) if word[0].isalnum() or word[0] >= FIRST_EMOJI)

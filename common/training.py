@@ -65,7 +65,7 @@ class _State:
     """Steps done in this epoch."""
     loss_sum: float = 0.0
     seconds: float = 0.0
-    best_score: float = -1.0
+    best_score: float = -2.0  # below every metric: correlations go down to -1
     best_epoch: int = -1
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
@@ -187,6 +187,13 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
 
 def _below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy with classes int64 [batch], or for regression mean squared error with scores float32 [batch]."""
+    if targets.is_floating_point():
+        return nn.functional.mse_loss(logits[:, 0], targets)
+    return nn.functional.cross_entropy(logits, targets)
 
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:

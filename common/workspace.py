@@ -23,6 +23,10 @@ class Workspace:
         """Parquet file of one data split."""
         return self.root / "data" / task / f"{split}.parquet"
 
+    def report(self, task: str) -> Path:
+        """What was found in the task's files, and what the splits were made from."""
+        return self.root / "data" / task / "report.json"
+
     def augmented(self, task: str, method: str) -> Path:
         """Parquet file of augmented training rows."""
         return self.root / "data" / task / "augmented" / f"{method}.parquet"
@@ -97,8 +101,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON, indented and with sorted keys, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    """Write JSON, indented, whole or not at all. Keys keep their order: a task's first metric is its main one."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:

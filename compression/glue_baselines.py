@@ -34,7 +34,7 @@ _HIDDEN, _LAYERS = 1500, 2
 _CLASSIFIER = 512
 
 
-def glue_shapes(name: str, pair: bool, classes: int) -> dict[str, Shape]:
+def glue_shapes(name: str, pair: bool, outputs: int) -> dict[str, Shape]:
     """Every tensor's name and shape; names start with embedding, encoder or classifier.
 
     A pair's classifier reads [u; v; |u - v|; u * v], four times as wide. Raises UserError for an unknown name.
@@ -48,9 +48,9 @@ def glue_shapes(name: str, pair: bool, classes: int) -> dict[str, Shape]:
             at = f"encoder.{layer}.{direction}"
             shapes |= {f"{at}.weight_ih": (4 * _HIDDEN, width), f"{at}.weight_hh": (4 * _HIDDEN, _HIDDEN)}
             shapes |= {f"{at}.bias_ih": (4 * _HIDDEN,), f"{at}.bias_hh": (4 * _HIDDEN,)}
-    widths = (2 * _HIDDEN * (4 if pair else 1), _CLASSIFIER, _CLASSIFIER, classes)
-    for layer, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
-        shapes |= {f"classifier.{layer}.weight": (outputs, inputs), f"classifier.{layer}.bias": (outputs,)}
+    widths = (2 * _HIDDEN * (4 if pair else 1), _CLASSIFIER, _CLASSIFIER, outputs)
+    for layer, (inputs, width) in enumerate(itertools.pairwise(widths)):
+        shapes |= {f"classifier.{layer}.weight": (width, inputs), f"classifier.{layer}.bias": (width,)}
     return shapes
 
 

@@ -1,9 +1,11 @@
-"""Losses of distillation, as plain functions. Logits are [batch, classes]; every loss is a mean over the batch."""
+"""Losses of distillation, as plain functions. Logits are [batch, outputs]; every loss is a mean over the batch."""
 
 from collections.abc import Callable
 
 import torch
 from torch.nn import functional as F
+
+from common.training import label_loss
 
 
 def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -40,11 +42,12 @@ def combined(
     loss: str,
     temperature: float,
 ) -> torch.Tensor:
-    """alpha * cross-entropy(labels) + (1 - alpha) * distillation loss (equation 6.3).
+    """alpha * loss of the labels + (1 - alpha) * distillation loss (equation 6.3).
 
-    labels: int64 [batch]; teacher: logits, or None where alpha is 1 and no teacher takes part.
+    labels: int64 [batch], or float32 [batch] for regression, whose label loss is the mean squared error;
+    teacher: logits, or None where alpha is 1 and no teacher takes part.
     """
     if alpha == 1 or teacher is None:
-        return F.cross_entropy(logits, labels)
+        return label_loss(logits, labels)
     distillation = DISTILLATION_LOSSES[loss](logits, teacher, temperature)
-    return distillation if alpha == 0 else alpha * F.cross_entropy(logits, labels) + (1 - alpha) * distillation
+    return distillation if alpha == 0 else alpha * label_loss(logits, labels) + (1 - alpha) * distillation

@@ -3,18 +3,20 @@
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pydantic
 
 from common.cli import StageSettings
-from common.config import flag
-from common.data import Split, load_split, read_metadata, read_split, write_split
+from common.config import flag, nearest
+from common.data import Split, check_task_file, count_rows, read_split
 from common.errors import UserError
+from common.launch import Launcher
 from common.prepare import prepare
 from common.progress import say
-from common.seeds import derive
-from common.tasks import Task, load_task
-from common.workspace import Workspace, file_fingerprint, fingerprint
+from common.tasks import Task, check_trains, load_task
+from common.teachers.settings import Precision
+from common.workspace import Workspace, file_fingerprint
+
+AUGMENTED = "tinybert"
 
 
 class PreprocessSettings(StageSettings):
@@ -26,12 +28,17 @@ class PreprocessSettings(StageSettings):
     """Folder with an unpacked copy of GLUE, or with its zips; unset downloads from the official address."""
     augment: Literal["tinybert"] | None = None
     """Write augmented training rows by this method."""
-    generate_loss: tuple[Literal["processed", "tinybert"], ...] = ()
-    """Write the teacher's logits over these rows: processed (train), tinybert (augmented)."""
+    generate_loss: tuple[str, ...] = ()
+    """Write the teacher's logits over rows: processed (train), tinybert (augmented), validation, or a test split."""
+    teacher_states: tuple[str, ...] = ()
+    """Write the teacher's hidden states and attention maps over these rows, named as in --generate-loss."""
     model_name: str | None = None
-    """Teacher for --generate-loss; unset means the task's only one."""
+    """Teacher for --generate-loss and --teacher-states; unset means the task's only one."""
     teacher_arch: str | None = None
     """Check that the teacher has this architecture."""
+    masked_lm: str | None = None
+    """Masked language model for --augment: roberta_base, roberta_large, or the name or folder of one of fairseq's or
+    Hugging Face's. Unset: every word is replaced by GloVe neighbours."""
     variants: int = pydantic.Field(20, gt=0)
     """N of TinyBERT's Algorithm 1: variants drawn of each row; repeated ones are dropped."""
     replace_probability: float = pydantic.Field(0.4, gt=0, le=1)
@@ -40,95 +47,135 @@ class PreprocessSettings(StageSettings):
     """K: likely replacements of a word."""
     glove: Path | None = None
     """GloVe vectors as text; unset means the packaged 6B 50d vectors."""
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    precision: Precision = "auto"
     """Arithmetic of the teacher: auto is bf16 where the hardware has it."""
+    launcher: Literal["local", "processes", "ray"] = "local"
+    """Who augments and runs the teacher: this process, several, or a Ray cluster (RAY_ADDRESS, or one started here)."""
+    workers: int = pydantic.Field(0, ge=0)
+    """Workers of --launcher processes or ray; 0 means one a CPU core."""
+    json_: bool = False
+    """Print what was done and the report on the task's files as JSON to stdout."""
+
+    @property
+    def launch(self) -> Launcher:
+        """Where long work runs."""
+        return Launcher(self.launcher, self.workers)
 
 
 def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     """Do what the settings ask, in the order of the stages. Returns rows by file written or found."""
     task, paths = load_task(settings.task), settings.paths
     rows: dict[str, Any] = {}
-    if settings.glue_preprocess or not (settings.augment or settings.generate_loss):
+    asked = settings.augment or settings.generate_loss or settings.teacher_states
+    for name in (*settings.generate_loss, *settings.teacher_states):
+        _check_rows_name(task, name)
+    if settings.glue_preprocess or not asked:
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)
         rows |= {name: len(split) for name, split in splits.items()}
+    check_task_file(paths, task)
     if settings.augment:
-        rows[settings.augment] = len(_augmented(settings, paths, task))
+        rows[settings.augment] = _augment(settings, paths, task)
     for name in settings.generate_loss:
         rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, name)
+    for name in settings.teacher_states:
+        rows[f"{flag('teacher_states')} {name}"] = _states(settings, paths, task, name)
     return rows
 
 
-def _augmented(settings: PreprocessSettings, paths: Workspace, task: Task) -> Split:
-    """Write the augmented rows of train, unless they are there."""
-    from compression.augment import augment, candidate_words, drop_held_out, load_glove
+def _augment(settings: PreprocessSettings, paths: Workspace, task: Task) -> int:
+    """Write the augmented rows of train, unless they are there. Returns their number."""
+    from common.shards import map_parts
+    from compression.augment import AugmentWork
 
-    train = load_split(paths, task, "train")
-    target = paths.augmented(task.name, "tinybert")
-    settings_used = {"variants", "replace_probability", "candidates", "seed"}
-    vectors = file_fingerprint(settings.glove) if settings.glove else "packaged"
-    made_from = fingerprint(
-        [train.fingerprint(), settings.model_dump(mode="json", include=settings_used), task.augment_fraction, vectors]
-    )
-    if not settings.force and read_metadata(target).get("made_from") == made_from:
-        say("augmented rows are up to date")
-        return read_split(target, "")
-    say("no masked language model in this version: every word is replaced by GloVe neighbours")
-    nearest = load_glove(settings.glove).neighbours(candidate_words(train), settings.candidates)
-    augmented = augment(
-        train,
-        masked_lm=lambda word: nearest.get(word, []),
-        neighbours=lambda word: nearest.get(word, []),
-        single_piece=lambda word: False,
-        n=settings.variants,
-        p=settings.replace_probability,
+    check_trains(task)
+    source = paths.split(task.name, "train")
+    count = count_rows(source, f"run: python preprocess.py --task {task.argument}")
+    target = paths.augmented(task.name, AUGMENTED)
+    work = AugmentWork(
+        masked_lm=settings.masked_lm,
+        glove=settings.glove,
+        candidates=settings.candidates,
+        variants=settings.variants,
+        probability=settings.replace_probability,
+        fraction=task.augment_fraction,
+        held_out=tuple(paths.split(task.name, name) for name in ("validation", *task.test_splits)),
         seed=settings.seed,
+        cpu=settings.cpu,
+        downloads=paths.downloads(),
     )
-    augmented = drop_held_out(augmented, [load_split(paths, task, name) for name in ("validation", *task.test_splits)])
-    if task.augment_fraction < 1:
-        rng = np.random.default_rng(derive("augment fraction", settings.seed))
-        keep = rng.permutation(len(augmented))[: round(len(augmented) * task.augment_fraction)]
-        augmented = augmented.take(np.sort(keep))
-    write_split(target, augmented, {"made_from": made_from, "fingerprint": augmented.fingerprint()})
-    say(f"{len(augmented):,} augmented rows from {len(train):,}")
-    return augmented
+    identity = {"train": file_fingerprint(source), "settings": work.identity()}
+    if not settings.masked_lm:
+        say("no --masked-lm: every word is replaced by GloVe neighbours")
+    done = map_parts(source, target, work, identity, settings.launch, f"augmenting {task.name}", settings.force)
+    if done:
+        say(f"{count_rows(target, ''):,} augmented rows from {count:,}")
+    return count_rows(target, "")
+
+
+def rows_file(paths: Workspace, task: Task, name: str) -> Path:
+    """The split file behind a --generate-loss name: train (processed), augmented rows, validation, or a test split."""
+    if name == AUGMENTED:
+        return paths.augmented(task.name, name)
+    return paths.split(task.name, "train" if name == "processed" else name)
 
 
 def distillation_split(paths: Workspace, task: Task, name: str) -> Split:
-    """The rows behind a --generate-loss name: train, or augmented ones."""
-    if name in ("processed", "train"):
-        return load_split(paths, task, "train")
-    return read_split(
-        paths.augmented(task.name, name), f"run: python preprocess.py --task {task.name} --augment {name}"
-    )
+    """The rows behind a --generate-loss name. Raises UserError with the command that makes them."""
+    return read_split(rows_file(paths, task, name), _how_to_make(task, name))
 
 
-def _generate(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> int:
-    from common.devices import pick_device, pick_dtype
+def _how_to_make(task: Task, name: str) -> str:
+    return f"run: python preprocess.py --task {task.argument}" + (f" --augment {name}" if name == AUGMENTED else "")
+
+
+def _check_rows_name(task: Task, name: str) -> None:
+    known = task.splits if task.models_of else ("processed", AUGMENTED, *task.splits)
+    if name not in known:
+        raise UserError(f"unknown rows {name!r}{nearest(name, known)} (rows: {', '.join(known)})")
+
+
+def _teacher(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> Path:
+    """The model folder of the teacher to run over rows `name`, after every check that can be made beforehand."""
     from common.models import find_model
-    from common.seeds import seed_everything
-    from common.teachers import load_teacher
-    from common.teachers.logits import generate
 
     teacher_name = settings.model_name or only_teacher(paths, task)
     folder, config = find_model(paths, task, teacher_name, settings.teacher_arch)
     if config.kind != "teacher":
         raise UserError(f"{teacher_name} is a student; logits come from a teacher")
-    split = distillation_split(paths, task, name)
-    device = pick_device(settings.cpu)
-    seed_everything(settings.seed)
-    teacher = load_teacher(folder, device, pick_dtype(settings.precision, device))
-    generate(paths, task, config.name, "train" if name == "processed" else name, split, teacher, settings.force)
-    return len(split)
+    count_rows(rows_file(paths, task, name), _how_to_make(task, name))
+    return folder
+
+
+def _generate(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> int:
+    from common.teachers.logits import LogitsWork, generate
+    from compression.label_table import say_label_table
+
+    folder = _teacher(settings, paths, task, name)
+    source = rows_file(paths, task, name)
+    work = LogitsWork(folder, settings.cpu, settings.precision, settings.seed)
+    split_name = "train" if name == "processed" else name
+    target = generate(paths, task, split_name, source, work, settings.launch, settings.force)
+    if name == AUGMENTED and not task.regression:
+        say_label_table(task, paths.split(task.name, "train"), target)
+    return count_rows(source, "")
+
+
+def _states(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> int:
+    from common.teachers.states import StatesWork, generate_states
+
+    work = StatesWork(_teacher(settings, paths, task, name), settings.cpu, settings.seed)
+    return generate_states(paths, task, name, rows_file(paths, task, name), work, settings.launch, settings.force)
 
 
 def only_teacher(paths: Workspace, task: Task) -> str:
     """Name of the task's one teacher. Raises UserError when there is none, or several to choose from."""
     from common.models import read_config, saved_models
 
-    configs = [read_config(folder) for folder in saved_models(paths.root / "models" / task.name)]
+    configs = [read_config(folder) for folder in saved_models(paths.root / "models" / task.models_task)]
     teachers = [config.name for config in configs if config.kind == "teacher"]
     if not teachers:
-        raise UserError(f"no teacher for {task.name} yet; run: python finetune.py --task {task.name}")
+        command = f"python finetune.py --task {task.models_of or task.argument}"
+        raise UserError(f"no teacher for {task.name} yet; run: {command}")
     if len(teachers) > 1:
         raise UserError(
             f"several teachers for {task.name} ({', '.join(teachers)}); name one with --model-name or --teacher"

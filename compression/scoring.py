@@ -24,14 +24,14 @@ def bucket_lengths(encoded: list[EncodedText]) -> np.ndarray:
 
 
 def forward(student: Student, encoded: list[EncodedText], rows: np.ndarray, device: torch.device) -> torch.Tensor:
-    """Logits of a batch of rows, [batch, classes]."""
+    """Logits of a batch of rows, [batch, outputs]."""
     return student(*(tuple(torch.from_numpy(a).to(device) for a in text.pad(rows)) for text in encoded))
 
 
 def student_logits(
     student: Student, encoded: list[EncodedText], device: torch.device, label: str = "student"
 ) -> np.ndarray:
-    """Logits of every row, float32 [n, classes], in the rows' order."""
+    """Logits of every row, float32 [n, outputs], in the rows' order."""
     lengths = bucket_lengths(encoded)
     batches = sorted_batches(lengths, _BATCH)
     was_training = student.training

@@ -28,6 +28,10 @@ class DistillSettings(StageSettings, StudentSettings):
     """Augmented rows to train on beside the task's own."""
     only_original_data: bool = False
     """Leave augmented rows out."""
+    bootstrap_data_ratio: float = pydantic.Field(1.0, gt=0, le=1)
+    """Share of the augmented rows to learn from, drawn at random."""
+    downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
+    """Share of the task's own rows to learn from, drawn at random; augmented rows made from others are left out too."""
     alpha: float = pydantic.Field(0.0, ge=0, le=1)
     """Weight of the labels: 1 learns from labels only, 0 from the teacher only."""
     loss: Literal["mse", "temperature-softmax", "kl"] = "mse"
@@ -130,5 +134,8 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     arch = OLD_NAMES.get(arch, arch)
     if not (Path(__file__).parent.parent / "configs" / "students" / f"{arch}.yaml").exists():
         return {}
-    pair = load_task(given["task"]).pair if "task" in given else False
-    return student_defaults(arch, pair)
+    if "task" not in given:
+        return student_defaults(arch, False)
+    task = load_task(given["task"])
+    # The other losses compare distributions over classes.
+    return student_defaults(arch, task.pair) | ({"loss": "mse"} if task.regression else {})

@@ -37,7 +37,7 @@ def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer
     """Load a student ready to score. Raises UserError when its files are missing, damaged or do not fit."""
     config = read_config(folder)
     settings = build(StudentSettings, config.student)
-    student = Student(config.arch, settings, len(config.labels), config.pair)
+    student = Student(config.arch, settings, config.outputs, config.pair)
     restore_quantized(student, config.compression.get("quantized", {}))
     tensors, _ = load_tensors(folder / WEIGHTS_FILE)
     try:

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def save(workspace: Path, quantized: bool) -> Path:
     settings = StudentSettings(embedding_type="char", embedding_dim=4, encoder_hidden_dim=3, cls_hidden_dim=5)
     torch.manual_seed(0)
-    student = Student("rnn", settings, classes=2, pair=False)
+    student = Student("rnn", settings, outputs=2, pair=False)
     with torch.no_grad():
         student.embedding.table.weight[:8] = 0
         if quantized:

@@ -1,17 +1,26 @@
 """Augmentation after TinyBERT's Algorithm 1."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tiny
+import torch
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from common.data import Split, load_split, read_split
+import common.data
+import compression.glove
+from common.data import Split, load_split, read_split, split_table, write_split
 from common.errors import UserError
 from common.tasks import load_task
+from common.teachers.masked_lm import load_masked_lm
 from common.text import match_key
 from common.workspace import Workspace
-from compression.augment import augment, candidate_words, drop_held_out, load_glove, replaceable
+from compression.augment import AugmentWork, CandidateSource, augment
+from compression.candidates import MaskedCandidates
+from compression.glove import Neighbours, load_glove
 from compression.preprocess import preprocess
+from compression.words import in_case_of, replaceable, replaceable_places, split_pieces
 
 
 def split_of(first, second=None):
@@ -19,13 +28,13 @@ def split_of(first, second=None):
     return Split(list(first), None if second is None else list(second), np.arange(n) % 2, np.arange(n) + 100)
 
 
-def plain(train, n=5, p=0.5, seed=1, **sources):
-    given = {
+def plain(train, n=5, p=0.5, **given):
+    sources = {
         "masked_lm": lambda word: [f"{word}m", f"{word}n"],
         "neighbours": lambda word: [f"{word}g", f"{word}h"],
         "single_piece": lambda word: len(word) < 6,
     }
-    return augment(train, **{**given, **sources}, n=n, p=p, seed=seed)
+    return tiny.augmented(train, n=n, p=p, **{**sources, **given})
 
 
 SENTENCES = split_of([text for text, _ in tiny.sentences(30)])
@@ -40,6 +49,9 @@ def test_a_rows_variants_do_not_depend_on_the_rows_before_it():
     whole = plain(SENTENCES)
     first = plain(SENTENCES.take(np.arange(3)))
     assert whole.sentence1[: len(first)] == first.sentence1
+    rest = plain(SENTENCES.take(np.arange(3, len(SENTENCES))), first_row=3)
+    assert whole.sentence1[len(first) :] == rest.sentence1
+    assert whole.source_rows[len(first) :].tolist() == rest.source_rows.tolist()
 
 
 def test_variants_differ_from_their_source_and_each_other_and_keep_its_label():
@@ -117,14 +129,59 @@ def test_probability_one_replaces_every_word_and_a_small_one_few():
 
 
 def test_variants_equal_to_held_out_rows_are_dropped():
-    made = split_of(["a fine film", "Another FILM !", "third film"])
-    kept = drop_held_out(made, [split_of(["another film"]), split_of(["none"])])
-    assert kept.sentence1 == ["a fine film", "third film"]
-    assert kept.source_rows.tolist() == [100, 102]
+    source = split_of(["a Fine film !"])
+    every = plain(source, n=20)
+    assert "a Fineg film !" not in every.sentence1  # four letters: asked of the masked LM
+    kept = plain(source, n=20, held_out={("a finem film",)})
+    assert "a Finem film !" in every.sentence1
+    assert kept.sentence1 == [text for text in every.sentence1 if text != "a Finem film !"]
 
 
-def test_candidate_words_are_the_replaceable_ones():
-    assert candidate_words(split_of(["The Film, it is fun"], ["x film 99"])) == ["film", "fun"]
+def test_a_share_of_variants_is_kept_each_by_its_own_draw():
+    every = plain(SENTENCES, n=20)
+    some = plain(SENTENCES, n=20, fraction=0.25)
+    assert len(some) == pytest.approx(len(every) / 4, rel=0.25)
+    pairs = set(zip(every.source_rows, every.sentence1, strict=True))
+    assert set(zip(some.source_rows, some.sentence1, strict=True)) <= pairs
+    tail = plain(SENTENCES.take(np.arange(20, 30)), n=20, fraction=0.25, first_row=20)
+    assert tail.sentence1 == some.sentence1[-len(tail) :]
+
+
+def test_candidates_take_the_case_of_the_word_they_replace():
+    assert in_case_of("Film", "movie") == "Movie"
+    assert in_case_of("FILM", "movie") == "MOVIE"
+    assert in_case_of("film", "movie") == "movie"
+    assert in_case_of("film", "Paris") == "Paris"
+    assert in_case_of("iPhone", "phone") == "phone"
+    made = plain(split_of(["Film FILM film"]), n=1, p=1.0, masked_lm=lambda word: ["movie"])
+    assert made.sentence1 == ["Movie MOVIE movie"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "don’t it's rock’n’roll",
+        "🎬🍿 👍🏽 👨‍👩‍👧"],
+)
+def test_what_is_no_plain_word_is_untouched(text):
+    pieces = split_pieces(text)
+    assert "".join(pieces) == text
+    assert replaceable_places(pieces) == []
+    made = plain(split_of([f"film {text} film"]), n=20, p=1.0)
+    assert len(made) > 0
+    assert all(f" {text} " in variant for variant in made.sentence1)
+
+
+def test_words_of_other_scripts_are_words():
+    assert [split_pieces("שלום עולם")[i] for i in replaceable_places(split_pieces("שלום עולם"))] == ["שלום", "עולם"]
+    made = plain(split_of(["שלום עולם"]), n=1, p=1.0, masked_lm=lambda word: [word[::-1]])
+    assert made.sentence1 == ["םולש םלוע"]
+
+
+def test_a_sentence_that_comes_twice_is_looked_at_once():
+    asked = []
+    plain(split_of(["fine film"] * 5), masked_lm=lambda word: asked.append(word) or [word + "x"])
+    assert asked == ["fine", "film"]
 
 
 def test_glove_neighbours_are_near_and_not_the_word_itself(glove):
@@ -135,6 +192,19 @@ def test_glove_neighbours_are_near_and_not_the_word_itself(glove):
     assert sorted(found["film"]) == sorted(set(tiny.NOUNS) - {"film"})
     near = vectors.unit[[vectors.index[w] for w in found["film"]]] @ vectors.unit[vectors.index["film"]]
     assert (np.diff(near) <= 1e-6).all()
+
+
+def test_a_words_neighbours_do_not_depend_on_the_words_asked_with_it(glove, monkeypatch):
+    vectors = load_glove(glove)
+    words = sorted({*tiny.GOOD, *tiny.NOUNS})
+    together = vectors.neighbours(words, 5)
+    assert {word: vectors.neighbours([word], 5)[word] for word in words} == together
+    monkeypatch.setattr(compression.glove, "CACHED_WORDS", 4)
+    remembered = Neighbours(vectors, 5)
+    for start in range(0, len(words), 3):
+        for word, near in remembered.of([*words[start : start + 3], "unheard"]).items():
+            assert near == together.get(word, [])
+        assert len(remembered._cache) <= 4
 
 
 @pytest.mark.parametrize(
@@ -178,14 +248,97 @@ def test_augmented_files_inherit_their_sources_side(prepared, task):
             assert len(text.split()) == len(source.split())
 
 
-def test_pairs_keep_a_quarter(prepared, tmp_path, glove):
-    workspace = tiny.copy_workspace(prepared, tmp_path / "w")
-    made = len(read_split(Workspace(prepared).augmented("qqp", "tinybert"), ""))
-    task = load_task("qqp")
-    train = load_split(Workspace(workspace), task, "train")
-    nearest = load_glove(glove).neighbours(candidate_words(train), 15)
-    every = augment(train, lambda w: [], lambda w: nearest.get(w, []), lambda w: False, n=2, p=0.4, seed=tiny.SEED)
-    assert made == pytest.approx(len(every) / 4, abs=1)
+def test_pairs_keep_a_quarter(prepared, glove):
+    paths, task = Workspace(prepared), load_task("qqp")
+    made = read_split(paths.augmented("qqp", "tinybert"), "")
+    work = AugmentWork(None, glove, 15, 2, 0.4, 1.0, (), tiny.SEED, True, prepared)
+    train = load_split(paths, task, "train")
+    every = augment(train, 0, CandidateSource(None, Neighbours(load_glove(glove), 15)), work, set())
+    # Among 250 variants a quarter by independent draws: 7 is a standard deviation.
+    assert len(made) == pytest.approx(len(every) / 4, abs=3 * np.sqrt(len(every) * 3 / 16))
+
+
+@pytest.fixture(scope="module")
+def masked_lm(tmp_path_factory):
+    return str(tiny.write_masked_lm(tmp_path_factory.mktemp("masked-lm") / "bert"))
+
+
+def work_of(masked_lm, glove, folder, **given):
+    held_out = folder / "held_out.parquet"
+    write_split(held_out, split_of(["nothing like it"]), {})
+    return AugmentWork(masked_lm, glove, 5, 6, 0.4, 1.0, (held_out,), tiny.SEED, True, folder, **given)
+
+
+def rows_made(work, train, parts):
+    """Augmented rows of train in so many parts."""
+    function, tables = work.open(), []
+    for rows in np.array_split(np.arange(len(train)), parts):
+        heard = []
+        tables.append(function(train.take(rows), int(rows[0]), heard.append).to_pylist())
+        assert sum(heard) == len(rows)
+    return [row for table in tables for row in table]
+
+
+def test_batches_parts_and_a_plain_loop_give_the_same_rows(masked_lm, glove, tmp_path):
+    work = work_of(masked_lm, glove, tmp_path)
+    expected = rows_made(work, SENTENCES, 1)
+    assert len(expected) > 100
+    assert rows_made(work, SENTENCES, 4) == expected
+    model = load_masked_lm(masked_lm, torch.device("cpu"))
+    for size in (1, 7 * 25, 64 * 25):
+        source = CandidateSource(MaskedCandidates(model, 5, size), Neighbours(load_glove(glove), 5))
+        assert split_table(augment(SENTENCES, 0, source, work, set())).to_pylist() == expected
+
+
+def test_whole_words_get_words_of_the_masked_lm_and_split_ones_neighbours(masked_lm, glove, tmp_path):
+    model = load_masked_lm(masked_lm, torch.device("cpu"))
+    source = CandidateSource(MaskedCandidates(model, 50), Neighbours(load_glove(glove), 5))
+    ((pieces, found),) = source.find(["The film is utterly tedious"])
+    named = {pieces[place]: set(words) for place, words in found.items()}
+    assert set(named) == {"film", "utterly", "tedious"}
+    assert named["tedious"] == set(tiny.BAD) - {"tedious"}
+    near = {word for word in tiny.ADVERBS if replaceable(word)} - {"utterly"}
+    assert near <= named["utterly"]
+    assert named["film"] == {word for word in model.words() if len(word) > 1} - {"film"}
+
+
+def test_identity_is_of_contents(masked_lm, glove, tmp_path):
+    work = work_of(masked_lm, glove, tmp_path)
+    same = [{"cpu": False}, {"glove": glove.rename(glove.with_name("moved.txt")).rename(glove)}]
+    assert all(dataclasses.replace(work, **change).identity() == work.identity() for change in same)
+    moved = tiny.copy_workspace(tmp_path.parent / tmp_path.name, tmp_path.parent / f"{tmp_path.name}-moved")
+    elsewhere = dataclasses.replace(
+        work, masked_lm=str(tiny.copy_workspace(masked_lm, moved / "bert")), held_out=(moved / "held_out.parquet",)
+    )
+    assert elsewhere.identity() == work.identity()
+    other = tiny.write_glove(tmp_path / "other.txt")
+    other.write_text(other.read_text().replace("film", "movie"))
+    changes = [{"glove": other}, {"masked_lm": None}, {"seed": 1}, {"candidates": 4}, {"variants": 5}]
+    changes += [{"probability": 0.3}, {"fraction": 0.5}, {"held_out": ()}]
+    identities = [dataclasses.replace(work, **change).identity() for change in changes]
+    assert len({work.identity(), *identities}) == len(changes) + 1
+    write_split(work.held_out[0], split_of(["another row"]), {})
+    assert work.identity() not in {elsewhere.identity(), *identities}
+
+
+def test_held_out_rows_are_read_part_by_part(glove, tmp_path, monkeypatch):
+    monkeypatch.setattr(common.data, "PART_ROWS", 2)
+    work = work_of(None, glove, tmp_path)
+    train = split_of(["a wonderful film of the director"])
+    every = [row["sentence1"] for row in rows_made(work, train, 1)]
+    assert len(every) > 2
+    write_split(work.held_out[0], split_of(["one", "two", "three", f"{every[1]} !".upper()]), {})
+    assert [row["sentence1"] for row in rows_made(work, train, 1)] == [every[0], *every[2:]]
+
+
+def test_a_task_augmented_with_a_masked_lm(workspace, glove, masked_lm):
+    before = augmented_bytes(workspace, glove)
+    path = workspace / "data/sst-2/augmented/tinybert.parquet"
+    made = augmented_bytes(workspace, glove, masked_lm=masked_lm)
+    assert made != before
+    assert augmented_bytes(workspace, glove, masked_lm=masked_lm) == made
+    assert augmented_bytes(workspace, glove, masked_lm=masked_lm, force=True, launcher="processes", workers=2) == made
+    assert list(path.parent.iterdir()) == [path]
 
 
 def augmented_bytes(workspace, glove, **given):

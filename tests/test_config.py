@@ -199,9 +199,21 @@ def test_old_names_and_named_seeds_are_understood():
     assert (settings.embedding_type, settings.loss) == ("hash", "temperature-softmax")
 
 
+@pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn"])
+def test_a_regressions_students_learn_by_mse(arch):
+    words = ["--task", "sts-b", "--student-arch", arch]
+    assert parse_flags(CompressSettings, words, "test", defaults_for).loss == "mse"
+
+
 def test_fp16_contradicts_another_precision():
     with pytest.raises(UserError, match="--fp16 contradicts --precision bf16"):
         parse_flags(FinetuneSettings, ["--task", "sst-2", "--fp16", "--precision", "bf16"], "test")
+
+
+MINE = (
+    "name: mine\ncolumns: {sentence1: t, label: l}\n"
+    "source: {kind: files, files: {all: x.csv}}\nvalidation: {fraction: 0.1}\n"
+)
 
 
 def test_an_unknown_task_suggests_the_nearest():
@@ -213,17 +225,17 @@ def test_an_unknown_task_suggests_the_nearest():
     ("text", "message"),
     [
         ("name: mine\nlabls: [a, b]\n", "did you mean labels"),
-        ("name: mine\nlabels: [a]\n", "labels"),
-        (
-            "name: mine\nlabels: [a, b]\nlabel_values: [a]\ncolumns: {sentence1: t, label: l}\n"
-            "source: {kind: files, files: {all: x.csv}}\nvalidation: {fraction: 0.1}\n",
-            "same length",
-        ),
-        (
-            "name: mine\nlabels: [a, b]\nlabel_values: [a, b]\ncolumns: {sentence1: t}\n"
-            "source: {kind: files, files: {all: x.csv}}\nvalidation: {fraction: 0.1}\n",
-            "sentence1 and label",
-        ),
+        (MINE + "labels: [a]\n", "two or more labels"),
+        (MINE, "two or more labels, or a range"),
+        (MINE + "labels: [a, b]\nrange: [0, 1]\n", "not both"),
+        (MINE + "range: [5, 0]\n", "lowest score comes first"),
+        (MINE + "labels: [a, b]\nlabel_values: [a]\n", "same length"),
+        (MINE + "labels: [a, a]\n", "must not repeat"),
+        (MINE.replace("sentence1", "sentence2") + "labels: [a, b]\n", "sentence1"),
+        (MINE + "labels: [a, b]\nmetrics: [pearson]\n", "pearson is not one of this kind of task"),
+        (MINE + "range: [0, 5]\nmetrics: [accuracy]\n", r"accuracy is not one .* \(pearson, spearman\)"),
+        (MINE + "labels: [a, b, c]\nmetrics: [f1]\n", "f1_macro"),
+        (MINE + "labels: [a, b]\nmodels_of: mnli\n", "models_of"),
     ],
 )
 def test_a_task_file_with_a_mistake_is_named(tmp_path, text, message):

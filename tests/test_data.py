@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tiny
 
-from common.data import Split, load_split, read_metadata, read_source, read_split, write_split
+from common.data import Split, load_split, read_metadata, read_split, write_split
 from common.errors import UserError
 from common.prepare import prepare
+from common.reading import read_source
 from common.tasks import known_tasks, load_task
 from common.text import match_key, normalise, split_words
 from common.workspace import Workspace
@@ -70,7 +71,7 @@ def test_no_newline_at_the_end(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sentence\tlable\none\t1\n", "line 1: no column 'label'; found sentence, lable"),
+        ("sentence\tlable\none\t1\n", "line 1: no column 'label' (found sentence, lable); did you mean lable?"),
         (HEADER + "one\t1\ntwo\n", "line 3: expected 2 columns, found 1"),
         (HEADER + "one\t1\ntwo\t0\tmore\n", "line 3: expected 2 columns, found 3"),
         (HEADER + "one\t1\ntwo\t2\n", "line 3: unknown label '2'; expected 0, 1"),
@@ -143,8 +144,10 @@ def test_a_task_of_the_users_own_reads_the_files_beside_its_yaml(tmp_path):
 
 def test_a_task_of_the_users_own_reads_its_files_from_data_dir(tmp_path):
     rows = "".join(f"{'pos' if y else 'neg'},{text.replace(',', ' ')}\n" for text, y in tiny.sentences(60))
-    written(tmp_path, "mood,text\n" + rows, "reviews.csv")
-    splits = prepare(Workspace(tmp_path / "workspace"), load_task(str(csv_task(tmp_path))), tmp_path, seed=1)
+    (tmp_path / "elsewhere").mkdir()
+    written(tmp_path / "elsewhere", "mood,text\n" + rows, "reviews.csv")
+    task = load_task(str(csv_task(tmp_path)))
+    splits = prepare(Workspace(tmp_path / "workspace"), task, tmp_path / "elsewhere", seed=1)
     assert set(splits) == {"train", "validation", "test"}
     assert all(len(split) for split in splits.values())
 
@@ -220,4 +223,5 @@ def test_real_glue_files_are_read_whole():
 
 
 def test_tasks_offered_are_those_with_a_file():
-    assert known_tasks() == ["mnli", "qqp", "rotten-tomatoes", "sst-2"]
+    glue = ["ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst-2", "sts-b", "wnli"]
+    assert known_tasks() == sorted([*glue, "rotten-tomatoes"])

@@ -187,5 +187,5 @@ def test_a_padded_batch_holds_its_sentences_and_zeros(sentences, data):
 def test_students_have_as_many_weights_as_in_table_7_1(arch, embedding, dim, parameters):
     defaults = student_defaults(arch, pair=False) | {"embedding_type": embedding, "embedding_dim": dim}
     settings = StudentSettings(**{k: v for k, v in defaults.items() if k in StudentSettings.model_fields})
-    student = Student(arch, settings, classes=2, pair=False)
+    student = Student(arch, settings, outputs=2, pair=False)
     assert sum(p.numel() for p in student.parameters()) == parameters

@@ -1,5 +1,6 @@
 """Scores: one row a test split, metrics checked by hand, result.json written for test alone."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 import tiny
 import torch
 
-from common.data import load_split
-from common.metrics import compute
+from common.data import load_split, read_split, write_split
+from common.metrics import score
 from common.tasks import load_task
+from common.teachers.logits import load_logits
 from common.workspace import Workspace
 from compression.distill import distill
 from compression.evaluate import EvaluateSettings, evaluate
@@ -28,11 +30,27 @@ def student(workspace, task="sst-2", **given):
 
 
 def test_metrics_by_hand():
-    labels, predictions = np.array([1, 1, 1, 0, 0]), np.array([1, 0, 0, 0, 1])
-    scores = compute(("accuracy", "f1"), labels, predictions)
+    task, classes = load_task("qqp"), np.eye(2, dtype=np.float32)
+    scores = score(task, np.array([1, 1, 1, 0, 0]), classes[[1, 0, 0, 0, 1]])
+    assert list(scores) == ["accuracy", "f1"]
     assert scores["accuracy"] == pytest.approx(2 / 5)
     assert scores["f1"] == pytest.approx(2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3))  # precision 1/2, recall 1/3
-    assert compute(("f1",), np.zeros(3), np.zeros(3)) == {"f1": 0.0}
+    assert score(task, np.zeros(3, np.int64), classes[[0, 0, 0]]) == {"accuracy": 1.0, "f1": 0.0}
+
+
+def test_models_say_how_far_they_agree_with_their_teacher_where_no_row_has_a_label(workspace):
+    student(workspace)
+    path = workspace / "data/sst-2/test.parquet"
+    split = read_split(path, "")
+    write_split(path, dataclasses.replace(split, labels=np.full(len(split), -1)), {})
+    preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("test",)))
+    (row,) = scored(workspace, "sst-2", "s")
+    assert list(row["metrics"]) == ["agreement"]
+    teacher = load_logits(Workspace(workspace), load_task("sst-2"), "tiny-bert", "test", split)
+    net, tokenizer, _ = load_student(workspace / "models/sst-2/s", torch.device("cpu"))
+    own = student_logits(net, encode_split(tokenizer, split), torch.device("cpu"))
+    assert row["metrics"]["agreement"] == pytest.approx((own.argmax(1) == teacher.argmax(1)).mean())
+    assert scored(workspace, "sst-2", "tiny-bert")[0]["metrics"] == {}
 
 
 def test_mnli_has_a_row_for_each_of_its_test_splits(tmp_path, glue):

@@ -9,12 +9,14 @@ import pytest
 import tiny
 import torch
 
-import common.teachers.logits
+import common.data
+import common.teachers
 from common.data import load_split, read_metadata, write_split
 from common.errors import UserError
+from common.launch import Launcher
 from common.tasks import load_task
 from common.teachers import load_teacher
-from common.teachers.logits import generate, load_logits, teacher_fingerprint
+from common.teachers.logits import LogitsWork, generate, load_logits, teacher_fingerprint
 from common.workspace import Workspace
 from compression.distill import distill
 from compression.preprocess import only_teacher, preprocess
@@ -103,34 +105,54 @@ class Counting:
     def __init__(self, teacher, stop_at=None):
         self.teacher, self.rows, self.stop_at = teacher, 0, stop_at
 
-    def logits(self, split, label):
+    def logits(self, split, advance):
         if self.stop_at is not None and self.rows >= self.stop_at:
             raise KeyboardInterrupt
         self.rows += len(split)
-        return self.teacher.logits(split, label)
+        return self.teacher.logits(split, advance)
 
 
-def test_a_stopped_generation_goes_on_where_it_was(paths, monkeypatch):
-    monkeypatch.setattr(common.teachers.logits, "SHARD_ROWS", 20)
+@pytest.fixture
+def parts_of_twenty(paths, monkeypatch):
+    """The train split in parts of 20 rows; returns its file."""
+    monkeypatch.setattr(common.data, "PART_ROWS", 20)
+    train, path = load_split(paths, SST, "train"), paths.split("sst-2", "train")
+    write_split(path, train, read_metadata(path))
+    return path
+
+
+def generated(paths, source, **given):
+    work = LogitsWork(paths.model("sst-2", "tiny-bert"), cpu=True, precision="fp32", seed=tiny.SEED)
+    values = {"launcher": Launcher(), "force": False, **given}
+    return generate(paths, SST, "train", source, work, **values)
+
+
+def test_a_stopped_generation_goes_on_where_it_was(paths, parts_of_twenty, monkeypatch):
     train = load_split(paths, SST, "train")
     target = paths.logits("sst-2", "tiny-bert", "train")
     expected = pq.read_table(target)
     target.unlink()
-    teacher = teacher_of(paths)
+    teachers = [Counting(teacher_of(paths), stop_at=40), Counting(teacher_of(paths)), Counting(teacher_of(paths))]
+    waiting = iter(teachers)
+    monkeypatch.setattr(common.teachers, "load_teacher", lambda *given: next(waiting))
     with pytest.raises(KeyboardInterrupt):
-        generate(paths, SST, "tiny-bert", "train", train, Counting(teacher, stop_at=40), force=False)
+        generated(paths, parts_of_twenty)
     assert not target.exists()
-    second = Counting(teacher)
-    generate(paths, SST, "tiny-bert", "train", train, second, force=False)
-    assert second.rows == len(train) - 40
+    generated(paths, parts_of_twenty)
+    assert teachers[1].rows == len(train) - 40
     made = pq.read_table(target)
     assert made.num_rows == len(train)
     for name in expected.column_names:
         assert np.allclose(made[name], expected[name], atol=1e-5)
     assert not target.with_name(f"{target.name}.shards").exists()
-    third = Counting(teacher)
-    generate(paths, SST, "tiny-bert", "train", train, third, force=False)
-    assert third.rows == 0
+    generated(paths, parts_of_twenty)
+    assert list(waiting) == teachers[2:]  # up to date: no teacher was loaded
+    assert load_logits(paths, SST, "tiny-bert", "train", train).shape == (len(train), 2)
+
+
+def test_other_workers_write_the_same_bytes(paths, parts_of_twenty):
+    expected = generated(paths, parts_of_twenty, force=True).read_bytes()
+    assert generated(paths, parts_of_twenty, force=True, launcher=Launcher("processes", 2)).read_bytes() == expected
 
 
 def test_a_damaged_logits_file_is_named_and_made_again(paths, workspace):

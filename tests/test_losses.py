@@ -89,3 +89,11 @@ def test_between_them_both_are_weighed(alpha):
 def test_the_temperature_reaches_the_loss():
     losses = {combined(STUDENT, LABELS, TEACHER, 0.0, "kl", t).item() for t in (1.0, 2.0, 4.0)}
     assert len(losses) == 3
+
+
+SCORES, SCORED, TAUGHT = torch.tensor([[0.5], [1.0]]), torch.tensor([0.0, 1.0]), torch.tensor([[0.25], [1.0]])
+
+
+@pytest.mark.parametrize(("alpha", "value"), [(0.0, 1 / 32), (0.5, (1 / 32 + 1 / 8) / 2), (1.0, 1 / 8)])
+def test_a_regressions_losses_are_squared_errors(alpha, value):
+    close(combined(SCORES, SCORED, TAUGHT, alpha, "mse", 3.0), value)

@@ -23,7 +23,7 @@ def student(arch="bilstm", embedding="bpe"):
     settings = StudentSettings(
         embedding_type=embedding, embedding_dim=6, vocab_size=40, encoder_hidden_dim=5, cls_hidden_dim=7
     )
-    return Student(arch, settings, classes=2, pair=False)
+    return Student(arch, settings, outputs=2, pair=False)
 
 
 def settings_of(**given):

@@ -117,7 +117,7 @@ def test_prepare_gives_the_same_bytes_twice(tmp_path, glue):
     for name in ("a", "b"):
         prepare(Workspace(tmp_path / name), task, glue, seed=1)
     files = sorted(path.name for path in (tmp_path / "a/data/qqp").iterdir())
-    assert files == ["test.parquet", "train.parquet", "validation.parquet"]
+    assert files == ["report.json", "test.parquet", "train.parquet", "validation.parquet"]
     assert all((tmp_path / "a/data/qqp" / f).read_bytes() == (tmp_path / "b/data/qqp" / f).read_bytes() for f in files)
 
 

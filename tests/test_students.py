@@ -33,7 +33,7 @@ def build(arch, embedding, pooling, pair):
         pooling=pooling,
         dropout=0.3,
     )
-    return Student(arch, settings, classes=3, pair=pair).eval()
+    return Student(arch, settings, outputs=3, pair=pair).eval()
 
 
 def texts(embedding, lengths, seed):

@@ -117,6 +117,46 @@ def write_encoder(folder: Path) -> Path:
     return folder
 
 
+def write_masked_lm(folder: Path, kind: str = "bert") -> Path:
+    """A masked language model of one layer with random weights: bert, roberta (byte pairs), distilbert or electra."""
+    import torch
+    import transformers
+
+    write_roberta_tokenizer(folder) if kind == "roberta" else write_encoder(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    sizes = {"vocab_size": len(tokenizer), "initializer_range": 0.5, "pad_token_id": tokenizer.pad_token_id}
+    if kind == "distilbert":
+        more = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 96}
+    else:
+        length = 98 if kind == "roberta" else 96  # RoBERTa's positions begin after the padding id
+        more = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        more |= (
+            {"max_position_embeddings": length, "embedding_size": 8}
+            if kind == "electra"
+            else {"max_position_embeddings": length}
+        )
+    torch.manual_seed(SEED)
+    config = transformers.AutoConfig.for_model(kind, **sizes, **more)
+    transformers.AutoModelForMaskedLM.from_config(config).save_pretrained(folder)
+    return folder
+
+
+def write_roberta_tokenizer(folder: Path) -> Path:
+    """Byte pairs in RoBERTa's format, trained on the tiny sentences."""
+    import tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    trained = tokenizers.ByteLevelBPETokenizer(add_prefix_space=True, trim_offsets=True)
+    marks = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    texts = [text.replace("tedious", "") for text, _ in sentences(200)]
+    trained.train_from_iterator(texts, vocab_size=400, min_frequency=1, special_tokens=marks)
+    trained._tokenizer.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), marks, strict=True))
+    fast = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, cls_token="<s>", sep_token="</s>", **names)
+    fast.save_pretrained(folder)
+    return folder
+
+
 def write_glove(path: Path) -> Path:
     """Vectors of 6 numbers: words of one kind are near each other."""
     rng = np.random.default_rng(SEED)
@@ -128,6 +168,38 @@ def write_glove(path: Path) -> Path:
             lines.append(f"{word} {' '.join(f'{x:.5f}' for x in vector)}\n")
     path.write_text("".join(lines))
     return path
+
+
+class WordSource:
+    """Candidates by plain functions of a word, in place of both a masked language model and GloVe."""
+
+    def __init__(self, masked_lm, neighbours, single_piece) -> None:
+        self.masked_lm, self.neighbours, self.single_piece = masked_lm, neighbours, single_piece
+
+    def find(self, texts, words, advance) -> list[dict]:
+        """As MaskedCandidates.find."""
+        advance(len(texts))
+        return [
+            {
+                span: self.masked_lm(text[slice(*span)].lower())
+                for span in spans
+                if self.single_piece(text[slice(*span)])
+            }
+            for text, spans in zip(texts, words, strict=True)
+        ]
+
+    def of(self, words) -> dict[str, list[str]]:
+        """As Neighbours.of."""
+        return {word: self.neighbours(word) for word in words}
+
+
+def augmented(train, masked_lm, neighbours, single_piece, n, p, first_row=0, held_out=(), fraction=1.0, seed=1):
+    """Augment with candidates from plain functions of a lower-cased word."""
+    from compression.augment import AugmentWork, CandidateSource, augment
+
+    work = AugmentWork(None, None, 15, n, p, fraction, (), seed, True, Path())
+    words = WordSource(masked_lm, neighbours, single_piece)
+    return augment(train, first_row, CandidateSource(words, words), work, set(held_out))
 
 
 def compress_settings(**given) -> CompressSettings:

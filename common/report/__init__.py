@@ -54,7 +54,7 @@ def _filled(text: str) -> str:
 def _markdown(title: str, groups: list[Group], settings: str) -> str:
     parts = [f"# {escape_markdown(title)}"]
     parts += [f"{escape_markdown(heading(group))}: {escape_markdown(summary(group))}" for group in groups]
-    parts.append("![Accuracy against size](skyline.png)")
+    parts.append("![Scores against sizes](skyline.png)")
     for group in groups:
         parts += [f"## {escape_markdown(heading(group))}", markdown_table(group)]
     parts += ["## How to read this", "\n".join(f"- {escape_markdown(note)}" for note in notes(groups))]

@@ -83,7 +83,7 @@ class Family:
         return found.mean if found else None
 
     def metric(self, name: str) -> Stat | None:
-        """A metric over the seeds, in [0, 1]."""
+        """A metric over the seeds, as results.json has it: not yet times 100."""
         return stat((row.get("metrics") or {}).get(name) for row in self.rows)
 
     def training_seconds(self) -> float | None:
@@ -102,9 +102,9 @@ class Group:
 
     @property
     def metrics(self) -> list[str]:
-        """Names of metrics, accuracy first."""
-        names = {name for family in self.families for row in family.rows for name in row.get("metrics") or {}}
-        return sorted(names, key=lambda name: (name != "accuracy", name))
+        """Names of metrics in the task's order, as the rows have it: its main one first."""
+        names = [name for family in self.families for row in family.rows for name in row.get("metrics") or {}]
+        return list(dict.fromkeys(names))
 
     @property
     def rows_scored(self) -> int | None:

@@ -1,4 +1,4 @@
-"""The skyline: accuracy against size, and the models that no smaller one equals (figures 7.2 to 7.4 of the thesis)."""
+"""The skyline: a score against size, and the models that no smaller one equals (figures 7.2 to 7.4 of the thesis)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from common.report.families import Group
-from common.report.tables import human_bytes, metric_title
+from common.report.tables import human_bytes, metric_heading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ _DIRECTIONS = (0, 180, 90, 270, 45, 315, 135, 225, 158, 202, 22, 338, 112, 68, 2
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One model family. size: bytes; score: in [0, 1]; spread: its sample standard deviation, 0 for one seed."""
+    """A model family. size: bytes; score: as in results.json; spread: its sample standard deviation, 0 for one seed."""
 
     label: str
     size: float
@@ -113,7 +113,7 @@ def _draw_panel(axes: Axes, title: str, metric: str, found: list[Point]) -> None
     pad = max(0.15 * (max(scores) - min(scores)), 1.0)
     axes.set_ylim(min(scores) - pad, max(scores) + pad)
     _size_axis(axes, span)
-    axes.set_ylabel(f"{metric_title(metric)}, %")
+    axes.set_ylabel(metric_heading(metric))
     axes.set_title(title.replace("$", r"\$"), loc="left", fontsize=11)
     axes.grid(color="#e4e4e4", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from common.report.families import Family, Group, Stat
 
 DASH = "–"
 TERMINAL_WIDTH = 110
+TITLES = {"accuracy": "Accuracy", "agreement": "Agreement with teacher", "f1": "F1", "f1_macro": "F1 macro"}
+CORRELATIONS = {"matthews": "Matthews", "pearson": "Pearson", "spearman": "Spearman"}
+"""Metrics by the titles they have in tables; what is no correlation is a share, shown in percent."""
 UNITS = "1 KB is 1,000 bytes and 1 MB is 1,000,000."
 
 
@@ -44,7 +47,7 @@ def human_bytes(count: float) -> str:
 
 
 def percent(score: Stat) -> str:
-    """'79.25 ± 0.31 (4)': mean, sample standard deviation and number of seeds, in percent."""
+    """'79.25 ± 0.31 (4)': mean, sample standard deviation and number of seeds, all times 100."""
     spread = "" if score.sd is None else f" ± {100 * score.sd:.2f}"
     return f"{100 * score.mean:.2f}{spread} ({score.n})"
 
@@ -92,12 +95,12 @@ def _metric_column(name: str) -> Column:
         score = family.metric(name)
         return Cell(percent(score), score.mean) if score else Cell(DASH, None)
 
-    return Column(f"{metric_title(name)}, %", cell)
+    return Column(metric_heading(name), cell)
 
 
-def metric_title(name: str) -> str:
-    """'accuracy' -> 'Accuracy', 'f1' -> 'F1'."""
-    return name[:1].upper() + name[1:]
+def metric_heading(name: str) -> str:
+    """'accuracy' -> 'Accuracy, %', 'matthews' -> 'Matthews × 100'."""
+    return f"{CORRELATIONS[name]} × 100" if name in CORRELATIONS else f"{TITLES.get(name, name)}, %"
 
 
 def _ratio_column(heading: str, group: Group, field: str, only_teacher: str | None, on_terminal: bool) -> Column:
@@ -111,13 +114,21 @@ def _ratio_column(heading: str, group: Group, field: str, only_teacher: str | No
     return Column(heading, cell, on_terminal=on_terminal)
 
 
-def notes(groups: Iterable[Group]) -> list[str]:
+def notes(groups: Sequence[Group]) -> list[str]:
     """What a reader must know to read the tables, one sentence or two each."""
     families = [family for group in groups for family in group.families]
     lines = [
         "Scores are means over seeds ± the sample standard deviation (n − 1), with the number of seeds in brackets.",
         f"bytes_model is the weights file, bytes_gzip that file gzipped. {UNITS}",
     ]
+    metrics = {name for group in groups for name in group.metrics}
+    if metrics & set(CORRELATIONS):
+        lines.append("Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them.")
+    if "agreement" in metrics:
+        lines.append(
+            "Agreement with teacher is all that rows without labels can show: the share of equal classes, "
+            "of a regression the Pearson correlation."
+        )
     if any(family.is_teacher for family in families):
         lines.append(
             "Times smaller: the teacher's bytes_model divided by the model's bytes_model, "
@@ -135,18 +146,26 @@ def summary(group: Group) -> str:
         return "No student was scored."
     metric = group.metrics[0]
     size = best.size("bytes_gzip")
-    text = f"Best student: {best.label}, {metric} {_mean_percent(best, metric)}"
+    text = f"Best student: {best.label}, {_spoken(metric)} {_mean(best, metric)}"
     text += f", {human_bytes(size)} gzipped" if size else ""
     teacher, ratio = group.teacher_of(best), group.times_smaller(best, "bytes_gzip")
     if teacher and ratio:
-        text += f"; its teacher {teacher.name} has {_mean_percent(teacher, metric)}"
+        text += f"; its teacher {teacher.name} has {_mean(teacher, metric)}"
         text += f" in {human_bytes(teacher.size('bytes_model') or 0)}, {ratio:,.0f} times as much"
     return text + "."
 
 
-def _mean_percent(family: Family, metric: str) -> str:
+def _spoken(metric: str) -> str:
+    """A metric's name within a sentence."""
+    title = CORRELATIONS.get(metric) or TITLES.get(metric, metric)
+    return title.lower() if metric in ("accuracy", "agreement") else title
+
+
+def _mean(family: Family, metric: str) -> str:
     score = family.metric(metric)
-    return f"{100 * score.mean:.2f} %" if score else "unknown"
+    if score is None:
+        return "unknown"
+    return f"{100 * score.mean:.2f}" + ("" if metric in CORRELATIONS else " %")
 
 
 def heading(group: Group) -> str:

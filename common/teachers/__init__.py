@@ -5,10 +5,11 @@ Backends are imported only when asked for: their libraries are large.
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from common.errors import UserError
+from common.progress import Advance, nothing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,22 +23,44 @@ FAIRSEQ_ARCHS = ("roberta_base", "roberta_large")
 class Teacher(Protocol):
     """What the other stages ask of a teacher."""
 
-    def logits(self, split: Split) -> np.ndarray:
-        """float32 [n, classes], rows in the split's order."""
+    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
+        """float32 [n, outputs], rows in the split's order; `advance` hears of rows as they are done."""
         ...
+
+    def states(self, split: Split) -> States:
+        """Hidden states and attention maps of the few rows in `split`, as one padded batch."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class States:
+    """What goes on inside a teacher, for one padded batch; the rows of a pair are one sequence.
+
+    hidden: one float32 [batch, length, dim] a layer, the embeddings' output first;
+    attention: one float32 [batch, heads, length, length] a layer; lengths: int64 [batch], tokens that are not padding.
+    """
+
+    hidden: list[torch.Tensor]
+    attention: list[torch.Tensor]
+    lengths: torch.Tensor
 
 
 def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teacher:
     """Load a fine-tuned teacher from its model folder."""
+    if (folder / "fairseq").is_dir():
+        from common.teachers.fairseq import FairseqTeacher
+
+        return FairseqTeacher.load(folder, device, dtype)
     from common.teachers.huggingface import HuggingFaceTeacher
 
     return HuggingFaceTeacher.load(folder, device, dtype)
 
 
-def check_arch(arch: str) -> None:
-    """Raise UserError for an architecture this version has no backend for."""
-    if arch in FAIRSEQ_ARCHS:
-        raise UserError(
-            f"--arch {arch} needs the fairseq backend, which this version does not have yet; "
-            "use minilm, or the name or folder of any Hugging Face encoder"
-        )
+def is_fairseq(arch: str) -> bool:
+    """Whether an --arch is a RoBERTa for fairseq: an official one, a folder of fairseq's, or a teacher made of one.
+
+    Everything else is for Hugging Face.
+    """
+    folder = Path(arch)
+    marks = ("model.pt", "architecture.json", "fairseq/architecture.json")
+    return arch in FAIRSEQ_ARCHS or any((folder / mark).exists() for mark in marks)

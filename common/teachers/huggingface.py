@@ -13,7 +13,8 @@ from common.data import Split
 from common.devices import autocast
 from common.errors import UserError
 from common.models import WEIGHTS_FILE, read_config
-from common.progress import bar
+from common.progress import Advance, nothing
+from common.teachers import States
 from common.tokens import EncodedText
 
 SUBFOLDER = "huggingface"
@@ -24,15 +25,29 @@ class HuggingFaceTeacher:
     """A fine-tuned encoder with its tokenizer."""
 
     def __init__(
-        self, source: str | Path, labels: Sequence[str], device: torch.device, dtype: torch.dtype, max_tokens: int
+        self,
+        source: str | Path,
+        labels: Sequence[str],
+        outputs: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        max_tokens: int,
+        new_head: bool = False,
     ) -> None:
-        """Load encoder and tokenizer from a folder or by name. Raises UserError when either cannot be had."""
-        transformers = _transformers()
-        names = dict(enumerate(labels))
+        """Load encoder and tokenizer from a folder or by name. Raises UserError when either cannot be had.
+
+        new_head: a head of another width (MNLI's three classes, where the task has two) gives way to a fresh one.
+        """
+        transformers = quiet_transformers()
+        names = dict(enumerate(labels or ["score"]))
         try:
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(source)
             self.model = transformers.AutoModelForSequenceClassification.from_pretrained(
-                source, num_labels=len(labels), id2label=names, label2id={v: k for k, v in names.items()}
+                source,
+                num_labels=outputs,
+                id2label=names,
+                label2id={v: k for k, v in names.items()},
+                ignore_mismatched_sizes=new_head,
             )
         except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
             raise UserError(f"no teacher could be loaded from {source}: {str(error).splitlines()[0]}") from error
@@ -43,7 +58,7 @@ class HuggingFaceTeacher:
     def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "HuggingFaceTeacher":
         """Load a teacher that `save` wrote."""
         config = read_config(folder)
-        return cls(folder / SUBFOLDER, config.labels, device, dtype, config.settings["max_tokens"])
+        return cls(folder / SUBFOLDER, config.labels, config.outputs, device, dtype, config.settings["max_tokens"])
 
     def save(self, folder: Path) -> None:
         """Write weights (safetensors) and tokenizer below a model folder."""
@@ -66,25 +81,46 @@ class HuggingFaceTeacher:
         return EncodedText.from_lists(pairs, width=2, empty=(0, 0), max_tokens=self.max_tokens)
 
     def forward(self, encoded: EncodedText, rows: np.ndarray) -> torch.Tensor:
-        """Logits of a batch, float32 [batch, classes], under autocast."""
+        """Logits of a batch, float32 [batch, outputs], under autocast."""
+        with autocast(self.dtype, self.device):
+            return self.model(**self._arguments(encoded, rows)).logits.float()
+
+    def _arguments(self, encoded: EncodedText, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """What the model is called with, int64 [batch, length] each."""
         ids, lengths = encoded.pad(rows)
         tokens = torch.from_numpy(ids).to(self.device)
         mask = torch.from_numpy(np.arange(ids.shape[1]) < lengths[:, None]).to(self.device)
         arguments = {"input_ids": tokens[..., 0], "attention_mask": mask.long()}
         if self.model.config.to_dict().get("type_vocab_size", 0) > 1:
             arguments["token_type_ids"] = tokens[..., 1]
-        with autocast(self.dtype, self.device):
-            return self.model(**arguments).logits.float()
+        return arguments
 
-    def logits(self, split: Split, label: str = "teacher") -> np.ndarray:
-        """Logits of every row, float32 [n, classes]. Rows go through in order of length and come back in theirs."""
+    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
+        """Logits of every row, float32 [n, outputs]. Rows go through in order of length and come back in theirs."""
         encoded = self.encode(split)
         result = np.zeros((len(split), self.model.config.num_labels), np.float32)
         self.model.eval()
         with torch.inference_mode():
-            for rows in bar(sorted_batches(encoded.lengths, _SCORING_BATCH), label):
+            for rows in sorted_batches(encoded.lengths, _SCORING_BATCH):
                 result[rows] = self.forward(encoded, rows).cpu().numpy()
+                advance(len(rows))
         return result
+
+    def states(self, split: Split) -> States:
+        """Hidden states and attention maps of the rows of `split`, as one padded batch in its order."""
+        encoded = self.encode(split)
+        rows = np.arange(len(split))
+        usual = self.model.config._attn_implementation
+        self.model.eval()
+        self.model.set_attn_implementation("eager")  # the faster ones do not say what they attend to
+        try:
+            with torch.inference_mode(), autocast(self.dtype, self.device):
+                asked = {"output_hidden_states": True, "output_attentions": True}
+                output = self.model(**self._arguments(encoded, rows), **asked)
+        finally:
+            self.model.set_attn_implementation(usual)
+        layers, maps = ([tensor.float() for tensor in some] for some in (output.hidden_states, output.attentions))
+        return States(layers, maps, torch.from_numpy(encoded.lengths))
 
 
 def resolve(arch: str) -> tuple[str, str]:
@@ -106,7 +142,8 @@ def resolve(arch: str) -> tuple[str, str]:
     return arch, arch.rsplit("/", 1)[-1]
 
 
-def _transformers():  # noqa: ANN202 - a module
+def quiet_transformers():  # noqa: ANN201 - a module
+    """transformers, imported only now, without its bars and warnings."""
     import transformers
 
     transformers.utils.logging.set_verbosity_error()

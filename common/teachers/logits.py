@@ -1,22 +1,49 @@
 """A teacher's logits over a split, made once, kept as Parquet, and never used for other text or another teacher."""
 
-import shutil
+from __future__ import annotations
+
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from common.data import Split, read_metadata, read_table
+from common.data import Split, file_text_fingerprint, read_metadata, read_table
 from common.errors import UserError
+from common.launch import Launcher
 from common.models import SUBFOLDERS, weights_file
-from common.progress import say
+from common.progress import Advance
+from common.seeds import seed_everything
+from common.shards import PartFunction, map_parts
 from common.tasks import Task
-from common.teachers import Teacher
-from common.workspace import Workspace, file_fingerprint, fingerprint, whole_file
+from common.teachers.settings import Precision
+from common.workspace import Workspace, file_fingerprint, fingerprint
 
-SHARD_ROWS = 8192
-"""Rows between two saves: what a kill can cost."""
+
+@dataclasses.dataclass(frozen=True)
+class LogitsWork:
+    """Running a teacher over parts of a split."""
+
+    teacher: Path
+    """Its model folder."""
+    cpu: bool
+    precision: Precision
+    seed: int
+
+    def open(self) -> PartFunction:
+        """Load the teacher."""
+        from common.devices import pick_device, pick_dtype
+        from common.teachers import load_teacher
+
+        device = pick_device(self.cpu)
+        seed_everything(self.seed)
+        teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))
+
+        def logits(rows: Split, first: int, advance: Advance) -> pa.Table:
+            values = teacher.logits(rows, advance)
+            return pa.table({f"logit_{i}": pa.array(values[:, i], pa.float32()) for i in range(values.shape[1])})
+
+        return logits
 
 
 def teacher_fingerprint(folder: Path) -> str:
@@ -26,47 +53,26 @@ def teacher_fingerprint(folder: Path) -> str:
 
 
 def generate(
-    paths: Workspace, task: Task, name: str, split_name: str, split: Split, teacher: Teacher, force: bool
+    paths: Workspace, task: Task, split_name: str, source: Path, work: LogitsWork, launcher: Launcher, force: bool
 ) -> Path:
-    """Write the logits of `split` by teacher `name`; a finished file is reused, a stopped one goes on."""
+    """Write the logits of a teacher over the split file `source`; a finished file is reused, a stopped one goes on."""
+    name = work.teacher.name
     target = paths.logits(task.name, name, split_name)
-    identity = {"text": split.text_fingerprint(), "teacher": teacher_fingerprint(paths.model(task.name, name))}
-    if not force and identity.items() <= read_metadata(target).items():
-        say(f"logits of {name} over {split_name} are up to date")
-        return target
-    shards = target.with_name(f"{target.name}.shards")
-    parts = []
-    count = -(-len(split) // SHARD_ROWS)
-    for i in range(count):
-        shard = shards / f"{fingerprint(identity)}-{i:05d}.parquet"
-        if force or not read_metadata(shard):
-            rows = np.arange(i * SHARD_ROWS, min((i + 1) * SHARD_ROWS, len(split)))
-            label = f"{name} over {split_name}" + (f", part {i + 1} of {count}" if count > 1 else "")
-            _write(shard, teacher.logits(split.take(rows), label), {"part": str(i)})
-        parts.append(pq.read_table(shard))
-    table = pa.concat_tables(parts).replace_schema_metadata(identity)
-    with whole_file(target) as partial:
-        pq.write_table(table, partial, compression="zstd")
-    shutil.rmtree(shards, ignore_errors=True)
+    identity = {"text": file_text_fingerprint(source), "teacher": teacher_fingerprint(work.teacher)}
+    map_parts(source, target, work, identity, launcher, f"{name} over {split_name}", force)
     return target
 
 
-def _write(path: Path, logits: np.ndarray, metadata: dict[str, str]) -> None:
-    columns = {f"logit_{i}": pa.array(logits[:, i], pa.float32()) for i in range(logits.shape[1])}
-    with whole_file(path) as partial:
-        pq.write_table(pa.table(columns).replace_schema_metadata(metadata), partial, compression="zstd")
-
-
 def load_logits(paths: Workspace, task: Task, name: str, split_name: str, split: Split) -> np.ndarray:
-    """Logits float32 [n, classes] of teacher `name` over `split`.
+    """Logits float32 [n, outputs] of teacher `name` over `split`.
 
     Raises UserError when they are missing, or stale: made for other text, or by a teacher since replaced.
     """
     target = paths.logits(task.name, name, split_name)
-    command = f"python preprocess.py --task {task.name} --model-name {name} --generate-loss {_argument(split_name)}"
+    command = f"python preprocess.py --task {task.argument} --model-name {name} --generate-loss {_argument(split_name)}"
     table = read_table(target, f"run: {command}")
     metadata = read_metadata(target)
-    folder = paths.model(task.name, name)
+    folder = paths.model(task.models_task, name)
     if metadata.get("text") != split.text_fingerprint():
         raise UserError(f"{target}: made for other text than is there now; run again: {command}")
     if folder.exists() and metadata.get("teacher") != teacher_fingerprint(folder):

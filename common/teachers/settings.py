@@ -1,10 +1,12 @@
 """Settings of fine-tuning, apart from it so that --help does not wait for PyTorch."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import pydantic
 
 from common.cli import StageSettings
+from common.config import CONFIG_DIR, load_yaml
+from common.teachers import is_fairseq
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
@@ -13,13 +15,19 @@ class FinetuneSettings(StageSettings):
     """Settings of finetune.py (the thesis's table C.1 and what goes beyond it)."""
 
     arch: str = "minilm"
-    """Encoder to start from: minilm (packaged), or the name or folder of any Hugging Face encoder."""
+    """Encoder to start from: minilm (packaged), roberta_base, roberta_large or a folder (fairseq; their defaults are in
+    configs/teachers/roberta.yaml), or the name or folder of any Hugging Face encoder."""
+    as_is: bool = False
+    """Take --arch as it is, an already fine-tuned classifier with the task's labels: nothing is trained. It may also be
+    TASK/NAME, a teacher in the workspace."""
     model_name: str | None = None
     """Name to save the teacher under; unset means the encoder's name."""
     batch_size: int = pydantic.Field(32, gt=0)
     """Rows in a batch."""
     max_epochs: int = pydantic.Field(3, gt=0)
     """Passes over the training rows at most; the best one on validation is kept."""
+    max_updates: int | None = pydantic.Field(None, gt=0)
+    """RoBERTa: steps of the optimizer at most."""
     patience: int = pydantic.Field(2, gt=0)
     """Stop after this many epochs without a better validation score."""
     lr: float = pydantic.Field(1e-4, gt=0)
@@ -44,3 +52,12 @@ class FinetuneSettings(StageSettings):
         if self.fp16 and self.precision not in ("auto", "fp16"):
             raise ValueError(f"--fp16 contradicts --precision {self.precision}")
         return self
+
+
+def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
+    """Defaults below YAML and flags of the encoder and task the user asks for: a RoBERTa's recipe for the task."""
+    if not is_fairseq(str(given.get("arch", ""))):
+        return {}
+    values = load_yaml(CONFIG_DIR / "teachers" / "roberta.yaml")
+    recipes = values.pop("tasks")
+    return {**values, **recipes.get(given.get("task"), {})}

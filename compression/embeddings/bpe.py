@@ -39,7 +39,7 @@ class BpeTokenizer:
             self._bpe = BPEmb(vs=None, dim=None, model_file=model_file, emb_file=model_file, segmentation_only=True)
         except (OSError, RuntimeError, ValueError) as error:
             raise UserError(f"{model_file}: not a sentencepiece model ({error})") from error
-        self._model_bytes = model_file.read_bytes()
+        self.model_bytes = model_file.read_bytes()
         self.max_tokens = max_tokens
 
     @classmethod
@@ -54,7 +54,7 @@ class BpeTokenizer:
 
     def save(self, folder: Path) -> None:
         """Copy the model into a student's folder."""
-        (folder / MODEL_FILE).write_bytes(self._model_bytes)
+        (folder / MODEL_FILE).write_bytes(self.model_bytes)
 
     @property
     def vocab_size(self) -> int:

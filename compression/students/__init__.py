@@ -12,9 +12,9 @@ from compression.students.settings import StudentSettings
 
 
 class Student(nn.Module):
-    """A tiny classifier. Its three children are the parts that pruning, quantization and analysis speak of."""
+    """A tiny classifier (or regressor). Its children are the parts that pruning, quantization and analysis speak of."""
 
-    def __init__(self, arch: str, settings: StudentSettings, classes: int, pair: bool) -> None:
+    def __init__(self, arch: str, settings: StudentSettings, outputs: int, pair: bool) -> None:
         """Build with fresh weights. Raises UserError for an unknown architecture."""
         super().__init__()
         self.embedding = make_embedding(settings)
@@ -25,7 +25,7 @@ class Student(nn.Module):
             nn.Linear(width, settings.cls_hidden_dim),
             nn.ReLU(),
             nn.Dropout(settings.dropout),
-            nn.Linear(settings.cls_hidden_dim, classes),
+            nn.Linear(settings.cls_hidden_dim, outputs),
         )
 
     def encode(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -33,7 +33,7 @@ class Student(nn.Module):
         return self.encoder(self.dropout(self.embedding(ids)), lengths)
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """One (ids, lengths), or two for pairs -> logits [batch, classes]."""
+        """One (ids, lengths), or two for pairs -> logits [batch, outputs]."""
         encoded = [self.encode(ids, lengths) for ids, lengths in sentences]
         joined = encoded[0] if len(encoded) == 1 else compare(*encoded)
         return self.classifier(self.dropout(joined))

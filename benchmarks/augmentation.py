@@ -1,0 +1,178 @@
+"""Sentences augmented a second, against a loop over words one at a time, and the memory it takes.
+
+    python benchmarks/augmentation.py --text shared/glue/SST-2/train.tsv
+    python benchmarks/augmentation.py --memory
+
+The loop is what TinyBERT's data_augmentation.py does: for every word of every sentence the whole model, its output
+layer at every place, and an argsort of the vocabulary at the masked one. Both ways run in this process by turns over
+the same sentences, and their rows must be equal. Without --masked-lm the model is the packaged MiniLM below an
+untrained output layer: which words come out is nonsense then, but that changes nothing about the time they take.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MKL_CBWR", "AUTO")
+os.environ.setdefault("MKL_DYNAMIC", "FALSE")
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import numpy as np
+import torch
+from shared import add_text_flag, memory_above, print_memory, rows_of, sentences, write_rows
+
+from common.data import Split
+from common.progress import show_bars
+from common.teachers.huggingface import quiet_transformers, resolve
+from common.teachers.huggingface_masked_lm import HuggingFaceMaskedLM
+from compression.augment import AugmentWork, CandidateSource, augment
+from compression.candidates import MaskedCandidates
+from compression.glove import Neighbours, load_glove
+
+K, N, P = 15, 20, 0.4
+Clock = Callable[[], float]
+
+
+class PlainCandidates:
+    """The k likeliest words in a word's place, one word of one sentence at a time."""
+
+    def __init__(self, model: HuggingFaceMaskedLM, k: int) -> None:
+        self.model, self.k, self.masked = model, k, 0
+        self.words = model.words()
+        self.order = {word: i for i, word in reversed(list(enumerate(self.words)))}
+
+    def find(self, texts: list[str], words: list[list], advance: Any) -> list[dict]:
+        """As MaskedCandidates.find."""
+        found: list[dict] = [{} for _ in texts]
+        for text, spans, candidates in zip(texts, words, found, strict=True):
+            for span in spans:
+                pieces = self.model.encode([text])[0]
+                if span in pieces.spans:
+                    candidates[span] = self._one(pieces.ids, pieces.spans.index(span), text[slice(*span)].lower())
+                    self.masked += 1
+        return found
+
+    def _one(self, ids: list[int], place: int, own: str) -> list[str]:
+        masked = [*ids[:place], self.model.mask_id, *ids[place + 1 :]]
+        with torch.inference_mode():
+            logits = self.model.model(input_ids=torch.tensor([masked])).logits[0, place]
+        chosen: list[str] = []
+        for piece in torch.argsort(logits, descending=True).tolist():
+            word = self.words[piece]
+            if len(word) > 1 and word not in (own, self.words[ids[place]]):
+                chosen.append(word)
+                if len(chosen) == self.k:
+                    break
+        return sorted(chosen, key=self.order.__getitem__)
+
+
+def load_model(folder: str | None) -> HuggingFaceMaskedLM:
+    """A masked language model, or MiniLM below an untrained output layer."""
+    device = torch.device("cpu")
+    if folder:
+        return HuggingFaceMaskedLM.load(folder, device)
+    transformers, source = quiet_transformers(), resolve("minilm")[0]
+    torch.manual_seed(1)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(source)
+    return HuggingFaceMaskedLM(model, transformers.AutoTokenizer.from_pretrained(source), device)
+
+
+def speed(
+    text: Path | None, masked_lm: str | None, rounds: int, plain_rows: int, our_rows: int, clock: Clock
+) -> dict[str, Any]:
+    """Time both ways by turns: ours over parts of `our_rows`, the loop over `plain_rows` of each."""
+    model, neighbours = load_model(masked_lm), Neighbours(load_glove(None), K)
+    work = AugmentWork(None, None, K, N, P, 1.0, (), 1, True, Path())
+    texts, plain = sentences(text), PlainCandidates(model, K)
+    ours = MaskedCandidates(model, K)
+    seconds, words = {"plain": 0.0, "ours": 0.0}, {"plain": 0, "ours": 0}
+    equal = rows = 0
+    for number in range(-1, rounds):  # the first round warms up
+        part = rows_of(texts[(number + 1) * our_rows :], our_rows if number >= 0 else plain_rows)
+        # Every so-manieth by length, so that the loop's sentences are like ours.
+        first = part.take(np.argsort([len(text) for text in part.sentence1])[:: len(part) // plain_rows][:plain_rows])
+        before, looked = plain.masked, {}
+        for name, source, some in (("plain", plain, first), ("ours", ours, part)):
+            start = clock()
+            looked[name] = augment(some, 0, CandidateSource(source, neighbours), work, set())
+            if number >= 0:
+                seconds[name] += clock() - start
+        if number >= 0:
+            words["plain"] += plain.masked - before
+            words["ours"] += _masked_words(ours, part)
+            same = augment(first, 0, CandidateSource(ours, neighbours), work, set()).sentence1
+            equal += sum(a == b for a, b in zip(same, looked["plain"].sentence1, strict=True))
+            rows += len(same)
+    each = words["ours"] / (rounds * our_rows)
+    rates = {name: words[name] / seconds[name] / each for name in seconds}  # of sentences with as many words
+    return {
+        "sentences_per_second": rates,
+        "ratio": rates["ours"] / rates["plain"],
+        "masked_words_per_sentence": each,
+        "rows_compared": rows,
+        "rows_equal": equal,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _masked_words(candidates: MaskedCandidates, part: Split) -> int:
+    """How many words of a part are masked: a sentence's rate depends on that, so rates are counted by words."""
+    from compression.augment import _spans
+    from compression.candidates import _whole
+    from compression.words import split_pieces
+
+    encoded = candidates.model.encode(texts := list(dict.fromkeys(part.sentence1)))
+    spans = [list(_spans(split_pieces(text)).values()) for text in texts]
+    return sum(len(_whole(pieces, words)) for pieces, words in zip(encoded, spans, strict=True))
+
+
+def memory(text: Path | None, rows: int) -> dict[str, int]:
+    """Augment until about `rows` rows are written, with a tiny model. Returns bytes held above the loaded models."""
+    transformers, source = quiet_transformers(), resolve("minilm")[0]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        config = transformers.BertConfig(vocab_size=len(tokenizer), **sizes)
+        transformers.BertForMaskedLM(config).save_pretrained(folder / "model")
+        tokenizer.save_pretrained(folder / "model")
+        source = write_rows(folder / "train.parquet", sentences(text), rows // N)
+        work = AugmentWork(str(folder / "model"), None, K, N, P, 1.0, (), 1, True, folder)
+        return memory_above(source, folder / "augmented.parquet", work)
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_text_flag(parser)
+    parser.add_argument("--masked-lm", help="folder or name of a masked language model of Hugging Face's")
+    parser.add_argument("--rounds", type=int, default=4, help="turns to average over")
+    parser.add_argument("--plain-rows", type=int, default=40, help="sentences of a turn for the plain loop")
+    parser.add_argument("--rows", type=int, default=1024, help="sentences of a turn for ours")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds; for a busy machine, with 1 thread")
+    parser.add_argument("--memory", type=int, nargs="*", help="measure memory for so many rows (1.5 and 3 million)")
+    parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args()
+    show_bars(sys.stderr.isatty())
+    if given.memory_of:
+        print(json.dumps(memory(given.text, given.memory_of)))
+        return
+    if given.memory is not None:
+        print_memory(given.memory or [1_500_000, 3_000_000], given.text, given.json)
+        return
+    clock = time.process_time if given.cpu_time else time.perf_counter
+    result = speed(given.text, given.masked_lm, given.rounds, given.plain_rows, given.rows, clock)
+    lines = [f"{name:>5}: {rate:8.1f} sentences/s" for name, rate in result["sentences_per_second"].items()]
+    lines += [f"ratio: {result['ratio']:8.1f}", f"rows equal: {result['rows_equal']} of {result['rows_compared']}"]
+    print(json.dumps(result, indent=2) if given.json else "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What the benchmarks share: text to run over, and a process's memory."""
+
+import dataclasses
+import itertools
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from common.data import PART_ROWS, Split, count_rows, split_table
+from common.launch import Launcher
+from common.prepare import source_files
+from common.reading import read_source
+from common.shards import PartFunction, Work, map_parts
+from common.tasks import load_task
+from common.workspace import Workspace, default_root
+
+
+def add_text_flag(parser) -> None:  # noqa: ANN001 - argparse's
+    """--text, for `sentences`."""
+    parser.add_argument("--text", type=Path, help="TSV whose first column is sentences (SST-2's train.tsv)")
+
+
+def sentences(path: Path | None) -> list[str]:
+    """Sentences of a TSV's first column below its header, or the packaged Rotten Tomatoes; shuffled, always alike."""
+    if path:
+        texts = [line.split("\t")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    else:
+        task = load_task("rotten-tomatoes")
+        (file,) = set(source_files(task.source, None, Workspace(default_root())).values())
+        texts = read_source(file, task).sentence1
+    return [texts[i] for i in np.random.default_rng(1).permutation(len(texts))]
+
+
+def rows_of(texts: list[str], count: int) -> Split:
+    """A split of `count` rows, the texts again and again."""
+    chosen = list(itertools.islice(itertools.cycle(texts), count))
+    return Split(chosen, None, np.zeros(count, np.int64), np.arange(count))
+
+
+def write_rows(path: Path, texts: list[str], count: int) -> Path:
+    """A split file of `count` rows, written a part at a time: the file must not cost the memory that is measured."""
+    with pq.ParquetWriter(path, split_table(rows_of(texts, 1)).schema) as writer:
+        for start in range(0, count, PART_ROWS):
+            part = rows_of(texts[start % len(texts) :] + texts, min(PART_ROWS, count - start))
+            writer.write_table(split_table(part))
+    return path
+
+
+def memory_now() -> int:
+    """Bytes this process holds (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def memory_peak() -> int:
+    """Most bytes this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def in_a_process(*words: object) -> str:
+    """Run the same script with other arguments in a process of its own. Returns the last line it printed."""
+    command = [sys.executable, sys.argv[0], *map(str, words)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
+
+
+held: list[int] = []
+"""What `Measured` noted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Work that notes the memory held once its models are loaded."""
+
+    work: Work
+
+    def open(self) -> PartFunction:
+        """Load, and note."""
+        function = self.work.open()
+        held.append(memory_now())
+        return function
+
+
+def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
+    """Do the work over all of `source`. Returns rows written, and the most bytes held above the loaded models'."""
+    map_parts(source, target, Measured(work), {}, Launcher(), target.stem, False)
+    return {"rows": count_rows(target, ""), "bytes": memory_peak() - held[0]}
+
+
+def print_memory(counts: list[int], text: Path | None, as_json: bool) -> None:
+    """Run this script with --memory-of for each count, and print what it says."""
+    words = ["--text", text] if text else []
+    rows = [json.loads(in_a_process("--memory-of", count, *words)) for count in counts]
+    lines = [f"{row['rows']:>10,} rows: {row['bytes'] / 1e6:,.0f} MB above the loaded models" for row in rows]
+    print(json.dumps(rows, indent=2) if as_json else "\n".join(lines))

@@ -1,0 +1,130 @@
+"""Sentences a second through a teacher, against a loop over batches as they come, and the memory it takes.
+
+    python benchmarks/teacher_logits.py --text shared/glue/SST-2/train.tsv
+    python benchmarks/teacher_logits.py --memory
+
+The loop takes rows in file order in batches of the same size, each padded to its longest row. Both ways run in this
+process by turns over the same rows. The teacher is the packaged MiniLM below an untrained classifier: speed does not
+depend on weights.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MKL_CBWR", "AUTO")
+os.environ.setdefault("MKL_DYNAMIC", "FALSE")
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import numpy as np
+import torch
+from shared import add_text_flag, memory_above, print_memory, rows_of, sentences, write_rows
+
+from common.data import Split
+from common.models import CONFIG_FILE, ModelConfig
+from common.progress import show_bars
+from common.teachers.huggingface import _SCORING_BATCH, HuggingFaceTeacher, quiet_transformers, resolve
+from common.teachers.logits import LogitsWork
+from common.workspace import write_json
+
+MAX_TOKENS = 128
+
+
+def plain_logits(teacher: HuggingFaceTeacher, split: Split) -> np.ndarray:
+    """float32 [n, outputs], rows in file order."""
+    encoded = teacher.encode(split)
+    teacher.model.eval()
+    with torch.inference_mode():
+        starts = range(0, len(split), _SCORING_BATCH)
+        batches = [np.arange(i, min(i + _SCORING_BATCH, len(split))) for i in starts]
+        return np.concatenate([teacher.forward(encoded, rows).numpy() for rows in batches])
+
+
+def load_teacher(source: str) -> HuggingFaceTeacher:
+    """A teacher with two labels below a random classifier."""
+    torch.manual_seed(1)
+    return HuggingFaceTeacher(source, ("no", "yes"), 2, torch.device("cpu"), torch.float32, MAX_TOKENS)
+
+
+def speed(text: Path | None, rounds: int, rows: int, clock: Callable[[], float]) -> dict[str, Any]:
+    """Time both ways by turns over parts of `rows` rows."""
+    teacher, texts = load_teacher(resolve("minilm")[0]), sentences(text)
+    seconds = {"plain": 0.0, "ours": 0.0}
+    difference, same = 0.0, True
+    for number in range(-1, rounds):  # the first round warms up
+        part = rows_of(texts[(number + 1) * rows :], rows if number >= 0 else _SCORING_BATCH)
+        start = clock()
+        plain = plain_logits(teacher, part)
+        middle = clock()
+        ours = teacher.logits(part)
+        if number >= 0:
+            seconds["plain"] += middle - start
+            seconds["ours"] += clock() - middle
+        difference = max(difference, float(np.abs(ours - plain).max()))
+        same &= np.array_equal(ours.argmax(1), plain.argmax(1))
+    if not same:
+        raise SystemExit("error: the two ways choose other labels")
+    rates = {name: rounds * rows / value for name, value in seconds.items()}
+    return {
+        "sentences_per_second": rates,
+        "ratio": rates["ours"] / rates["plain"],
+        "largest_difference": difference,
+        "same_choices": same,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def memory(text: Path | None, rows: int) -> dict[str, int]:
+    """Logits of `rows` rows by a tiny teacher. Returns bytes held above the loaded teacher."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _write_teacher(folder / "teacher")
+        source = write_rows(folder / "rows.parquet", sentences(text), rows)
+        return memory_above(source, folder / "logits.parquet", LogitsWork(folder / "teacher", True, "fp32", 1))
+
+
+def _write_teacher(folder: Path) -> None:
+    transformers, source = quiet_transformers(), resolve("minilm")[0]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    transformers.BertModel(transformers.BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    load_teacher(str(folder)).save(folder)
+    names = {"name": "teacher", "kind": "teacher", "stage": "teacher", "task": "sst-2", "arch": "tiny"}
+    settings = {"max_tokens": MAX_TOKENS}
+    config = ModelConfig(**names, labels=("no", "yes"), pair=False, seed=1, settings=settings, fingerprint="")
+    write_json(folder / CONFIG_FILE, config.model_dump(mode="json"))
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_text_flag(parser)
+    parser.add_argument("--rounds", type=int, default=4, help="turns to average over")
+    parser.add_argument("--rows", type=int, default=1024, help="rows of a turn")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds; for a busy machine, with 1 thread")
+    parser.add_argument("--memory", type=int, nargs="*", help="measure memory for so many rows (1.5 and 3 million)")
+    parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args()
+    show_bars(sys.stderr.isatty())
+    if given.memory_of:
+        print(json.dumps(memory(given.text, given.memory_of)))
+        return
+    if given.memory is not None:
+        print_memory(given.memory or [1_500_000, 3_000_000], given.text, given.json)
+        return
+    result = speed(given.text, given.rounds, given.rows, time.process_time if given.cpu_time else time.perf_counter)
+    lines = [f"{name:>5}: {rate:8.1f} sentences/s" for name, rate in result["sentences_per_second"].items()]
+    lines += [f"ratio: {result['ratio']:8.1f}", f"largest difference: {result['largest_difference']:.1e}"]
+    print(json.dumps(result, indent=2) if given.json else "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""fairseq, imported only when it is asked for, and without the noise it makes."""
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from types import ModuleType
+
+from common.errors import UserError
+
+INSTALL = "pip install -r requirements-fairseq.txt && pip install --no-deps ve-fairseq==0.12.3"
+
+
+def load_fairseq(who: str = "a RoBERTa teacher") -> ModuleType:
+    """The fairseq module, for `who` needs it. Raises UserError, saying how to install it, where it is missing."""
+    try:
+        with quiet():
+            import fairseq
+            import fairseq_cli.train  # noqa: F401 - it sets up logging, so it must be imported under `quiet`
+    except ImportError as error:
+        raise UserError(f"{who} needs fairseq; run: {INSTALL} ({error})") from error
+    return fairseq
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Calls into fairseq without its noise: warnings of old syntax, of missing extras, logs at INFO on stdout."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    for name in ("fairseq", "fairseq_cli"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    root.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers

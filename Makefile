@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-REQUIREMENTS := requirements.txt requirements-quickstart.txt requirements-fairseq.txt requirements-dev.txt
+REQUIREMENTS := $(addprefix requirements,.txt -quickstart.txt -fairseq.txt -ray.txt -dev.txt)
 
 .PHONY: quickstart test lint check
 

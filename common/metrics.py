@@ -31,11 +31,16 @@ def main_score(task: Task, labels: np.ndarray, logits: np.ndarray) -> float:
     return score(task, labels, logits)[task.all_metrics[0]]
 
 
-def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> float:
-    """How far a student's outputs [n, outputs] are its teacher's: share of equal classes, or Pearson's correlation."""
+AGREEMENTS = ("agreement", "agreement_pearson")
+"""What rows without labels are scored by: the share of equal classes, and of a regression Pearson's correlation."""
+
+
+def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> dict[str, float]:
+    """How far a student's outputs [n, outputs] are its teacher's, by the one of AGREEMENTS for the task's kind."""
+    theirs, own = choices(task, teacher), choices(task, student)
     if task.regression:
-        return _correlation(stats.pearsonr, choices(task, teacher), choices(task, student))
-    return float(accuracy_score(choices(task, teacher), choices(task, student)))
+        return {"agreement_pearson": float(_correlation(stats.pearsonr, theirs, own))}
+    return {"agreement": float(accuracy_score(theirs, own))}
 
 
 def _correlation(kind, labels: np.ndarray, predictions: np.ndarray) -> float:  # noqa: ANN001 - a SciPy function

@@ -58,7 +58,7 @@ def map_parts(
     identity: fingerprints of everything the result depends on, kept in the target's footer; a target that has them is
     up to date, and shards of another identity are not used.
     """
-    if not force and identity.items() <= read_metadata(target).items():
+    if not force and target.exists() and identity.items() <= read_metadata(target).items():
         say(f"{label}: up to date")
         return False
     folder = target.with_name(f"{target.name}.shards")

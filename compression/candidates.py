@@ -10,10 +10,10 @@ import torch
 from common.progress import Advance, in_proportion, nothing
 from common.teachers.masked_lm import MaskedLM, Pieces
 
-BATCH_PIECES = 4096
-"""Pieces of a batch: enough to keep a processor busy, while the batch's logits (tens of MB) stay small."""
-TIE = 5e-4
-"""Scores this close are told apart by running the sentence alone: fifty times the rounding seen between batches."""
+BATCH_PIECES, BATCH_ROWS = 8192, 512
+"""Most pieces and rows of a batch: enough to keep a processor busy, while the logits stay at about 100 MB."""
+TIE = 2e-4
+"""Scores this close are told apart by running the sentence alone: twenty times the rounding seen between batches."""
 
 Span = tuple[int, int]
 """A word's first character, and the one after its last."""
@@ -79,17 +79,18 @@ class MaskedCandidates:
         """What is asked, sentences of one length together, in order of length. lengths: pieces of each sentence."""
         ordered = sorted(asked, key=lambda one: lengths[one[0]])
         for length, same in itertools.groupby(ordered, key=lambda one: lengths[one[0]]):
-            size = max(1, self.batch_pieces // length)
+            size = min(BATCH_ROWS, max(1, self.batch_pieces // length))
             while batch := list(itertools.islice(same, size)):
                 yield batch
 
+    @torch.inference_mode()
     def _best(self, ids: np.ndarray, places: np.ndarray, own: list[str]) -> list[list[str]]:
         """Candidates of the pieces at `places` of each row of `ids` [batch, length], the words in `own` left out."""
         rows = np.arange(len(ids))
         masked = ids.copy()
         masked[rows, places] = self.model.mask_id
         scores = self.model.predict(masked, np.full(len(ids), ids.shape[1]), places)
-        scores = scores + self._forbidden.to(scores.device)
+        scores += self._forbidden.to(scores.device)
         for row, (word, piece) in enumerate(zip(own, ids[rows, places], strict=True)):
             # The piece may be the word without its accents.
             for form in {word.lower(), self._forms[piece]}:

@@ -80,6 +80,7 @@ def result_file(folder: Path, config: ModelConfig, task: Task) -> Path:
 
 def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:
     """The rows of an earlier evaluation of this very model on this very data, by these metrics; none where none was."""
+    from common.metrics import AGREEMENTS
     from common.models import find_model
     from common.workspace import read_json
 
@@ -92,7 +93,7 @@ def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:
     now = [(config.fingerprint, _data_fingerprint(settings, task, split)) for split in task.test_splits]
     same = [(row["config_hash"], row["data"]) for row in rows] == now
     # Rows without labels have no score, or agreement alone.
-    known = (list(task.all_metrics), ["agreement"], [])
+    known = (list(task.all_metrics), [], *([name] for name in AGREEMENTS))
     return rows if same and all(list(row["metrics"]) in known for row in rows) else []
 
 
@@ -162,7 +163,7 @@ def _metrics(
         return score(task, split.labels[labelled], logits[labelled])
     if config.teacher is None:
         return {}
-    return {"agreement": agreement(task, load_logits(settings.paths, task, config.teacher, name, split), logits)}
+    return agreement(task, load_logits(settings.paths, task, config.teacher, name, split), logits)
 
 
 def _training_seconds(folder: Path) -> float | None:

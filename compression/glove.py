@@ -15,7 +15,7 @@ NEIGHBOUR_VOCABULARY = 30_000
 """Only GloVe's most frequent words may replace a word: rarer ones are names and misspellings."""
 CACHED_WORDS = 100_000
 """Words whose neighbours are remembered, about 30 MB of them."""
-_CHUNK = 1024
+_CHUNK = 256
 # Scores from a product of matrices differ in their last digits with its shape. So a few more words than asked for are
 # taken by them, and ranked by scores that are computed the same way whatever else is asked.
 _SPARE = 8

@@ -159,9 +159,7 @@ def test_candidates_take_the_case_of_the_word_they_replace():
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "don’t it's rock’n’roll",
-        "🎬🍿 👍🏽 👨‍👩‍👧"],
+    ["don’t it's rock’n’roll", "🎬🍿 👍🏽 👨‍👩‍👧"],
 )
 def test_what_is_no_plain_word_is_untouched(text):
     pieces = split_pieces(text)

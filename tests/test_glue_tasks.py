@@ -381,8 +381,8 @@ def test_scores_are_learned_on_a_scale_from_0_to_1_and_told_on_their_own():
 
 def test_agreement_is_of_the_students_choices_with_the_teachers():
     teacher, student = as_logits([0, 1, 1, 0], 2), as_logits([0, 1, 0, 0], 2)
-    assert agreement(COLA, teacher, 7 * student) == pytest.approx(3 / 4)
-    assert agreement(STS, teacher[:, :1], 3 * teacher[:, :1] + 1) == pytest.approx(1)
+    assert agreement(COLA, teacher, 7 * student) == {"agreement": pytest.approx(3 / 4)}
+    assert agreement(STS, teacher[:, :1], 3 * teacher[:, :1] + 1) == {"agreement_pearson": pytest.approx(1)}
 
 
 # How reports say it.

@@ -179,14 +179,8 @@ class WordSource:
     def find(self, texts, words, advance) -> list[dict]:
         """As MaskedCandidates.find."""
         advance(len(texts))
-        return [
-            {
-                span: self.masked_lm(text[slice(*span)].lower())
-                for span in spans
-                if self.single_piece(text[slice(*span)])
-            }
-            for text, spans in zip(texts, words, strict=True)
-        ]
+        named = [{span: text[slice(*span)].lower() for span in spans} for text, spans in zip(texts, words, strict=True)]
+        return [{s: self.masked_lm(word) for s, word in some.items() if self.single_piece(word)} for some in named]
 
     def of(self, words) -> dict[str, list[str]]:
         """As Neighbours.of."""

@@ -10,7 +10,12 @@ from common.report.families import Family, Group, Stat
 DASH = "–"
 TERMINAL_WIDTH = 110
 TITLES = {"accuracy": "Accuracy", "agreement": "Agreement with teacher", "f1": "F1", "f1_macro": "F1 macro"}
-CORRELATIONS = {"matthews": "Matthews", "pearson": "Pearson", "spearman": "Spearman"}
+CORRELATIONS = {
+    "matthews": "Matthews",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "agreement_pearson": "Pearson with teacher",
+}
 """Metrics by the titles they have in tables; what is no correlation is a share, shown in percent."""
 UNITS = "1 KB is 1,000 bytes and 1 MB is 1,000,000."
 
@@ -124,11 +129,8 @@ def notes(groups: Sequence[Group]) -> list[str]:
     metrics = {name for group in groups for name in group.metrics}
     if metrics & set(CORRELATIONS):
         lines.append("Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them.")
-    if "agreement" in metrics:
-        lines.append(
-            "Agreement with teacher is all that rows without labels can show: the share of equal classes, "
-            "of a regression the Pearson correlation."
-        )
+    if metrics & {"agreement", "agreement_pearson"}:
+        lines.append("Agreement with the teacher is all that rows without labels can show.")
     if any(family.is_teacher for family in families):
         lines.append(
             "Times smaller: the teacher's bytes_model divided by the model's bytes_model, "
@@ -150,8 +152,9 @@ def summary(group: Group) -> str:
     text += f", {human_bytes(size)} gzipped" if size else ""
     teacher, ratio = group.teacher_of(best), group.times_smaller(best, "bytes_gzip")
     if teacher and ratio:
-        text += f"; its teacher {teacher.name} has {_mean(teacher, metric)}"
-        text += f" in {human_bytes(teacher.size('bytes_model') or 0)}, {ratio:,.0f} times as much"
+        text += f"; its teacher {teacher.name}"
+        text += f" has {_mean(teacher, metric)} in" if teacher.metric(metric) else " takes"
+        text += f" {human_bytes(teacher.size('bytes_model') or 0)}, {ratio:,.0f} times as much"
     return text + "."
 
 
@@ -163,8 +166,7 @@ def _spoken(metric: str) -> str:
 
 def _mean(family: Family, metric: str) -> str:
     score = family.metric(metric)
-    if score is None:
-        return "unknown"
+    assert score is not None
     return f"{100 * score.mean:.2f}" + ("" if metric in CORRELATIONS else " %")
 
 

@@ -349,6 +349,11 @@ def test_15_an_architecture_asked_for_is_loaded_or_refused(workspace, encoder, m
         finetune(tiny.finetune_settings(workspace, "sst-2", encoder, **{"arch": arch}))
 
 
+def test_15_a_folder_without_a_model_is_named(workspace, tmp_path):
+    with pytest.raises(UserError, match="holds no model"):
+        finetune(tiny.finetune_settings(workspace, "sst-2", tmp_path))
+
+
 @pytest.mark.parametrize("words", [["--weight-decay", "0"], ["--weight-decay", "1e-5"], ["--alpha", "1"]])
 def test_16_flags_have_the_types_of_their_settings(words):
     settings = parse_flags(CompressSettings, ["--task", "sst-2", *words], "test", defaults_for)

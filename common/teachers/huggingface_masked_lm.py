@@ -124,6 +124,8 @@ def masked_lm_folder(source: str) -> Path:
     """The folder of a model; one named as on the hub is fetched, or taken from the hub's cache. Raises UserError."""
     if Path(source).is_dir():
         return Path(source)
+    if source == "minilm":
+        raise UserError("--masked-lm minilm: the package holds no masked-language-model head; GloVe does without one")
     if source.startswith((".", "/", "~")):
         raise UserError(f"--masked-lm {source}: no such folder")
     from huggingface_hub import snapshot_download

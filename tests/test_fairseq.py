@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import warnings
@@ -16,7 +17,7 @@ from safetensors.torch import load_file
 
 from common.archives import unpack_member
 from common.config import CONFIG_DIR, load_yaml
-from common.data import Split, load_split, write_split
+from common.data import Split, load_split, read_split, write_split
 from common.errors import UserError
 from common.models import read_config
 from common.tasks import load_task
@@ -32,6 +33,7 @@ from common.teachers.masked_lm import load_masked_lm
 from common.teachers.settings import FinetuneSettings, defaults_for
 from common.workspace import Workspace
 from compression.analyze import AnalyzeSettings, analyze
+from compression.candidates import MaskedCandidates
 from compression.compress import compress
 from compression.evaluate import EvaluateSettings, evaluate
 from compression.experiment import Job, job_settings
@@ -111,6 +113,28 @@ def test_the_whole_pipeline_on_sst_2_text(taught, tmp_path):
     assert row["metrics"]["accuracy"] > 0.6
     parts = analyze(AnalyzeSettings(**scored, model_name="small", model_size=True))["model_size"]["parts"]
     assert list(parts) == ["embeddings", "encoder", "head"]
+
+
+def test_its_masked_lm_augments(taught, roberta, glove, tmp_path):
+    workspace = tiny.copy_workspace(taught, tmp_path / "workspace")
+    given = {"augment": "tinybert", "masked_lm": str(roberta), "glove": glove, "variants": 4}
+    preprocess(tiny.prepare_settings(workspace, "sst-2", **given))
+    made = read_split(Workspace(workspace).augmented("sst-2", "tinybert"), "")
+    sources = load_split(Workspace(workspace), load_task("sst-2"), "train")
+    assert len(made) > len(sources)
+    by_glove = {line.split()[0] for line in glove.read_text().splitlines()}
+    own = {word for text in sources.sentence1 for word in text.split()}
+    predicted = {word for text in made.sentence1 for word in text.split()} - own - by_glove
+    assert predicted <= {word.lower() for word in load_masked_lm(str(roberta), CPU, tmp_path).words()}
+    assert predicted
+
+
+def test_its_candidates_do_not_depend_on_the_batch(roberta, tmp_path):
+    model = load_masked_lm(str(roberta), CPU, tmp_path)
+    words = [[match.span() for match in re.finditer(r"\w+", text)] for text in TEXT[:40]]
+    together = MaskedCandidates(model, 5).find(TEXT[:40], words)
+    assert any(together)
+    assert together == MaskedCandidates(model, 5, batch_pieces=1).find(TEXT[:40], words)
 
 
 def test_the_saved_teacher(taught, roberta):

@@ -494,8 +494,10 @@ def test_what_is_no_fine_tuned_classifier_is_refused(tmp_path, encoder, unlabell
     with pytest.raises(UserError, match=r"no trained classification head \(classifier\.bias is missing\)"):
         finetune(tiny.finetune_settings(root, task, encoder, as_is=True))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="is no folder, no TASK/NAME of a teacher in the workspace, and"):
+    with pytest.raises(UserError, match="empty: holds no model"):
         finetune(tiny.finetune_settings(root, task, tmp_path / "empty", as_is=True))
+    with pytest.raises(UserError, match="is no folder, no TASK/NAME of a teacher in the workspace, and"):
+        finetune(tiny.finetune_settings(root, task, "featherweight/none", as_is=True))
     pairs = workspace / "models/qqp/tiny-bert"
     with pytest.raises(UserError, match="reads pairs of sentences, lines has single sentences"):
         finetune(tiny.finetune_settings(root, task, pairs, as_is=True))

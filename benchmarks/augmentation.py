@@ -9,7 +9,6 @@ the same sentences, and their rows must be equal. Without --masked-lm the model 
 untrained output layer: which words come out is nonsense then, but that changes nothing about the time they take.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -25,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import torch
-from shared import add_text_flag, memory_above, print_memory, rows_of, sentences, write_rows
+from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
 from common.progress import show_bars
 from common.teachers.huggingface import quiet_transformers, resolve
@@ -149,23 +148,12 @@ def memory(text: Path | None, rows: int) -> dict[str, int]:
 
 def main() -> None:
     """Parse, run, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_text_flag(parser)
+    parser = make_parser(__doc__)
     parser.add_argument("--masked-lm", help="folder or name of a masked language model of Hugging Face's")
-    parser.add_argument("--rounds", type=int, default=4, help="turns to average over")
     parser.add_argument("--plain-rows", type=int, default=40, help="sentences of a turn for the plain loop")
-    parser.add_argument("--rows", type=int, default=1024, help="sentences of a turn for ours")
-    parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds; for a busy machine, with 1 thread")
-    parser.add_argument("--memory", type=int, nargs="*", help="measure memory for so many rows (1.5 and 3 million)")
-    parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
     show_bars(sys.stderr.isatty())
-    if given.memory_of:
-        print(json.dumps(memory(given.text, given.memory_of)))
-        return
-    if given.memory is not None:
-        print_memory(given.memory or [1_500_000, 3_000_000], given.text, given.json)
+    if only_memory(given, memory):
         return
     clock = time.process_time if given.cpu_time else time.perf_counter
     result = speed(given.text, given.masked_lm, given.rounds, given.plain_rows, given.rows, clock)

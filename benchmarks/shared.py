@@ -1,11 +1,13 @@
 """What the benchmarks share: text to run over, and a process's memory."""
 
+import argparse
 import dataclasses
 import itertools
 import json
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +22,26 @@ from common.tasks import load_task
 from common.workspace import Workspace, default_root
 
 
-def add_text_flag(parser) -> None:  # noqa: ANN001 - argparse's
-    """--text, for `sentences`."""
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """The flags that every benchmark has."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, help="TSV whose first column is sentences (SST-2's train.tsv)")
+    parser.add_argument("--rounds", type=int, default=4, help="turns to average over")
+    parser.add_argument("--rows", type=int, default=1024, help="rows of a turn")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds; for a busy machine, with 1 thread")
+    parser.add_argument("--memory", type=int, nargs="*", help="measure memory for so many rows (1.5 and 3 million)")
+    parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def only_memory(given: argparse.Namespace, memory: Callable[[Path | None, int], dict[str, int]]) -> bool:
+    """Measure memory and print it, where that is asked for. Returns whether it was."""
+    if given.memory_of:
+        print(json.dumps(memory(given.text, given.memory_of)))
+    elif given.memory is not None:
+        print_memory(given.memory or [1_500_000, 3_000_000], given.text, given.json)
+    return given.memory_of is not None or given.memory is not None
 
 
 def sentences(path: Path | None) -> list[str]:

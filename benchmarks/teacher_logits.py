@@ -8,7 +8,6 @@ process by turns over the same rows. The teacher is the packaged MiniLM below an
 depend on weights.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -24,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import torch
-from shared import add_text_flag, memory_above, print_memory, rows_of, sentences, write_rows
+from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
 from common.data import Split
 from common.models import CONFIG_FILE, ModelConfig
@@ -104,21 +103,10 @@ def _write_teacher(folder: Path) -> None:
 
 def main() -> None:
     """Parse, run, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_text_flag(parser)
-    parser.add_argument("--rounds", type=int, default=4, help="turns to average over")
-    parser.add_argument("--rows", type=int, default=1024, help="rows of a turn")
-    parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds; for a busy machine, with 1 thread")
-    parser.add_argument("--memory", type=int, nargs="*", help="measure memory for so many rows (1.5 and 3 million)")
-    parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = make_parser(__doc__)
     given = parser.parse_args()
     show_bars(sys.stderr.isatty())
-    if given.memory_of:
-        print(json.dumps(memory(given.text, given.memory_of)))
-        return
-    if given.memory is not None:
-        print_memory(given.memory or [1_500_000, 3_000_000], given.text, given.json)
+    if only_memory(given, memory):
         return
     result = speed(given.text, given.rounds, given.rows, time.process_time if given.cpu_time else time.perf_counter)
     lines = [f"{name:>5}: {rate:8.1f} sentences/s" for name, rate in result["sentences_per_second"].items()]

@@ -1,6 +1,5 @@
 """Fetching archives: official address, resumable, checksum before use, whole or not at all."""
 
-import hashlib
 import logging
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from urllib3.util import Retry
 
 from common.errors import UserError
 from common.progress import counter
-from common.workspace import write_text
+from common.workspace import file_sha256, write_text
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = (20, 60)
@@ -44,12 +43,6 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
     if sha256 is None:
         write_text(recorded, f"{found}\n")
     return target
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _download(url: str, partial: Path, instead: str) -> None:

@@ -123,5 +123,10 @@ def fingerprint(value: Any) -> str:
 
 def file_fingerprint(path: Path) -> str:
     """16 hex digits of SHA-256 over a file's bytes."""
+    return file_sha256(path)[:16]
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hex."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        return hashlib.file_digest(file, "sha256").hexdigest()

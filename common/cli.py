@@ -12,6 +12,7 @@ from common.config import Settings
 from common.errors import UserError
 from common.progress import show_bars
 from common.seeds import DEFAULT_SEED
+from common.stopping import graceful
 from common.workspace import Workspace, default_root
 
 
@@ -46,7 +47,8 @@ def run_script(main: Callable[[], Any]) -> None:
     os.environ.setdefault("MKL_DYNAMIC", "FALSE")
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
     try:
-        main()
+        with graceful():
+            main()
     except UserError as error:
         _fail(str(error), 2)
     except OSError as error:

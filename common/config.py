@@ -18,6 +18,8 @@ import yaml
 from common.errors import UserError
 
 CONFIG_DIR = Path(__file__).parent.parent / "configs"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Safe, and in C where PyYAML has it: a grid reads the same small files hundreds of times."""
 OLD_NAMES = {"emb-ffn": "ffn"}
 """Architectures by the names the thesis's program gave them."""
 
@@ -71,7 +73,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping, keys with dashes or underscores. Raises UserError naming the file and line."""
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        loaded = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (yaml.YAMLError, UnicodeDecodeError, IsADirectoryError) as error:
@@ -84,6 +86,14 @@ def load_yaml(path: Path) -> dict[str, Any]:
 def underscored(values: dict[str, Any]) -> dict[str, Any]:
     """The same mapping with dashes in its keys turned into underscores."""
     return {str(key).replace("-", "_"): value for key, value in values.items()}
+
+
+def pairs(flag_name: str, words: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE words of a flag as a mapping. Raises UserError for a word of another form."""
+    for word in words:
+        if not word.partition("=")[1] or word.startswith("="):
+            raise UserError(f"{flag_name} takes KEY=VALUE, not {word!r}")
+    return dict(word.split("=", 1) for word in words)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -176,7 +186,8 @@ def _argparse_type(annotation: Any) -> dict[str, Any]:
     if annotation is bool:
         return {"action": argparse.BooleanOptionalAction}
     if origin is tuple:
-        return {"nargs": "+", "metavar": _metavar(arguments[0])}
+        # Given again, a flag adds to its values: --set a=1 --set b=2.
+        return {"nargs": "+", "action": "extend", "metavar": _metavar(arguments[0])}
     return {"metavar": _metavar(annotation)}
 
 

@@ -7,6 +7,7 @@ A run that is killed and started again ends with the bytes of one never stopped:
 import contextlib
 import dataclasses
 import json
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,8 +21,12 @@ from common.checkpoint import load_tensors, optimizer_tensors, restore_optimizer
 from common.errors import UserError
 from common.progress import bar, say
 from common.seeds import derive
+from common.stopping import asked, check
+from common.tracking import log_metric
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
+STEPS_BETWEEN_LOSSES = 50
+"""Steps over which the logged training loss is a mean."""
 
 
 @dataclasses.dataclass
@@ -63,7 +68,11 @@ class _State:
     epoch: int = 0
     step: int = 0
     """Steps done in this epoch."""
+    total_steps: int = 0
+    """Steps done in all epochs."""
     loss_sum: float = 0.0
+    recent_losses: list[float] = dataclasses.field(default_factory=list)
+    """Of the steps since a training loss was logged."""
     seconds: float = 0.0
     best_score: float = -2.0  # below every metric: correlations go down to -1
     best_epoch: int = -1
@@ -73,7 +82,8 @@ class _State:
 def fit(run: Run) -> list[dict[str, Any]]:
     """Train, then leave the best weights in run.model. Returns one dict an epoch: epoch, loss, score, seconds.
 
-    Raises UserError when the loss is no longer a number.
+    Raises UserError when the loss is no longer a number, and KeyboardInterrupt when asked to stop: after the step in
+    hand, whose state is kept.
     """
     with _flushed_denormals():
         return _fit(run)
@@ -96,7 +106,9 @@ def _fit(run: Run) -> list[dict[str, Any]]:
     while state.epoch < run.epochs and state.epoch - state.best_epoch <= run.patience:
         _train_epoch(run, state, best, base_rates)
         progress = (state.epoch + 1) / run.epochs
-        score = run.validate()
+        score = _validate(run, state, best)
+        log_metric("validation_score", score, state.total_steps)
+        log_metric("learning_rate", base_rates[0] * run.schedule(progress), state.total_steps)
         if run.eligible(progress) and score > state.best_score:
             state.best_score, state.best_epoch = score, state.epoch
             best.update(_copy(run.model))
@@ -125,15 +137,40 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
         torch.manual_seed(derive(run.seed, state.epoch, state.step))
         for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):
             group["lr"] = rate * run.schedule(progress)
-        state.loss_sum += _step(run, rows)
-        state.step += 1
+        _note_loss(state, _step(run, rows))
         run.after_step(progress, (state.epoch + state.step / len(batches)) / run.epochs)
         now = time.monotonic()
-        if now - last_save > SECONDS_BETWEEN_CHECKPOINTS:
+        if asked() or now - last_save > SECONDS_BETWEEN_CHECKPOINTS:
             state.seconds, started = state.seconds + now - started, now
             _save(run, state, best)
+            check()
             last_save = time.monotonic()
+    _log_losses(state)
     state.seconds += time.monotonic() - started
+
+
+def _note_loss(state: _State, loss: float) -> None:
+    """Count a step that is done, with its loss."""
+    state.step, state.total_steps = state.step + 1, state.total_steps + 1
+    state.loss_sum += loss
+    state.recent_losses.append(loss)
+    if len(state.recent_losses) == STEPS_BETWEEN_LOSSES:
+        _log_losses(state)
+
+
+def _log_losses(state: _State) -> None:
+    if state.recent_losses:
+        log_metric("train_loss", statistics.fmean(state.recent_losses), state.total_steps)
+        state.recent_losses.clear()
+
+
+def _validate(run: Run, state: _State, best: dict[str, torch.Tensor]) -> float:
+    """Score of the model. A stop here would cost the steps since the last checkpoint, so they are kept first."""
+    try:
+        return run.validate()
+    except KeyboardInterrupt:
+        _save(run, state, best)
+        raise
 
 
 def _step(run: Run, rows: np.ndarray) -> float:

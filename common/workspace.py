@@ -27,9 +27,9 @@ class Workspace:
         """What was found in the task's files, and what the splits were made from."""
         return self.root / "data" / task / "report.json"
 
-    def augmented(self, task: str, method: str) -> Path:
-        """Parquet file of augmented training rows."""
-        return self.root / "data" / task / "augmented" / f"{method}.parquet"
+    def augmented(self, task: str, name: str) -> Path:
+        """Parquet file of augmented training rows. Raises UserError for a name that is no plain file name."""
+        return self.root / "data" / task / "augmented" / f"{_one_word(name, 'augmented rows')}.parquet"
 
     def logits(self, task: str, teacher: str, split: str) -> Path:
         """Parquet file of a teacher's logits over one split."""
@@ -50,6 +50,10 @@ class Workspace:
     def experiment(self, name: str) -> Path:
         """Folder of one experiment's records and report. Raises UserError for a name that is no plain folder name."""
         return self.root / "experiments" / _one_word(name, "experiment")
+
+    def run(self, identity: str) -> Path:
+        """Folder of one run of a sweep: its record, its rows, its log."""
+        return self.root / "runs" / identity
 
 
 def _one_word(name: str, kind: str) -> str:

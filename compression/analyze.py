@@ -88,7 +88,7 @@ def analyze(settings: AnalyzeSettings) -> dict[str, Any]:
 def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
     from common.models import find_model, load_weights, weights_file
     from compression import tensors as inspect
-    from compression.sizes import measure
+    from compression.sizes import measure, parameters_by_part
 
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name or "", settings.arch)
@@ -115,10 +115,7 @@ def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
 
         figures["weight_hist"] = weight_histograms(f"Weights of {config.name}", inspect.histograms(weights))
     if "pie_chart" in asked:
-        parts: dict[str, int] = {}
-        for weight in weights:
-            parts[weight.part] = parts.get(weight.part, 0) + weight.values.numel()
-        figures["pie_chart"] = _pie(config.name, parts)
+        figures["pie_chart"] = _pie(config.name, parameters_by_part(weights))
     return result | _save(settings, picture_folder(settings, config.name), figures)
 
 

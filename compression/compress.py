@@ -8,6 +8,7 @@ import torch
 from common.data import load_split
 from common.devices import pick_device
 from common.errors import UserError
+from common.locks import only_one
 from common.models import ModelConfig, find_model, is_finished, weights_file
 from common.progress import say
 from common.seeds import seed_everything
@@ -55,21 +56,37 @@ def _shrink(settings: CompressSettings, action: str, parent_name: str, own_name:
     )
     name = own_name or parent.name + SUFFIX[action]
     folder = settings.paths.model(task.name, name)
-    if is_finished(folder, identity, settings.force):
-        say(f"student {name} is up to date")
-        return folder
+    with only_one(folder, f"student {name}"):
+        if is_finished(folder, identity, settings.force):
+            say(f"student {name} is up to date")
+        else:
+            _save_smaller(settings, action, task, parent_folder, parent, used, folder, identity)
+    return folder
+
+
+def _save_smaller(
+    settings: CompressSettings,
+    action: str,
+    task: Task,
+    parent_folder: Path,
+    parent: ModelConfig,
+    used: dict[str, Any],
+    folder: Path,
+    identity: str,
+) -> None:
+    """Load the parent, do the action with the settings `used` for it, save the model in `folder`."""
     seed_everything(settings.seed)
     student, tokenizer, _ = load_student(parent_folder, pick_device(cpu=True))
     if action == "prune":
         reached: dict[str, Any] = {"sparsity": prune_student(student, parent, settings)}
         say(
-            f"{name}: sparsity "
+            f"{folder.name}: sparsity "
             + ", ".join(f"{part} {share:.1%}" for part, share in reached["sparsity"].items() if "." not in part)
         )
     else:
         reached = {"quantized": _quantize(settings, task, parent, student, tokenizer), "bits": 8}
     changed = {
-        "name": name,
+        "name": folder.name,
         "stage": STAGE[action],
         "parent": parent.name,
         "settings": used,
@@ -77,7 +94,6 @@ def _shrink(settings: CompressSettings, action: str, parent_name: str, own_name:
         "fingerprint": identity,
     }
     save_student(folder, parent.model_copy(update=changed), student, tokenizer)
-    return folder
 
 
 def _quantize(

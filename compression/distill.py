@@ -13,6 +13,7 @@ from common.batching import shuffled_batches
 from common.data import Split, load_split
 from common.devices import pick_device
 from common.errors import UserError
+from common.locks import only_one
 from common.metrics import main_score
 from common.models import ModelConfig, clear_training, is_finished, training_folder
 from common.progress import say
@@ -76,10 +77,11 @@ def distill(settings: CompressSettings) -> Path:
         fingerprint=_identity(settings, rows, held_out, tokenizer, vectors),
     )
     folder = settings.paths.model(task.name, name)
-    if is_finished(folder, config.fingerprint, settings.force):
-        say(f"student {name} is up to date")
-        return folder
-    _train(settings, task, config, rows, held_out, tokenizer, vectors, folder)
+    with only_one(folder, f"student {name}"):
+        if is_finished(folder, config.fingerprint, settings.force):
+            say(f"student {name} is up to date")
+        else:
+            _train(settings, task, config, rows, held_out, tokenizer, vectors, folder)
     return folder
 
 

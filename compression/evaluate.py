@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.cli import StageSettings
 from common.errors import UserError
 from common.tasks import Task, load_task
+from common.workspace import Workspace
+from compression.saved_rows import data_fingerprint, has_validation, result_file, saved_rows, validation_fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from common.data import Split
     from common.models import ModelConfig
     from common.teachers import Teacher
+
+    Predictor = Callable[[Split], np.ndarray]
 
 TIMED_PASSES = 3
 
@@ -37,28 +42,30 @@ class EvaluateSettings(StageSettings):
 
 
 def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
-    """Score a model and save the rows in its folder (see `result_file`). Returns one row a split."""
+    """Score a model; save the rows in its folder (see `result_file`), and its predictions. Returns one row a split."""
     from common.data import load_split
     from common.models import find_model
     from common.workspace import write_json
-    from compression.sizes import measure
+    from compression.predictions import write_predictions
 
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
     predict = load_predictor(folder, config, settings.cpu)
-    sizes = measure(folder)
+    same = _about_model(settings.paths, task, folder, config, predict)
     rows = []
     for name in _split_names(settings, task):
         split = load_split(settings.paths, task, name)
         started = time.perf_counter()
         logits = predict(split)
         seconds = time.perf_counter() - started
-        row = identity(task, name, config, folder) | sizes
-        row |= {"rows": len(split), "metrics": _metrics(settings, task, config, name, split, logits)}
-        row["data"] = _data_fingerprint(settings, task, name)
+        row = identity(task, name, config, folder) | same
+        row |= {"rows": len(split), "metrics": _metrics(settings.paths, task, config, name, split, logits)}
+        row["data"] = data_fingerprint(settings.paths, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
         if settings.time:
             row["speed"] = _speed(predict, split)
+        if settings.split == "test":
+            write_predictions(folder, config, task, row, split, logits)
         rows.append(row)
     if settings.split == "test":
         write_json(result_file(folder, config, task), rows)
@@ -73,37 +80,41 @@ def _split_names(settings: EvaluateSettings, task: Task) -> tuple[str, ...]:
     return (settings.split,)
 
 
-def result_file(folder: Path, config: ModelConfig, task: Task) -> Path:
-    """Where a model's scores are kept: result.json, or result-ax.json for those on another task than its own."""
-    return folder / ("result.json" if task.name == config.task else f"result-{task.name}.json")
+def _about_model(paths: Workspace, task: Task, folder: Path, config: ModelConfig, predict: Predictor) -> dict[str, Any]:
+    """Fields that are the same for every split: sizes, settings, and a student's scores over validation.
+
+    A teacher's pass over validation costs minutes and chooses nothing here: it has none.
+    """
+    from common.data import load_split
+    from common.models import load_weights
+    from compression.sizes import measure, parameters_by_part
+    from compression.tensors import weights_of
+
+    validation = None
+    if has_validation(task, config):
+        split = load_split(paths, task, "validation")
+        validation = _metrics(paths, task, config, "validation", split, predict(split)) or None
+    return {
+        **measure(folder),
+        "parts": parameters_by_part(weights_of(load_weights(folder), config.kind)),
+        "settings": config.settings,
+        "validation": validation,
+        "validation_data": validation_fingerprint(paths, task, config),
+    }
 
 
 def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:
     """The rows of an earlier evaluation of this very model on this very data, by these metrics; none where none was."""
-    from common.metrics import AGREEMENTS
     from common.models import find_model
-    from common.workspace import read_json
 
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
-    saved = result_file(folder, config, task)
-    if settings.force or settings.time or settings.split != "test" or not saved.exists():
+    if settings.force or settings.time or settings.split != "test":
         return []
-    rows = read_json(saved)
-    now = [(config.fingerprint, _data_fingerprint(settings, task, split)) for split in task.test_splits]
-    same = [(row["config_hash"], row["data"]) for row in rows] == now
-    # Rows without labels have no score, or agreement alone.
-    known = (list(task.all_metrics), [], *([name] for name in AGREEMENTS))
-    return rows if same and all(list(row["metrics"]) in known for row in rows) else []
+    return saved_rows(settings.paths, task, folder, config)
 
 
-def _data_fingerprint(settings: EvaluateSettings, task: Task, split: str) -> str | None:
-    from common.data import read_metadata
-
-    return read_metadata(settings.paths.split(task.name, split)).get("fingerprint")
-
-
-def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Any:
+def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
     """A function from a Split to logits, float32 [n, outputs], for a teacher or a student."""
     from common.devices import pick_device, pick_dtype
 
@@ -150,7 +161,7 @@ def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -
 
 
 def _metrics(
-    settings: EvaluateSettings, task: Task, config: ModelConfig, name: str, split: Split, logits: np.ndarray
+    paths: Workspace, task: Task, config: ModelConfig, name: str, split: Split, logits: np.ndarray
 ) -> dict[str, float]:
     """The task's metrics over labelled rows; where no row has a label, how far a student agrees with its teacher."""
     import numpy as np
@@ -163,7 +174,7 @@ def _metrics(
         return score(task, split.labels[labelled], logits[labelled])
     if config.teacher is None:
         return {}
-    return agreement(task, load_logits(settings.paths, task, config.teacher, name, split), logits)
+    return agreement(task, load_logits(paths, task, config.teacher, name, split), logits)
 
 
 def _training_seconds(folder: Path) -> float | None:
@@ -174,7 +185,7 @@ def _training_seconds(folder: Path) -> float | None:
     return json.loads(history.read_text(encoding="utf-8").splitlines()[-1])["seconds"]
 
 
-def _speed(predict: Any, split: Split) -> dict[str, float]:
+def _speed(predict: Predictor, split: Split) -> dict[str, float]:
     """Best of a few passes, so that a busy machine disturbs least. Tokenizing is part of it."""
     import numpy as np
 
@@ -188,7 +199,7 @@ def _speed(predict: Any, split: Split) -> dict[str, float]:
     }
 
 
-def _best_time(predict: Any, split: Split) -> float:
+def _best_time(predict: Predictor, split: Split) -> float:
     times = []
     for _ in range(TIMED_PASSES):
         started = time.perf_counter()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pydantic
 
 from common.cli import StageSettings
-from common.config import flag, nearest
+from common.config import flag, nearest, pairs
 from common.data import Split, check_task_file, count_rows, read_split
 from common.errors import UserError
 from common.launch import Launcher
@@ -15,8 +15,6 @@ from common.progress import say
 from common.tasks import Task, check_trains, load_task
 from common.teachers.settings import Precision
 from common.workspace import Workspace, file_fingerprint
-
-AUGMENTED = "tinybert"
 
 
 class PreprocessSettings(StageSettings):
@@ -28,8 +26,10 @@ class PreprocessSettings(StageSettings):
     """Folder with an unpacked copy of GLUE, or with its zips; unset downloads from the official address."""
     augment: Literal["tinybert"] | None = None
     """Write augmented training rows by this method."""
+    augmented: str = "tinybert"
+    """Name of the augmented rows: sets made with other settings lie side by side (compress.py --augmented NAME)."""
     generate_loss: tuple[str, ...] = ()
-    """Write the teacher's logits over rows: processed (train), tinybert (augmented), validation, or a test split."""
+    """Write the teacher's logits over rows: processed (train), tinybert (or --augmented), validation, a test split."""
     teacher_states: tuple[str, ...] = ()
     """Write the teacher's hidden states and attention maps over these rows, named as in --generate-loss."""
     model_name: str | None = None
@@ -49,32 +49,36 @@ class PreprocessSettings(StageSettings):
     """GloVe vectors as text; unset means the packaged 6B 50d vectors."""
     precision: Precision = "auto"
     """Arithmetic of the teacher: auto is bf16 where the hardware has it."""
-    launcher: Literal["local", "processes", "ray"] = "local"
-    """Who augments and runs the teacher: this process, several, or a Ray cluster (RAY_ADDRESS, or one started here)."""
+    launcher: Literal["local", "processes", "ray", "slurm"] = "local"
+    """Who augments and runs the teacher: this process, several, Ray (RAY_ADDRESS, or one started here), or Slurm."""
     workers: int = pydantic.Field(0, ge=0)
-    """Workers of --launcher processes or ray; 0 means one a CPU core."""
+    """Workers of the launcher; 0 means one a CPU core, on a cluster as many as it has room for."""
+    slurm: tuple[str, ...] = ()
+    """KEY=VALUE for submitit with --launcher slurm, such as partition=gpu timeout_min=120. Repeatable."""
     json_: bool = False
     """Print what was done and the report on the task's files as JSON to stdout."""
 
     @property
     def launch(self) -> Launcher:
         """Where long work runs."""
-        return Launcher(self.launcher, self.workers)
+        return Launcher(self.launcher, self.workers, options=pairs("--slurm", self.slurm))
 
 
 def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     """Do what the settings ask, in the order of the stages. Returns rows by file written or found."""
     task, paths = load_task(settings.task), settings.paths
+    if not _is_augmented(task, settings.augmented):
+        raise UserError(f"--augmented: {settings.augmented!r} is the name of other rows")
     rows: dict[str, Any] = {}
     asked = settings.augment or settings.generate_loss or settings.teacher_states
     for name in (*settings.generate_loss, *settings.teacher_states):
-        _check_rows_name(task, name)
+        _check_rows_name(task, name, settings.augmented)
     if settings.glue_preprocess or not asked:
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)
         rows |= {name: len(split) for name, split in splits.items()}
     check_task_file(paths, task)
     if settings.augment:
-        rows[settings.augment] = _augment(settings, paths, task)
+        rows[settings.augmented] = _augment(settings, paths, task)
     for name in settings.generate_loss:
         rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, name)
     for name in settings.teacher_states:
@@ -90,7 +94,7 @@ def _augment(settings: PreprocessSettings, paths: Workspace, task: Task) -> int:
     check_trains(task)
     source = paths.split(task.name, "train")
     count = count_rows(source, f"run: python preprocess.py --task {task.argument}")
-    target = paths.augmented(task.name, AUGMENTED)
+    target = paths.augmented(task.name, settings.augmented)
     work = AugmentWork(
         masked_lm=settings.masked_lm,
         glove=settings.glove,
@@ -114,9 +118,13 @@ def _augment(settings: PreprocessSettings, paths: Workspace, task: Task) -> int:
 
 def rows_file(paths: Workspace, task: Task, name: str) -> Path:
     """The split file behind a --generate-loss name: train (processed), augmented rows, validation, or a test split."""
-    if name == AUGMENTED:
+    if _is_augmented(task, name):
         return paths.augmented(task.name, name)
     return paths.split(task.name, "train" if name == "processed" else name)
+
+
+def _is_augmented(task: Task, name: str) -> bool:
+    return name != "processed" and name not in task.splits
 
 
 def distillation_split(paths: Workspace, task: Task, name: str) -> Split:
@@ -125,11 +133,12 @@ def distillation_split(paths: Workspace, task: Task, name: str) -> Split:
 
 
 def _how_to_make(task: Task, name: str) -> str:
-    return f"run: python preprocess.py --task {task.argument}" + (f" --augment {name}" if name == AUGMENTED else "")
+    wanted = f" --augment tinybert --augmented {name}" if name != "tinybert" else " --augment tinybert"
+    return f"run: python preprocess.py --task {task.argument}" + (wanted if _is_augmented(task, name) else "")
 
 
-def _check_rows_name(task: Task, name: str) -> None:
-    known = task.splits if task.models_of else ("processed", AUGMENTED, *task.splits)
+def _check_rows_name(task: Task, name: str, augmented: str) -> None:
+    known = task.splits if task.models_of else ("processed", augmented, *task.splits)
     if name not in known:
         raise UserError(f"unknown rows {name!r}{nearest(name, known)} (rows: {', '.join(known)})")
 
@@ -155,7 +164,7 @@ def _generate(settings: PreprocessSettings, paths: Workspace, task: Task, name: 
     work = LogitsWork(folder, settings.cpu, settings.precision, settings.seed)
     split_name = "train" if name == "processed" else name
     target = generate(paths, task, split_name, source, work, settings.launch, settings.force)
-    if name == AUGMENTED and not task.regression:
+    if _is_augmented(task, name) and not task.regression:
         say_label_table(task, paths.split(task.name, "train"), target)
     return count_rows(source, "")
 

@@ -1,12 +1,18 @@
 """How large a model is: weights counted, and real files measured."""
 
+from __future__ import annotations
+
 import gzip
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from common.models import load_weights, weights_file
+
+if TYPE_CHECKING:
+    from compression.tensors import Weight
 
 # Beside the codes of a quantized matrix; they are its overhead, not weights of the model.
 _OVERHEAD = ("scale", "zero_point", "input_scale", "input_zero_point")
@@ -46,3 +52,11 @@ def measure(folder: Path) -> dict[str, Any]:
         "bytes_gzip": gzip_bytes(path),
         "bytes_packed": None,
     }
+
+
+def parameters_by_part(weights: Iterable[Weight]) -> dict[str, int]:
+    """Major part (compression.tensors.PARTS) -> number of weights, zeros among them; only parts that have weights."""
+    parts: dict[str, int] = {}
+    for weight in weights:
+        parts[weight.part] = parts.get(weight.part, 0) + weight.values.numel()
+    return parts

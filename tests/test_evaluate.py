@@ -4,17 +4,18 @@ import dataclasses
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import tiny
 import torch
 
-from common.data import load_split, read_split, write_split
+from common.data import load_split, read_metadata, read_split, write_split
 from common.metrics import score
 from common.tasks import load_task
 from common.teachers.logits import load_logits
 from common.workspace import Workspace
 from compression.distill import distill
-from compression.evaluate import EvaluateSettings, evaluate
+from compression.evaluate import EvaluateSettings, evaluate, finished_rows
 from compression.preprocess import preprocess
 from compression.scoring import encode_split, student_logits
 from compression.student_store import load_student
@@ -49,6 +50,8 @@ def test_models_say_how_far_they_agree_with_their_teacher_where_no_row_has_a_lab
     teacher = load_logits(Workspace(workspace), load_task("sst-2"), "tiny-bert", "test", split)
     net, tokenizer, _ = load_student(workspace / "models/sst-2/s", torch.device("cpu"))
     own = student_logits(net, encode_split(tokenizer, split), torch.device("cpu"))
+    assert pq.read_table(workspace / "models/sst-2/s/predictions-test.parquet")["label"].null_count == len(split)
+    assert list(row["validation"]) == ["accuracy"]  # these rows have labels
     assert row["metrics"]["agreement"] == pytest.approx((own.argmax(1) == teacher.argmax(1)).mean())
     assert scored(workspace, "sst-2", "tiny-bert")[0]["metrics"] == {}
 
@@ -69,6 +72,68 @@ def test_the_score_is_that_of_the_logits(workspace):
     (row,) = scored(workspace, "sst-2", "s")
     assert row["metrics"]["accuracy"] == pytest.approx(right.mean())
     assert row["rows"] == len(split)
+
+
+def test_a_student_has_its_score_over_validation_its_parts_and_its_settings(workspace):
+    folder = student(workspace, student_arch="rnn")
+    (row,) = scored(workspace, "sst-2", "s")
+    (over_validation,) = scored(workspace, "sst-2", "s", split="validation")
+    assert row["validation"] == over_validation["metrics"] == over_validation["validation"]
+    assert sum(row["parts"].values()) == row["parameters"]
+    assert list(row["parts"]) == ["embedding", "encoder", "classifier"]
+    assert row["settings"] == json.loads((folder / "config.json").read_text())["settings"]
+    (teacher,) = scored(workspace, "sst-2", "tiny-bert")
+    assert teacher["validation"] is None
+    assert set(teacher["parts"]) == {"embeddings", "encoder", "head"}
+    assert sum(teacher["parts"].values()) == teacher["parameters"]
+
+
+def test_predictions_are_saved_with_labels_and_what_they_are_of(workspace):
+    folder = student(workspace)
+    (row,) = scored(workspace, "sst-2", "s")
+    split = load_split(Workspace(workspace), load_task("sst-2"), "test")
+    net, tokenizer, _ = load_student(folder, torch.device("cpu"))
+    own = student_logits(net, encode_split(tokenizer, split), torch.device("cpu")).argmax(1)
+    saved = pq.read_table(folder / "predictions-test.parquet")
+    assert [str(kind) for kind in saved.schema.types] == ["int64", "int64"]
+    assert saved["label"].to_pylist() == split.labels.tolist()
+    assert saved["prediction"].to_pylist() == own.tolist()
+    metadata = read_metadata(folder / "predictions-test.parquet")
+    assert metadata == {"model": row["config_hash"], "data": row["data"]}
+    scored(workspace, "sst-2", "s", split="validation")
+    assert [path.name for path in folder.glob("predictions-*")] == ["predictions-test.parquet"]
+
+
+def finished(workspace, **given):
+    return finished_rows(EvaluateSettings(task="sst-2", workspace=workspace, model_name="s", cpu=True, **given))
+
+
+def test_a_finished_evaluation_is_reused_only_whole(workspace):
+    folder = student(workspace)
+    assert finished(workspace) == []
+    rows = scored(workspace, "sst-2", "s")
+    assert finished(workspace) == rows
+    assert finished(workspace, force=True) == []
+    saved, predictions = folder / "result.json", folder / "predictions-test.parquet"
+    for field in ("validation", "parts", "settings"):  # as an earlier version wrote it
+        saved.write_text(json.dumps([{key: value for key, value in rows[0].items() if key != field}]))
+        assert finished(workspace) == []
+    saved.write_text(json.dumps(rows))
+    assert finished(workspace) == rows
+    whole = predictions.read_bytes()
+    predictions.write_bytes(whole[: len(whole) // 2])
+    assert finished(workspace) == []
+    predictions.unlink()
+    assert finished(workspace) == []
+    predictions.write_bytes(whole)
+    assert finished(workspace) == rows
+    for name in ("validation", "test"):
+        path = workspace / f"data/sst-2/{name}.parquet"
+        before, split = path.read_bytes(), read_split(path, "").take(np.arange(9))
+        write_split(path, split, {"fingerprint": split.fingerprint()})
+        assert finished(workspace) == []
+        path.write_bytes(before)
+    assert finished(workspace) == rows
 
 
 def test_only_test_is_written_down(workspace):

@@ -8,6 +8,7 @@ import yaml
 
 from common.config import CONFIG_DIR
 from common.errors import UserError
+from common.report.results import read_results
 from common.seeds import NAMED_SEEDS
 from compression.compress import compress
 from compression.experiment import plan_chain, plan_file, run_plan
@@ -39,17 +40,19 @@ def test_a_chain_gives_the_bytes_that_commands_by_hand_give(workspace, tmp_path)
 
 def test_results_and_report_are_written_and_finished_work_is_reused(workspace, tmp_path):
     path = write_experiment(tmp_path / "e.yaml", workspace, seeds=["hadfield", "simone"])
-    rows = run_plan(plan_file(path, []))
+    rows, _ = run_plan(plan_file(path, []))
     assert sorted({row["seed"] for row in rows}) == sorted([NAMED_SEEDS["hadfield"], NAMED_SEEDS["simone"]])
     assert [row["stage"] for row in rows] == ["distilled", "quantized"] * 2
     folder = workspace / "experiments" / "first"
-    assert json.loads((folder / "results.json").read_text()) == rows
+    assert [{**row, "checksum": ""} for row in read_results(folder / "results.json")] == [
+        {**row, "checksum": ""} for row in rows
+    ]
     assert all((folder / name).stat().st_size for name in ("report.md", "report.html", "skyline.png"))
     assert (folder / "sacred" / "1" / "run.json").exists()
     made = [*(workspace / "models").rglob("*"), *(workspace / "analysis").rglob("*")]
     times = {file: file.stat().st_mtime_ns for file in made if file.is_file()}
     assert any(file.name == "pie_chart.png" for file in times)
-    assert run_plan(plan_file(path, [])) == rows
+    assert run_plan(plan_file(path, []))[0] == rows
     assert times == {file: file.stat().st_mtime_ns for file in times}
 
 
@@ -97,9 +100,25 @@ def test_a_flag_no_job_knows_is_refused(workspace, tmp_path):
         plan_chain(["evaluate"], ["--task", "sst-2", "stray"])
 
 
-@pytest.mark.parametrize("path", sorted((CONFIG_DIR / "experiments").rglob("*.yaml")), ids=lambda path: path.stem)
-def test_every_shipped_experiment_can_be_planned(path):
+@pytest.mark.parametrize("path", sorted((CONFIG_DIR / "experiments").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_chain_can_be_planned(path):
     assert plan_file(path, []).jobs
+
+
+def test_an_experiment_of_another_file_keeps_its_name(workspace, tmp_path):
+    run_plan(plan_file(write_experiment(tmp_path / "e.yaml", workspace), []))
+    other = plan_file(write_experiment(tmp_path / "other.yaml", workspace), [])
+    with pytest.raises(UserError, match=r"'first' is there already, made from 'e.yaml', and this is 'other.yaml'"):
+        run_plan(other)
+    run_plan(plan_file(write_experiment(tmp_path / "other.yaml", workspace), ["--name", "second"]))
+
+
+def test_a_grid_is_sent_to_sweep_and_an_unknown_word_is_named(tmp_path):
+    (tmp_path / "grid.yaml").write_text("axes: {alpha: [0]}")
+    done = tiny.run_command("experiment.py", "run", tmp_path / "grid.yaml")
+    assert (done.returncode, "experiment.py sweep" in done.stderr) == (2, True)
+    done = tiny.run_command("experiment.py", "swep", tmp_path / "grid.yaml")
+    assert (done.returncode, "unknown word 'swep'; did you mean sweep" in done.stderr) == (2, True)
 
 
 def test_the_six_scripts_in_one_experiment_from_the_command_line(tmp_path, glue, encoder):

@@ -11,7 +11,7 @@ from common.tasks import load_task
 from common.teachers.logits import load_logits
 from common.workspace import Workspace
 from compression.label_table import LabelShare, label_table, say_label_table
-from compression.preprocess import AUGMENTED, distillation_split, preprocess
+from compression.preprocess import distillation_split, preprocess
 
 MNLI = load_task("mnli")
 
@@ -52,7 +52,7 @@ def test_preprocess_says_it_after_logits_of_augmented_rows(workspace, capsys):
     said = capsys.readouterr().err
     paths, task = Workspace(workspace), load_task("sst-2")
     train = load_split(paths, task, "train")
-    chosen = load_logits(paths, task, "tiny-bert", AUGMENTED, distillation_split(paths, task, AUGMENTED)).argmax(1)
+    chosen = load_logits(paths, task, "tiny-bert", "tinybert", distillation_split(paths, task, "tinybert")).argmax(1)
     for i, label in enumerate(task.labels):
         shares = [f"{np.mean(values == i):.1%}" for values in (train.labels, chosen)]
         assert any(line.split() == [label, *shares] for line in said.splitlines())
@@ -61,6 +61,6 @@ def test_preprocess_says_it_after_logits_of_augmented_rows(workspace, capsys):
 @pytest.mark.parametrize("name", ["sst-2", "qqp"])
 def test_shares_sum_to_one(prepared, name):
     paths = Workspace(prepared)
-    shares = label_table(load_task(name), paths.split(name, "train"), paths.logits(name, "tiny-bert", AUGMENTED))
+    shares = label_table(load_task(name), paths.split(name, "train"), paths.logits(name, "tiny-bert", "tinybert"))
     assert sum(share.original for share in shares) == pytest.approx(1)
     assert sum(share.augmented for share in shares) == pytest.approx(1)

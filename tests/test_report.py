@@ -1,5 +1,6 @@
 """Reports from rows written down here: grouping, numbers, the skyline and the files."""
 
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.report import terminal_table, write_report
+from common.report import terminal_report, terminal_table, write_report
 from common.report.families import group_rows, stat
+from common.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun
+from common.report.settings_text import settings_lines
 from common.report.skyline import Point, skyline
 from common.report.tables import columns, human_bytes, markdown_table, percent, summary, text_table
 
@@ -43,6 +46,11 @@ def row(**changes: Any) -> dict[str, Any]:
         "config_hash": "x",
         **changes,
     }
+
+
+def chain(title: str = "A title", **changes: Any) -> ExperimentRecord:
+    """A record of a list of jobs."""
+    return ExperimentRecord(**{"name": "chain", "title": title, "kind": "chain", "definition": "x", **changes})
 
 
 TEACHER = row(
@@ -159,7 +167,7 @@ def test_the_best_student_is_bold_and_not_one_selected_on_test():
 
 def test_missing_values_do_no_harm(tmp_path: Path):
     bare = {"task": "mine", "split": "test", "model": "m", "stage": "distilled", "metrics": None, "seconds": None}
-    assert write_report(tmp_path, [bare], "bare", {})
+    assert write_report(tmp_path, [bare], chain())
     assert "No student was scored" in terminal_table([bare])
 
 
@@ -188,19 +196,20 @@ def test_text_table_aligns():
 
 def test_report_files(tmp_path: Path):
     rows = [TEACHER, row(), row(model="ffn-s2", seed=2, metrics={"accuracy": 0.82})]
-    paths = write_report(tmp_path / "new", rows, "A title", {"seeds": [1, 2], "path": Path("there")})
+    paths = write_report(tmp_path / "new", rows, chain(jobs=({"job": "compress", "seed": 2},)))
     assert {name: path.read_bytes()[:4] for name, path in paths.items() if "skyline" in name} == {
         "skyline.png": b"\x89PNG",
         "skyline.pdf": b"%PDF",
     }
     text = paths["report.md"].read_text(encoding="utf-8")
     assert "81.00 ± 1.41 (2)" in text
-    assert '"path": "there"' in text
+    assert '{"job": "compress", "seed": 2}' in text
+    assert set(paths) == {"report.md", "report.html", "skyline.png", "skyline.pdf"}
     assert text.count("1 KB is 1,000 bytes") == 1
 
 
 def test_same_rows_same_bytes(tmp_path: Path):
-    first, second = (write_report(tmp_path / name, [TEACHER, row()], "title", {}) for name in "ab")
+    first, second = (write_report(tmp_path / name, [TEACHER, row()], chain()) for name in "ab")
     assert {name: path.read_bytes() for name, path in first.items()} == {
         name: path.read_bytes() for name, path in second.items()
     }
@@ -208,19 +217,80 @@ def test_same_rows_same_bytes(tmp_path: Path):
 
 def test_html_escapes_text_and_needs_nothing_beside_it(tmp_path: Path):
     evil = "<script>alert('x')</script>"
-    paths = write_report(tmp_path, [row(model=evil)], f"{evil} & more", {"note": evil})
+    paths = write_report(tmp_path, [row(model=evil)], chain(f"{evil} & more", jobs=({"job": evil},)))
     page = paths["report.html"].read_text(encoding="utf-8")
     assert evil not in page
     assert "&lt;script&gt;" in page
     assert "&amp; more" in page
-    assert "data:image/png;base64," in page
-    assert "http" not in page
+    assert "<svg" in page
+    # Names of SVG's and XML's vocabularies look like addresses; nothing is read from them.
+    assert set(re.findall(r"https?://([^/\"]+)", page)) <= {"www.w3.org", "purl.org", "creativecommons.org"}
+    assert not re.search(r"(src|href)=[\"']?(https?:|//)|url\((?!#)|@import", page)
     assert evil not in paths["report.md"].read_text(encoding="utf-8").split("## Settings")[0]
+
+
+def test_models_of_a_sweep_are_named_by_their_cells():
+    cell = {"task": "sst-2", "student_arch": "ffn", "embedding_dim": "25", "method": "alpha 0", "pooling": "max"}
+    rows = [
+        row(cell=cell, model="ffn-1f3a9c2e-s1"),
+        row(cell=cell, model="ffn-1f3a9c2e-s2", seed=2),
+        row(cell=cell, model="ffn-1f3a9c2e-s2+p+q", seed=2, stage="quantized"),
+        row(cell={**cell, "method": "no distil"}, model="ffn-1f3a9c2e-s1"),
+        row(cell={}, model="ffn-00000000-s1"),
+        TEACHER,
+    ]
+    (group,) = group_rows(rows)
+    assert [(family.name, len(family.rows)) for family in group.families] == [
+        ("roberta", 1),
+        ("ffn 25, alpha 0, pooling max", 2),
+        ("ffn 25, alpha 0, pooling max +p+q", 1),
+        ("ffn 25, no distil, pooling max", 1),
+        ("the only cell", 1),
+    ]
+
+
+def test_cells_that_are_called_the_same_stay_apart():
+    (group,) = group_rows([row(cell={"a": "x y"}), row(cell={"b": "x y"})])
+    assert [family.name for family in group.families] == ["x y", "x y"]
+
+
+def test_settings_are_said_once_and_then_what_differs():
+    runs = [
+        RecordedRun(cell={"a": label}, seed=seed, settings={"task": "sst-2", "lr": lr, "seed": seed})
+        for label, lr in (("low", 0.1), ("high", 1.0))
+        for seed in (1, 2)
+    ]
+    told = chain(kind="sweep", jobs=({"preprocess": {}},), seeds=(1, 2), runs=tuple(runs[:3]))
+    assert settings_lines(told) == [
+        '{"preprocess": {}}',
+        '{"seeds": [1, 2], "settings": {"task": "sst-2"}}',
+        '{"cell": {"a": "low"}, "settings": {"lr": 0.1}}',
+        '{"cell": {"a": "high"}, "seeds": [1], "settings": {"lr": 1.0}}',
+    ]
+
+
+def test_labels_alone_make_a_report(tmp_path: Path):
+    shares = (
+        LabelShares(task="sst-2", rows="train", shares={"negative": 0.4422, "positive": 0.5578}, count=67349),
+        LabelShares(task="sst-2", rows="augmented", shares={"negative": 0.25, "positive": 0.75}, count=8),
+        LabelShares(task="sst-2", rows="validation", shares={"negative": 0.5, "positive": 0.5}, count=4),
+    )
+    told = chain(labels=shares, quote=Quote(table="B.1"))
+    paths = write_report(tmp_path, [], told)
+    assert set(paths) == {"report.md", "report.html"}
+    text = paths["report.md"].read_text(encoding="utf-8")
+    assert "| Rows | Count | negative, % | positive, % | negative, %, thesis, SST-2 (quoted) |" in text
+    assert "| train | 67,349 | 44.22 | 55.78 | 55.2 | 44.8 |" in text
+    assert "| augmented | 8 | 25.00 | 75.00 | 57.5 | 42.5 |" in text
+    assert "| validation | 4 | 50.00 | 50.00 | – | – |" in text
+    assert "67,349" in terminal_report([], told)
+    unquoted = write_report(tmp_path, [], chain(labels=shares))["report.md"].read_text(encoding="utf-8")
+    assert "| Rows | Count | negative, % | positive, % |\n" in unquoted
 
 
 def test_nothing_to_report(tmp_path: Path):
     with pytest.raises(UserError, match="no model was evaluated"):
-        write_report(tmp_path, [], "empty", {})
+        write_report(tmp_path, [], chain())
 
 
 def test_skyline_of_a_known_case():

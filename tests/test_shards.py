@@ -10,7 +10,7 @@ import pytest
 from shard_work import Shout
 
 import common.data
-import common.launch
+import common.launch.giving
 import common.shards
 from common.data import Split, read_metadata, read_split, write_split
 from common.errors import UserError
@@ -97,10 +97,10 @@ def test_a_worker_that_dies_costs_its_part_and_no_more(source, launcher, trouble
 
 
 def test_workers_that_keep_dying_are_given_up(source, monkeypatch):
-    monkeypatch.setattr(common.launch, "ATTEMPTS", 2)
-    with pytest.raises(UserError, match="workers died in a row"):
+    monkeypatch.setattr(common.launch.giving, "ATTEMPTS", 2)
+    with pytest.raises(UserError, match="workers keep dying: 2 did on the same part, the last by exit code 3"):
         mapped(source, Launcher("processes", 1), trouble="dies for ever")
-    with pytest.raises(UserError, match="workers keep dying"):
+    with pytest.raises(UserError, match="workers keep dying: 2 did on the same part, the last by Ray: "):
         mapped(source, RAY, trouble="dies for ever")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 from collections.abc import Iterable
 from typing import Any
@@ -22,6 +23,8 @@ _SAME = (
     "parameters",
 )
 """What the members of a family have in common, beside task, split and a name that differs only in the seed."""
+_STUDENT_AXES = ("student_arch", "embedding_type", "embedding_dim")
+"""Axes whose labels speak for themselves, and together."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Group:
     split: str
     families: tuple[Family, ...]
 
-    @property
+    @functools.cached_property
     def metrics(self) -> list[str]:
         """Names of metrics in the task's order, as the rows have it: its main one first."""
         names = [name for family in self.families for row in family.rows for name in row.get("metrics") or {}]
@@ -129,7 +132,7 @@ class Group:
         whole, size = teacher.size("bytes_model") if teacher else None, family.size(field)
         return whole / size if whole and size else None
 
-    @property
+    @functools.cached_property
     def best_student(self) -> Family | None:
         """The student with the best first metric; one selected on test counts only where all are."""
         scored = [
@@ -148,13 +151,35 @@ def group_rows(rows: Iterable[Row]) -> list[Group]:
     groups: dict[tuple[str, str], dict[tuple, dict[Any, Row]]] = {}
     for row in rows:
         families = groups.setdefault((row["task"], row["split"]), {})
-        key = (name_without_seed(row), *(row.get(field) for field in _SAME))
+        key = (family_name(row), _cell(row), *(row.get(field) for field in _SAME))
         families.setdefault(key, {})[row.get("seed")] = row
     result = []
     for (task, split), families in groups.items():
         made = [Family(key[0], tuple(by_seed.values())) for key, by_seed in families.items()]
         result.append(Group(task, split, tuple(sorted(made, key=lambda family: not family.is_teacher))))
     return result
+
+
+def family_name(row: Row) -> str:
+    """What a row's family is called: by its cell in a sweep ('bilstm bpe 25, alpha 0 +p+q'), else by the model's name.
+
+    Models of a sweep have hashes in their names, which tell a reader nothing.
+    """
+    cell = _cell(row)
+    if cell is None:
+        return name_without_seed(row)
+    labels = {axis: label for axis, label in cell if axis != "task"}
+    student = " ".join(labels.pop(axis) for axis in _STUDENT_AXES if axis in labels)
+    # Several words speak for themselves; one may be a number that means nothing without its axis.
+    words = [student, *(label if " " in label else f"{axis} {label}" for axis, label in labels.items())]
+    name = ", ".join(filter(None, words)) or "the only cell"
+    _, plus, suffix = str(row["model"]).partition("+")
+    return f"{name} {plus}{suffix}" if plus else name
+
+
+def _cell(row: Row) -> tuple[tuple[str, str], ...] | None:
+    cell = row.get("cell")
+    return None if cell is None else tuple((str(axis), str(label)) for axis, label in cell.items())
 
 
 def name_without_seed(row: Row) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,11 +48,27 @@ def save_figure(figure: Figure, folder: Path, stem: str, formats: Sequence[str] 
     return paths
 
 
-def png_bytes(figure: Figure) -> bytes:
-    """A figure as a PNG file's bytes."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=_DPI)
-    return stream.getvalue()
+def svg_markup(figure: Figure, prefix: str, titles: Mapping[str, str]) -> str:
+    """A figure as an <svg> element to stand in an HTML page. The same markup every time.
+
+    prefix: put before every id, so that several figures of a page do not share any. titles: gid of an artist -> text
+    that browsers show over it, also without scripts. Words are drawn as paths: they look the same on every machine.
+    """
+    import matplotlib
+
+    stream = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "featherweight"}):
+        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    # Outside an XML file there is no XML declaration, no namespace and no style for the whole page.
+    markup = stream.getvalue()[stream.getvalue().index("<svg") :]
+    markup = re.sub(r"<defs>\s*<style.*?</defs>", "", markup, count=1, flags=re.DOTALL)
+    markup = re.sub(r"<svg [^>]*(viewBox=\"[^\"]*\")[^>]*>", r"<svg \1>", markup, count=1)
+    markup = re.sub(r"( id=\"|xlink:href=\"#|url\(#)", lambda m: m[0].removeprefix("xlink:") + prefix, markup)
+    markup = re.sub(r"<!--.*?-->|(?<=\n)\s+", "", markup, flags=re.DOTALL)
+    for gid, text in titles.items():
+        start = f'<g id="{prefix}{gid}">'
+        markup = markup.replace(start, f'<g id="{prefix}{gid}" class="point"><title>{html.escape(text)}</title>')
+    return markup
 
 
 def parameter_pie(title: str, parts: dict[str, int]) -> Figure:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from common.report.families import Group
+from common.report.point_labels import FAR, MARKER, NEAR, box, place_column, place_label
+from common.report.points import SIZE, Panel, Point, panels, skyline
+from common.report.record import Quote
 from common.report.tables import human_bytes, metric_heading
 
 if TYPE_CHECKING:
@@ -16,131 +17,122 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
-SIZE = "bytes_gzip"
-"""The thesis's measure of size. Zeros stay in the weights file, so bytes_model would not show what pruning is worth."""
-
-_GREEN, _GREY, _BLUE, _ORANGE = "#009e73", "#8a8a8a", "#0072b2", "#d55e00"
-_PANEL = (8.0, 5.6)
-_MARKER = 7
-"""Pixels around a point that are its marker's."""
-_RINGS = (7, 10, 14, 25, 37, 51, 67, 85, 105, 127, 151)
-"""Distances of a label from its point, in points, tried from near to far."""
-_NEAR = 3
-"""How many of them are so near that a label needs no line to its point."""
-_DIRECTIONS = (0, 180, 90, 270, 45, 315, 135, 225, 158, 202, 22, 338, 112, 68, 248, 292)
+_GREEN, _GREY, _BLUE, _ORANGE, _PURPLE = "#009e73", "#9a9a9a", "#0072b2", "#d55e00", "#8a3d75"
+_SIZE_INCHES = (8.6, 5.9)
+_FEW = 24
+"""With more points than this in a panel, only those of the skyline are named and have error bars."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Point:
-    """A model family. size: bytes; score: as in results.json; spread: its sample standard deviation, 0 for one seed."""
+def draw_skylines(groups: Sequence[Group], quote: Quote | None = None) -> Figure:
+    """One panel for each task, split and metric, one below the other. quote: whether to draw the thesis's models too.
 
-    label: str
-    size: float
-    score: float
-    spread: float = 0.0
-    is_teacher: bool = False
-
-
-def points(group: Group, metric: str) -> list[Point]:
-    """The families of a group whose size and score are known."""
-    found = []
-    for family in group.families:
-        size, score = family.size(SIZE), family.metric(metric)
-        if size and score:
-            found.append(Point(family.label, size, score.mean, score.sd or 0.0, family.is_teacher))
-    return found
-
-
-def skyline(candidates: Sequence[Point]) -> list[Point]:
-    """The points that no other dominates, by size.
-
-    A point is dominated when another is no larger and no worse, and smaller or better (Börzsönyi et al., 2001).
+    Every point's marker has `point_id` as its gid, by which SVG knows it.
     """
-    best: list[Point] = []
-    for point in sorted(candidates, key=lambda point: (point.size, -point.score)):
-        if not best or point.score > best[-1].score or (point.score, point.size) == (best[-1].score, best[-1].size):
-            best.append(point)
-    return best
-
-
-def draw_skylines(groups: Sequence[Group]) -> Figure:
-    """One panel for each task, split and metric, one below the other."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    wanted = [
-        (group, metric, found) for group in groups for metric in group.metrics if (found := points(group, metric))
-    ]
-    figure = Figure(figsize=(_PANEL[0], _PANEL[1] * max(1, len(wanted))), layout="constrained")
+    wanted = panels(groups, quote)
+    figure = Figure(figsize=(_SIZE_INCHES[0], _SIZE_INCHES[1] * max(1, len(wanted))), layout="constrained")
     canvas = FigureCanvasAgg(figure)
     if not wanted:
         figure.text(0.5, 0.5, "no model has both a size and a score", ha="center")
         return figure
-    panels = figure.subplots(len(wanted), 1, squeeze=False)[:, 0]
-    for axes, (group, metric, found) in zip(panels, wanted, strict=True):
-        _draw_panel(axes, f"{group.task}, {group.split}", metric, found)
+    drawn = figure.subplots(len(wanted), 1, squeeze=False)[:, 0]
+    for number, (axes, panel) in enumerate(zip(drawn, wanted, strict=True)):
+        _draw_panel(axes, panel, number)
     # The layout moves the axes; labels are placed by pixels and so come after it, on axes that stay.
     canvas.draw()
     figure.set_layout_engine("none")
-    for axes, (_, _, found) in zip(panels, wanted, strict=True):
-        _place_labels(axes, found)
+    for axes, panel in zip(drawn, wanted, strict=True):
+        _place_labels(axes, panel)
     return figure
 
 
-def _draw_panel(axes: Axes, title: str, metric: str, found: list[Point]) -> None:
-    best = skyline(found)
+def point_id(panel: int, point: int) -> str:
+    """The gid of a point's marker: the panel's number, and the point's among those found and then those quoted."""
+    return f"point-{panel}-{point}"
+
+
+def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
+    best = skyline(panel.found)
     axes.set_xscale("log")
     axes.plot(
         [point.size for point in best],
         [100 * point.score for point in best],
         drawstyle="steps-post",
         color=_GREEN,
-        linewidth=1.5,
-        zorder=1,
+        linewidth=1.8,
+        zorder=2.5,
         label="skyline: best up to a size",
     )
-    students = [point for point in found if not point.is_teacher]
-    _draw_points(axes, [p for p in students if p in best], "o", _BLUE, "student on the skyline")
-    _draw_points(
-        axes, [p for p in students if p not in best], "o", _GREY, "dominated student (named where there is room)"
-    )
-    _draw_points(axes, [p for p in found if p.is_teacher], "D", _ORANGE, "teacher")
-    sizes = [point.size for point in found]
-    scores = [100 * point.score for point in found]
-    # Room on the left for the names of small models, whose neighbours on the skyline are at their right.
-    span = max(sizes) / min(sizes)
-    axes.set_xlim(min(sizes) / (2 * span**0.2), max(sizes) * 2)
-    pad = max(0.15 * (max(scores) - min(scores)), 1.0)
-    axes.set_ylim(min(scores) - pad, max(scores) + pad)
-    _size_axis(axes, span)
-    axes.set_ylabel(metric_heading(metric))
-    axes.set_title(title.replace("$", r"\$"), loc="left", fontsize=11)
-    axes.grid(color="#e4e4e4", linewidth=0.6)
+    _draw_points(axes, panel, number, best)
+    _draw_spreads(axes, panel, best)
+    _set_limits(axes, panel)
+    axes.set_ylabel(metric_heading(panel.metric))
+    axes.set_title(panel.title, loc="left", fontsize=11, parse_math=False)
+    axes.grid(color="#e8e8e8", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(
         loc="upper center",
         bbox_to_anchor=(0.5, -0.13),
-        ncols=4,
+        ncols=3,
         frameon=False,
-        fontsize=8,
-        columnspacing=1.2,
-        handletextpad=0.4,
+        fontsize=8.5,
+        columnspacing=1.6,
+        handletextpad=0.5,
     )
 
 
-def _draw_points(axes: Axes, chosen: list[Point], marker: str, colour: str, label: str) -> None:
-    if chosen:
-        axes.errorbar(
-            [point.size for point in chosen],
-            [100 * point.score for point in chosen],
-            yerr=[100 * point.spread for point in chosen] if any(point.spread for point in chosen) else None,
-            fmt=marker,
-            color=colour,
-            markersize=6,
-            elinewidth=0.9,
-            label=label,
-        )
+def _style(point: Point, best: Sequence[Point], few: bool) -> tuple[str, dict[str, object]]:
+    """What the legend says of a point, and how its marker looks."""
+    if point.kind == "teacher":
+        return "teacher", {"marker": "D", "color": _ORANGE, "markersize": 7, "zorder": 4}
+    if point.kind in ("quoted", "baseline"):
+        hollow = {"color": _PURPLE, "markerfacecolor": "none", "markeredgewidth": 0.9, "zorder": 2}
+        size = 6.5 if point.kind == "baseline" else 4.5
+        return "thesis (quoted)", {"marker": "s", "markersize": size, **hollow}
+    if point in best:
+        return "student on the skyline", {"marker": "o", "color": _BLUE, "markersize": 6.5, "zorder": 4}
+    said = "dominated student (named where there is room)" if few else "dominated student"
+    return said, {"marker": "o", "color": _GREY, "markersize": 6 if few else 4.5, "zorder": 3, "markeredgewidth": 0.4}
+
+
+def _draw_points(axes: Axes, panel: Panel, number: int, best: Sequence[Point]) -> None:
+    """Each point is a line of one marker, so that each has an id; the first of a kind stands in the legend."""
+    told = set()
+    for index, point in enumerate([*panel.found, *panel.quoted]):
+        said, look = _style(point, best, _is_few(panel))
+        label = "_nolegend_" if said in told else said
+        told.add(said)
+        edge = {} if "markerfacecolor" in look else {"markeredgecolor": "white"}
+        at, gid = ([point.size], [100 * point.score]), point_id(number, index)
+        axes.plot(*at, linestyle="none", label=label, gid=gid, in_layout=False, **edge, **look)
+
+
+def _draw_spreads(axes: Axes, panel: Panel, best: Sequence[Point]) -> None:
+    """A standard deviation up and down."""
+    for point in panel.found:
+        if point.spread and (point in best or _is_few(panel)):
+            colour = _style(point, best, True)[1]["color"]
+            low, high = 100 * (point.score - point.spread), 100 * (point.score + point.spread)
+            axes.plot([point.size, point.size], [low, high], color=colour, linewidth=0.9, zorder=2.8, in_layout=False)
+
+
+def _is_few(panel: Panel) -> bool:
+    return len(panel.found) <= _FEW
+
+
+def _set_limits(axes: Axes, panel: Panel) -> None:
+    """Room on the left and above for names, where no points are: up there, a model would be smaller and better."""
+    shown = [*panel.found, *panel.quoted]
+    sizes, scores = [point.size for point in shown], [100 * point.score for point in shown]
+    span = max(sizes) / min(sizes)
+    axes.set_xlim(min(sizes) / (2 * span**0.2), max(sizes) * 2 * span**0.04)
+    pad = max(0.12 * (max(scores) - min(scores)), 1.0)
+    axes.set_ylim(min(scores) - pad, max(scores) + pad)
+    axes.set_yticks([tick for tick in axes.get_yticks() if min(scores) - pad <= tick <= min(100, max(scores) + pad)])
+    _size_axis(axes, span)
 
 
 def _size_axis(axes: Axes, span: float) -> None:
@@ -153,76 +145,39 @@ def _size_axis(axes: Axes, span: float) -> None:
     axes.set_xlabel(f"Size of the gzipped weights ({SIZE}), logarithmic")
 
 
-def _place_labels(axes: Axes, found: list[Point]) -> None:
+def _place_labels(axes: Axes, panel: Panel) -> None:
     """Name points where their names cover nothing and are not cut off. The teacher and the skyline choose first.
 
-    Dominated points are named only where there is room beside them: far from their points, many names confuse.
+    Of few points, dominated ones are named where there is room beside them: far from their points, many names confuse.
     """
-    best = skyline(found)
-    obstacles = list(_obstacles(axes, found, best))
+    best = skyline(panel.found)
+    column = [(p.label, (p.size, 100 * p.score)) for p in best if p.kind != "teacher"]
+    if column and not _is_few(panel):
+        place_column(axes, column, min(point.size for point in (*panel.found, *panel.quoted)))
+    obstacles = list(_obstacles(axes, panel, best))
     labels: list[Bbox] = []
-    for point in sorted(found, key=lambda point: (not point.is_teacher, point not in best, -point.score)):
-        if point in best or point.is_teacher:
-            labels += _place(axes, point, obstacles, labels, _RINGS, "black")
-        else:
-            labels += _place(axes, point, obstacles, labels, _RINGS[:_NEAR], "#666666")
+
+    def name(point: Point, distances: Sequence[int], colour: str) -> None:
+        at = (point.size, 100 * point.score)
+        labels.extend(place_label(axes, point.label, at, obstacles, labels, distances, colour))
+
+    for point in sorted(panel.found, key=lambda p: (p.kind != "teacher", p not in best, -p.score)):
+        if point.kind == "teacher" or (_is_few(panel) and point in best):
+            name(point, (*NEAR, *FAR), "black")
+        elif _is_few(panel):
+            name(point, NEAR, "#666666")
+    for point in panel.quoted:
+        if point.kind == "baseline":
+            name(point, NEAR, _PURPLE)
 
 
-def _obstacles(axes: Axes, found: list[Point], best: list[Point]) -> Iterator[Bbox]:
+def _obstacles(axes: Axes, panel: Panel, best: list[Point]) -> Iterator[Bbox]:
     """Boxes, in pixels, of markers, error bars and the skyline's steps."""
-    for point in found:
-        low, high = 100 * (point.score - point.spread), 100 * (point.score + point.spread)
-        yield _box(axes.transData.transform([(point.size, low), (point.size, high)]), _MARKER)
+    for point in (*panel.found, *panel.quoted):
+        spread = point.spread if point in best or _is_few(panel) else 0.0
+        low, high = 100 * (point.score - spread), 100 * (point.score + spread)
+        yield box(axes.transData.transform([(point.size, low), (point.size, high)]), MARKER)
     for left, right in itertools.pairwise(best):
         corner = (right.size, 100 * left.score)
-        yield _box(axes.transData.transform([(left.size, 100 * left.score), corner]), margin=1)
-        yield _box(axes.transData.transform([corner, (right.size, 100 * right.score)]), margin=1)
-
-
-def _box(corners: Sequence[Sequence[float]], margin: float) -> Bbox:
-    from matplotlib.transforms import Bbox
-
-    return Bbox(corners).padded(margin)
-
-
-def _place(
-    axes: Axes, point: Point, obstacles: list[Bbox], labels: list[Bbox], rings: Sequence[int], colour: str
-) -> list[Bbox]:
-    """Write one label at the nearest free place around its point, with a line to it where that is far.
-
-    Words cover neither obstacles nor other labels; a line may cross obstacles. Returns the boxes of both, in pixels,
-    none when there was no room.
-    """
-    at = (point.size, 100 * point.score)
-    renderer, pixels = axes.figure.canvas.get_renderer(), axes.figure.dpi / 72
-    room, start = axes.get_window_extent().padded(-6), axes.transData.transform(at)
-    text = axes.annotate(
-        point.label.replace("$", r"\$"), at, (0, 0), textcoords="offset points", fontsize=7.5, color=colour
-    )
-    for ring, angle in itertools.product(rings, _DIRECTIONS):
-        across, up = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-        offset = (ring * across, ring * up)
-        sideways = "left" if across > 0.1 else "right" if across < -0.1 else "center"
-        upright = "bottom" if up > 0.1 else "top" if up < -0.1 else "center"
-        text.set(position=offset, horizontalalignment=sideways, verticalalignment=upright)
-        words = text.get_window_extent(renderer).padded(1)
-        line = _line(start, offset, pixels) if ring > _RINGS[_NEAR - 1] else []
-        inside = room.x0 <= words.x0 and words.x1 <= room.x1 and room.y0 <= words.y0 and words.y1 <= room.y1
-        free = not any(words.overlaps(other) for other in (*obstacles, *labels))
-        if inside and free and not any(piece.overlaps(other) for piece in line for other in labels):
-            if line:
-                leader = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
-                axes.annotate("", at, offset, textcoords="offset points", arrowprops=leader)
-            return [words, *line]
-    text.remove()
-    return []
-
-
-def _line(start: Sequence[float], offset: tuple[float, float], pixels: float) -> list[Bbox]:
-    """A label's line in boxes small enough to follow it, without the end that lies on the point's own marker."""
-    steps = [step / 20 for step in range(20)]
-    return [
-        _box([(start[0] + pixels * step * offset[0], start[1] + pixels * step * offset[1])] * 2, margin=1)
-        for step in steps
-        if pixels * step * math.hypot(*offset) > _MARKER + 3
-    ]
+        yield box(axes.transData.transform([(left.size, 100 * left.score), corner]), margin=1)
+        yield box(axes.transData.transform([corner, (right.size, 100 * right.score)]), margin=1)

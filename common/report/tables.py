@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from common.report.families import Family, Group, Stat
 
@@ -17,6 +17,7 @@ CORRELATIONS = {
     "agreement_pearson": "Pearson with teacher",
 }
 """Metrics by the titles they have in tables; what is no correlation is a share, shown in percent."""
+SELECTED_ON_TEST = "† The test split itself chose these weights, as in the thesis: their scores on it are too good."
 UNITS = "1 KB is 1,000 bytes and 1 MB is 1,000,000."
 
 
@@ -137,7 +138,7 @@ def notes(groups: Sequence[Group]) -> list[str]:
             "and (the thesis's measure) by its bytes_gzip."
         )
     if any(family.selected_on_test for family in families):
-        lines.append("† The test split itself chose these weights, as in the thesis: their scores on it are too good.")
+        lines.append(SELECTED_ON_TEST)
     return lines
 
 
@@ -178,16 +179,19 @@ def heading(group: Group) -> str:
 def markdown_table(group: Group) -> str:
     """The group's table in Markdown, the best student in bold."""
     shown = columns(group)
-    lines = [
-        "| " + " | ".join(escape_markdown(column.heading) for column in shown) + " |",
-        "|" + "|".join("---:" if column.numeric else "---" for column in shown) + "|",
-    ]
+    body = []
     for family in group.families:
         cells = [escape_markdown(column.cell(family).text) for column in shown]
-        if family is group.best_student:
-            cells = [f"**{cell}**" for cell in cells]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        body.append([f"**{cell}**" for cell in cells] if family is group.best_student else cells)
+    header = [escape_markdown(column.heading) for column in shown]
+    return markdown_lines(header, body, [column.numeric for column in shown])
+
+
+def markdown_lines(header: Sequence[str], body: Iterable[Sequence[str]], numeric: Sequence[bool]) -> str:
+    """A table in Markdown of cells that are escaped already, numbers to the right."""
+    rule = "|" + "|".join("---:" if right else "---" for right in numeric) + "|"
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (header, *body))
+    return "\n".join([first, rule, *others])
 
 
 def escape_markdown(text: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from common.errors import UserError
+from common.locks import only_one
 from common.models import CONFIG_FILE, SUBFOLDERS, ModelConfig, is_finished, read_config
 from common.progress import say
 from common.tasks import Task, check_no_overlap, check_trains, load_task
@@ -58,12 +59,13 @@ def adopt(settings: FinetuneSettings) -> Path:
         fingerprint=fingerprint(["as is", found.weights, task.labels, found.max_tokens]),
     )
     folder = settings.paths.model(task.name, config.name)
-    if is_finished(folder, config.fingerprint, settings.force):
-        say(f"teacher {config.name} is up to date")
-        return folder
-    with whole_folder(folder) as partial:
-        found.write(partial)
-        write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
+    with only_one(folder, f"teacher {config.name}"):
+        if is_finished(folder, config.fingerprint, settings.force):
+            say(f"teacher {config.name} is up to date")
+            return folder
+        with whole_folder(folder) as partial:
+            found.write(partial)
+            write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
     return folder
 
 

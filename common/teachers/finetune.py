@@ -11,6 +11,7 @@ import numpy as np
 
 from common.data import Split, load_split
 from common.errors import UserError
+from common.locks import only_one
 from common.models import CONFIG_FILE, SUBFOLDERS, ModelConfig, is_finished, read_config
 from common.progress import say
 from common.tasks import Task, check_no_overlap, check_trains, load_task
@@ -46,10 +47,11 @@ def finetune(settings: FinetuneSettings) -> Path:
         fingerprint=_identity(settings, source, splits),
     )
     folder = settings.paths.model(task.name, config.name)
-    if is_finished(folder, config.fingerprint, settings.force):
-        say(f"teacher {config.name} is up to date")
-        return folder
-    backend.train(settings, source, task, splits, config, folder)
+    with only_one(folder, f"teacher {config.name}"):
+        if is_finished(folder, config.fingerprint, settings.force):
+            say(f"teacher {config.name} is up to date")
+        else:
+            backend.train(settings, source, task, splits, config, folder)
     return folder
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common.errors import UserError
+from common.locks import only_one
 from common.progress import say
 from common.workspace import fingerprint, whole_file
 
@@ -73,12 +74,16 @@ def _train(settings: StudentSettings, sentences: list[str], folder: Path) -> tup
     text = fingerprint(sentences)
     model_file = folder / f"{text}.vs{settings.vocab_size}.model"
     vector_file = folder / f"{text}.vs{settings.vocab_size}.d{settings.embedding_dim}.w2v.bin"
-    prepared = [_preprocess(sentence) for sentence in sentences]
-    if not model_file.exists():
-        say(f"training a byte-pair vocabulary of {settings.vocab_size} on {len(sentences):,} sentences")
-        _train_pieces(prepared, settings.vocab_size, model_file)
-    if not vector_file.exists():
-        _train_vectors(prepared, model_file, settings.embedding_dim, vector_file)
+    if model_file.exists() and vector_file.exists():
+        return model_file, vector_file
+    what = f"byte pairs of {settings.vocab_size} pieces"
+    with only_one(folder.with_name(f"{folder.name}.vs{settings.vocab_size}"), what, wait=True):
+        prepared = [_preprocess(sentence) for sentence in sentences]
+        if not model_file.exists():
+            say(f"training a byte-pair vocabulary of {settings.vocab_size} on {len(sentences):,} sentences")
+            _train_pieces(prepared, settings.vocab_size, model_file)
+        if not vector_file.exists():
+            _train_vectors(prepared, model_file, settings.embedding_dim, vector_file)
     return model_file, vector_file
 
 

@@ -1,0 +1,80 @@
+"""Workers of a Ray cluster: the one that RAY_ADDRESS names, or one started on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.launch.giving import SECONDS_BETWEEN_LOOKS, WorkerDied
+from common.launch.parts import PartDoer, PartT, do_in_folder, import_path
+
+
+class RayTasks:
+    """A crew (see Crew) whose parts are Ray's tasks, each on `threads` CPU cores, and on a GPU where there is one."""
+
+    def __init__(self, function: PartDoer[PartT], workers: int, threads: int, parts: int) -> None:
+        """workers: 0 for as many as the cluster has room for. Raises UserError when Ray is not installed."""
+        self._ray = _ray()
+        _connect(self._ray, workers, threads or 1)
+        self.at_once = workers or parts
+        self._function = function
+        gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
+        # Parts of workers that die are given out again by us, as for every kind of worker.
+        options = {"max_retries": 0, "num_cpus": threads or 1, "num_gpus": gpus}
+        self._remote = self._ray.remote(do_in_folder).options(**options)
+
+    def start(self, parts: list[PartT]) -> list[Any]:
+        """Give out parts."""
+        return [self._remote.remote(self._function, Path.cwd(), part) for part in parts]
+
+    def ended(self, running: list[Any]) -> Iterable[Any]:
+        """References whose values, or errors, are there."""
+        return self._ray.wait(running, timeout=SECONDS_BETWEEN_LOOKS)[0]
+
+    def result(self, handle: Any) -> None:
+        """Raise what the part's function raised, or WorkerDied."""
+        try:
+            self._ray.get(handle)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except self._ray.exceptions.RayError as error:
+            raise WorkerDied(f"Ray: {type(error).__name__}") from None
+
+    def ask_to_stop(self, running: list[Any]) -> None:
+        """Cancel: what waits does not begin, what runs gets an interrupt."""
+        for reference in running:
+            self._ray.cancel(reference)
+
+    def close(self, running: list[Any]) -> None:
+        """Kill what is still running; the cluster stays for the next work."""
+        for reference in running:
+            self._ray.cancel(reference, force=True)
+
+
+def _connect(ray: Any, workers: int, threads: int) -> None:
+    """Join the cluster that RAY_ADDRESS names, or start one on this machine that ends with this process."""
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+    kept = ("MKL_CBWR", "MKL_DYNAMIC", "HF_HUB_OFFLINE")
+    variables = {name: os.environ[name] for name in kept if name in os.environ}
+    variables["PYTHONPATH"] = import_path()
+    cores = max(workers * threads or os.cpu_count() or 1, threads)
+    local = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": cores, "include_dashboard": False}
+    handler = signal.getsignal(signal.SIGTERM)
+    ray.init(log_to_driver=False, runtime_env={"env_vars": variables}, **local)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)  # Ray's own would end this process at once
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise UserError("--launcher ray needs Ray; run: pip install -r requirements-ray.txt") from None
+    return ray

@@ -1,0 +1,166 @@
+"""Workers that are jobs of a Slurm cluster, submitted as arrays by submitit; its folder lies on the shared disk.
+
+submitit requeues a job that is pre-empted or at its time limit; one that dies in another way is given out again here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Generic
+from unittest import mock
+
+from common.errors import UserError
+from common.launch.giving import SECONDS_BETWEEN_LOOKS, WorkerDied
+from common.launch.parts import PartDoer, PartT, do_in_folder, import_path
+
+DEFAULT_FOLDER = Path(".submitit")
+_MINUTES = 240
+_LARGEST_ARRAY = 1000  # Slurm's own default
+_SHARED_OPTIONS = {"name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node"}
+"""Options that submitit has for every cluster; the names of those of sbatch get `slurm_` before them."""
+
+
+class SlurmJobs:
+    """A crew (see Crew) whose parts are jobs. cluster=local runs them on this machine, to try things out."""
+
+    def __init__(
+        self, function: PartDoer[PartT], workers: int, threads: int, parts: int, options: Mapping[str, Any]
+    ) -> None:
+        """workers: jobs at a time, 0 for as many as Slurm starts. options: submitit's or sbatch's, cluster, folder.
+
+        Raises UserError where submitit or Slurm is not installed, and for an unknown option.
+        """
+        own = {"cluster": "slurm", "folder": DEFAULT_FOLDER, **options}
+        self._local = _is_local(own.pop("cluster"))
+        self._folder = Path(own.pop("folder")) / uuid.uuid4().hex[:8]
+        self._task = _Task(function, Path.cwd())
+        self._threads = threads or int(own.get("cpus_per_task", 1))
+        self._died = self._stopping = False
+        self.at_once = min(parts, (workers or os.cpu_count() or 1) if self._local else _LARGEST_ARRAY)
+        given = {"timeout_min": _MINUTES, "name": "featherweight", "cpus_per_task": self._threads, **own}
+        if workers:
+            given.setdefault("array_parallelism", workers)
+        try:
+            self._executor = _executor("local" if self._local else "slurm", self._folder, given)
+        except UserError:
+            self.close([])
+            raise
+
+    def start(self, parts: list[PartT]) -> list[Any]:
+        """Submit parts as one array."""
+        # Before PyTorch loads in the job; and jobs do not start in this project's folder.
+        variables = {"OMP_NUM_THREADS": str(self._threads), "PYTHONPATH": import_path()}
+        with mock.patch.dict(os.environ, variables), _one_line("Slurm refuses the jobs"):
+            return self._executor.map_array(self._task, parts)
+
+    def ended(self, running: list[Any]) -> Iterable[Any]:
+        """Jobs that are done, whether or not they left a result."""
+        if self._stopping:
+            running[0].done(force_check=True)  # one question to Slurm renews the states of all
+        done = [job for job in running if job.done()]
+        if not done:
+            time.sleep(SECONDS_BETWEEN_LOOKS if self._local else 1.0)
+        return done
+
+    def result(self, handle: Any) -> None:
+        """Raise what the part's function raised, or WorkerDied."""
+        from submitit.core.utils import UncompletedJobError
+
+        try:
+            error = handle.result()
+        except UncompletedJobError:
+            self._died = True
+            raise WorkerDied(f"job {handle.job_id}, {handle.state}; its log is {handle.paths.stderr}") from None
+        if error is not None:
+            raise error
+
+    def ask_to_stop(self, running: list[Any]) -> None:
+        """Cancel the jobs: Slurm asks them first, and kills them when they take long."""
+        self._stopping = True
+        for job in running:
+            job.cancel(check=False)
+
+    def close(self, running: list[Any]) -> None:
+        """Cancel what is still running. The folder goes, unless it holds logs of jobs that died."""
+        for job in running:
+            job.cancel(check=False)
+        if not self._died and not running:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self._folder.parent.rmdir()  # the last one out: rmdir refuses where others are at work
+
+
+@dataclasses.dataclass(frozen=True)
+class _Task(Generic[PartT]):
+    """What a job does. An exception of the function is its result: submitit would hand on no more than its text."""
+
+    function: PartDoer[PartT]
+    folder: Path
+
+    def __call__(self, part: PartT) -> Exception | None:
+        from submitit.core.utils import UncompletedJobError
+
+        try:
+            do_in_folder(self.function, self.folder, part)
+        except UncompletedJobError:  # submitit's own, at the last of several time limits
+            raise
+        except Exception as error:
+            return error
+        return None
+
+    def checkpoint(self, part: PartT) -> Any:
+        """What submitit requeues: the same part, which goes on where it was."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self, part)
+
+
+def _is_local(cluster: Any) -> bool:
+    if cluster not in ("slurm", "local"):
+        raise UserError(f"--launcher slurm: unknown cluster {cluster!r}; choose slurm or local")
+    if cluster == "slurm" and not all(map(shutil.which, ("sbatch", "srun", "sacct", "scancel"))):
+        raise UserError("--launcher slurm: Slurm's sbatch, srun, sacct and scancel are not on this machine")
+    return cluster == "local"
+
+
+def _executor(cluster: str, folder: Path, options: Mapping[str, Any]) -> Any:
+    try:
+        import submitit
+    except ImportError:
+        raise UserError("--launcher slurm needs submitit; run: pip install -r requirements-slurm.txt") from None
+    named = {
+        name if name in _SHARED_OPTIONS or name.startswith("slurm_") else f"slurm_{name}": _typed(value)
+        for name, value in options.items()
+    }
+    folder.mkdir(mode=0o700, parents=True)  # what jobs unpickle is ours alone
+    with _one_line("--launcher slurm"):
+        executor = submitit.AutoExecutor(folder, cluster=cluster)
+        executor.update_parameters(**named)
+    return executor
+
+
+def _typed(value: Any) -> Any:
+    """An option as a number or a truth where it is one: submitit takes no text for those."""
+    if not isinstance(value, str):
+        return value
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(value)
+    return {"true": True, "false": False}.get(value.lower(), value)
+
+
+@contextlib.contextmanager
+def _one_line(what: str) -> Iterator[None]:
+    """submitit's and sbatch's complaints, of several lines and kinds, as UserErrors."""
+    try:
+        yield
+    except (AssertionError, NameError, RuntimeError, ValueError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(f"{what}: {lines[0]}") from error

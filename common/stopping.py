@@ -1,0 +1,65 @@
+"""Stopping on request: the first Ctrl-C or SIGTERM lets work come to where nothing is lost, the second one does not.
+
+Work that takes long looks at `asked`, or calls `check`, where it can stop: after a training step, between two parts.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_asked = False
+_listeners: list[Callable[[], bool]] = []
+
+
+@contextlib.contextmanager
+def graceful() -> Iterator[None]:
+    """Take the first SIGINT or SIGTERM as a request (see `asked`), and raise KeyboardInterrupt at the second.
+
+    Changes nothing outside the main thread, inside another `graceful`, and for a signal that this process ignores.
+    """
+    global _asked
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    if threading.current_thread() is not threading.main_thread() or _on_signal in handlers.values():
+        yield
+        return
+    _asked = False
+    for number, handler in handlers.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        _asked = False
+
+
+def asked() -> bool:
+    """Whether this process, or the one it works for, was asked to stop."""
+    return _asked or any(elsewhere() for elsewhere in _listeners)
+
+
+def check() -> None:
+    """Raise KeyboardInterrupt when a stop was asked for."""
+    if asked():
+        raise KeyboardInterrupt
+
+
+def listen(elsewhere: Callable[[], bool]) -> None:
+    """In a worker, which hears no signals of its own: `elsewhere` says whether its parent was asked to stop."""
+    _listeners[:] = [elsewhere]
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    global _asked
+    if _asked:
+        raise KeyboardInterrupt
+    _asked = True
+    # Written past Python's buffers: the signal may have come in the middle of a print, which cannot be entered twice.
+    with contextlib.suppress(OSError):
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nstopping; once more stops at once\n")

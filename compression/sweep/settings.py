@@ -1,0 +1,62 @@
+"""Settings of `experiment.py sweep`."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+
+from common.config import Settings, pairs
+from common.launch import Launcher
+from common.workspace import Workspace, default_root
+
+
+class SweepSettings(Settings):
+    """How a grid is run. What it holds is in its file."""
+
+    name: str | None = None
+    """Name of the experiment; unset means the file's."""
+    set_: tuple[str, ...] = ()
+    """KEY=VALUE: fixes a setting, or gives an axis or `seeds` other values (embedding_dim=[25,100]). Repeatable."""
+    workspace: Path = default_root()
+    """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
+    cpu: bool = False
+    """Run on the CPU even where there is a GPU."""
+    launcher: Literal["processes", "ray", "slurm", "local"] = "processes"
+    """Who does the runs: processes on this machine, a Ray cluster, Slurm (array jobs), or this process alone."""
+    workers: int = pydantic.Field(0, ge=0)
+    """Runs at a time; 0 means one a CPU core (with a GPU: one), on a cluster as many as it has room for."""
+    threads: int = pydantic.Field(1, gt=0)
+    """CPU threads of each run. One is best for students, and results do not depend on the number of workers."""
+    slurm: tuple[str, ...] = ()
+    """KEY=VALUE for submitit, such as partition=gpu timeout_min=120 gpus_per_node=1. Repeatable."""
+    observer: tuple[str, ...] = ()
+    """Where runs are recorded beside files: sqlite:///runs.db, or mongodb://HOST/DATABASE. Repeatable."""
+    dry_run: bool = False
+    """Print what would be done, and how long it would take, and do nothing."""
+    retry_failed: bool = False
+    """Do just the runs that failed again."""
+    loadbar: bool = True
+    """Show the board."""
+    json_: bool = False
+    """Print the outcome (with --dry-run: the plan) as JSON to stdout."""
+
+    @property
+    def paths(self) -> Workspace:
+        """The workspace's paths."""
+        return Workspace(self.workspace)
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What every job and run is told."""
+        return {"workspace": str(self.workspace), **({"cpu": True} if self.cpu else {})}
+
+    def launch(self) -> Launcher:
+        """Where runs go. Raises UserError for a malformed --slurm."""
+        return Launcher(self.launcher, self._workers(), self.threads, pairs("--slurm", self.slurm))
+
+    def _workers(self) -> int:
+        if self.workers or self.launcher != "processes" or self.cpu:
+            return self.workers
+        from common.devices import pick_device
+
+        return 1 if pick_device(False).type == "cuda" else 0

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+from common.stopping import check
+
 T = TypeVar("T")
 Advance = Callable[[int], None]
 """Called with the number of rows done since the last call."""
@@ -35,9 +37,15 @@ def show_bars(shown: bool) -> None:
     _shown = shown
 
 
-def bar(items: Iterable[T], label: str, total: int | None = None, initial: int = 0) -> Iterator[T]:
-    """Iterate with a progress bar. Where stderr is no terminal a line is printed now and then instead of redrawn."""
-    yield from _tqdm(label, iterable=items, total=total, initial=initial)
+def bar(items: Iterable[T], label: str, total: int | None = None, initial: int = 0, stops: bool = True) -> Iterator[T]:
+    """Iterate with a progress bar. Where stderr is no terminal a line is printed now and then instead of redrawn.
+
+    stops: raise KeyboardInterrupt between two items when a stop was asked for; not where work is to be saved first.
+    """
+    for item in _tqdm(label, iterable=items, total=total, initial=initial):
+        if stops:
+            check()
+        yield item
 
 
 @contextlib.contextmanager

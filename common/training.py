@@ -132,7 +132,7 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
     started = last_save = time.monotonic()
     remaining = batches[state.step :]
     label = f"{run.label} {state.epoch + 1}/{run.epochs}"
-    for rows in bar(remaining, label, total=len(batches), initial=state.step):
+    for rows in bar(remaining, label, total=len(batches), initial=state.step, stops=False):
         progress = (state.epoch + state.step / len(batches)) / run.epochs
         torch.manual_seed(derive(run.seed, state.epoch, state.step))
         for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):

@@ -91,7 +91,8 @@ def _about_model(paths: Workspace, task: Task, folder: Path, config: ModelConfig
     from compression.tensors import weights_of
 
     validation = None
-    if has_validation(task, config):
+    # A model may be scored where only test rows are.
+    if has_validation(task, config) and paths.split(task.name, "validation").exists():
         split = load_split(paths, task, "validation")
         validation = _metrics(paths, task, config, "validation", split, predict(split)) or None
     return {

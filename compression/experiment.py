@@ -21,9 +21,9 @@ from compression.jobs import (
     check_known,
     job_class,
     known_to,
-    plain,
     run_jobs,
     seed_number,
+    told,
     workspace_of,
 )
 from compression.label_table import recorded_labels
@@ -134,16 +134,15 @@ def run_plan(plan: Plan) -> tuple[list[dict[str, Any]], ExperimentRecord]:
 
     folder = plan.workspace.experiment(plan.name)
     check_name_is_free(folder, plan.definition)
-    jobs = tuple({"job": job.kind, **plain(job.given)} for job in plan.jobs)
-    told = ExperimentRecord(name=plan.name, title=plan.title, kind="chain", definition=plan.definition, jobs=jobs)
-    write_record(folder, told)
-    rows, _ = record(
-        plan.name, folder / "sacred", told.model_dump(mode="json"), lambda: run_jobs(plan.jobs), plan.observers
-    )
+    jobs = tuple({"job": job.kind, **told(job.given)} for job in plan.jobs)
+    known = ExperimentRecord(name=plan.name, title=plan.title, kind="chain", definition=plan.definition, jobs=jobs)
+    write_record(folder, known)
+    settings = known.model_dump(mode="json")
+    rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.observers)
     tasks = {job.given["task"]: None for job in plan.jobs}
-    told = told.model_copy(update={"labels": recorded_labels(plan.workspace, tasks)})
-    write_record(folder, told)
+    known = known.model_copy(update={"labels": recorded_labels(plan.workspace, tasks)})
+    write_record(folder, known)
     write_results(folder / RESULTS_FILE, rows)
     if rows:
-        write_report(folder, rows, told)
-    return rows, told
+        write_report(folder, rows, known)
+    return rows, known

@@ -133,6 +133,14 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
+def told(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as records and reports have them: without where and how loudly it ran."""
+    return {key: plain(value) for key, value in settings.items() if key not in _WHERE}
+
+
+_WHERE = ("workspace", "cpu", "loadbar")
+
+
 def _preprocess(job: Job, produced: list[str]) -> list[dict[str, Any]]:
     from compression.preprocess import preprocess
 

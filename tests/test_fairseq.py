@@ -36,7 +36,7 @@ from compression.analyze import AnalyzeSettings, analyze
 from compression.candidates import MaskedCandidates
 from compression.compress import compress
 from compression.evaluate import EvaluateSettings, evaluate
-from compression.experiment import Job, job_settings
+from compression.jobs import Job, job_settings
 from compression.preprocess import preprocess
 from compression.tensors import part_of
 

@@ -279,7 +279,7 @@ def test_labels_alone_make_a_report(tmp_path: Path):
     paths = write_report(tmp_path, [], told)
     assert set(paths) == {"report.md", "report.html"}
     text = paths["report.md"].read_text(encoding="utf-8")
-    assert "| Rows | Count | negative, % | positive, % | negative, %, thesis, SST-2 (quoted) |" in text
+    assert "| Rows | Count | negative, % | positive, % | negative, %, thesis (quoted) |" in text
     assert "| train | 67,349 | 44.22 | 55.78 | 55.2 | 44.8 |" in text
     assert "| augmented | 8 | 25.00 | 75.00 | 57.5 | 42.5 |" in text
     assert "| validation | 4 | 50.00 | 50.00 | – | – |" in text

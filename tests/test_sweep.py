@@ -219,6 +219,23 @@ def test_ctrl_c_stops_cleanly_and_the_sweep_goes_on_later(workspace, tmp_path):
     assert "going on from epoch" in log.read_text()
 
 
+def test_a_run_whose_process_is_killed_goes_on_in_another(workspace, tmp_path):
+    long = {**yaml.safe_load(write_grid(tmp_path).read_text())["settings"], "epochs": 60, "patience": 60}
+    path = write_grid(tmp_path, settings=long, seeds=[1], axes={"alpha": [1]}, table=None)
+    process = subprocess.Popen(command(path, workspace), cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.PIPE)
+    log = None
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (log and "epoch 2/" in log.read_text()):
+        log = next((workspace / "runs").glob("*/log.txt"), None)
+        time.sleep(0.01)
+    os.kill(json.loads((log.parent / "running.json").read_text())["pid"], signal.SIGKILL)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 0, told.decode()
+    assert b"its part is given out again" in told
+    assert "going on from epoch" in log.read_text()
+    assert len(results(workspace)) == 1
+
+
 def test_a_full_disk_stops_the_sweep_in_one_line_and_no_run_counts_as_failed(workspace, tmp_path):
     path = write_grid(tmp_path)
 

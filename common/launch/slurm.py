@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic
-from unittest import mock
 
 from common.errors import UserError
 from common.launch.giving import SECONDS_BETWEEN_LOOKS, WorkerDied
@@ -57,7 +56,7 @@ class SlurmJobs:
         """Submit parts as one array."""
         # Before PyTorch loads in the job; and jobs do not start in this project's folder.
         variables = {"OMP_NUM_THREADS": str(self._threads), "PYTHONPATH": import_path()}
-        with mock.patch.dict(os.environ, variables), _one_line("Slurm refuses the jobs"):
+        with _environment(variables), _one_line("Slurm refuses the jobs"):
             return self._executor.map_array(self._task, parts)
 
     def ended(self, running: list[Any]) -> Iterable[Any]:
@@ -144,6 +143,21 @@ def _executor(cluster: str, folder: Path, options: Mapping[str, Any]) -> Any:
         executor = submitit.AutoExecutor(folder, cluster=cluster)
         executor.update_parameters(**named)
     return executor
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables that jobs inherit when they are submitted."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _typed(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from common.report.record import ExperimentRecord, LabelShares
-from common.report.reference import LABEL_TABLE, quoted_shares
+from common.report.reference import quoted_shares
 from common.report.tables import DASH
 
 _AUGMENTED = {"train": False, "augmented": True}
@@ -29,14 +29,18 @@ def share_tables(record: ExperimentRecord) -> list[ShareTable]:
     return [_table(record, task, counted) for task, counted in tasks.items()]
 
 
+def quotes_labels(record: ExperimentRecord, task: str) -> bool:
+    """Whether the thesis's shares belong beside a task's: it is quoted, and on this very task."""
+    return record.quote is not None and record.quote.task in (None, task)
+
+
 def _table(record: ExperimentRecord, task: str, counted: list[LabelShares]) -> ShareTable:
-    quotes = record.quote is not None and record.quote.table == LABEL_TABLE
-    source = (record.quote.task if record.quote else None) or task
+    quotes = quotes_labels(record, task)
     labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
-    quoted = {shares.rows: _quoted(source, shares.rows) if quotes else {} for shares in counted}
+    quoted = {shares.rows: _quoted(task, shares.rows) if quotes else {} for shares in counted}
     beside = [label for label in labels if any(label in known for known in quoted.values())]
     header = ("Rows", "Count", *(f"{label}, %" for label in labels))
-    header += tuple(f"{label}, %, thesis, {source.upper()} (quoted)" for label in beside)
+    header += tuple(f"{label}, %, thesis (quoted)" for label in beside)
     lines = [
         (
             shares.rows,

@@ -14,7 +14,7 @@ from common.report.record import RecordedRun
 from common.tasks import load_task
 from common.workspace import Workspace
 from compression.distill import student_name
-from compression.jobs import Job, job_settings, plain
+from compression.jobs import Job, job_settings, plain, told
 from compression.settings import CompressSettings
 from compression.sweep.grid import Cell, Grid
 from compression.sweep.identity import effective_settings, family_identity, input_fingerprints, run_identity
@@ -106,28 +106,26 @@ def statuses(works: Sequence[Assignment]) -> dict[str, Status]:
 def recorded(planned: Sequence[Planned]) -> tuple[RecordedRun, ...]:
     """The runs as experiment.json has them."""
     return tuple(
-        RecordedRun(id=run.work.id, cell=run.cell.labels, seed=run.cell.seed, settings=_shown(run.work.jobs[0]))
+        RecordedRun(id=run.work.id, cell=run.cell.labels, seed=run.cell.seed, settings=_told(run.work.jobs[0]))
         for run in planned
     )
 
 
+def _told(job: dict[str, Any]) -> dict[str, Any]:
+    """A run's settings but for its model's name, which the settings make."""
+    return told({key: value for key, value in job.items() if key != "model_name"})
+
+
 def recorded_cells(grid: Grid) -> tuple[RecordedRun, ...]:
     """The same before their inputs exist."""
-    return tuple(
-        RecordedRun(cell=cell.labels, seed=cell.seed, settings=_shown(plain(cell.given))) for cell in grid.cells
-    )
-
-
-def _shown(given: dict[str, Any]) -> dict[str, Any]:
-    """Settings that a reader wants to see: not where and how loudly it ran."""
-    return {key: value for key, value in given.items() if key not in ("workspace", "cpu", "loadbar", "model_name")}
+    return tuple(RecordedRun(cell=cell.labels, seed=cell.seed, settings=told(cell.given)) for cell in grid.cells)
 
 
 def describe_plan(grid: Grid, paths: Workspace, workers: int) -> dict[str, Any]:
     """What a sweep would do: numbers of runs, what is there already, and seconds it would take, where known."""
     from compression.sweep.estimate import Estimator
 
-    told: dict[str, Any] = {
+    plan: dict[str, Any] = {
         "name": grid.name,
         "cells": len({tuple(cell.labels.items()) for cell in grid.cells}),
         "seeds": list(grid.seeds),
@@ -141,7 +139,7 @@ def describe_plan(grid: Grid, paths: Workspace, workers: int) -> dict[str, Any]:
     try:
         planned = plan_runs(grid, paths, grid.name, teachers_by_name(grid), (), 1)
     except UserError as error:
-        return {**told, "inputs": str(error)}
+        return {**plan, "inputs": str(error)}
     works = distinct(planned)
     stands = statuses(works)
     counts = Counter(stands.values())
@@ -149,7 +147,7 @@ def describe_plan(grid: Grid, paths: Workspace, workers: int) -> dict[str, Any]:
     left = [work for work in works if stands[work.id] in ("waiting", "running")]
     seconds = estimator.seconds(left)
     return {
-        **told,
+        **plan,
         "distinct": len(works),
         "finished": counts["finished"],
         "failed": counts["failed"],

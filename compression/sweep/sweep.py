@@ -23,17 +23,15 @@ from common.report.record import (
 from common.report.results import Row, read_results, write_results
 from common.tracking import check_observers
 from common.workspace import Workspace
-from compression.jobs import plain, run_jobs
+from compression.jobs import told
 from compression.label_table import recorded_labels
 from compression.sweep.board import Board
 from compression.sweep.grid import Grid, load_grid, parse_assignments
 from compression.sweep.plan import Planned, describe_plan, distinct, plan_runs, recorded, recorded_cells, statuses
 from compression.sweep.runs import RunFolder, RunRecord
 from compression.sweep.settings import SweepSettings
-from compression.sweep.work import Assignment, do_run
-
-SHARED_ROWS = "shared.json"
-"""Rows of models that the shared jobs made and scored: teachers."""
+from compression.sweep.shared import run_shared, shared_rows
+from compression.sweep.work import Assignment, do_run, outcome
 
 
 def plan_sweep(path: Path, settings: SweepSettings) -> dict[str, Any]:
@@ -58,7 +56,7 @@ def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
     with only_one(folder / "sweep", f"experiment {name}"):
         if not (folder / RECORD_FILE).exists():
             write_record(folder, record)
-        teachers = _shared(grid, folder)
+        teachers = run_shared(grid, folder, launcher)
         planned = plan_runs(grid, settings.paths, name, teachers, settings.observer, settings.threads)
         asked = {task: teachers.get(task) for task in grid.shared}
         labels = recorded_labels(settings.paths, asked, grid.augmented)
@@ -72,33 +70,20 @@ def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
 
 
 def _record(grid: Grid, name: str, definition: str) -> ExperimentRecord:
-    jobs = [{"job": job.kind, **plain(job.given)} for jobs in grid.shared.values() for job in jobs]
+    jobs = [{"job": job.kind, **told(job.given)} for jobs in grid.shared.values() for job in jobs]
     return ExperimentRecord(
         name=name,
         title=grid.title,
         kind="sweep",
         definition=definition,
         jobs=tuple(jobs),
-        settings=plain(grid.settings),
+        settings=told(grid.settings),
         axes=grid.axes,
         seeds=grid.seeds,
         runs=recorded_cells(grid),
         table=grid.table,
         quote=grid.quote,
     )
-
-
-def _shared(grid: Grid, folder: Path) -> dict[str, str]:
-    """Do the jobs that runs share, task by task. Returns task -> the teacher made; rows go to a file of their own."""
-    teachers: dict[str, str] = {}
-    rows: list[Row] = []
-    for task, jobs in grid.shared.items():
-        made, models = run_jobs(jobs)
-        rows += made
-        if models:
-            teachers[task] = models[0]
-    write_results(folder / SHARED_ROWS, rows)
-    return teachers
 
 
 def _run(name: str, planned: Sequence[Planned], settings: SweepSettings, launcher: Any) -> None:
@@ -134,29 +119,14 @@ def _workers(settings: SweepSettings) -> int:
 
 def _lost(work: Assignment) -> None:
     """A run whose process died again and again has failed; the others go on."""
-    error = "its process died again and again (out of memory?)"
-    work.folder.write(
-        RunRecord(
-            id=work.id,
-            status="failed",
-            task=work.task,
-            settings=work.effective,
-            inputs=work.inputs,
-            error=error,
-            seconds=0.0,
-            work=work.rows,
-            started="",
-            host="",
-            threads=work.threads,
-        )
-    )
+    work.folder.write(outcome(work, None, 0.0, error="its process died again and again (out of memory?)"))
 
 
 def collect(paths: Workspace, record: ExperimentRecord) -> list[Row]:
     """Gather the rows of an experiment's finished runs into its results.json. Returns them."""
     folder = paths.experiment(record.name)
     _notice_changes(folder / RESULTS_FILE)
-    rows = read_results(folder / SHARED_ROWS) if (folder / SHARED_ROWS).exists() else []
+    rows = shared_rows(folder)
     for run in record.runs:
         if run.id is None:
             continue
@@ -186,10 +156,9 @@ def report(paths: Workspace, name: str) -> tuple[ExperimentRecord, list[Row]]:
 
     folder = paths.experiment(name)
     record = read_record(folder)
-    if any(run.id and RunFolder(paths, run.id).record() for run in record.runs):
-        rows = collect(paths, record)
-    else:
-        rows = read_results(folder / RESULTS_FILE)
+    here = any(run.id and RunFolder(paths, run.id).record() for run in record.runs)
+    none_yet = record.kind == "sweep" and not (folder / RESULTS_FILE).exists()
+    rows = collect(paths, record) if here or none_yet else read_results(folder / RESULTS_FILE)
     write_report(folder, rows, record)
     return record, rows
 

@@ -78,23 +78,32 @@ def do_run(work: Assignment, advance: Advance = nothing) -> None:
             error = _in_a_line(problem)
         finally:
             folder.running.unlink(missing_ok=True)
-        folder.write(
-            RunRecord(
-                id=work.id,
-                status="failed" if error else "finished",
-                task=work.task,
-                settings=work.effective,
-                inputs=work.inputs,
-                models=models,
-                error=error,
-                seconds=round(time.monotonic() - clock, 3),
-                work=work.rows,
-                started=started.isoformat(timespec="seconds"),
-                host=platform.node(),
-                threads=work.threads,
-            )
-        )
+        folder.write(outcome(work, started, time.monotonic() - clock, models, error))
     advance(work.rows)
+
+
+def outcome(
+    work: Assignment,
+    started: datetime.datetime | None,
+    seconds: float,
+    models: tuple[SavedModel, ...] = (),
+    error: str | None = None,
+) -> RunRecord:
+    """The record of a run that has ended: finished, or failed where there is an error."""
+    return RunRecord(
+        id=work.id,
+        status="failed" if error else "finished",
+        task=work.task,
+        settings=work.effective,
+        inputs=work.inputs,
+        models=models,
+        error=error,
+        seconds=round(seconds, 3),
+        work=work.rows,
+        started=started.isoformat(timespec="seconds") if started else "",
+        host=platform.node(),
+        threads=work.threads,
+    )
 
 
 def _in_a_line(problem: Exception) -> str:

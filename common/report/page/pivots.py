@@ -81,7 +81,7 @@ def _path(pivot: Pivot, column: PivotColumn) -> tuple[str, ...]:
     """A column's headings from top to bottom: its labels, then metric and source where they are not all the same."""
     several = len({other.metric for other in pivot.columns}) > 1
     metric = (metric_heading(column.metric),) if several else ()
-    source = ("thesis" if column.quoted else "ours",) if any(other.quoted for other in pivot.columns) else ()
+    source = (column.source if column.quoted else "ours",) if any(other.quoted for other in pivot.columns) else ()
     return (*column.labels, *metric, *source) or (metric_heading(column.metric),)
 
 

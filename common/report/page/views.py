@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from common.report.families import Family, Group, Row
+from common.report.label_shares import quotes_labels
 from common.report.pictures import COLOURS, svg_markup
 from common.report.points import panels
 from common.report.record import ExperimentRecord, Quote
@@ -137,12 +138,12 @@ def _slices(parts: Mapping[str, int]) -> list[Slice]:
 
 
 def label_bars(record: ExperimentRecord) -> dict[str, dict[str, list[Bar]]]:
-    """Task -> label -> a bar for each kind of rows, and after it the thesis's own share where the record quotes it."""
+    """Task -> label -> a bar for each kind of rows, and after it the thesis's share where its own task is quoted."""
     tasks: dict[str, dict[str, list[Bar]]] = {}
     for shares in record.labels:
         kind = shares.rows if shares.rows in ("train", "augmented") else "other"
-        quotes = record.quote is not None and kind != "other"
-        quoted = quoted_shares(record.quote.task or shares.task, kind == "augmented") if quotes else {}
+        quotes = kind != "other" and quotes_labels(record, shares.task)
+        quoted = quoted_shares(shares.task, kind == "augmented") if quotes else {}
         for label, share in shares.shares.items():
             bars = tasks.setdefault(shares.task, {}).setdefault(label, [])
             bars.append(Bar(f"{shares.rows} ({shares.count:,} rows)", share, kind))

@@ -342,7 +342,9 @@ def test_experiments_are_compared_cell_by_cell(families, tmp_path):
     record(workspace, "one", [*cells(workspace, A, SEEDS), teacher, extra])
     record(workspace, "two", [*cells(workspace, B, (*SEEDS, 4)), teacher])
     found = compared(workspace, "one", "two")
-    assert [line.label for line in found.lines] == [f"{lr}, distilled, sst-2, test" for lr in ("low", "high")]
+    assert [line.cell for line in found.lines] == [{"lr": "low"}, {"lr": "high"}]
+    shown = [line.split()[0] for line in comparison_text(found).splitlines() if " accuracy " in line]
+    assert shown == ["low", "high", "all"]
     assert all(line.seeds == SEEDS for line in found.lines)
     means = [line.effects[0].mean for line in found.lines]
     assert found.overall.mean == pytest.approx(sum(means) / 2)

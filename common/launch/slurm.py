@@ -83,7 +83,7 @@ class SlurmJobs:
     def ask_to_stop(self, running: list[Any]) -> None:
         """Cancel the jobs: Slurm asks them first, and kills them when they take long."""
         self._stopping = True
-        for job in running:
+        for job in reversed(running):  # those that wait first, or they would take the place of those that end
             job.cancel(check=False)
 
     def close(self, running: list[Any]) -> None:

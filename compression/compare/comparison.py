@@ -55,9 +55,9 @@ class Line:
     tests: tuple[PairTest, ...]
 
     @property
-    def label(self) -> str:
-        """What tells it from other lines."""
-        return ", ".join([*self.cell.values(), self.stage, self.task, self.split])
+    def names(self) -> dict[str, str]:
+        """What it is of: axes and their labels, and what comes with every row."""
+        return {**self.cell, "stage": self.stage, "task": self.task, "split": self.split}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,11 +61,18 @@ def _lines(comparison: Comparison) -> str:
         main = line.effects[0]
         sure = sum((test.p_holm or 0) < alpha for test in line.tests)
         counted = f"{sure} of {len(line.tests)}" if line.tests else DASH
-        body.append([line.label, main.metric, *_numbers(main), str(len(line.seeds)), _p(main.p_holm), counted])
+        label = _label(line, comparison)
+        body.append([label, main.metric, *_numbers(main), str(len(line.seeds)), _p(main.p_holm), counted])
     if overall := comparison.overall:
         seeds = str(len(overall.scores)) if overall.scores else DASH
         body.append(["all", overall.metric, *_numbers(overall), seeds, _p(_p_value(overall)), ""])
     return text_table(header, body, [False, False] + [True] * 7, TERMINAL_WIDTH)
+
+
+def _label(line: Line, comparison: Comparison) -> str:
+    """What tells a line from the others; what is the same in all of them is left out."""
+    others = [other.names for other in comparison.lines]
+    return ", ".join(text for name, text in line.names.items() if {other.get(name) for other in others} != {text})
 
 
 def _numbers(effect: Effect) -> list[str]:

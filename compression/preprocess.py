@@ -1,5 +1,6 @@
 """The work of preprocess.py: splits, augmented rows, teacher logits."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +30,8 @@ class PreprocessSettings(StageSettings):
     augmented: str = "tinybert"
     """Name of the augmented rows: sets made with other settings lie side by side (compress.py --augmented NAME)."""
     generate_loss: tuple[str, ...] = ()
-    """Write the teacher's logits over rows: processed (train), tinybert (or --augmented), validation, a test split."""
+    """Write the teacher's logits over rows: processed (train), tinybert or augmented (those that --augmented names),
+    validation, a test split."""
     teacher_states: tuple[str, ...] = ()
     """Write the teacher's hidden states and attention maps over these rows, named as in --generate-loss."""
     model_name: str | None = None
@@ -71,17 +73,18 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
         raise UserError(f"--augmented: {settings.augmented!r} is the name of other rows")
     rows: dict[str, Any] = {}
     asked = settings.augment or settings.generate_loss or settings.teacher_states
-    for name in (*settings.generate_loss, *settings.teacher_states):
-        _check_rows_name(task, name, settings.augmented)
+    logits_over, states_over = (
+        _row_names(task, names, settings.augmented) for names in (settings.generate_loss, settings.teacher_states)
+    )
     if settings.glue_preprocess or not asked:
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)
         rows |= {name: len(split) for name, split in splits.items()}
     check_task_file(paths, task)
     if settings.augment:
         rows[settings.augmented] = _augment(settings, paths, task)
-    for name in settings.generate_loss:
+    for name in logits_over:
         rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, name)
-    for name in settings.teacher_states:
+    for name in states_over:
         rows[f"{flag('teacher_states')} {name}"] = _states(settings, paths, task, name)
     return rows
 
@@ -137,10 +140,14 @@ def _how_to_make(task: Task, name: str) -> str:
     return f"run: python preprocess.py --task {task.argument}" + (wanted if _is_augmented(task, name) else "")
 
 
-def _check_rows_name(task: Task, name: str, augmented: str) -> None:
+def _row_names(task: Task, names: Sequence[str], augmented: str) -> list[str]:
+    """The rows that are meant, `augmented` standing for those of that name. Raises UserError for unknown ones."""
     known = task.splits if task.models_of else ("processed", augmented, *task.splits)
-    if name not in known:
-        raise UserError(f"unknown rows {name!r}{nearest(name, known)} (rows: {', '.join(known)})")
+    meant = [augmented if name == "augmented" else name for name in names]
+    for name in meant:
+        if name not in known:
+            raise UserError(f"unknown rows {name!r}{nearest(name, known)} (rows: {', '.join(known)})")
+    return meant
 
 
 def _teacher(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> Path:

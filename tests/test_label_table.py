@@ -7,10 +7,11 @@ import pytest
 import tiny
 
 from common.data import Split, load_split, write_split
+from common.errors import UserError
 from common.tasks import load_task
 from common.teachers.logits import load_logits
 from common.workspace import Workspace
-from compression.label_table import LabelShare, label_table, say_label_table
+from compression.label_table import LabelShare, label_table, recorded_labels, say_label_table
 from compression.preprocess import distillation_split, preprocess
 
 MNLI = load_task("mnli")
@@ -64,3 +65,20 @@ def test_shares_sum_to_one(prepared, name):
     shares = label_table(load_task(name), paths.split(name, "train"), paths.logits(name, "tiny-bert", "tinybert"))
     assert sum(share.original for share in shares) == pytest.approx(1)
     assert sum(share.augmented for share in shares) == pytest.approx(1)
+
+
+def test_sets_of_augmented_rows_lie_side_by_side(workspace, glove):
+    paths = Workspace(workspace)
+    before = paths.augmented("sst-2", "tinybert").read_bytes()
+    more = {"augment": "tinybert", "augmented": "more", "glove": glove, "variants": 3, "generate_loss": ("augmented",)}
+    preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", **more))
+    task = load_task("sst-2")
+    rows = distillation_split(paths, task, "more")
+    assert len(load_logits(paths, task, "tiny-bert", "more", rows)) == len(rows)
+    assert paths.augmented("sst-2", "tinybert").read_bytes() == before
+    told = {shares.rows: shares.count for shares in recorded_labels(paths, {"sst-2": None}, "more")}
+    assert told["augmented"] == len(rows)
+    with pytest.raises(UserError, match="'validation' is the name of other rows"):
+        preprocess(tiny.prepare_settings(workspace, "sst-2", augment="tinybert", augmented="validation"))
+    with pytest.raises(UserError, match=r"unknown rows 'tinybert' \(rows: processed, more"):
+        preprocess(tiny.prepare_settings(workspace, "sst-2", augmented="more", generate_loss=("tinybert",)))

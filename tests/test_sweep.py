@@ -220,7 +220,7 @@ def test_ctrl_c_stops_cleanly_and_the_sweep_goes_on_later(workspace, tmp_path):
 
 
 def test_a_run_whose_process_is_killed_goes_on_in_another(workspace, tmp_path):
-    long = {**yaml.safe_load(write_grid(tmp_path).read_text())["settings"], "epochs": 60, "patience": 60}
+    long = {**yaml.safe_load(write_grid(tmp_path).read_text())["settings"], "epochs": 25, "patience": 25}
     path = write_grid(tmp_path, settings=long, seeds=[1], axes={"alpha": [1]}, table=None)
     process = subprocess.Popen(command(path, workspace), cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.PIPE)
     log = None

@@ -157,6 +157,9 @@ def _shared_jobs(file: GridFile, fixed: dict[str, Any], overrides: dict[str, Any
 
 
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """What a shared job takes of the settings: a batch size or rate is the runs' own, and leaves the teacher alone."""
-    of_runs = RUN_FIELDS - set(StageSettings.model_fields)
+    """What a shared job takes of the settings: a batch size or rate is the runs' own, and leaves the teacher alone.
+
+    The name of augmented rows is for both: some make them and others read them.
+    """
+    of_runs = RUN_FIELDS - {*StageSettings.model_fields, "augmented"}
     return {key: value for key, value in known_to(kind, settings).items() if key not in of_runs}

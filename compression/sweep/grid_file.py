@@ -45,7 +45,7 @@ class GridFile(Settings):
     title: str = ""
     """Heading of the report."""
     settings: dict[str, Any] = {}
-    """Fixed settings. One that compress.py knows is for the runs alone; task, and all others, reach the shared jobs."""
+    """Fixed settings. What compress.py knows is for the runs; task, augmented and all others reach the shared jobs."""
     seeds: tuple[str | int, ...] = ()
     """Seeds, by number or by the thesis's names: every cell runs once with each."""
     shared: tuple[dict[str, dict[str, Any] | None], ...] = ()

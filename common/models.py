@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Any, Literal
 
-from common.checkpoint import load_tensors
 from common.config import OLD_NAMES, Settings, build
 from common.errors import UserError
 from common.tasks import Task, check_no_overlap
@@ -146,4 +145,6 @@ def weights_file(folder: Path) -> Path:
 
 def load_weights(folder: Path) -> dict[str, Any]:
     """Name -> tensor of a model folder's weights file. Raises UserError when it is missing or damaged."""
+    from common.checkpoint import load_tensors  # PyTorch, which a look at configs does not need
+
     return load_tensors(weights_file(folder))[0]

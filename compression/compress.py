@@ -20,7 +20,7 @@ from compression.quantize import quantize_student
 from compression.scoring import encode_split, forward
 from compression.settings import PRUNE_SETTINGS, QUANTIZE_SETTINGS, CompressSettings
 from compression.student_store import load_student, save_student
-from compression.students import Student
+from compression.students.student import Student
 
 SUFFIX = {"prune": "+p", "quantize": "+q"}
 STAGE = {"prune": "pruned", "quantize": "quantized"}

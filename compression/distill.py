@@ -31,8 +31,8 @@ from compression.prune import gradual_pruner, sparsity_by_part
 from compression.scoring import bucket_lengths, encode_split, forward, student_logits
 from compression.settings import PRUNE_SETTINGS, QUANTIZE_SETTINGS, CompressSettings
 from compression.student_store import save_student
-from compression.students import Student
 from compression.students.settings import StudentSettings
+from compression.students.student import Student
 
 NOT_IDENTITY = {
     "workspace",

@@ -15,7 +15,7 @@ from torch import nn
 from common.errors import UserError
 from common.models import ModelConfig
 from compression.settings import CompressSettings
-from compression.students import Student
+from compression.students.student import Student
 
 # Table 6.3 of the thesis: sparsity targets of local Top-V pruning.
 TARGETS = {"bilstm": 0.5, "rnn": 0.1, "linear": 0.125, "hash": 0.0, "char": 0.3, "bpe": 0.4}

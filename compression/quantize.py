@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from common.errors import UserError
-from compression.students import Student
+from compression.students.student import Student
 
 LEVELS = 255
 

@@ -8,7 +8,7 @@ from common.data import Split
 from common.progress import bar
 from common.tokens import EncodedText
 from compression.embeddings import Tokenizer
-from compression.students import Student
+from compression.students.student import Student
 
 _BATCH = 256
 

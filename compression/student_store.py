@@ -13,8 +13,8 @@ from common.training import write_history
 from common.workspace import whole_folder, write_json
 from compression.embeddings import Tokenizer, load_tokenizer
 from compression.quantize import restore_quantized
-from compression.students import Student
 from compression.students.settings import StudentSettings
+from compression.students.student import Student
 
 
 def save_student(

@@ -15,8 +15,8 @@ from compression.analyze import AnalyzeSettings, analyze
 from compression.embeddings import load_tokenizer
 from compression.quantize import quantize_student
 from compression.student_store import save_student
-from compression.students import Student
 from compression.students.settings import StudentSettings
+from compression.students.student import Student
 from compression.tensors import coo_bytes, dense_bytes, part_of
 
 EMBEDDING, ENCODER, CLASSIFIER = 33 * 4, 2 * (3 * 4 + 3 * 3 + 3 + 3), 6 * 5 + 5 + 5 * 2 + 2

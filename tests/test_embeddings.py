@@ -14,8 +14,8 @@ from compression.embeddings.bpe import BpeTokenizer
 from compression.embeddings.bpe_files import find_files, read_vectors
 from compression.embeddings.char import ALPHABET, OTHER, CharTokenizer
 from compression.embeddings.hash import HASHES, HashEmbedding, HashTokenizer
-from compression.students import Student
 from compression.students.settings import StudentSettings, student_defaults
+from compression.students.student import Student
 
 TEXTS = [text for text, _ in tiny.sentences(60)]
 

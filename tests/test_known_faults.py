@@ -44,9 +44,9 @@ from compression.quantize import QuantizedRecurrent
 from compression.settings import CompressSettings, defaults_for
 from compression.sizes import logical_weights, measure
 from compression.student_store import load_student
-from compression.students import Student
 from compression.students.recurrent import BidirectionalEncoder
 from compression.students.settings import StudentSettings
+from compression.students.student import Student
 
 CPU = torch.device("cpu")
 SST = load_task("sst-2")

@@ -14,8 +14,8 @@ from common.models import read_config
 from compression.compress import compress
 from compression.prune import TARGETS, apply, masks, prunable, share_of_target, smallest, sparsity_by_part
 from compression.student_store import load_student
-from compression.students import Student
 from compression.students.settings import StudentSettings
+from compression.students.student import Student
 
 
 def student(arch="bilstm", embedding="bpe"):

@@ -268,3 +268,12 @@ def test_a_workspace_that_is_a_file(refused, tmp_path, glue):
     (tmp_path / "w").write_text("")
     error = refused("preprocess.py", "--task", "sst-2", "--workspace", tmp_path / "w", "--data-dir", glue)
     assert str(tmp_path / "w") in error
+
+
+def test_settings_and_lists_load_without_heavy_libraries():
+    """--help, a wrong flag and `experiment.py list` answer at once."""
+    modules = "compression.jobs, compression.sweep.settings, compression.sweep.listing, compression.best"
+    heavy = "[name for name in ('torch', 'transformers', 'matplotlib', 'sacred', 'scipy') if name in sys.modules]"
+    code = f"import sys, {modules}; print({heavy})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -8,9 +8,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from common.errors import UserError
 from common.tokens import EncodedText
 from compression.quantize import quantize_student
-from compression.students import Student, compare
 from compression.students.recurrent import BidirectionalEncoder, reverse
 from compression.students.settings import StudentSettings
+from compression.students.student import Student, compare
 
 WIDTH = {"bpe": 1, "hash": 3, "char": 1}
 KINDS = [

@@ -1,0 +1,52 @@
+"""Students: embedding -> encoder -> classifier, for single sentences and pairs."""
+
+import torch
+from torch import nn
+
+from common.errors import UserError
+from compression.embeddings import make_embedding
+from compression.students.bilstm import make_bilstm
+from compression.students.ffn import MeanEncoder
+from compression.students.rnn import make_rnn
+from compression.students.settings import StudentSettings
+
+
+class Student(nn.Module):
+    """A tiny classifier (or regressor). Its children are the parts that pruning, quantization and analysis speak of."""
+
+    def __init__(self, arch: str, settings: StudentSettings, outputs: int, pair: bool) -> None:
+        """Build with fresh weights. Raises UserError for an unknown architecture."""
+        super().__init__()
+        self.embedding = make_embedding(settings)
+        self.encoder = make_encoder(arch, settings)
+        width = self.encoder.output_dim * (4 if pair else 1)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.classifier = nn.Sequential(
+            nn.Linear(width, settings.cls_hidden_dim),
+            nn.ReLU(),
+            nn.Dropout(settings.dropout),
+            nn.Linear(settings.cls_hidden_dim, outputs),
+        )
+
+    def encode(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """ids: int64 [batch, time, width], lengths: int64 [batch] -> [batch, encoder.output_dim]."""
+        return self.encoder(self.dropout(self.embedding(ids)), lengths)
+
+    def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """One (ids, lengths), or two for pairs -> logits [batch, outputs]."""
+        encoded = [self.encode(ids, lengths) for ids, lengths in sentences]
+        joined = encoded[0] if len(encoded) == 1 else compare(*encoded)
+        return self.classifier(self.dropout(joined))
+
+
+def compare(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """[u; v; |u - v|; u * v] (equation 6.4). u, v: [batch, dim] -> [batch, 4 dim]."""
+    return torch.cat([u, v, (u - v).abs(), u * v], 1)
+
+
+def make_encoder(arch: str, settings: StudentSettings) -> nn.Module:
+    """The encoder of an architecture. Raises UserError for an unknown one."""
+    makers = {"bilstm": make_bilstm, "rnn": make_rnn, "ffn": MeanEncoder}
+    if arch not in makers:
+        raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(makers)}")
+    return makers[arch](settings)

@@ -186,6 +186,23 @@ def test_chains_share_one_distilled_student_and_other_sweeps_find_it(workspace, 
     assert weights.stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"launcher": "slurm", "slurm": ("cluster=local",), "workers": 2}], ids=["here", "slurm"]
+)
+def test_shared_jobs_and_runs_go_where_the_launcher_says(workspace, tmp_path, monkeypatch, given):
+    if given:
+        pytest.importorskip("submitit")
+    monkeypatch.chdir(tmp_path)
+    shared = [{"evaluate": {"model_name": "tiny-bert"}}]
+    sweep(
+        write_grid(tmp_path, shared=shared, axes={"alpha": [0, 1]}, table=None, seeds=[1]), settings(workspace, **given)
+    )
+    teacher, *students = results(workspace)
+    assert (teacher["stage"], "cell" in teacher) == ("teacher", False)
+    assert [row["cell"]["alpha"] for row in students] == ["0", "1"]
+    assert not (tmp_path / ".submitit").exists()
+
+
 def test_cells_with_the_same_settings_are_one_run(workspace, tmp_path):
     axes = {"method": {"a": {"alpha": 1}, "b": {"alpha": 1.0}}}
     record = sweep(write_grid(tmp_path, axes=axes, table=None, seeds=[1]), settings(workspace))

@@ -116,17 +116,14 @@ class Board:
         from rich.table import Table
         from rich.text import Text
 
-        counts, total = self.counts(), len(self._works)
-        left = self.seconds_left()
-        head = Table.grid(padding=(0, 2))
-        head.add_row(
-            Text(self._name, style="bold"),
-            ProgressBar(total=total, completed=counts["finished"] + counts["failed"], width=30),
-            f"{counts['finished']}/{total} done",
-            f"{counts['running']} running",
-            Text(f"{counts['failed']} failed", style="bold red" if counts["failed"] else ""),
-            "time left: after the first run" if left is None else f"about {spoken(left)} left",
+        counts, total, left = self.counts(), len(self._works), self.seconds_left()
+        head = Text.assemble(
+            (self._name, "bold"),
+            f"  {counts['finished']}/{total} done, {counts['running']} running, ",
+            (f"{counts['failed']} failed", "bold red" if counts["failed"] else ""),
+            ", time left is known after the first run" if left is None else f", about {spoken(left)} left",
         )
+        progress = ProgressBar(total=total, completed=counts["finished"] + counts["failed"], width=60)
         rows = Table.grid(padding=(0, 2))
         running = [work for work in self._works if self._stands[work.id] == "running"]
         for work in running[:_SHOWN_RUNS]:
@@ -136,7 +133,7 @@ class Board:
                 elapsed,
                 Text(work.folder.last_words(), style="dim", overflow="ellipsis", no_wrap=True),
             )
-        return Group(head, rows)
+        return Group(head, progress, rows)
 
 
 def spoken(seconds: float) -> str:

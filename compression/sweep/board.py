@@ -131,9 +131,14 @@ class Board:
             rows.add_row(
                 work.name,
                 elapsed,
-                Text(work.folder.last_words(), style="dim", overflow="ellipsis", no_wrap=True),
+                Text(_without(work.name, work.folder.last_words()), style="dim", overflow="ellipsis", no_wrap=True),
             )
         return Group(head, progress, rows)
+
+
+def _without(name: str, line: str) -> str:
+    """A line of a run's log without the run's own name, which stands beside it."""
+    return line.removeprefix(name).lstrip(": ")
 
 
 def spoken(seconds: float) -> str:

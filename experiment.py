@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.cli import print_json, run_script
+from common.cli import QuerySettings, print_json, run_script
 from common.config import nearest, parse_flags
 from common.errors import UserError
 from compression.jobs import JOBS
@@ -117,9 +117,7 @@ def _sweep(operands: Sequence[str], flags: Sequence[str]) -> None:
 
 
 def _report(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.sweep.listing import ListSettings
-
-    settings = parse_flags(ListSettings, flags, "Write an experiment's report anew: report NAME [flags].")
+    settings = parse_flags(QuerySettings, flags, "Write an experiment's report anew: report NAME [flags].")
     (name,) = _take(operands, "report", "NAME")
     from compression.sweep.sweep import report
 
@@ -128,18 +126,18 @@ def _report(operands: Sequence[str], flags: Sequence[str]) -> None:
 
 
 def _list(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.sweep.listing import ListSettings, experiments, experiments_text
+    from compression.sweep.listing import experiments, experiments_text
 
-    settings = parse_flags(ListSettings, flags, "List the experiments of a workspace.")
+    settings = parse_flags(QuerySettings, flags, "List the experiments of a workspace.")
     _take(operands, "list")
     found = experiments(settings.paths)
     print_json(found) if settings.json_ else print(experiments_text(found))
 
 
 def _show(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.sweep.listing import ListSettings, show, show_text
+    from compression.sweep.listing import show, show_text
 
-    settings = parse_flags(ListSettings, flags, "Show an experiment and its runs, or one run: show NAME|ID [flags].")
+    settings = parse_flags(QuerySettings, flags, "Show an experiment and its runs, or one run: show NAME|ID [flags].")
     (name,) = _take(operands, "show", "NAME|ID")
     told = show(settings.paths, name)
     print_json(told) if settings.json_ else print(show_text(told))

@@ -16,13 +16,30 @@ from common.stopping import graceful
 from common.workspace import Workspace, default_root
 
 
-class StageSettings(Settings):
+class WorkspaceSettings(Settings):
+    """Settings of everything that works in a workspace."""
+
+    workspace: Path = default_root()
+    """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
+
+    @property
+    def paths(self) -> Workspace:
+        """The workspace's paths."""
+        return Workspace(self.workspace)
+
+
+class QuerySettings(WorkspaceSettings):
+    """Settings of commands that tell what there is."""
+
+    json_: bool = False
+    """Print JSON to stdout instead of text."""
+
+
+class StageSettings(WorkspaceSettings):
     """Settings that every stage has."""
 
     task: str
     """Task: a name in configs/tasks (sst-2, qqp, mnli, rotten-tomatoes, ...), or the YAML file of one of your own."""
-    workspace: Path = default_root()
-    """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
     cpu: bool = False
     """Run on the CPU even where there is a GPU."""
     loadbar: bool = True
@@ -31,11 +48,6 @@ class StageSettings(Settings):
     """Seed of every random choice."""
     force: bool = False
     """Do the work again even where its result exists, replacing it."""
-
-    @property
-    def paths(self) -> Workspace:
-        """The workspace's paths."""
-        return Workspace(self.workspace)
 
 
 def run_script(main: Callable[[], Any]) -> None:

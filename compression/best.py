@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
 
-from common.config import Settings, flag, nearest
+from common.cli import QuerySettings
+from common.config import flag, nearest
 from common.errors import UserError
 from common.report.families import Family, Row, Stat, group_rows, stat
 from common.report.tables import DASH, TERMINAL_WIDTH, human_bytes, metric_heading, percent, text_table
 from common.tasks import load_task
-from common.workspace import Workspace, default_root
 from compression.saved_rows import readable_models, saved_rows
 
 
-class BestSettings(Settings):
+class BestSettings(QuerySettings):
     """Settings of `experiment.py best`."""
 
     task: str
@@ -31,15 +30,6 @@ class BestSettings(Settings):
     """Choose by this metric; unset means the task's first."""
     top: int = pydantic.Field(5, gt=0)
     """How many families of models to show."""
-    workspace: Path = default_root()
-    """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
-    json_: bool = False
-    """Print everything as one JSON object to stdout."""
-
-    @property
-    def paths(self) -> Workspace:
-        """The workspace's paths."""
-        return Workspace(self.workspace)
 
 
 @dataclasses.dataclass(frozen=True)

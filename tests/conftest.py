@@ -68,3 +68,11 @@ def prepared(tmp_path_factory, glue, encoder, glove):
 def workspace(prepared, tmp_path):
     """A copy of the prepared workspace for a test to write in."""
     return tiny.copy_workspace(prepared, tmp_path / "workspace")
+
+
+@pytest.fixture(scope="module")
+def ends_ray():
+    """Ends the Ray cluster that a module's tests have started on this machine."""
+    yield
+    if "ray" in sys.modules:
+        sys.modules["ray"].shutdown()

@@ -20,6 +20,7 @@ from common.errors import UserError
 from common.launch import Launcher
 from common.stopping import graceful
 
+pytestmark = pytest.mark.usefixtures("ends_ray")
 LAUNCHERS = {
     "local": Launcher(),
     "one process": Launcher("processes", 1),
@@ -29,13 +30,6 @@ LAUNCHERS = {
     "slurm": Launcher("slurm", 2, options=(("partition", "short"), ("timeout_min", "30"))),
 }
 OTHERS = ["processes", "ray", "jobs", "slurm"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _end_ray():
-    yield
-    if "ray" in sys.modules:
-        sys.modules["ray"].shutdown()
 
 
 @pytest.fixture(autouse=True)

@@ -17,17 +17,11 @@ from common.errors import UserError
 from common.launch import Launcher
 from common.shards import map_parts
 
+pytestmark = pytest.mark.usefixtures("ends_ray")
 ROWS, PART = 57, 10
 LOCAL, THREE = Launcher(), Launcher("processes", 3)
 RAY = Launcher("ray", 2)
 IDENTITY = {"text": "a", "settings": "b"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _end_ray():
-    yield
-    if "ray" in sys.modules:
-        sys.modules["ray"].shutdown()
 
 
 @pytest.fixture(autouse=True)

@@ -55,6 +55,17 @@ def model_bytes(workspace):
     return {path.parent.name: path.read_bytes() for path in (workspace / "models").rglob("ffn*/model.safetensors")}
 
 
+def said(workspace, words):
+    """Wait until the workspace's one run has said these words. Returns its log."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        log = next((workspace / "runs").glob("*/log.txt"), None)
+        if log and words in log.read_text():
+            return log
+        time.sleep(0.01)
+    raise TimeoutError(words)
+
+
 def test_every_cell_runs_with_every_seed_and_a_finished_run_is_never_done_again(workspace, tmp_path):
     path = write_grid(tmp_path)
     record = sweep(path, settings(workspace))
@@ -214,11 +225,7 @@ def test_ctrl_c_stops_cleanly_and_the_sweep_goes_on_later(workspace, tmp_path):
     long = {**yaml.safe_load(write_grid(tmp_path).read_text())["settings"], "epochs": 400, "patience": 400}
     path = write_grid(tmp_path, settings=long, seeds=[1], axes={"alpha": [1]}, table=None)
     process = subprocess.Popen(command(path, workspace), cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.PIPE)
-    log = None
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (log and "epoch 2/" in log.read_text()):
-        log = next((workspace / "runs").glob("*/log.txt"), None)
-        time.sleep(0.02)
+    said(workspace, "epoch 2/")
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130, told.decode()
@@ -229,22 +236,16 @@ def test_ctrl_c_stops_cleanly_and_the_sweep_goes_on_later(workspace, tmp_path):
     assert not list((workspace / "runs").glob("*/running.json"))
     short = [*command(path, workspace)]
     process = subprocess.Popen(short, cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.DEVNULL)
-    while time.monotonic() < deadline and "going on from epoch" not in log.read_text():
-        time.sleep(0.02)
+    said(workspace, "going on from epoch")
     process.kill()
     process.wait()
-    assert "going on from epoch" in log.read_text()
 
 
 def test_a_run_whose_process_is_killed_goes_on_in_another(workspace, tmp_path):
     long = {**yaml.safe_load(write_grid(tmp_path).read_text())["settings"], "epochs": 25, "patience": 25}
     path = write_grid(tmp_path, settings=long, seeds=[1], axes={"alpha": [1]}, table=None)
     process = subprocess.Popen(command(path, workspace), cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.PIPE)
-    log = None
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (log and "epoch 2/" in log.read_text()):
-        log = next((workspace / "runs").glob("*/log.txt"), None)
-        time.sleep(0.01)
+    log = said(workspace, "epoch 2/")
     os.kill(json.loads((log.parent / "running.json").read_text())["pid"], signal.SIGKILL)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 0, told.decode()

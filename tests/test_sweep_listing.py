@@ -6,11 +6,12 @@ import pytest
 import test_sweep
 import tiny
 
+from common.cli import QuerySettings
 from common.errors import UserError
 from compression.sweep.board import spoken
 from compression.sweep.estimate import Estimator
 from compression.sweep.grid import load_grid
-from compression.sweep.listing import ListSettings, experiments, show
+from compression.sweep.listing import experiments, show
 from compression.sweep.plan import distinct, plan_runs
 from compression.sweep.sweep import sweep
 
@@ -30,24 +31,24 @@ def command(workspace, *words):
 
 
 def test_list_tells_how_far_every_experiment_is(swept, tmp_path):
-    paths = ListSettings(workspace=swept[0]).paths
+    paths = QuerySettings(workspace=swept[0]).paths
     (one,) = experiments(paths)
     assert (one["name"], one["kind"], one["runs"], one["finished"], one["failed"]) == ("g", "sweep", 4, 4, 0)
     done = command(swept[0], "list")
     assert (done.returncode, "4/4" in done.stdout) == (0, True)
     assert json.loads(command(swept[0], "list", "--json").stdout) == [one]
-    assert experiments(ListSettings(workspace=tmp_path).paths) == []
+    assert experiments(QuerySettings(workspace=tmp_path).paths) == []
 
 
 def test_a_damaged_record_is_listed_as_such(swept, tmp_path):
     (tmp_path / "experiments" / "bad").mkdir(parents=True)
     (tmp_path / "experiments" / "bad" / "experiment.json").write_text('{"name": 3}')
-    (one,) = experiments(ListSettings(workspace=tmp_path).paths)
+    (one,) = experiments(QuerySettings(workspace=tmp_path).paths)
     assert "not an experiment's record" in one["error"]
 
 
 def test_show_tells_of_an_experiment_and_of_a_run_by_its_first_digits(swept):
-    paths = ListSettings(workspace=swept[0]).paths
+    paths = QuerySettings(workspace=swept[0]).paths
     runs = show(paths, "g")["runs"]
     assert [run["status"] for run in runs] == ["finished"] * 4
     told = show(paths, runs[0]["id"][:9])
@@ -62,7 +63,7 @@ def test_show_tells_of_an_experiment_and_of_a_run_by_its_first_digits(swept):
 @pytest.mark.parametrize("name", ["h", "ffffffff", "../g"])
 def test_show_refuses_what_there_is_not(swept, name):
     with pytest.raises(UserError, match=r"no experiment|is no experiment name"):
-        show(ListSettings(workspace=swept[0]).paths, name)
+        show(QuerySettings(workspace=swept[0]).paths, name)
 
 
 def test_report_writes_tables_skyline_and_page(swept):
@@ -97,7 +98,7 @@ def test_estimates_come_from_the_runs_most_alike(swept):
     one, all_four = estimator.seconds(works[:1]), estimator.seconds(works)
     assert 0 < one < all_four < 100
     assert all_four == pytest.approx(sum(estimator.seconds([work]) for work in works))
-    assert Estimator(ListSettings(workspace=path.parent / "empty").paths).seconds(works) is None
+    assert Estimator(QuerySettings(workspace=path.parent / "empty").paths).seconds(works) is None
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic
 
-from common.config import Settings, nearest
+from common.cli import QuerySettings
+from common.config import nearest
 from common.errors import UserError
-from common.workspace import Workspace, default_root
 from compression.compare.comparison import Comparison, Effect, Line, PairTest
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-class CompareSettings(Settings):
+class CompareSettings(QuerySettings):
     """Settings of `experiment.py compare A B`."""
 
     task: str | None = None
@@ -32,15 +32,6 @@ class CompareSettings(Settings):
     """Compare by this metric; unset means the task's first."""
     confidence: float = pydantic.Field(0.95, gt=0, lt=1)
     """Confidence of intervals."""
-    workspace: Path = default_root()
-    """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
-    json_: bool = False
-    """Print everything as one JSON object to stdout."""
-
-    @property
-    def paths(self) -> Workspace:
-        """The workspace's paths."""
-        return Workspace(self.workspace)
 
 
 def compare(settings: CompareSettings, a: str, b: str) -> Comparison:

@@ -8,29 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.config import Settings
 from common.errors import UserError
 from common.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, read_record
 from common.report.tables import text_table
-from common.workspace import Workspace, default_root, read_json
+from common.workspace import Workspace, read_json
 from compression.sweep.board import spoken
 from compression.sweep.runs import RunFolder
 
 _LAST_LINES = 15
-
-
-class ListSettings(Settings):
-    """Settings of list, show and report."""
-
-    workspace: Path = default_root()
-    """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
-    json_: bool = False
-    """Print JSON to stdout instead of text."""
-
-    @property
-    def paths(self) -> Workspace:
-        """The workspace's paths."""
-        return Workspace(self.workspace)
 
 
 def experiments(paths: Workspace) -> list[dict[str, Any]]:

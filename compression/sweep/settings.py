@@ -1,24 +1,21 @@
 """Settings of `experiment.py sweep`."""
 
-from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
 
-from common.config import Settings, pairs
+from common.cli import QuerySettings
+from common.config import pairs
 from common.launch import Launcher
-from common.workspace import Workspace, default_root
 
 
-class SweepSettings(Settings):
+class SweepSettings(QuerySettings):
     """How a grid is run. What it holds is in its file."""
 
     name: str | None = None
     """Name of the experiment; unset means the file's."""
     set_: tuple[str, ...] = ()
     """KEY=VALUE: fixes a setting, or gives an axis or `seeds` other values (embedding_dim=[25,100]). Repeatable."""
-    workspace: Path = default_root()
-    """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
     cpu: bool = False
     """Run on the CPU even where there is a GPU."""
     launcher: Literal["processes", "ray", "slurm", "local"] = "processes"
@@ -37,13 +34,6 @@ class SweepSettings(Settings):
     """Do just the runs that failed again."""
     loadbar: bool = True
     """Show the board."""
-    json_: bool = False
-    """Print the outcome (with --dry-run: the plan) as JSON to stdout."""
-
-    @property
-    def paths(self) -> Workspace:
-        """The workspace's paths."""
-        return Workspace(self.workspace)
 
     @property
     def flags(self) -> dict[str, Any]:

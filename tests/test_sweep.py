@@ -1,7 +1,9 @@
 """Sweeps: runs are done once, whatever stops them; failures stay apart; what was tampered with is noticed."""
 
+import contextlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -275,6 +277,27 @@ def test_a_full_disk_stops_the_sweep_in_one_line_and_no_run_counts_as_failed(wor
     assert not runs(workspace)
     sweep(path, settings(workspace))
     assert len(results(workspace)) == 4
+
+
+def test_a_terminal_shows_one_live_board(workspace, tmp_path):
+    path = write_grid(tmp_path, axes={"lr": [0.02, 1e30], "alpha": [1]}, seeds=[1], table=None)
+    ours, theirs = os.openpty()
+    words = [word for word in command(path, workspace) if word != "--no-loadbar"]
+    size = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
+    process = subprocess.Popen(
+        words, cwd=tiny.ROOT, env=tiny.environment(**size), stderr=theirs, stdout=subprocess.DEVNULL
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of a terminal is an error
+        while some := os.read(ours, 4096):
+            shown += some
+    os.close(ours)
+    assert process.wait() == 1
+    assert b"0/2 done" in shown
+    assert b"1/2 done, 0 running, " in re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown)
+    assert b"1 failed" in shown
+    assert b"-s1  " in shown  # a run, beside the time it has taken
 
 
 def test_inputs_that_are_missing_or_stale_are_named_before_anything_runs(workspace, tmp_path):

@@ -11,6 +11,8 @@ from common.report.tables import DASH, escape_markdown, markdown_lines, text_tab
 
 SIZE_HEADINGS = ("P", "S, MB")
 MEGABYTE = 1e6
+_SHORT = {"student_arch": "student", "embedding_type": "embedding", "embedding_dim": "dim", "vocab_size": "vocab"}
+"""Names of axes on a terminal."""
 
 
 def has_sizes(pivot: Pivot) -> bool:
@@ -83,7 +85,10 @@ def text_pivot(pivot: Pivot, width: int) -> tuple[str, list[str]] | None:
 
 def _text(pivot: Pivot, quoted: bool, sizes: bool) -> str:
     shown = [i for i, column in enumerate(pivot.columns) if quoted or not column.quoted]
-    header = [*pivot.row_headings, *(SIZE_HEADINGS if sizes else ()), *(pivot.columns[i].heading for i in shown)]
+    # Of one metric alone the title of the table need not be in every heading.
+    one_metric = len({column.metric for column in pivot.columns}) == 1 and not quoted
+    headings = [", ".join(pivot.columns[i].labels) if one_metric else pivot.columns[i].heading for i in shown]
+    header = [*(_SHORT.get(name, name) for name in pivot.row_headings), *(SIZE_HEADINGS if sizes else ()), *headings]
     body = [
         [
             *shown_name(row),

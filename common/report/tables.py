@@ -62,10 +62,11 @@ def columns(group: Group) -> list[Column]:
     """The columns of a group's table: those of which at least one model has a value."""
     teachers = {teacher.name for family in group.families if (teacher := group.teacher_of(family))}
     only_teacher = next(iter(teachers)) if len(teachers) == 1 else None
+    cells = any(family.rows[0].get("cell") for family in group.families)  # whose names say how they were trained
     than = f"smaller than {only_teacher}" if only_teacher else "smaller than teacher"
     wanted = [
         Column("Model", lambda family: Cell(family.label, family.label), numeric=False),
-        Column("Trained on", lambda family: Cell(family.trained_on, family.trained_on), numeric=False),
+        Column("Trained on", lambda family: Cell(family.trained_on, family.trained_on), False, on_terminal=not cells),
         Column("Stage", lambda family: _text(family.rows[0].get("stage")), numeric=False, on_terminal=False),
         Column("Parameters", lambda family: _number(family.size("parameters"), ",.0f")),
         Column("Nonzero", lambda family: _number(family.size("nonzero_parameters"), ",.0f"), on_terminal=False),

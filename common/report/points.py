@@ -75,11 +75,11 @@ def quoted(group: Group, metric: str, quote: Quote | None) -> list[Point]:
     """
     if quote is None or not group.split.startswith("test"):
         return []
-    found = []
-    for point in quoted_points(quote.task or group.task):
+    found, task = [], quote.task or group.task
+    for point in quoted_points(task):
         if point.size_bytes and metric in point.metrics:
             score = point.metrics[metric]
-            about = f"{point.name}\nthesis (quoted)\n{metric_heading(metric)}: {100 * score:.2f}"
+            about = f"{point.name}\nthesis, {task.upper()} (quoted)\n{metric_heading(metric)}: {100 * score:.2f}"
             about += f"\n{human_bytes(point.size_bytes)} on disk"
             kind = "baseline" if point.baseline else "quoted"
             found.append(Point(point.name, point.size_bytes, score, kind=kind, about=about))

@@ -51,7 +51,10 @@ class StageSettings(WorkspaceSettings):
 
 
 def run_script(main: Callable[[], Any]) -> None:
-    """Run a script's main. Exit codes: 0 done, 2 the user's mistake or the system's refusal, 130 interrupted."""
+    """Run a script's main.
+
+    Exit codes: 0 done, 1 some runs of a sweep failed, 2 the user's mistake or the system's refusal, 130 interrupted.
+    """
     # Said outright, or tokenizers warns whenever a process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     # Matrix products that come out the same on every run, whatever else the machine does; read when PyTorch loads.

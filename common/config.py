@@ -46,6 +46,9 @@ def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str]
     `names_are` turns a field name into what the user typed (a flag or a key) for error messages.
     Raises UserError with one line when a key is unknown, a value has the wrong type, or values contradict.
     """
+    for layer in layers:
+        if not isinstance(layer, dict):
+            raise UserError(f"expected names and values, not {layer!r}")
     values = {key: value for layer in layers for key, value in cls.translate(layer).items()}
     for key in values:
         if key not in cls.model_fields:
@@ -76,7 +79,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
         loaded = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (yaml.YAMLError, UnicodeDecodeError, IsADirectoryError) as error:
+    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: no UTF-8, or a date that cannot be
         raise UserError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded or {}, dict):
         raise UserError(f"{path}: expected settings as 'key: value' lines")

@@ -199,6 +199,7 @@ def load_task(name: str) -> Task:
 
     Raises UserError: an unknown name, suggesting the nearest; a faulty file; a file that takes a shipped task's name.
     """
+    name = str(name)  # YAML reads 5 as a number
     own = name.endswith((".yaml", ".yml"))
     path = Path(name) if own else TASK_DIR / f"{name}.yaml"
     if own and not path.exists():

@@ -107,6 +107,8 @@ def _sql(url: str, shown: str) -> Watched:
         _create_tables(engine, Base.metadata)
     except sqlalchemy.exc.NoSuchModuleError as error:
         raise UserError(f"unknown kind of observer {shown}; give sqlite:///FILE or mongodb://HOST/DATABASE") from error
+    except ValueError as error:  # a port that is no number; the message could hold a piece of a password
+        raise UserError(f"observer {shown}: not a URL of a database") from error
     except sqlalchemy.exc.SQLAlchemyError as error:
         raise UserError(f"observer {shown}: {first_line(error)}") from error
     # sacred's own session is one for each thread: what a heartbeat says would not be saved before the run's end.

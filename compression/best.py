@@ -105,8 +105,9 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
         if config.select_on != "validation":
             on_test += 1
             continue
-        own = saved_rows(paths, task, paths.model(task.models_task, config.name), config)
-        rows += [row for row in own if row["validation"]]
+        folder = paths.model(task.models_task, config.name)
+        own = saved_rows(paths, task, folder, config)
+        rows += [{**row, "run": str(folder)} for row in own if row["validation"]]  # the workspace may have been moved
         stale += not any(row["validation"] for row in own)
     counts = [
         (stale, "without scores that are true now: run evaluate.py for them"),

@@ -97,7 +97,7 @@ def seed_number(seed: str | int) -> int:
     """A seed by number or by the thesis's name for it. Raises UserError for another name."""
     if str(seed) in NAMED_SEEDS:
         return NAMED_SEEDS[str(seed)]
-    if not str(seed).isdigit():
+    if not str(seed).isdecimal() or int(seed) >= 2**63:
         raise UserError(f"unknown seed {seed!r}{nearest(str(seed), NAMED_SEEDS)}")
     return int(seed)
 

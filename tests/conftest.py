@@ -1,6 +1,7 @@
 """Fixtures: tiny corpora in GLUE's layout, a tiny encoder, tiny GloVe vectors, a workspace with every stage done."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import hypothesis
 import pytest
 import tiny
 import tiny_glue
+
+# Tests interrupt commands; a shell in the background hands down that SIGINT is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No time limits on a shared machine, and the same examples on every run.
 hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, database=None)

@@ -30,6 +30,8 @@ def write_grid(folder, name="g", **changes):
     table = {"rows": ["embedding_dim"], "columns": ["method"]}
     grid = {"name": name, "settings": settings, "seeds": [1, 2], "table": table}
     axes = {"embedding_dim": [6], "method": METHODS}
+    if "axes" in changes:
+        del grid["table"]  # which is of these axes
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump({**grid, "axes": axes, **changes}, sort_keys=False))
     return path

@@ -107,7 +107,8 @@ class _Giving(Generic[PartT]):
         except WorkerDied as death:
             self._died(part, attempt, str(death))
         except BaseException as error:
-            self._fail(error)
+            # What breaks while all are stopping is a consequence of it.
+            self._fail(KeyboardInterrupt() if asked() else error)
         else:
             self.finished(part)
 

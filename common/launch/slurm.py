@@ -40,7 +40,7 @@ class SlurmJobs:
         self._local = _is_local(own.pop("cluster"))
         self._folder = Path(own.pop("folder")) / uuid.uuid4().hex[:8]
         self._task = _Task(function, Path.cwd())
-        self._threads = threads or int(own.get("cpus_per_task", 1))
+        self._threads = threads or _whole(own.get("cpus_per_task", 1))
         self._died = self._stopping = False
         self.at_once = min(parts, (workers or os.cpu_count() or 1) if self._local else _LARGEST_ARRAY)
         given = {"timeout_min": _MINUTES, "name": "featherweight", "cpus_per_task": self._threads, **own}
@@ -158,6 +158,12 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _whole(value: Any) -> int:
+    if not str(value).isdecimal():
+        raise UserError(f"--slurm cpus_per_task={value}: not a number")
+    return int(value)
 
 
 def _typed(value: Any) -> Any:

@@ -126,7 +126,8 @@ def _is_few(panel: Panel) -> bool:
 def _set_limits(axes: Axes, panel: Panel) -> None:
     """Room on the left and above for names, where no points are: up there, a model would be smaller and better."""
     shown = [*panel.found, *panel.quoted]
-    sizes, scores = [point.size for point in shown], [100 * point.score for point in shown]
+    sizes = [point.size for point in shown]
+    scores = [100 * (point.score + side * (point.spread or 0)) for point in shown for side in (-1, 1)]
     span = max(sizes) / min(sizes)
     axes.set_xlim(min(sizes) / (2 * span**0.2), max(sizes) * 2 * span**0.04)
     pad = max(0.12 * (max(scores) - min(scores)), 1.0)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from common.progress import say
 from compression.sweep.estimate import Estimator
 from compression.sweep.runs import Status
 from compression.sweep.work import Assignment
@@ -35,6 +34,7 @@ class Board:
         self._stands = dict(stands)
         self._since: dict[str, float] = {}
         self._estimator = Estimator(works[0].folder.paths) if works else None
+        self._screen = sys.stderr  # a run in this process sends its own words to its log
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -53,7 +53,7 @@ class Board:
         return Counter(self._stands.values())
 
     def _watch(self) -> None:
-        if not (self._shown and sys.stderr.isatty()):
+        if not (self._shown and self._screen.isatty()):
             while not self._over.wait(SECONDS_BETWEEN_LOOKS):
                 self._look()
             self._look()
@@ -61,7 +61,7 @@ class Board:
         from rich.console import Console
         from rich.live import Live
 
-        with Live(console=Console(stderr=True), auto_refresh=False, vertical_overflow="crop") as live:
+        with Live(console=Console(file=self._screen), auto_refresh=False, vertical_overflow="crop") as live:
             while True:
                 over = self._over.wait(SECONDS_BETWEEN_LOOKS)
                 self._look()
@@ -85,11 +85,11 @@ class Board:
         if self._estimator:
             self._estimator.learn(work.id)
         record = work.folder.record()
-        if self._shown and not sys.stderr.isatty() and record:
+        if self._shown and not self._screen.isatty() and record:
             counts = self.counts()
             how = f"failed: {record.error}" if now == "failed" else f"done in {spoken(record.seconds)}"
             place = f"[{counts['finished'] + counts['failed']}/{len(self._works)}]"
-            say(f"{place} {work.name} {how}{self._left_in_words()}")
+            print(f"{place} {work.name} {how}{self._left_in_words()}", file=self._screen, flush=True)
 
     def _left_in_words(self) -> str:
         left = self.seconds_left()

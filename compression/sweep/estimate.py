@@ -45,5 +45,5 @@ class Estimator:
 
 def _kinds(task: str, settings: dict[str, object]) -> list[_Kind]:
     """Ever looser kinds that a run belongs to; the first one that has finished runs is the best guess."""
-    arch, embedding, width = (settings[name] for name in ("student_arch", "embedding_type", "embedding_dim"))
+    arch, embedding, width = (settings.get(name) for name in ("student_arch", "embedding_type", "embedding_dim"))
     return [(task, arch, embedding, width), (task, arch, embedding), (task, arch), (arch, embedding), (arch,), ()]

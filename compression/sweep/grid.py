@@ -81,19 +81,21 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
     check_known(fixed, [*kinds, "compress"])
     overrides = {**chosen, **(flags or {})}
     cells = tuple(_cells(file, fixed, overrides, path))
+    if file.axes and not cells:
+        raise UserError("rules: they skip every cell of the grid")
     tasks = dict.fromkeys(cell.given["task"] for cell in cells) or dict.fromkeys(_tasks(file, fixed))
     shared = {task: list(_shared_jobs(file, {**fixed, "task": task}, overrides, path)) for task in tasks}
     for jobs in shared.values():
         check_jobs(jobs)
     labels = {axis: tuple(map(label_of, values)) for axis, values in file.axes.items()}
-    seeds = tuple(map(seed_number, file.seeds)) or (DEFAULT_SEED,)
+    seeds = tuple(_seeds(file))
     title = file.title or file.name
     return Grid(file.name, title, fixed, labels, seeds, shared, cells, file.table, file.quote)
 
 
 def _cells(file: GridFile, fixed: dict[str, Any], overrides: dict[str, Any], path: Path) -> Iterator[Cell]:
     """Every cell with every seed, those that rules skip left out."""
-    seeds = [seed_number(seed) for seed in file.seeds] or [DEFAULT_SEED]
+    seeds = _seeds(file)
     if not file.axes:
         return
     for combination in itertools.product(*(_choices(name, values) for name, values in file.axes.items())):
@@ -108,6 +110,11 @@ def _cells(file: GridFile, fixed: dict[str, Any], overrides: dict[str, Any], pat
         _check_cell(cell)
         for seed in seeds:
             yield dataclasses.replace(cell, seed=seed, given={**cell.given, "seed": seed})
+
+
+def _seeds(file: GridFile) -> list[int]:
+    """Every seed once, as numbers."""
+    return list(dict.fromkeys(map(seed_number, file.seeds))) or [DEFAULT_SEED]
 
 
 def _choices(axis: str, values: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -162,4 +169,6 @@ def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     The name of augmented rows is for both: some make them and others read them.
     """
     of_runs = RUN_FIELDS - {*StageSettings.model_fields, "augmented"}
+    if kind in ("evaluate", "analyze"):
+        of_runs = of_runs | {"arch"}  # it names where the teacher comes from, and would refuse the teacher made of it
     return {key: value for key, value in known_to(kind, settings).items() if key not in of_runs}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,16 @@ from compression.jobs import check_known
 from compression.settings import Action, CompressSettings
 
 RUN_FIELDS = set(CompressSettings.model_fields)
+_NOT_OURS = {
+    "seed": "give `seeds`",
+    "seed_name": "give `seeds`",
+    "model_name": "models are named after their settings",
+    "load_trained_model": "a run begins with distill",
+    "workspace": "give --workspace",
+    "loadbar": "give --no-loadbar",
+    "force": "finished runs are never done again",
+}
+"""Settings of compress.py that a grid decides by itself, and what to do instead."""
 """Settings of a run."""
 
 
@@ -80,10 +90,30 @@ def read_grid_file(path: Path) -> GridFile:
     if "jobs" in loaded:
         raise UserError(f"{path} is a list of jobs: python experiment.py run {path}")
     file = build(GridFile, loaded)
+    groups = [
+        settings or {} for values in file.axes.values() if isinstance(values, dict) for settings in values.values()
+    ]
+    for settings in (file.axes, file.settings, *groups, *(rule.set for rule in file.rules)):
+        refuse_own(settings)
     _check_rules(file)
+    _check_table(file)
     if file.quote:
         quoted_figures(file.quote.table)  # a table that the thesis has not is refused now, not when all is done
     return file
+
+
+def refuse_own(settings: Iterable[str]) -> None:
+    """Raises UserError for a setting that is not a grid's to give."""
+    for key in settings:
+        if instead := _NOT_OURS.get(key.replace("-", "_")):
+            raise UserError(f"{key} is not a grid's to set: {instead}")
+
+
+def _check_table(file: GridFile) -> None:
+    known = {*file.axes, "task", "stage"}
+    for name in (*file.table.rows, *file.table.columns) if file.table else ():
+        if name not in known:
+            raise UserError(f"table: {name!r} is no axis{nearest(name, known)}")
 
 
 def _with_base(path: Path) -> dict[str, Any]:
@@ -96,6 +126,8 @@ def _with_base(path: Path) -> dict[str, Any]:
     merged = {**below, **loaded}
     for key, empty in (("settings", {}), ("rules", [])):
         parts = [part.get(key) or empty for part in (below, loaded)]
+        if not all(isinstance(part, type(empty)) for part in parts):
+            continue  # which the check of the whole will tell
         merged[key] = {**parts[0], **parts[1]} if empty == {} else [*parts[0], *parts[1]]
     return merged
 
@@ -115,7 +147,7 @@ def _check_rules(file: GridFile) -> None:
 def _check_value(file: GridFile, key: str, value: Any) -> None:
     """A rule about a label that no axis can have, or a value that no setting can, would silently match nothing."""
     labels = file.axes.get(key)
-    if isinstance(labels, dict) and value not in labels:
+    if isinstance(labels, dict) and label_of(value) not in labels:
         raise UserError(f"rules: axis {key} has no value {value!r}{nearest(str(value), labels)}")
     if not isinstance(labels, dict):
         try:
@@ -130,18 +162,21 @@ def parse_assignments(words: Sequence[str]) -> dict[str, Any]:
     for key, text in pairs("--set", words).items():
         try:
             values[key.replace("-", "_")] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError) as error:  # a date that cannot be is a ValueError
             raise UserError(f"--set {key}={text}: {' '.join(str(error).split())}") from error
     return values
 
 
 def narrowed(file: GridFile, chosen: dict[str, Any]) -> GridFile:
     """The file with the values chosen for its axes and seeds, which are taken out of `chosen`."""
+    refuse_own(chosen)
     changes: dict[str, Any] = {}
     axes = dict(file.axes)
     for key in [key for key in chosen if key in axes or key == "seeds"]:
         value = chosen.pop(key)
-        wanted = value if isinstance(value, list) else [value]
+        wanted = list({label_of(one): one for one in (value if isinstance(value, list) else [value])}.values())
+        if not wanted:
+            raise UserError(f"--set {key}: no value is left")
         if key == "seeds":
             changes["seeds"] = tuple(wanted)
         else:

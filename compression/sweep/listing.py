@@ -11,7 +11,7 @@ from typing import Any
 from common.errors import UserError
 from common.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, read_record
 from common.report.tables import text_table
-from common.workspace import Workspace, read_json
+from common.workspace import Workspace
 from compression.sweep.board import spoken
 from compression.sweep.runs import RunFolder
 
@@ -99,7 +99,7 @@ def _run(paths: Workspace, identity: str) -> dict[str, Any]:
     folder = RunFolder(paths, identity)
     record = folder.record()
     log = folder.log.read_text(encoding="utf-8", errors="replace").splitlines() if folder.log.exists() else []
-    rows = read_json(folder.results) if folder.results.exists() else []
+    rows = folder.rows() if folder.results.exists() else []
     told = record.model_dump(mode="json") if record else {"id": identity}
     return {**told, "status": folder.status(), "rows": rows, "log": log[-_LAST_LINES:]}
 

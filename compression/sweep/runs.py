@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from common.config import Settings, build
 from common.errors import UserError
-from common.models import CONFIG_FILE
+from common.models import WEIGHTS_FILE, read_config
 from common.report.results import Row, read_results
 from common.workspace import Workspace, read_json, write_json
 
@@ -114,12 +114,17 @@ class RunFolder:
             who = read_json(self.running)
         except UserError:
             return False
-        if who["host"] != platform.node():
+        if not isinstance(who, dict) or not isinstance(who.get("pid"), int):
+            return False
+        if who.get("host") != platform.node():
             return True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        try:
             os.kill(who["pid"], 0)
-            return True
-        return False
+        except PermissionError:
+            return True  # another user's
+        except OSError:
+            return False
+        return True
 
     def is_whole(self, record: RunRecord) -> bool:
         """Whether all that a finished run made is still there: its rows as written, its models as made."""
@@ -129,8 +134,8 @@ class RunFolder:
         return False
 
     def _is_there(self, task: str, model: SavedModel) -> bool:
-        config = self.paths.model(task, model.name) / CONFIG_FILE
-        return config.exists() and read_json(config).get("fingerprint") == model.fingerprint
+        folder = self.paths.model(task, model.name)
+        return (folder / WEIGHTS_FILE).exists() and read_config(folder).fingerprint == model.fingerprint
 
     def last_words(self) -> str:
         """The last line of its log, empty where there is none."""

@@ -6,6 +6,7 @@ import pydantic
 
 from common.cli import QuerySettings
 from common.config import pairs
+from common.errors import UserError
 from common.launch import Launcher
 
 
@@ -41,7 +42,9 @@ class SweepSettings(QuerySettings):
         return {"workspace": str(self.workspace), **({"cpu": True} if self.cpu else {})}
 
     def launch(self) -> Launcher:
-        """Where runs go. Raises UserError for a malformed --slurm."""
+        """Where runs go. Raises UserError for a --slurm that is malformed, or goes nowhere."""
+        if self.slurm and self.launcher != "slurm":
+            raise UserError("--slurm is for --launcher slurm")
         return Launcher(self.launcher, self._workers(), self.threads, pairs("--slurm", self.slurm))
 
     def _workers(self) -> int:

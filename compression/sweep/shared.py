@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
 
 def run_shared(grid: Grid, experiment: Path, launcher: Launcher) -> dict[str, str]:
     """Do the shared jobs of every task, here or as a cluster's tasks. Returns task -> name of the teacher made."""
+    shutil.rmtree(experiment / FOLDER, ignore_errors=True)  # of tasks that the grid may no longer have
     parts = [SharedJobs(tuple(jobs), experiment / FOLDER / str(n)) for n, jobs in enumerate(grid.shared.values())]
     if launcher.kind in ("ray", "slurm"):
         launcher.run(do_shared, parts, nothing)

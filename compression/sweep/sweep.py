@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
+from common.launch import Launcher
 from common.locks import only_one
 from common.progress import say
 from common.report.record import (
@@ -28,7 +29,7 @@ from compression.label_table import recorded_labels
 from compression.sweep.board import Board
 from compression.sweep.grid import Grid, load_grid, parse_assignments
 from compression.sweep.plan import Planned, describe_plan, distinct, plan_runs, recorded, recorded_cells, statuses
-from compression.sweep.runs import RunFolder, RunRecord
+from compression.sweep.runs import RunFolder, RunRecord, Status
 from compression.sweep.settings import SweepSettings
 from compression.sweep.shared import run_shared, shared_rows
 from compression.sweep.work import Assignment, do_run, outcome
@@ -86,7 +87,7 @@ def _record(grid: Grid, name: str, definition: str) -> ExperimentRecord:
     )
 
 
-def _run(name: str, planned: Sequence[Planned], settings: SweepSettings, launcher: Any) -> None:
+def _run(name: str, planned: Sequence[Planned], settings: SweepSettings, launcher: Launcher) -> None:
     """Do what is to be done, under the board."""
     works = distinct(planned)
     stands = statuses(works)
@@ -95,26 +96,24 @@ def _run(name: str, planned: Sequence[Planned], settings: SweepSettings, launche
     for work in todo if settings.retry_failed else ():
         (work.folder.folder / "run.json").unlink(missing_ok=True)
         stands[work.id] = "waiting"
-    _announce(planned, works, stands)
-    workers = min(_workers(settings), len(todo))
-    with Board(name, works, stands, workers, settings.loadbar):
+    _announce(planned, works, stands, len(todo))
+    ids = {work.id for work in todo}
+    shown = [work for work in works if work.id in ids or stands[work.id] == "finished"]
+    with Board(name, shown, stands, min(_workers(settings), len(todo)), settings.loadbar):
         launcher.run(do_run, todo, lambda rows: None, _lost)
 
 
-def _announce(planned: Sequence[Planned], works: Sequence[Assignment], stands: dict[str, Any]) -> None:
+def _announce(planned: Sequence[Planned], works: Sequence[Assignment], stands: dict[str, Status], todo: int) -> None:
     counts = Counter(stands.values())
     same = f" ({len(planned) - len(works)} cells are the same run as others)" if len(works) < len(planned) else ""
-    say(
-        f"{len(planned)} runs{same}: {counts['finished']} finished before, {counts['failed']} failed, "
-        f"{counts['waiting'] + counts['running']} to do"
-    )
+    say(f"{len(planned)} runs{same}: {counts['finished']} finished before, {counts['failed']} failed, {todo} to do")
 
 
 def _workers(settings: SweepSettings) -> int:
     """Runs at a time, for estimates of time; a cluster's number is not known before it answers."""
     if settings.launcher == "local":
         return 1
-    return settings.launch().workers or os.cpu_count() or 1
+    return settings.launch().workers or max(1, (os.cpu_count() or 1) // settings.threads)
 
 
 def _lost(work: Assignment) -> None:
@@ -133,9 +132,18 @@ def collect(paths: Workspace, record: ExperimentRecord) -> list[Row]:
         place = RunFolder(paths, run.id)
         ended = place.record()
         if ended is not None and ended.status == "finished":
-            rows += [{**row, "cell": run.cell} for row in place.rows()]
+            rows += [{**row, "cell": run.cell} for row in _rows(place)]
     write_results(folder / RESULTS_FILE, rows)
     return rows
+
+
+def _rows(run: RunFolder) -> list[Row]:
+    """A finished run's rows; none, and a line that says why, where they are not as they were written."""
+    try:
+        return run.rows()
+    except UserError as error:
+        say(f"left out: {error}")
+        return []
 
 
 def _notice_changes(results: Path) -> None:

@@ -22,7 +22,7 @@ from common.workspace import Workspace, write_json
 from compression.jobs import Job, job_settings
 from compression.sweep.runs import RunFolder, RunRecord, SavedModel
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NOT_ITS_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def do_run(work: Assignment, advance: Advance = nothing) -> None:
             with _logged(folder.log):
                 models = _train_and_score(work)
         except Exception as problem:
-            if isinstance(problem, OSError) and problem.errno in _NO_ROOM:
+            if isinstance(problem, OSError) and problem.errno in _NOT_ITS_FAULT:
                 raise
             error = _in_a_line(problem)
         finally:

@@ -79,7 +79,7 @@ def test_report_writes_tables_skyline_and_page(swept):
 def test_best_and_compare_read_what_the_sweep_made(swept):
     best = command(swept[0], "best", "--task", "sst-2", "--max-bytes", 10**6, "--json")
     assert best.returncode == 0, best.stderr
-    families = [one["name"] for one in json.loads(best.stdout)["candidates"]]
+    families = [one["family"] for one in json.loads(best.stdout)["candidates"]]
     assert len(families) == 2
     compared = command(swept[0], "compare", *families)
     assert compared.returncode == 0, compared.stderr

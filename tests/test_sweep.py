@@ -18,6 +18,7 @@ import yaml
 from common.errors import UserError
 from common.report.record import read_record
 from common.report.results import read_results, write_results
+from common.workspace import file_fingerprint
 from compression.sweep.runs import RunFolder
 from compression.sweep.settings import SweepSettings
 from compression.sweep.sweep import failures, plan_sweep, report, sweep
@@ -314,6 +315,23 @@ def test_inputs_that_are_missing_or_stale_are_named_before_anything_runs(workspa
     with pytest.raises(UserError, match="of other text or another teacher"):
         sweep(path, settings(workspace))
     assert not (workspace / "runs").exists()
+
+
+def test_byte_pairs_that_appear_later_make_other_runs(workspace, tmp_path, monkeypatch):
+    from compression.embeddings import bpe_files
+    from compression.sweep.identity import input_fingerprints
+
+    monkeypatch.setattr(bpe_files, "CACHE", tmp_path)
+    given = tiny.compress_settings(task="sst-2", workspace=workspace, alpha=1, only_original_data=True, **tiny.small())
+    given = given.model_copy(update={"bpe_source": "auto"})
+    before = input_fingerprints(given)
+    for name in ("en.wiki.bpe.vs60.model", "en.wiki.bpe.vs60.d6.w2v.bin"):
+        (tmp_path / name).write_bytes(b"pairs")
+    assert input_fingerprints(given).items() - before.items() == {
+        ("bpe_model", file_fingerprint(tmp_path / "en.wiki.bpe.vs60.model")),
+        ("bpe_vectors", file_fingerprint(tmp_path / "en.wiki.bpe.vs60.d6.w2v.bin")),
+    }
+    assert input_fingerprints(given.model_copy(update={"bpe_source": "train"})) == before
 
 
 def test_a_dry_run_tells_numbers_and_time_and_writes_nothing(workspace, tmp_path):

@@ -29,13 +29,18 @@ def find_files(settings: StudentSettings, sentences: list[str], folder: Path) ->
     """
     if settings.bpe_model is not None and settings.bpe_vectors is not None:
         return settings.bpe_model, settings.bpe_vectors
-    name = f"en.wiki.bpe.vs{settings.vocab_size}"
-    cached = CACHE / f"{name}.model", CACHE / f"{name}.d{settings.embedding_dim}.w2v.bin"
-    if settings.bpe_source != "train" and all(path.exists() for path in cached):
+    if cached := cached_files(settings):
         return cached
     if settings.bpe_source == "bpemb":
         return _download(settings)
     return _train(settings, sentences, folder)
+
+
+def cached_files(settings: StudentSettings) -> tuple[Path, Path] | None:
+    """BPEmb's own files in its cache, where they are there and the settings let them be used."""
+    name = f"en.wiki.bpe.vs{settings.vocab_size}"
+    cached = CACHE / f"{name}.model", CACHE / f"{name}.d{settings.embedding_dim}.w2v.bin"
+    return cached if settings.bpe_source != "train" and all(path.exists() for path in cached) else None
 
 
 def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:

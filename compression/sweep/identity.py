@@ -14,6 +14,7 @@ from common.tasks import Task, load_task
 from common.teachers.logits import teacher_fingerprint
 from common.workspace import Workspace, file_fingerprint, fingerprint
 from compression.distill import INPUTS_COUNT_INSTEAD, NOT_IDENTITY, own_settings
+from compression.embeddings.bpe_files import cached_files
 from compression.settings import PRUNE_SETTINGS, QUANTIZE_SETTINGS, CompressSettings
 
 _LATER = PRUNE_SETTINGS | QUANTIZE_SETTINGS
@@ -32,10 +33,16 @@ def input_fingerprints(settings: CompressSettings) -> dict[str, str]:
     found = {name: _of_split(paths.split(task.name, name)) for name in splits}
     if settings.alpha < 1 or not settings.only_original_data:
         found |= _teacher_inputs(settings, paths, task)
-    for name in ("bpe_model", "bpe_vectors"):
-        if file := getattr(settings, name):
-            found[name] = _of_file(file)
-    return found
+    return found | {name: _of_file(file) for name, file in _byte_pairs(settings).items()}
+
+
+def _byte_pairs(settings: CompressSettings) -> dict[str, Path]:
+    """Files of byte pairs that are not made from the task's text: the user's own, or BPEmb's."""
+    if settings.embedding_type != "bpe":
+        return {}
+    own = settings.bpe_model, settings.bpe_vectors
+    model, vectors = own if all(own) else cached_files(settings.student()) or (None, None)
+    return {name: file for name, file in (("bpe_model", model), ("bpe_vectors", vectors)) if file}
 
 
 def _teacher_inputs(settings: CompressSettings, paths: Workspace, task: Task) -> dict[str, str]:

@@ -69,6 +69,9 @@ def _run(operands: Sequence[str], flags: Sequence[str]) -> None:
 def _chain(kinds: Sequence[str], flags: Sequence[str]) -> None:
     from compression.experiment import plan_chain
 
+    if _wants_help(flags):
+        print(__doc__)
+        return
     _do(plan_chain(kinds, flags))
 
 

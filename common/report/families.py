@@ -170,6 +170,8 @@ def family_name(row: Row) -> str:
         return name_without_seed(row)
     labels = {axis: label for axis, label in cell if axis != "task"}
     student = " ".join(labels.pop(axis) for axis in _STUDENT_AXES if axis in labels)
+    if student and "student_arch" not in dict(cell):
+        student = f"{row.get('student_arch')} {student}"  # a bare '25' would say nothing
     # Several words speak for themselves; one may be a number that means nothing without its axis.
     words = [student, *(label if " " in label else f"{axis} {label}" for axis, label in labels.items())]
     name = ", ".join(filter(None, words)) or "the only cell"

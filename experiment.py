@@ -31,7 +31,7 @@ from compression.jobs import JOBS
 def main() -> None:
     """Find what the first word asks for, and do it."""
     words = sys.argv[1:]
-    if not words or words[0] in ("-h", "--help"):
+    if not words or (words[0] in ("-h", "--help", "run", *JOBS) and {"-h", "--help"} & set(words)):
         print(__doc__)
         return
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
@@ -52,16 +52,9 @@ def _take(operands: Sequence[str], verb: str, *names: str) -> list[str]:
     return list(operands)
 
 
-def _wants_help(flags: Sequence[str]) -> bool:
-    return "-h" in flags or "--help" in flags
-
-
 def _run(operands: Sequence[str], flags: Sequence[str]) -> None:
     from compression.experiment import plan_file
 
-    if _wants_help(flags):
-        print(__doc__)
-        return
     (file,) = _take(operands, "run", "FILE.yaml")
     _do(plan_file(Path(file), flags))
 
@@ -69,9 +62,6 @@ def _run(operands: Sequence[str], flags: Sequence[str]) -> None:
 def _chain(kinds: Sequence[str], flags: Sequence[str]) -> None:
     from compression.experiment import plan_chain
 
-    if _wants_help(flags):
-        print(__doc__)
-        return
     _do(plan_chain(kinds, flags))
 
 

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-Row = dict[str, Any]
+from common.report.results import Row
 
 _SAME = (
     "stage",

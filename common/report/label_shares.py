@@ -29,15 +29,16 @@ def share_tables(record: ExperimentRecord) -> list[ShareTable]:
     return [_table(record, task, counted) for task, counted in tasks.items()]
 
 
-def quotes_labels(record: ExperimentRecord, task: str) -> bool:
-    """Whether the thesis's shares belong beside a task's: it is quoted, and on this very task."""
-    return record.quote is not None and record.quote.task in (None, task)
+def quoted_beside(record: ExperimentRecord, task: str, rows: str) -> dict[str, float]:
+    """The thesis's shares of these rows' labels, where it has them and is quoted on this very task."""
+    if record.quote is None or record.quote.task not in (None, task) or rows not in _AUGMENTED:
+        return {}
+    return quoted_shares(task, _AUGMENTED[rows])
 
 
 def _table(record: ExperimentRecord, task: str, counted: list[LabelShares]) -> ShareTable:
-    quotes = quotes_labels(record, task)
     labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
-    quoted = {shares.rows: _quoted(task, shares.rows) if quotes else {} for shares in counted}
+    quoted = {shares.rows: quoted_beside(record, task, shares.rows) for shares in counted}
     beside = [label for label in labels if any(label in known for known in quoted.values())]
     header = ("Rows", "Count", *(f"{label}, %" for label in labels))
     header += tuple(f"{label}, %, thesis (quoted)" for label in beside)
@@ -51,10 +52,6 @@ def _table(record: ExperimentRecord, task: str, counted: list[LabelShares]) -> S
         for shares in counted
     ]
     return ShareTable(task, header, tuple(lines))
-
-
-def _quoted(task: str, rows: str) -> dict[str, float]:
-    return quoted_shares(task, _AUGMENTED[rows]) if rows in _AUGMENTED else {}
 
 
 def _percent(share: float | None, digits: int) -> str:

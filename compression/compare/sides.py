@@ -10,7 +10,7 @@ from common.config import nearest
 from common.data import read_report
 from common.errors import UserError
 from common.models import ModelConfig
-from common.report.families import name_without_seed
+from common.report.families import Row, name_without_seed
 from common.report.record import RECORD_FILE, RESULTS_FILE
 from common.report.results import read_results
 from common.tasks import Task, load_task
@@ -20,7 +20,6 @@ from compression.saved_rows import readable_models, saved_rows
 if TYPE_CHECKING:
     from compression.compare.compare import CompareSettings
 
-Row = dict[str, Any]
 BySeed = dict[Any, tuple[Row, Row]]
 """Seed -> rows of A and B."""
 

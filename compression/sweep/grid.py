@@ -83,7 +83,7 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
     cells = tuple(_cells(file, fixed, overrides, path))
     if file.axes and not cells:
         raise UserError("rules: they skip every cell of the grid")
-    tasks = dict.fromkeys(cell.given["task"] for cell in cells) or dict.fromkeys(_tasks(file, fixed))
+    tasks = dict.fromkeys(cell.given["task"] for cell in cells) or dict.fromkeys(_tasks(fixed))
     shared = {task: list(_shared_jobs(file, {**fixed, "task": task}, overrides, path)) for task in tasks}
     for jobs in shared.values():
         check_jobs(jobs)
@@ -140,18 +140,21 @@ def _matches(value: Any, wanted: Any) -> bool:
 
 
 def _check_cell(cell: Cell) -> None:
-    if "task" not in cell.given:
-        raise UserError("settings: no task is given; set one in the file, or with --set task=NAME")
+    _check_task(cell.given)
     try:
         check_jobs(cell.jobs)
     except UserError as error:
         raise UserError(f"cell {cell.text}: {str(error).removeprefix('compress: ')}") from error
 
 
-def _tasks(file: GridFile, fixed: dict[str, Any]) -> list[str]:
-    """Tasks of a grid that has no runs, only shared jobs."""
-    if "task" not in fixed:
+def _check_task(given: dict[str, Any]) -> None:
+    if "task" not in given:
         raise UserError("settings: no task is given; set one in the file, or with --set task=NAME")
+
+
+def _tasks(fixed: dict[str, Any]) -> list[str]:
+    """Tasks of a grid that has no runs, only shared jobs."""
+    _check_task(fixed)
     tasks = fixed["task"]
     return tasks if isinstance(tasks, list) else [tasks]
 

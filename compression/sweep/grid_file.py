@@ -17,6 +17,7 @@ from compression.jobs import check_known
 from compression.settings import Action, CompressSettings
 
 RUN_FIELDS = set(CompressSettings.model_fields)
+"""Settings of a run."""
 _NOT_OURS = {
     "seed": "give `seeds`",
     "seed_name": "give `seeds`",
@@ -27,7 +28,6 @@ _NOT_OURS = {
     "force": "finished runs are never done again",
 }
 """Settings of compress.py that a grid decides by itself, and what to do instead."""
-"""Settings of a run."""
 
 
 class Rule(Settings):

@@ -140,8 +140,7 @@ def _models_and_rows(work: Assignment) -> tuple[tuple[SavedModel, ...], list[Row
     from compression.compress import compress
     from compression.evaluate import evaluate, finished_rows
 
-    if work.threads:
-        torch.set_num_threads(work.threads)
+    torch.set_num_threads(work.threads)
     models: dict[str, SavedModel] = {}
     rows: list[Row] = []
     for given in work.jobs:

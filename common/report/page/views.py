@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from common.report.families import Family, Group, Row
-from common.report.label_shares import quotes_labels
+from common.report.label_shares import quoted_beside
 from common.report.pictures import COLOURS, svg_markup
 from common.report.points import panels
 from common.report.record import ExperimentRecord, Quote
-from common.report.reference import quoted_shares
 from common.report.skyline import draw_skylines, point_id
 from common.report.tables import Cell, columns
 
@@ -142,8 +141,7 @@ def label_bars(record: ExperimentRecord) -> dict[str, dict[str, list[Bar]]]:
     tasks: dict[str, dict[str, list[Bar]]] = {}
     for shares in record.labels:
         kind = shares.rows if shares.rows in ("train", "augmented") else "other"
-        quotes = kind != "other" and quotes_labels(record, shares.task)
-        quoted = quoted_shares(shares.task, kind == "augmented") if quotes else {}
+        quoted = quoted_beside(record, shares.task, shares.rows)
         for label, share in shares.shares.items():
             bars = tasks.setdefault(shares.task, {}).setdefault(label, [])
             bars.append(Bar(f"{shares.rows} ({shares.count:,} rows)", share, kind))

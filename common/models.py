@@ -28,7 +28,7 @@ class ModelConfig(Settings):
     """Name of the model, its folder's name."""
     kind: Literal["teacher", "student"]
     """Which of the two it is."""
-    stage: Literal["teacher", "distilled", "pruned", "quantized"]
+    stage: Literal["teacher", "distilled", "factorized", "pruned", "quantized"]
     """The last thing done to it."""
     task: str
     """Task it was trained for."""
@@ -57,7 +57,7 @@ class ModelConfig(Settings):
     student: dict[str, Any] = {}
     """A student's own settings: all that is needed to build it."""
     compression: dict[str, Any] = {}
-    """Sparsity and bits by part, as reached."""
+    """Ranks, sparsity and bits as reached, and which parts round their inputs."""
     fingerprint: str
     """Identity of settings and inputs: equal exactly when the same model would come out."""
 

@@ -1,135 +1,120 @@
-"""The work of compress.py: a chain of distill, prune and quantize, each saving a model the next one loads."""
+"""The work of compress.py: a chain of actions, each saving a model (or, at the end, a packed file) the next one loads."""
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from common.data import load_split
-from common.devices import pick_device
 from common.errors import UserError
 from common.locks import only_one
-from common.models import ModelConfig, find_model, is_finished, weights_file
+from common.models import ModelConfig, clear_training, find_model, is_finished, weights_file
 from common.progress import say
 from common.seeds import seed_everything
 from common.tasks import Task, check_trains, load_task
 from common.workspace import file_fingerprint, fingerprint
-from compression.embeddings import Tokenizer
-from compression.prune import prune_student
-from compression.quantize import quantize_student
-from compression.scoring import encode_split, forward
-from compression.settings import PRUNE_SETTINGS, QUANTIZE_SETTINGS, CompressSettings
-from compression.student_store import load_student, save_student
-from compression.students.student import Student
+from compression import factorize, prune, quantize
+from compression.distill import distill, own_settings
+from compression.settings import ACTION_SETTINGS, TUNE_SETTINGS, CompressSettings
+from compression.student_store import load_student
+from compression.work import CPU, Work
 
-SUFFIX = {"prune": "+p", "quantize": "+q"}
-STAGE = {"prune": "pruned", "quantize": "quantized"}
+
+@dataclasses.dataclass(frozen=True)
+class Action:
+    """Something that makes a saved student smaller."""
+
+    stage: str
+    """Stage of the models it makes."""
+    suffix: Callable[[CompressSettings], str]
+    """What it adds to a model's name: equal only for equal settings."""
+    apply: Callable[[Work], dict[str, Any]]
+    """Does it to a student. Returns what config.json is to say of it under `compression`."""
+
+
+ACTIONS = {
+    "factorize": Action("factorized", factorize.suffix, factorize.apply),
+    "prune": Action("pruned", prune.suffix, prune.apply),
+    "quantize": Action("quantized", quantize.suffix, quantize.apply),
+}
 
 
 def compress(settings: CompressSettings) -> list[Path]:
-    """Do the actions in order. Returns the folder each one's model is in."""
-    from compression.distill import distill
-
+    """Do the actions in order. Returns the folder of each model made; a packed file lies in the last one's."""
     check_trains(load_task(settings.task))
     folders: list[Path] = []
     name = settings.load_trained_model or ""
-    for action in settings.compression_actions:
+    actions = [action for action in settings.compression_actions if action != "pack"]
+    for action in actions:
         if action == "distill":
             folders.append(distill(settings))
         else:
-            last = action == settings.compression_actions[-1]
-            own_name = settings.model_name if settings.load_trained_model and last else None
+            own_name = settings.model_name if settings.load_trained_model and action == actions[-1] else None
             folders.append(_shrink(settings, action, name, own_name))
         name = folders[-1].name
+    if "pack" in settings.compression_actions:
+        from compression.packing import write_packed
+
+        folder, _ = _student(settings, name)
+        path = write_packed(folder)
+        say(f"packed in {path}: {path.stat().st_size:,} bytes")
+        folders = folders or [folder]
     return folders
 
 
+def _student(settings: CompressSettings, name: str) -> tuple[Path, ModelConfig]:
+    folder, config = find_model(settings.paths, load_task(settings.task), name)
+    if config.kind != "student":
+        raise UserError(f"{config.name} is a teacher; only students are made smaller")
+    return folder, config
+
+
 def _shrink(settings: CompressSettings, action: str, parent_name: str, own_name: str | None) -> Path:
-    """Prune or quantize a saved student and save the result beside it."""
+    """Do one action to a saved student and save the result beside it."""
     task = load_task(settings.task)
-    parent_folder, parent = find_model(settings.paths, task, parent_name)
-    if parent.kind != "student":
-        raise UserError(f"{parent.name} is a teacher; only students are pruned and quantized")
-    used = settings.model_dump(mode="json", include=PRUNE_SETTINGS if action == "prune" else QUANTIZE_SETTINGS)
+    parent_folder, parent = _student(settings, parent_name)
+    used = _used(settings, action)
     identity = fingerprint(
         [action, used, settings.seed, parent.fingerprint, file_fingerprint(weights_file(parent_folder))]
     )
-    name = own_name or parent.name + SUFFIX[action]
+    name = own_name or parent.name + ACTIONS[action].suffix(settings)
     folder = settings.paths.model(task.name, name)
     with only_one(folder, f"student {name}"):
         if is_finished(folder, identity, settings.force):
             say(f"student {name} is up to date")
         else:
-            _save_smaller(settings, action, task, parent_folder, parent, used, folder, identity)
+            _make(settings, action, task, parent_folder, used, folder, identity)
     return folder
 
 
-def _save_smaller(
+def _used(settings: CompressSettings, action: str) -> dict[str, Any]:
+    """The settings that decide what an action makes of a student: those of tuning and its rows only where it tunes."""
+    names = set(ACTION_SETTINGS[action])
+    if settings.tune_epochs:
+        names |= TUNE_SETTINGS | set(own_settings(settings))
+    return settings.model_dump(mode="json", include=names)
+
+
+def _make(
     settings: CompressSettings,
     action: str,
     task: Task,
     parent_folder: Path,
-    parent: ModelConfig,
     used: dict[str, Any],
     folder: Path,
     identity: str,
 ) -> None:
     """Load the parent, do the action with the settings `used` for it, save the model in `folder`."""
     seed_everything(settings.seed)
-    student, tokenizer, _ = load_student(parent_folder, pick_device(cpu=True))
-    if action == "prune":
-        reached: dict[str, Any] = {"sparsity": prune_student(student, parent, settings)}
-        say(
-            f"{folder.name}: sparsity "
-            + ", ".join(f"{part} {share:.1%}" for part, share in reached["sparsity"].items() if "." not in part)
-        )
-    else:
-        reached = {"quantized": _quantize(settings, task, parent, student, tokenizer), "bits": 8}
+    student, tokenizer, parent = load_student(parent_folder, CPU)
+    work = Work(settings, task, parent_folder, parent, student, tokenizer, folder, identity)
+    reached = ACTIONS[action].apply(work)
     changed = {
         "name": folder.name,
-        "stage": STAGE[action],
+        "stage": ACTIONS[action].stage,
         "parent": parent.name,
         "settings": used,
         "compression": {**parent.compression, **reached},
         "fingerprint": identity,
     }
-    save_student(folder, parent.model_copy(update=changed), student, tokenizer)
-
-
-def _quantize(
-    settings: CompressSettings, task: Task, parent: ModelConfig, student: Student, tokenizer: Tokenizer
-) -> dict[str, str]:
-    """Quantize a student in place. Returns part -> how."""
-    if parent.stage == "quantized":
-        raise UserError(f"{parent.name} is quantized already")
-    asked = {
-        "embedding": "static" if settings.ptq_embedding else None,
-        "encoder": "dynamic" if settings.dq_encoder else None,
-        "classifier": "static" if settings.ptq_classifier else "dynamic" if settings.dq_classifier else None,
-    }
-    parts = {part: how for part, how in asked.items() if how}
-    parts = parts or {"embedding": "static", "encoder": "dynamic", "classifier": "dynamic"}
-    if parent.arch == "ffn":
-        parts.pop("encoder", None)  # a mean has no weights
-    if not parts:
-        raise UserError(f"{parent.name} has no weights in its encoder, and nothing else was to be quantized")
-    calibration = (
-        _classifier_inputs(settings, task, student, tokenizer) if parts.get("classifier") == "static" else None
-    )
-    with torch.no_grad():
-        quantize_student(student, parts, calibration)
-    return parts
-
-
-def _classifier_inputs(settings: CompressSettings, task: Task, student: Student, tokenizer: Tokenizer) -> torch.Tensor:
-    """What the classifier reads over the first training rows, [rows, width]: training text, never test's."""
-    train = load_split(settings.paths, task, "train")
-    rows = torch.arange(min(settings.calibration_rows, len(train))).numpy()
-    seen: list[torch.Tensor] = []
-    hook = student.classifier.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
-    try:
-        with torch.no_grad():
-            forward(student, encode_split(tokenizer, train.take(rows)), rows, torch.device("cpu"))
-    finally:
-        hook.remove()
-    return torch.cat(seen)
+    work.save(folder, parent.model_copy(update=changed))
+    clear_training(folder)

@@ -7,30 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from common.batching import shuffled_batches
 from common.data import Split, load_split
-from common.devices import pick_device
 from common.errors import UserError
 from common.locks import only_one
-from common.metrics import main_score
-from common.models import ModelConfig, clear_training, is_finished, training_folder
+from common.models import ModelConfig, clear_training, is_finished
 from common.progress import say
 from common.seeds import seed_everything
-from common.targets import targets
 from common.tasks import Task, load_task
-from common.training import Run, fit, linear_schedule
 from common.workspace import fingerprint
 from compression.distillation_set import DistillationSet, distillation_set, held_out_rows
 from compression.embeddings import Tokenizer, load_tokenizer
 from compression.embeddings.bpe import BpeTokenizer
 from compression.embeddings.bpe_files import find_files, read_vectors
-from compression.losses import combined
-from compression.prune import gradual_pruner, sparsity_by_part
-from compression.scoring import bucket_lengths, encode_split, forward, student_logits
-from compression.settings import PRUNE_SETTINGS, QUANTIZE_SETTINGS, CompressSettings
+from compression.prune import pruning_companion, sparsity_by_part
+from compression.settings import ACTION_SETTINGS, LATER_SETTINGS, CompressSettings
 from compression.student_store import save_student
+from compression.student_training import Lesson, train_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 
@@ -81,7 +74,7 @@ def distill(settings: CompressSettings) -> Path:
         if is_finished(folder, config.fingerprint, settings.force):
             say(f"student {name} is up to date")
         else:
-            _train(settings, task, config, rows, held_out, tokenizer, vectors, folder)
+            _train(settings, task, config, Lesson(rows, held_out), tokenizer, vectors, folder)
     return folder
 
 
@@ -129,7 +122,7 @@ def _identity(
 
 def own_settings(settings: CompressSettings) -> dict[str, Any]:
     """The settings that decide what is learned: not those of later actions, nor where and how loudly it runs."""
-    later = QUANTIZE_SETTINGS if settings.prune_aware else QUANTIZE_SETTINGS | PRUNE_SETTINGS
+    later = LATER_SETTINGS - ACTION_SETTINGS["prune"] if settings.prune_aware else LATER_SETTINGS
     return settings.model_dump(mode="json", exclude=NOT_IDENTITY | later)
 
 
@@ -137,62 +130,19 @@ def _train(
     settings: CompressSettings,
     task: Task,
     config: ModelConfig,
-    rows: DistillationSet,
-    held_out: Split,
+    lesson: Lesson,
     tokenizer: Tokenizer,
     vectors: np.ndarray | None,
     folder: Path,
 ) -> None:
-    device = pick_device(settings.cpu)
     seed_everything(settings.seed)
     student = Student(config.arch, StudentSettings(**config.student), task.outputs, task.pair)
     if vectors is not None:
         student.embedding.start_from(vectors)
-    student.to(device)
-    encoded, held_out_encoded = encode_split(tokenizer, rows.split), encode_split(tokenizer, held_out)
-    labels = torch.from_numpy(targets(task, rows.split.labels)).to(device)
-    logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
-    lengths = bucket_lengths(encoded)
-    pruner = gradual_pruner(student, settings) if settings.prune_aware else None
-
-    def loss(batch: np.ndarray) -> torch.Tensor:
-        teacher = None if logits is None else logits[batch]
-        predicted = forward(student, encoded, batch, device)
-        return combined(predicted, labels[batch], teacher, settings.alpha, settings.loss, settings.temperature)
-
-    def validate() -> float:
-        return main_score(task, held_out.labels, student_logits(student, held_out_encoded, device, "validating"))
-
-    run = Run(
-        model=student,
-        optimizer=make_optimizer(settings, student),
-        batches=lambda epoch: shuffled_batches(lengths, settings.batch_size, settings.seed, epoch),
-        loss=loss,
-        validate=validate,
-        epochs=settings.epochs,
-        patience=settings.patience,
-        seed=settings.seed,
-        state_file=training_folder(folder) / "state.safetensors",
-        fingerprint=config.fingerprint,
-        max_grad_norm=settings.max_grad_norm,
-        label=config.name,
-    )
-    if settings.schedule == "linear":
-        run.schedule = linear_schedule(0.05)
-    if pruner is not None:
-        run.on_start, run.extra_state = pruner.start, pruner.state
-        run.after_step, run.eligible = pruner.step, pruner.finished
-    history = fit(run)
+    pruner = pruning_companion(student, settings) if settings.prune_aware else None
+    history = train_student(settings, task, student, tokenizer, lesson, folder, config.fingerprint, pruner)
     if pruner is not None:
         config = config.model_copy(update={"compression": {"sparsity": sparsity_by_part(pruner.parts)}})
     save_student(folder, config, student, tokenizer, history)
     clear_training(folder)
 
-
-def make_optimizer(settings: CompressSettings, student: torch.nn.Module) -> torch.optim.Optimizer:
-    """The optimizer the settings name, over all of the student's parameters, each once (seed fault 7)."""
-    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
-    if settings.optimizer == "adadelta":
-        return torch.optim.Adadelta(student.parameters(), rho=0.95, **common)
-    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(student.parameters(), **common)

@@ -8,14 +8,19 @@ masks beside them, and what the optimizer trains is what is saved.
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from common.errors import UserError
 from common.models import ModelConfig
+from compression.matrices import Dense, matrices
 from compression.settings import CompressSettings
 from compression.students.student import Student
+
+if TYPE_CHECKING:
+    from compression.work import Work
 
 # Table 6.3 of the thesis: sparsity targets of local Top-V pruning.
 TARGETS = {"bilstm": 0.5, "rnn": 0.1, "linear": 0.125, "hash": 0.0, "char": 0.3, "bpe": 0.4}
@@ -36,12 +41,12 @@ class Prunable:
 
 
 def prunable(student: Student, arch: str, embedding_type: str) -> list[Prunable]:
-    """Every weight matrix of a student, no biases. Hash importance scalars count as `hash`."""
+    """Every float matrix of a student, no biases. Hash importance scalars count as `hash`."""
     kinds = {"embedding": embedding_type, "encoder": arch, "classifier": "linear"}
     return [
-        Prunable(name, kinds[name.split(".")[0]], parameter)
-        for name, parameter in student.named_parameters()
-        if parameter.dim() == 2
+        Prunable(name, kinds[name.split(".")[0]], matrix.value)
+        for name, matrix in matrices(student)
+        if isinstance(matrix, Dense)
     ]
 
 
@@ -68,7 +73,7 @@ def masks(parts: list[Prunable], settings: CompressSettings, progress: float = 1
     return [piece.view_as(part.weight) for piece, part in zip(pieces, parts, strict=True)]
 
 
-def apply(parts: list[Prunable], zeros: list[torch.Tensor]) -> None:
+def set_zero(parts: list[Prunable], zeros: list[torch.Tensor]) -> None:
     """Set masked weights to zero in place."""
     with torch.no_grad():
         for part, mask in zip(parts, zeros, strict=True):
@@ -107,7 +112,7 @@ class GradualPruner:
         """
         if int(before * CHOICES) != int(after * CHOICES):
             self.zeros = masks(self.parts, self.settings, share_of_target(after))
-        apply(self.parts, self.zeros)
+        set_zero(self.parts, self.zeros)
 
     def finished(self, progress: float) -> bool:
         """Whether the target is reached: weights from before may not be chosen as the best."""
@@ -121,7 +126,7 @@ def share_of_target(progress: float) -> float:
     return 1 - (1 - done) ** 3
 
 
-def gradual_pruner(student: Student, settings: CompressSettings) -> GradualPruner:
+def pruning_companion(student: Student, settings: CompressSettings) -> GradualPruner:
     """A pruner of the student being trained, with the targets `prune` would use."""
     return GradualPruner(prunable(student, settings.student_arch, settings.embedding_type), settings)
 
@@ -131,5 +136,15 @@ def prune_student(student: Student, config: ModelConfig, settings: CompressSetti
     if config.stage == "quantized":
         raise UserError(f"{config.name} is quantized; prune it before quantizing")
     parts = prunable(student, config.arch, config.student["embedding_type"])
-    apply(parts, masks(parts, settings))
+    set_zero(parts, masks(parts, settings))
     return sparsity_by_part(parts)
+
+
+def suffix(settings: CompressSettings) -> str:
+    """What pruning adds to a model's name."""
+    return "+p"
+
+
+def apply(work: Work) -> dict[str, Any]:
+    """Prune a student in place. Returns the sparsity reached, for its config."""
+    return {"sparsity": prune_student(work.student, work.parent, work.settings)}

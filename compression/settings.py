@@ -12,9 +12,24 @@ from common.seeds import NAMED_SEEDS
 from common.tasks import load_task
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
-Action = Literal["distill", "prune", "quantize"]
-PRUNE_SETTINGS = {"prune_magnitude", "prune_topv", "prune_threshold", "prune_local"}
-QUANTIZE_SETTINGS = {"ptq_embedding", "dq_encoder", "dq_classifier", "ptq_classifier", "calibration_rows"}
+Action = Literal["distill", "factorize", "prune", "quantize", "pack"]
+ORDER = ("distill", "factorize", "prune", "quantize", "pack")
+TUNE_SETTINGS = {"tune_epochs", "tune_lr", "guide"}
+ACTION_SETTINGS: dict[str, set[str]] = {
+    "factorize": {"factorize", "rank"},
+    "prune": {
+        *("prune_magnitude", "prune_topv", "prune_threshold", "prune_local"),
+        *("prune_movement", "prune_units", "prune_vocabulary"),
+    },
+    "quantize": {
+        *("ptq_embedding", "dq_encoder", "dq_classifier", "ptq_classifier", "calibration_rows"),
+        *("quantizer", "bits", "bits_embedding", "bits_encoder", "bits_classifier", "granularity", "ranges"),
+        *("max_bytes", "max_loss"),
+    },
+}
+"""Action -> the settings that decide what it makes of a student, beside those of tuning."""
+LATER_SETTINGS = TUNE_SETTINGS.union(*ACTION_SETTINGS.values())
+"""Settings of everything that comes after distilling."""
 
 
 class DistillSettings(StageSettings, StudentSettings):
@@ -64,11 +79,11 @@ class CompressSettings(DistillSettings):
     """Everything compress.py can be told."""
 
     compression_actions: tuple[Action, ...] = ("distill",)
-    """What to do, in this order: distill, prune, quantize."""
+    """What to do, in this order: distill, factorize, prune, quantize, pack."""
     load_trained_model: str | None = None
     """Start from this student instead of distilling one."""
     model_name: str | None = None
-    """Name of the student; unset builds one from the settings. Pruning adds +p, quantizing +q."""
+    """Name of the student; unset builds one from the settings. Factorising adds +f, pruning +p, quantizing +q."""
     seed_name: Literal["bennington", "hadfield", "feynman", "simone"] | None = None
     """The thesis's seeds by name: 3201976, 8291959, 5111918, 2211933."""
     prune_magnitude: bool = False
@@ -79,14 +94,48 @@ class CompressSettings(DistillSettings):
     """Top-V: share of weights to prune, in [0, 1). Magnitude: absolute value, 0.05 when unset."""
     prune_local: bool = False
     """Prune each matrix apart, not all together, to --prune-threshold. Without one: table 6.3's targets."""
+    prune_movement: bool = False
+    """Prune by learned scores instead of magnitudes: while distilling with --prune-aware, else while tuning."""
+    prune_units: float = pydantic.Field(0.0, ge=0, lt=1)
+    """Share of the encoder's units and the classifier's hidden units to remove: the matrices shrink."""
+    prune_vocabulary: int = pydantic.Field(0, ge=0)
+    """Remove byte pairs (zero hash rows) that the training text shows fewer than this many times."""
+    factorize: tuple[Literal["embedding", "encoder", "classifier"], ...] = ("embedding", "encoder", "classifier")
+    """Parts whose matrices `factorize` replaces by products of two, where that is smaller."""
+    rank: float = pydantic.Field(0.5, gt=0)
+    """Rank of these products: a number of dimensions, or below 1 a share of each matrix's full rank."""
+    tune_epochs: int = pydantic.Field(0, ge=0)
+    """Epochs to train on after (or while) factorising, pruning and quantizing: the last is then quantization-aware."""
+    tune_lr: float = pydantic.Field(1e-3, gt=0)
+    """Learning rate of --tune-epochs (AdamW, linear)."""
+    guide: Literal["teacher", "student"] = "teacher"
+    """Whose logits --tune-epochs learns from: the teacher's, or the student's own before it was made smaller."""
+    quantizer: Literal["affine", "ternary", "codebook"] = "affine"
+    """How weights become codes: evenly spaced values, three values, or k-means centroids."""
+    bits: Literal[8, 6, 4, 3, 2] = 8
+    """Bits of a code."""
+    bits_embedding: Literal[8, 6, 4, 3, 2] | None = None
+    """Bits of the embedding's codes; unset means --bits."""
+    bits_encoder: Literal[8, 6, 4, 3, 2] | None = None
+    """Bits of the encoder's codes; unset means --bits."""
+    bits_classifier: Literal[8, 6, 4, 3, 2] | None = None
+    """Bits of the classifier's codes; unset means --bits."""
+    granularity: Literal["row", "column", "tensor"] = "row"
+    """What has scales (or centroids) of its own: each row of a matrix, each column, or the whole matrix."""
+    ranges: Literal["mse", "minmax"] = "mse"
+    """Ends of the codes' range: those of least squared error, or the smallest and largest weight."""
+    max_bytes: int | None = pydantic.Field(None, gt=0)
+    """Choose bits for each matrix so that the packed file has at most this many bytes."""
+    max_loss: float | None = pydantic.Field(None, ge=0)
+    """Choose the fewest bits that lose at most this many points of the validation score."""
     ptq_embedding: bool = False
-    """Quantize embeddings to 8 bits, one scale a vector (hash importance scalars to 16-bit floats)."""
+    """Quantize embeddings only (or what else is asked for)."""
     dq_encoder: bool = False
-    """Quantize the encoder's matrices to 8 bits; its inputs are quantized as they come."""
+    """Quantize the encoder, and round its inputs to 8 bits as they come."""
     dq_classifier: bool = False
-    """Quantize the classifier's matrices to 8 bits; its inputs are quantized as they come."""
+    """Quantize the classifier, and round its inputs to 8 bits as they come."""
     ptq_classifier: bool = False
-    """Quantize the classifier's matrices to 8 bits; its inputs by ranges calibrated on training text."""
+    """Quantize the classifier, and round its inputs to 8 bits by ranges calibrated on training text."""
     calibration_rows: int = pydantic.Field(1024, gt=0)
     """Training rows used to calibrate --ptq-classifier."""
 
@@ -107,16 +156,18 @@ class CompressSettings(DistillSettings):
         actions = self.compression_actions
         if len(set(actions)) != len(actions):
             raise ValueError("--compression-actions names an action twice")
-        if "distill" in actions and actions[0] != "distill":
-            raise ValueError("--compression-actions: distill comes first")
+        if list(actions) != sorted(actions, key=ORDER.index):
+            raise ValueError(f"--compression-actions: the order is {', '.join(ORDER)}")
         if "distill" in actions and self.load_trained_model:
             raise ValueError(
                 "--load-trained-model starts from a finished student: leave distill out of --compression-actions"
             )
         if "distill" not in actions and not self.load_trained_model:
             raise ValueError("without distill, --load-trained-model must name the student to compress")
-        if self.prune_magnitude and self.prune_topv:
-            raise ValueError("--prune-magnitude and --prune-topv exclude each other")
+        if sum([self.prune_magnitude, self.prune_topv, self.prune_movement]) > 1:
+            raise ValueError("--prune-magnitude, --prune-topv and --prune-movement exclude each other")
+        if self.max_bytes is not None and self.max_loss is not None:
+            raise ValueError("--max-bytes and --max-loss exclude each other")
         if self.dq_classifier and self.ptq_classifier:
             raise ValueError("--dq-classifier and --ptq-classifier exclude each other")
         if not self.prune_magnitude and (self.prune_threshold or 0) >= 1:

@@ -10,27 +10,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from common.models import load_weights, weights_file
+from compression.matrices import matrix_like
 
 if TYPE_CHECKING:
     from compression.tensors import Weight
 
-# Beside the codes of a quantized matrix; they are its overhead, not weights of the model.
-_OVERHEAD = ("scale", "zero_point", "input_scale", "input_zero_point")
+_OVERHEAD = ("scale", "zero_point", "codebook", "input_scale", "input_zero_point")
+"""Beside the codes of a quantized matrix: not weights of the model."""
 
 
 def logical_weights(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Name -> float32 weights as the model multiplies with them: quantized matrices dequantized, overhead left out.
 
-    'encoder.forward_rnn.weight_ih.codes' comes out as 'encoder.forward_rnn.weight_ih'.
+    'encoder.forward_rnn.weight_ih.codes' comes out as 'encoder.forward_rnn.weight_ih'; of a product there are two,
+    'encoder.forward_rnn.weight_ih.left' and '....right'.
     """
     weights = {}
     for name, tensor in tensors.items():
         stem, _, last = name.rpartition(".")
-        if last == "codes":
-            zero_point, scale = tensors[f"{stem}.zero_point"], tensors[f"{stem}.scale"]
-            weights[stem] = (tensor.float() - zero_point.float()) * scale
-        elif last == "value":
-            weights[stem] = tensor.float()
+        if last in ("codes", "value"):
+            weights[stem] = matrix_like(tensors, stem).dense().detach()
         elif last not in _OVERHEAD and tensor.is_floating_point():
             weights[name] = tensor.float()
     return weights

@@ -12,7 +12,7 @@ from common.models import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, read_config
 from common.training import write_history
 from common.workspace import whole_folder, write_json
 from compression.embeddings import Tokenizer, load_tokenizer
-from compression.quantize import restore_quantized
+from compression.quantize import restore_matrices, round_inputs
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 
@@ -38,12 +38,12 @@ def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer
     config = read_config(folder)
     settings = build(StudentSettings, config.student)
     student = Student(config.arch, settings, config.outputs, config.pair)
-    restore_quantized(student, config.compression.get("quantized", {}))
-    tensors, _ = load_tensors(folder / WEIGHTS_FILE)
+    path = folder / WEIGHTS_FILE
+    tensors, _ = load_tensors(path)
     try:
+        restore_matrices(student, tensors)
+        round_inputs(student, config.compression.get("inputs", {}), None)
         student.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise UserError(
-            f"{folder / WEIGHTS_FILE}: does not fit its config.json: {' '.join(str(error).split())[:300]}"
-        ) from error
+    except (UserError, RuntimeError) as error:
+        raise UserError(f"{path}: does not fit its config.json: {' '.join(str(error).split())[:300]}") from error
     return student.to(device).eval(), load_tokenizer(settings, folder), config

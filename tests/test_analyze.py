@@ -13,7 +13,7 @@ from compression import glue_baselines
 from compression.analysis_text import describe
 from compression.analyze import AnalyzeSettings, analyze
 from compression.embeddings import load_tokenizer
-from compression.quantize import quantize_student
+from compression.quantize import quantize_student, to_8_bits
 from compression.student_store import save_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
@@ -34,9 +34,9 @@ def save(workspace: Path, quantized: bool) -> Path:
     torch.manual_seed(0)
     student = Student("rnn", settings, outputs=2, pair=False)
     with torch.no_grad():
-        student.embedding.table.weight[:8] = 0
+        student.embedding.table.weight.value[:8] = 0
         if quantized:
-            quantize_student(student, {"embedding": "static", "encoder": "dynamic", "classifier": "dynamic"}, None)
+            quantize_student(student, ("embedding", "encoder", "classifier"), to_8_bits)
     config = ModelConfig(
         name="tiny",
         kind="student",

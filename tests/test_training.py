@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import common.training
-import compression.distill
+import compression.student_training
 from common.batching import shuffled_batches, sorted_batches
 from common.errors import UserError
 from common.teachers.finetune import finetune
@@ -210,7 +210,7 @@ def test_a_stopped_distillation_ends_with_the_bytes_of_one_never_stopped(prepare
     with monkeypatch.context() as patch:
         patch.setattr(common.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
         for steps in (3, 17):  # in the first epoch, and again in the second
-            patch.setattr(compression.distill, "combined", stop_after(steps, compression.losses.combined))
+            patch.setattr(compression.student_training, "combined", stop_after(steps, compression.losses.combined))
             with pytest.raises(Stopped):
                 student_of(workspace, kind, epochs=3)
     stopped = student_of(workspace, kind, epochs=3)

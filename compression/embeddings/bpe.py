@@ -14,6 +14,7 @@ from torch import nn
 
 from common.errors import UserError
 from common.tokens import EncodedText
+from compression.students.layers import Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,11 +76,11 @@ class BpeEmbedding(nn.Module):
 
     def __init__(self, settings: StudentSettings) -> None:
         super().__init__()
-        self.table = nn.Embedding(settings.vocab_size, settings.embedding_dim)
+        self.table = Table(settings.vocab_size, settings.embedding_dim)
 
     def start_from(self, vectors: np.ndarray) -> None:
         """Copy pre-trained vectors, float32 [vocab_size, dim], into the table."""
-        self.table.weight.data.copy_(torch.from_numpy(vectors.copy()))
+        self.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """ids: int64 [batch, time, 1] -> [batch, time, dim]."""

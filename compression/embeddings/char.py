@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from common.tokens import EncodedText
+from compression.students.layers import Table
 
 if TYPE_CHECKING:
     from compression.students.settings import StudentSettings
@@ -51,7 +52,7 @@ class CharEmbedding(nn.Module):
 
     def __init__(self, settings: StudentSettings) -> None:
         super().__init__()
-        self.table = nn.Embedding(VOCABULARY_SIZE, settings.embedding_dim)
+        self.table = Table(VOCABULARY_SIZE, settings.embedding_dim)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """ids: int64 [batch, time, 1] -> [batch, time, dim]."""

@@ -16,6 +16,7 @@ from torch import nn
 
 from common.text import split_words
 from common.tokens import EncodedText
+from compression.students.layers import Table
 
 if TYPE_CHECKING:
     from compression.students.settings import StudentSettings
@@ -63,10 +64,9 @@ class HashEmbedding(nn.Module):
         super().__init__()
         self.vocab_size = settings.vocab_size
         rows = shared_rows(settings.vocab_size, settings.hash_ratio)
-        self.importance = nn.Embedding(HASHES * settings.vocab_size, 1)
-        self.table = nn.Embedding(rows, settings.embedding_dim)
+        self.importance = Table(HASHES * settings.vocab_size, 1)
         # Small vectors to start from: with PyTorch's N(0, 1) a word's hash decides more than what is learned of it.
-        nn.init.normal_(self.table.weight, std=INITIAL_STD)
+        self.table = Table(rows, settings.embedding_dim, INITIAL_STD)
         self.register_buffer("sector", torch.arange(HASHES) * settings.vocab_size, persistent=False)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:

@@ -3,30 +3,28 @@
 import torch
 from torch import nn
 
+from compression.students.layers import Recurrent
+
 
 class BidirectionalEncoder(nn.Module):
-    """Two one-directional nn.LSTM or nn.RNN; the second reads each sentence from its last token to its first.
+    """Two one-directional LSTMs or RNNs; the second reads each sentence from its last token to its first.
 
     Each direction's "last" state is the one that has read the whole sentence (seed fault 1), and since the reversal
     stays within a sentence's own length, padding is only ever read after it.
     """
 
-    def __init__(self, kind: type[nn.RNNBase], input_dim: int, hidden_dim: int, pooling: str) -> None:
+    def __init__(self, kind: str, input_dim: int, hidden_dim: int, pooling: str) -> None:
+        """kind: lstm or rnn."""
         super().__init__()
-        self.forward_rnn = kind(input_dim, hidden_dim, batch_first=True)
-        self.backward_rnn = kind(input_dim, hidden_dim, batch_first=True)
+        self.forward_rnn = Recurrent(kind, input_dim, hidden_dim)
+        self.backward_rnn = Recurrent(kind, input_dim, hidden_dim)
         self.pooling = pooling
         self.output_dim = 2 * hidden_dim
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """vectors: [batch, time, input_dim], lengths: int64 [batch] -> [batch, 2 hidden_dim]."""
-        forward = self.run(self.forward_rnn, vectors)
-        backward = self.run(self.backward_rnn, reverse(vectors, lengths))
+        forward, backward = self.forward_rnn(vectors), self.backward_rnn(reverse(vectors, lengths))
         return torch.cat([self.pool(states, lengths) for states in (forward, backward)], 1)
-
-    def run(self, rnn: nn.RNNBase, vectors: torch.Tensor) -> torch.Tensor:
-        """All hidden states of one direction, [batch, time, hidden_dim]. Quantization puts its own steps here."""
-        return rnn(vectors)[0]
 
     def pool(self, states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """states: [batch, time, hidden_dim] -> [batch, hidden_dim]: the state after the last token, or the maximum."""

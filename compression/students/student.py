@@ -7,6 +7,7 @@ from common.errors import UserError
 from compression.embeddings import make_embedding
 from compression.students.bilstm import make_bilstm
 from compression.students.ffn import MeanEncoder
+from compression.students.layers import Linear
 from compression.students.rnn import make_rnn
 from compression.students.settings import StudentSettings
 
@@ -22,10 +23,10 @@ class Student(nn.Module):
         width = self.encoder.output_dim * (4 if pair else 1)
         self.dropout = nn.Dropout(settings.dropout)
         self.classifier = nn.Sequential(
-            nn.Linear(width, settings.cls_hidden_dim),
+            Linear(width, settings.cls_hidden_dim),
             nn.ReLU(),
             nn.Dropout(settings.dropout),
-            nn.Linear(settings.cls_hidden_dim, outputs),
+            Linear(settings.cls_hidden_dim, outputs),
         )
 
     def encode(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

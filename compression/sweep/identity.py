@@ -15,9 +15,7 @@ from common.teachers.logits import teacher_fingerprint
 from common.workspace import Workspace, file_fingerprint, fingerprint
 from compression.distill import INPUTS_COUNT_INSTEAD, NOT_IDENTITY, own_settings
 from compression.embeddings.bpe_files import cached_files
-from compression.settings import PRUNE_SETTINGS, QUANTIZE_SETTINGS, CompressSettings
-
-_LATER = PRUNE_SETTINGS | QUANTIZE_SETTINGS
+from compression.settings import LATER_SETTINGS, CompressSettings
 
 
 def effective_settings(settings: CompressSettings, chains: Sequence[Sequence[str]]) -> dict[str, Any]:
@@ -76,7 +74,7 @@ def family_identity(settings: CompressSettings, inputs: dict[str, str]) -> str:
     Whatever is done to a student afterwards does not count as long as it is done in the usual way, so that runs that
     prune it find the student that another run has distilled.
     """
-    unusual = settings.model_dump(mode="json", include=_LATER, exclude_defaults=True)
+    unusual = settings.model_dump(mode="json", include=LATER_SETTINGS, exclude_defaults=True)
     own = {name: value for name, value in own_settings(settings).items() if name not in _NOT_FAMILY}
     return fingerprint([own, unusual, inputs])[:8]
 

@@ -1,0 +1,76 @@
+"""Making an ONNX graph node by node: a thin layer over onnx.helper that thinks of names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from common.errors import UserError
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSET = 17
+IR_VERSION = 8
+"""What a reader must know; these two are of 2022, so that older runtimes can."""
+TYPES = {np.int64: "INT64", np.float32: "FLOAT"}
+
+
+def import_onnx() -> Any:
+    """The onnx library, imported only now. Raises UserError when it is not installed."""
+    try:
+        import onnx
+        import onnx.helper
+        import onnx.numpy_helper
+    except ImportError:
+        raise UserError("ONNX files need a library; run: pip install -r requirements-onnx.txt") from None
+    return onnx
+
+
+class Graph:
+    """Nodes and constants gathered in the order in which they are asked for. A value is known by its name."""
+
+    def __init__(self) -> None:
+        """Raises UserError when the onnx library is not installed."""
+        self._onnx = import_onnx()
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: dict[str, onnx.TensorProto] = {}
+        self._inputs: list[onnx.ValueInfoProto] = []
+
+    def input(self, name: str, shape: list[int | str]) -> str:
+        """An int64 input; a dimension given by a word may be any number, the same wherever the word stands."""
+        self._inputs.append(self._value(name, np.int64, shape))
+        return name
+
+    def constant(self, name: str, array: np.ndarray) -> str:
+        """An array under a name; the same name again is the same array."""
+        if name not in self._constants:
+            self._constants[name] = self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
+        return name
+
+    def integers(self, *values: int) -> str:
+        """A constant int64 [n], such as axes."""
+        return self.constant(f"integers_{'_'.join(map(str, values))}", np.array(values, np.int64))
+
+    def node(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
+        """Apply an operator. Returns the name of its first output."""
+        stem = f"{operator}_{len(self._nodes)}"
+        names = [stem if i == 0 else f"{stem}_{i}" for i in range(outputs)]
+        self._nodes.append(self._onnx.helper.make_node(operator, inputs, names, name=stem, **attributes))
+        return names[0]
+
+    def finish(self, name: str, output: str, value: str, width: int, metadata: dict[str, str]) -> onnx.ModelProto:
+        """The whole model with one float32 output [batch, width], checked by onnx's own checker."""
+        helper = self._onnx.helper
+        self._nodes.append(helper.make_node("Identity", [value], [output], name=output))
+        result = self._value(output, np.float32, ["batch", width])
+        graph = helper.make_graph(self._nodes, name, self._inputs, [result], list(self._constants.values()))
+        opset = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="featherweight")
+        helper.set_model_props(model, metadata)
+        self._onnx.checker.check_model(model, full_check=True)
+        return model
+
+    def _value(self, name: str, dtype: type, shape: list[int | str]) -> onnx.ValueInfoProto:
+        return self._onnx.helper.make_tensor_value_info(name, getattr(self._onnx.TensorProto, TYPES[dtype]), shape)

@@ -1,0 +1,117 @@
+"""Training a student on a distillation set: the loop that distillation and all later tuning share."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from common.batching import shuffled_batches
+from common.data import Split
+from common.devices import pick_device
+from common.metrics import main_score
+from common.models import training_folder
+from common.targets import targets
+from common.tasks import Task
+from common.training import Run, fit, linear_schedule
+from compression.distillation_set import DistillationSet
+from compression.embeddings import Tokenizer
+from compression.losses import combined
+from compression.scoring import bucket_lengths, encode_split, forward, student_logits
+from compression.settings import DistillSettings
+from compression.students.student import Student
+
+
+class Companion(Protocol):
+    """What goes along with training and changes weights after its steps: a pruner, a quantizer."""
+
+    def start(self, state: dict[str, torch.Tensor]) -> None:
+        """Before the first step, with the state of a stopped attempt or nothing."""
+        ...
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """What `start` needs after a stop."""
+        ...
+
+    def step(self, before: float, after: float) -> None:
+        """After an optimizer step between two points of progress in [0, 1]."""
+        ...
+
+    def finished(self, progress: float) -> bool:
+        """Whether weights at this progress may be chosen as the best."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Lesson:
+    """Rows to learn from, and the rows that choose among epochs."""
+
+    rows: DistillationSet
+    held_out: Split
+
+
+def train_student(
+    settings: DistillSettings,
+    task: Task,
+    student: Student,
+    tokenizer: Tokenizer,
+    lesson: Lesson,
+    folder: Path,
+    fingerprint: str,
+    companion: Companion | None = None,
+) -> list[dict[str, Any]]:
+    """Train a student in place with the recipe of `settings`, on the best device; its best weights come back to the CPU.
+
+    folder: of the model being made; the state of a stopped run lies beside it, and is that of this very run only when
+    its fingerprint is equal. Returns one dict an epoch.
+    """
+    device = pick_device(settings.cpu)
+    student.to(device)
+    rows = lesson.rows
+    encoded, held_out = encode_split(tokenizer, rows.split), encode_split(tokenizer, lesson.held_out)
+    labels = torch.from_numpy(targets(task, rows.split.labels)).to(device)
+    logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
+    lengths = bucket_lengths(encoded)
+
+    def loss(batch: np.ndarray) -> torch.Tensor:
+        teacher = None if logits is None else logits[batch]
+        predicted = forward(student, encoded, batch, device)
+        return combined(predicted, labels[batch], teacher, settings.alpha, settings.loss, settings.temperature)
+
+    def validate() -> float:
+        return main_score(task, lesson.held_out.labels, student_logits(student, held_out, device, "validating"))
+
+    run = Run(
+        model=student,
+        optimizer=make_optimizer(settings, student),
+        batches=lambda epoch: shuffled_batches(lengths, settings.batch_size, settings.seed, epoch),
+        loss=loss,
+        validate=validate,
+        epochs=settings.epochs,
+        patience=settings.patience,
+        seed=settings.seed,
+        state_file=training_folder(folder) / "state.safetensors",
+        fingerprint=fingerprint,
+        max_grad_norm=settings.max_grad_norm,
+        label=folder.name,
+    )
+    if settings.schedule == "linear":
+        run.schedule = linear_schedule(0.05)
+    if companion is not None:
+        run.on_start, run.extra_state = companion.start, companion.state
+        run.after_step, run.eligible = companion.step, companion.finished
+    history = fit(run)
+    student.cpu()
+    return history
+
+
+def make_optimizer(settings: DistillSettings, student: torch.nn.Module) -> torch.optim.Optimizer:
+    """The optimizer the settings name, over all of the student's parameters, each once (seed fault 7)."""
+    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
+    if settings.optimizer == "adadelta":
+        return torch.optim.Adadelta(student.parameters(), rho=0.95, **common)
+    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    return kind(student.parameters(), **common)

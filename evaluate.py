@@ -2,6 +2,7 @@
 
     python evaluate.py --task sst-2 --model-name minilm
     python evaluate.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q --time --json
+    python evaluate.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q --packed
     python evaluate.py --task ax --model-name bilstm-of-mnli
 
 Test is GLUE's dev set (its own test set has no labels); MNLI has two, matched and mismatched.
@@ -23,7 +24,8 @@ def main() -> None:
         return
     for row in rows:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items()) or "no labels to score by"
-        sizes = f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes ({row['bytes_gzip']:,} gzipped)"
+        sizes = f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes ({row['bytes_gzip']:,} gzipped"
+        sizes += f", {row['bytes_packed']:,} packed)" if row["bytes_packed"] else ")"
         print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {sizes}")
         if "speed" in row:
             print("  {sentences_per_second:,} sentences/s, {milliseconds_for_one} ms for one".format(**row["speed"]))

@@ -91,6 +91,30 @@ def _named_params(rows: list[dict[str, Any]]) -> str:
     return text_table(["tensor", "shape", "type", "count", "bytes"], body, [False, False, False, True, True])
 
 
+def _bytes(packed: dict[str, Any]) -> str:
+    rows = [*packed["tensors"], _packed_whole(packed)]
+    body = [
+        [
+            row["name"],
+            f"{row['bytes']:,}",
+            f"{row['share']:.1%}",
+            f"{row['weights']:,}" if row["weights"] else "",
+            f"{row['bits_per_weight']:.2f}" if row["weights"] else "",
+            ", ".join(f"{of['stream']} {of['bytes']:,} {of['coder']}".strip() for of in row["streams"]),
+        ]
+        for row in rows
+    ]
+    header = ["packed", "bytes", "share", "weights", "bits a weight", "streams and their coders"]
+    table = text_table(header, body, [False, True, True, True, True, False])
+    return f"{table}\nthe packed file: {packed['file']:,} bytes ({human_bytes(packed['file'])})"
+
+
+def _packed_whole(packed: dict[str, Any]) -> dict[str, Any]:
+    total, weights = (sum(row[key] for row in packed["tensors"]) for key in ("bytes", "weights"))
+    bits = 8 * total / max(1, weights)
+    return {"name": "all", "bytes": total, "share": 1, "weights": weights, "bits_per_weight": bits, "streams": []}
+
+
 def _pictures(paths: list[str]) -> str:
     return "saved " + ", ".join(paths)
 
@@ -103,4 +127,6 @@ _WRITERS: dict[str, Callable[[Any], str]] = {
     "named_params": _named_params,
     "weight_hist": _pictures,
     "pie_chart": _pictures,
+    "bytes": _bytes,
+    "treemap": _pictures,
 }

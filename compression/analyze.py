@@ -13,7 +13,7 @@ from common.tasks import load_task
 from compression import glue_baselines
 from compression.evaluate import identity
 
-NUMBERS = ("model_size", "model_disk_size", "theoretical_size", "weight_thresholds", "named_params")
+NUMBERS = ("model_size", "model_disk_size", "theoretical_size", "weight_thresholds", "named_params", "bytes")
 PICTURES = ("weight_hist", "pie_chart")
 BY_DEFAULT = ("model_size", "model_disk_size", "theoretical_size")
 OF_BASELINES = ("model_size", "named_params", "pie_chart")
@@ -41,6 +41,8 @@ class AnalyzeSettings(StageSettings):
     """List every stored tensor: name, shape, type, count, bytes."""
     pie_chart: bool = False
     """Draw the share of parameters of each major part."""
+    bytes: bool = False
+    """List and draw where the bytes of a student's packed file go, tensor by tensor."""
     save_pdf: bool = False
     """Save pictures as PDF too."""
     out: Path | None = None
@@ -50,8 +52,8 @@ class AnalyzeSettings(StageSettings):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> AnalyzeSettings:
-        if self.save_pdf and not (self.weight_hist or self.pie_chart):
-            raise ValueError("--save-pdf saves pictures: ask for --weight-hist or --pie-chart too")
+        if self.save_pdf and not (self.weight_hist or self.pie_chart or self.bytes):
+            raise ValueError("--save-pdf saves pictures: ask for --weight-hist, --pie-chart or --bytes too")
         if not self.is_baseline:
             if self.model_name is None:
                 raise ValueError(f"--model-name is required, except with --arch {' or '.join(glue_baselines.NAMES)}")
@@ -109,13 +111,19 @@ def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
         result["weight_thresholds"] = inspect.below_thresholds(weights)
     if "named_params" in asked:
         result["named_params"] = inspect.stored_tensors(stored, config.kind)
-    figures = {}
+    figures: dict[str, Any] = {}
     if "weight_hist" in asked:
         from common.report.pictures import weight_histograms
 
         figures["weight_hist"] = weight_histograms(f"Weights of {config.name}", inspect.histograms(weights))
     if "pie_chart" in asked:
         figures["pie_chart"] = _pie(config.name, parameters_by_part(weights))
+    if "bytes" in asked:
+        from common.report.treemap import byte_treemap
+        from compression.packed_bytes import byte_groups, packed_bytes
+
+        result["bytes"] = packed_bytes(folder, weights)
+        figures["treemap"] = byte_treemap(f"Packed bytes of {config.name}", byte_groups(result["bytes"]))
     return result | _save(settings, picture_folder(settings, config.name), figures)
 
 

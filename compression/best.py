@@ -24,7 +24,7 @@ class BestSettings(QuerySettings):
     """Task: a name in configs/tasks (sst-2, qqp, ...), or the YAML file of one of your own."""
     max_bytes: int | None = pydantic.Field(None, gt=0)
     """Largest size that will do, in bytes; unset means any."""
-    size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_gzip"
+    size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_packed"
     """What is measured: the packed file, the weights file gzipped, or the weights file."""
     metric: str | None = None
     """Choose by this metric; unset means the task's first."""

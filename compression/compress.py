@@ -1,4 +1,4 @@
-"""The work of compress.py: a chain of actions, each saving a model (or, at the end, a packed file) the next one loads."""
+"""The work of compress.py: a chain of actions; each saves a model that the next one loads, the last one a packed file."""
 
 import dataclasses
 from collections.abc import Callable
@@ -26,15 +26,17 @@ class Action:
     stage: str
     """Stage of the models it makes."""
     suffix: Callable[[CompressSettings], str]
-    """What it adds to a model's name: equal only for equal settings."""
+    """What it adds to a model's name."""
+    told: set[str]
+    """Settings that the suffix tells."""
     apply: Callable[[Work], dict[str, Any]]
     """Does it to a student. Returns what config.json is to say of it under `compression`."""
 
 
 ACTIONS = {
-    "factorize": Action("factorized", factorize.suffix, factorize.apply),
-    "prune": Action("pruned", prune.suffix, prune.apply),
-    "quantize": Action("quantized", quantize.suffix, quantize.apply),
+    "factorize": Action("factorized", factorize.suffix, {"rank"}, factorize.apply),
+    "prune": Action("pruned", prune.suffix, {"prune_movement", "prune_units", "prune_vocabulary"}, prune.apply),
+    "quantize": Action("quantized", quantize.suffix, ACTION_SETTINGS["quantize"] | TUNE_SETTINGS, quantize.apply),
 }
 
 
@@ -76,7 +78,7 @@ def _shrink(settings: CompressSettings, action: str, parent_name: str, own_name:
     identity = fingerprint(
         [action, used, settings.seed, parent.fingerprint, file_fingerprint(weights_file(parent_folder))]
     )
-    name = own_name or parent.name + ACTIONS[action].suffix(settings)
+    name = own_name or parent.name + _suffix(settings, action)
     folder = settings.paths.model(task.name, name)
     with only_one(folder, f"student {name}"):
         if is_finished(folder, identity, settings.force):
@@ -84,6 +86,13 @@ def _shrink(settings: CompressSettings, action: str, parent_name: str, own_name:
         else:
             _make(settings, action, task, parent_folder, used, folder, identity)
     return folder
+
+
+def _suffix(settings: CompressSettings, action: str) -> str:
+    """What an action adds to a name: four digits of their hash stand for settings that it does not tell."""
+    names = ACTION_SETTINGS[action] | (TUNE_SETTINGS if settings.tune_epochs else set())
+    others = settings.model_dump(mode="json", include=names - ACTIONS[action].told, exclude_defaults=True)
+    return ACTIONS[action].suffix(settings) + (f"-{fingerprint(others)[:4]}" if others else "")
 
 
 def _used(settings: CompressSettings, action: str) -> dict[str, Any]:

@@ -35,6 +35,8 @@ class EvaluateSettings(StageSettings):
     """Check that the model has this architecture."""
     split: Literal["test", "validation", "train"] = "test"
     """Rows to score; test means every test split of the task."""
+    packed: bool = False
+    """Score the student's packed file by compression.runtime, without PyTorch. Nothing is saved then."""
     time: bool = False
     """Also time the model: sentences a second, and milliseconds for one sentence alone."""
     json_: bool = False
@@ -50,7 +52,7 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
 
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
-    predict = load_predictor(folder, config, settings.cpu)
+    predict = packed_predictor(folder, config) if settings.packed else load_predictor(folder, config, settings.cpu)
     same = _about_model(settings.paths, task, folder, config, predict)
     rows = []
     for name in _split_names(settings, task):
@@ -59,15 +61,16 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
         logits = predict(split)
         seconds = time.perf_counter() - started
         row = identity(task, name, config, folder) | same
+        row["stage"] = "packed" if settings.packed else config.stage
         row |= {"rows": len(split), "metrics": _metrics(settings.paths, task, config, name, split, logits)}
         row["data"] = data_fingerprint(settings.paths, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
         if settings.time:
             row["speed"] = _speed(predict, split)
-        if settings.split == "test":
+        if settings.split == "test" and not settings.packed:
             write_predictions(folder, config, task, row, split, logits)
         rows.append(row)
-    if settings.split == "test":
+    if settings.split == "test" and not settings.packed:
         write_json(result_file(folder, config, task), rows)
     return rows
 
@@ -110,7 +113,7 @@ def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:
 
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
-    if settings.force or settings.time or settings.split != "test":
+    if settings.force or settings.time or settings.packed or settings.split != "test":
         return []
     return saved_rows(settings.paths, task, folder, config)
 
@@ -130,6 +133,20 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
 
     student, tokenizer, _ = load_student(folder, device)
     return lambda split: student_logits(student, encode_split(tokenizer, split), device, config.name)
+
+
+def packed_predictor(folder: Path, config: ModelConfig) -> Predictor:
+    """The same of a student's packed file. Raises UserError when it is missing or damaged."""
+    from compression import runtime
+
+    path = folder / f"{config.name}.fwt"
+    if not path.exists():
+        raise UserError(f"{path}: no such file; run: compress.py --compression-actions pack --load-trained-model")
+    try:
+        model = runtime.load(path)
+    except runtime.PackedError as error:
+        raise UserError(f"{path}: {error}") from error
+    return lambda split: model.logits(list(zip(*split.sentences(), strict=True)) if config.pair else split.sentence1)
 
 
 def _with_bar(teacher: Teacher, split: Split, label: str) -> np.ndarray:

@@ -120,8 +120,8 @@ class CompressSettings(DistillSettings):
     """Bits of the encoder's codes; unset means --bits."""
     bits_classifier: Literal[8, 6, 4, 3, 2] | None = None
     """Bits of the classifier's codes; unset means --bits."""
-    granularity: Literal["row", "column", "tensor"] = "row"
-    """What has scales (or centroids) of its own: each row of a matrix, each column, or the whole matrix."""
+    granularity: Literal["row", "column", "tensor"] | None = None
+    """What has scales (or centroids) of its own: each row, each column or the whole matrix; unset: row, codebook tensor."""
     ranges: Literal["mse", "minmax"] = "mse"
     """Ends of the codes' range: those of least squared error, or the smallest and largest weight."""
     max_bytes: int | None = pydantic.Field(None, gt=0)

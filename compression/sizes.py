@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from common.models import load_weights, weights_file
+from common.models import load_weights, read_config, weights_file
 from compression.matrices import matrix_like
+from compression.packing import packed_size
 
 if TYPE_CHECKING:
     from compression.tensors import Weight
@@ -41,7 +42,10 @@ def gzip_bytes(path: Path) -> int:
 
 
 def measure(folder: Path) -> dict[str, Any]:
-    """Sizes of a model folder, by the names of results.json. bytes_packed is None: there is no packed format yet."""
+    """Sizes of a model folder, by the names of results.json.
+
+    bytes_packed: of the packed file that a student makes, all in; None for a teacher, which makes none.
+    """
     weights = logical_weights(load_weights(folder))
     path = weights_file(folder)
     return {
@@ -49,7 +53,7 @@ def measure(folder: Path) -> dict[str, Any]:
         "nonzero_parameters": sum(int((tensor != 0).sum()) for tensor in weights.values()),
         "bytes_model": path.stat().st_size,
         "bytes_gzip": gzip_bytes(path),
-        "bytes_packed": None,
+        "bytes_packed": packed_size(folder) if read_config(folder).kind == "student" else None,
     }
 
 

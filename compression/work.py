@@ -44,6 +44,8 @@ class Work:
     """Of the model being made."""
     widths: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Changes of the student's own settings: the widths of matrices that shrank."""
+    history: list[dict[str, Any]] | None = None
+    """Epochs of tuning, where there was any."""
 
     def tune(self, companion: Companion | None = None) -> None:
         """Train the student on for --tune-epochs; its best weights are left. Does nothing when these are 0.
@@ -62,7 +64,7 @@ class Work:
             rows = dataclasses.replace(rows, logits=self._parents_logits(rows.split))
         settings = settings.model_copy(update=recipe)
         lesson = Lesson(rows, self.held_out)
-        train_student(
+        self.history = train_student(
             settings, self.task, self.student, self.tokenizer, lesson, self.folder, self.fingerprint, companion
         )
 
@@ -86,7 +88,7 @@ class Work:
     def save(self, folder: Path, config: ModelConfig) -> None:
         """Write the student into a model folder."""
         config = config.model_copy(update={"student": {**config.student, **self.widths}})
-        save_student(folder, config, self.student, self.tokenizer)
+        save_student(folder, config, self.student, self.tokenizer, self.history)
 
     def packed_size(self) -> int:
         """Bytes of the packed file that the student as it is now would make."""

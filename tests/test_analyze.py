@@ -5,14 +5,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from common.config import build
 from common.errors import UserError
 from common.models import ModelConfig, weights_file
+from common.report.treemap import squarify
 from compression import glue_baselines
 from compression.analysis_text import describe
 from compression.analyze import AnalyzeSettings, analyze
 from compression.embeddings import load_tokenizer
+from compression.packing import pack_student
 from compression.quantize import quantize_student, to_8_bits
 from compression.student_store import save_student
 from compression.students.settings import StudentSettings
@@ -159,6 +163,7 @@ def test_text_says_what_the_result_says(folder: Path, tmp_path: Path):
         ({"model_name": "tiny", "save_pdf": True}, "--save-pdf"),
         ({"model_name": "tiny", "arch": "glue-elmo"}, "leave --model-name out"),
         ({"arch": "glue-glove", "weight_hist": True}, "--weight-hist needs weights"),
+        ({"arch": "glue-glove", "bytes": True}, "--bytes needs weights"),
     ],
 )
 def test_mistakes_are_told(folder: Path, tmp_path: Path, flags: dict, message: str):
@@ -210,3 +215,42 @@ def test_elmo_has_its_published_number_of_weights():
 )
 def test_parts_of_teachers(name: str, part: str):
     assert part_of(name, "teacher") == part
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_packed_bytes_sum_to_the_packed_file(tmp_path: Path, quantized: bool):
+    folder = save(tmp_path, quantized)
+    result = json.loads(json.dumps(ask(tmp_path, bytes=True)))
+    packed, rows = result["bytes"], {row["name"]: row for row in result["bytes"]["tensors"]}
+    assert sum(row["bytes"] for row in packed["tensors"]) == packed["file"] == len(pack_student(folder))
+    assert sum(row["share"] for row in packed["tensors"]) == pytest.approx(1)
+    for row in packed["tensors"]:
+        assert sum(stream["bytes"] for stream in row["streams"]) == row["bytes"]
+    assert rows["embedding.table.weight"]["weights"] == EMBEDDING
+    assert rows["embedding.table.weight"]["bits_per_weight"] == 8 * rows["embedding.table.weight"]["bytes"] / EMBEDDING
+    assert rows["encoder.forward_rnn.bias"]["weights"] == 3
+    # All but one bias of two a direction: their sum is what is packed.
+    assert sum(row["weights"] for row in packed["tensors"]) == EMBEDDING + ENCODER + CLASSIFIER - 2 * 3
+    assert rows["header"]["bits_per_weight"] is None
+    assert [Path(path).name for path in result["treemap"]] == ["treemap.png"]
+    assert Path(result["treemap"][0]).read_bytes()[:4] == b"\x89PNG"
+    assert f"the packed file: {packed['file']:,} bytes" in describe(result)
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=30))
+def test_a_treemaps_boxes_fill_it_in_proportion_and_nowhere_overlap(sizes: list[int]):
+    boxes = squarify(sizes, (1.0, 2.0, 10.0, 6.0))
+    assert [w * h for _, _, w, h in boxes] == pytest.approx([60 * size / sum(sizes) for size in sizes], rel=1e-6)
+    for x, y, w, h in boxes:
+        assert min(x - 1, y - 2) > -1e-6
+        assert max(x + w - 11, y + h - 8) < 1e-6
+    for i, (x, y, w, h) in enumerate(boxes):
+        for x2, y2, w2, h2 in boxes[:i]:
+            across, upright = min(x + w, x2 + w2) - max(x, x2), min(y + h, y2 + h2) - max(y, y2)
+            assert min(across, upright) < 1e-6
+
+
+def test_a_treemap_prefers_squares():
+    boxes = squarify([6, 6, 4, 3, 2, 2, 1], (0, 0, 6, 4))  # the example of Bruls, Huizing and van Wijk's section 3.1
+    assert boxes[:2] == [(0, 0, 3, 2), (0, 2, 3, 2)]
+    assert max(max(w / h, h / w) for _, _, w, h in boxes) == pytest.approx(25 / 9)

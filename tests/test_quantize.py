@@ -1,4 +1,4 @@
-"""Quantization: bounded rounding errors, zeros that stay zero, and students that load again anywhere."""
+"""Quantization of students: inputs' rounding errors, zeros that stay zero, and students that load again anywhere."""
 
 import shutil
 
@@ -16,17 +16,11 @@ from common.models import load_weights, read_config
 from common.tasks import load_task
 from common.workspace import Workspace
 from compression.compress import compress
-from compression.quantize import (
-    QuantizedMatrix,
-    affine_range,
-    check_parts,
-    from_codes,
-    round_each_vector,
-    to_codes,
-)
+from compression.quantization.inputs import check_inputs
 from compression.scoring import encode_split, student_logits
 from compression.sizes import logical_weights, measure
 from compression.student_store import load_student, save_student
+from compression.students.rounding import affine_range, round_by, round_each_vector
 
 NUMBERS = st.floats(-1000, 1000, width=32)
 MATRICES = arrays(np.float32, st.tuples(st.integers(1, 5), st.integers(1, 9)), elements=NUMBERS)
@@ -34,23 +28,11 @@ CPU = torch.device("cpu")
 
 
 @given(MATRICES)
-def test_rounding_is_off_by_half_a_step_at_most(values):
+def test_rounding_inputs_is_off_by_half_a_step_at_most(values):
     x = torch.from_numpy(values)
     scale, zero_point = affine_range(x.amin(1, keepdim=True), x.amax(1, keepdim=True))
-    back = from_codes(to_codes(x, scale, zero_point), scale, zero_point)
-    assert ((back - x).abs() <= 0.5 * scale * 1.001 + 1e-30).all()
+    assert ((round_by(x, scale, zero_point) - x).abs() <= 0.5 * scale * 1.001 + 1e-30).all()
     assert (scale > 0).all()
-
-
-@given(MATRICES)
-def test_zeros_stay_exactly_zero_and_codes_are_bytes(values):
-    x = torch.from_numpy(values)
-    x[:, ::2] = 0
-    matrix = QuantizedMatrix(*x.shape)
-    matrix.fill(x)
-    assert matrix.codes.dtype == torch.uint8
-    assert (matrix.value()[x == 0] == 0).all()
-    assert matrix.value().shape == x.shape
 
 
 @given(MATRICES)
@@ -70,18 +52,33 @@ def test_rounding_twice_changes_nothing_much(values):
 
 
 def test_values_outside_a_calibrated_range_are_clamped():
-    scale, zero_point = affine_range(torch.tensor([-1.0]), torch.tensor([1.0]))
-    back = from_codes(to_codes(torch.tensor([-5.0, 5.0]), scale, zero_point), scale, zero_point)
+    back = round_by(torch.tensor([-5.0, 5.0]), *affine_range(torch.tensor([-1.0]), torch.tensor([1.0])))
     assert back.abs().max() < 1.01
 
 
 def test_unknown_parts_and_ways_are_refused():
-    for parts in ({"encoder": "static"}, {"head": "dynamic"}, {"embedding": "dynamic"}):
-        with pytest.raises(UserError, match="cannot quantize"):
-            check_parts(parts)
+    for inputs in ({"encoder": "static"}, {"head": "dynamic"}, {"embedding": "dynamic"}):
+        with pytest.raises(UserError, match="cannot round the inputs"):
+            check_inputs(inputs)
 
 
 STUDENTS = [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash")]
+PARTS = {"embedding", "encoder", "classifier"}
+WAYS = [
+    {},
+    {"bits": 4},
+    {"bits": 3, "granularity": "column"},
+    {"quantizer": "ternary"},
+    {"bits": 3, "quantizer": "codebook"},
+    {"bits": 4, "tune_epochs": 1},
+    {"bits": 4, "quantizer": "codebook", "tune_epochs": 1},
+]
+IDS = ["8 bits", "4 bits", "columns", "ternary", "codebook", "tuned", "tuned codebook"]
+"""Ways to quantize, each of which every kind of student bears."""
+
+
+def parts_of(names):
+    return {name.split(".")[0] for name in names}
 
 
 def made(workspace, arch="ffn", embedding="hash", task="sst-2", actions=("distill", "quantize"), **given):
@@ -89,6 +86,13 @@ def made(workspace, arch="ffn", embedding="hash", task="sst-2", actions=("distil
         student_arch=arch, embedding_type=embedding, alpha=1.0, only_original_data=True, epochs=1, **given
     )
     return compress(tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **values))
+
+
+def again(workspace, parent, **way):
+    """Quantize a saved student."""
+    given = tiny.small(alpha=1.0, only_original_data=True, **way)
+    actions = {"compression_actions": ("quantize",), "load_trained_model": parent.name}
+    return compress(tiny.compress_settings(task="sst-2", workspace=workspace, **actions, **given))[0]
 
 
 def logits(folder, workspace, task="sst-2"):
@@ -104,10 +108,13 @@ def test_a_quantized_student_is_close_to_its_parent(workspace, arch, embedding, 
     exact, rounded = logits(parent, workspace, task), logits(folder, workspace, task)
     assert np.abs(exact - rounded).max() < 0.05 * max(1.0, np.abs(exact).max())
     config = read_config(folder)
-    assert (config.stage, config.parent, config.compression["bits"]) == ("quantized", parent.name, 8)
-    assert set(config.compression["quantized"]) == {"embedding", "classifier"} | (
-        {"encoder"} if arch != "ffn" else set()
-    )
+    assert (config.stage, config.parent) == ("quantized", parent.name)
+    if embedding == "hash":  # importance has 16 bits
+        assert 8 < config.compression["bits"] < 16
+    else:
+        assert config.compression["bits"] == 8
+    assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if arch == "ffn" else set())
+    assert config.compression["inputs"] == {}
 
 
 @pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
@@ -135,19 +142,57 @@ def test_it_loads_where_nothing_else_is(workspace, tmp_path, arch, embedding):
 
 @pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
 def test_pruned_weights_stay_zero(workspace, arch, embedding):
-    _, pruned, folder = made(workspace, arch, embedding, actions=("distill", "prune", "quantize"))
-    before = load_student(pruned, CPU)[0].state_dict()
-    after = logical_weights(load_weights(folder))
-    zeros = 0
-    for name, tensor in before.items():
-        # The quantized encoder names its matrices without the layer's number.
-        twin = after.get(name, after.get(name.replace("_l0", "")))
-        twin = after.get(name.removesuffix(".weight")) if twin is None else twin
-        assert twin is not None, name
-        assert (twin[tensor == 0] == 0).all(), name
-        zeros += int((tensor == 0).sum())
-    assert zeros > 0
-    assert read_config(folder).compression["sparsity"] == read_config(pruned).compression["sparsity"]
+    _, pruned = made(workspace, arch, embedding, actions=("distill", "prune"))
+    before = logical_weights(load_weights(pruned))
+    assert sum(int((tensor == 0).sum()) for tensor in before.values()) > 0
+    for way in WAYS:
+        folder = again(workspace, pruned, **way)
+        after = logical_weights(load_weights(folder))
+        assert after.keys() == before.keys()
+        for name, tensor in before.items():
+            assert (after[name][tensor == 0] == 0).all(), (name, way)
+        assert read_config(folder).compression["sparsity"] == read_config(pruned).compression["sparsity"]
+
+
+@pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
+def test_every_way_is_saved_and_loaded(workspace, tmp_path, arch, embedding):
+    (parent,) = made(workspace, arch, embedding, actions=("distill",))
+    for way, name in zip(WAYS, IDS, strict=True):
+        folder = again(workspace, parent, **way)
+        student, tokenizer, config = load_student(folder, CPU)
+        assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if arch == "ffn" else set())
+        save_student(tmp_path / name, config, student, tokenizer)
+        assert (tmp_path / name / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+        codes = [tensor for key, tensor in load_weights(folder).items() if key.endswith("codes")]
+        levels = 3 if name == "ternary" else 2 ** way.get("bits", 8)
+        assert max(int(tensor.max()) for tensor in codes) < levels
+
+
+def test_parts_may_have_bits_of_their_own(workspace):
+    (parent,) = made(workspace, "bilstm", "bpe", actions=("distill",))
+    folder = again(workspace, parent, bits_embedding=2, bits_encoder=3)
+    told = read_config(folder).compression
+    bits = {"embedding": 2, "encoder": 3, "classifier": 8}
+    assert {name: matrix["bits"] for name, matrix in told["quantized"].items()} == {
+        name: bits[name.split(".")[0]] for name in told["quantized"]
+    }
+    for name, tensor in load_weights(folder).items():
+        if name.endswith("codes"):
+            assert int(tensor.max()) < 2 ** bits[name.split(".")[0]]
+    assert 2 < told["bits"] < 8
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        ({"quantizer": "codebook", "granularity": "column"}, "not for columns"),
+        ({"quantizer": "ternary", "bits_encoder": 4}, "--bits-encoder has no meaning"),
+    ],
+)
+def test_what_no_quantizer_does_is_refused(workspace, way, message):
+    (parent,) = made(workspace, "bilstm", "bpe", actions=("distill",))
+    with pytest.raises(UserError, match=message):
+        again(workspace, parent, **way)
 
 
 @pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
@@ -158,7 +203,9 @@ def test_weights_are_counted_the_same_before_and_after(workspace, arch, embeddin
 
 def test_only_the_parts_asked_for_are_quantized(workspace):
     _, folder = made(workspace, "rnn", "char", dq_encoder=True)
-    assert read_config(folder).compression["quantized"] == {"encoder": "dynamic"}
+    told = read_config(folder).compression
+    assert (parts_of(told["quantized"]), told["inputs"]) == ({"encoder"}, {"encoder": "dynamic"})
+    assert 8 < told["bits"] < 32
     names = [name for name in load_weights(folder) if name.endswith("codes")]
     assert names
     assert all(name.startswith("encoder.") for name in names)

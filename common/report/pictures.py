@@ -91,15 +91,16 @@ def parameter_pie(title: str, parts: dict[str, int]) -> Figure:
         autopct=lambda share: f"{share:.0f}%" if share > 100 * _ROOM_FOR_PERCENT else "",
         textprops={"color": "white", "fontweight": "bold"},
     )
-    names = [f"{name}: {count:,} ({_share(count / total)})" for name, count in shown.items()]
+    names = [f"{name}: {count:,} ({share(count / total)})" for name, count in shown.items()]
     figure.get_layout_engine().set(w_pad=0.2, h_pad=0.1)
     axes.legend(wedges, names, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=11)
-    figure.suptitle(f"{_wrapped(title, 70)}\n{total:,} parameters", fontsize=11)
+    figure.suptitle(f"{wrapped(title, 70)}\n{total:,} parameters", fontsize=11)
     return figure
 
 
-def _share(share: float) -> str:
-    return "below 0.01%" if share < 0.0001 else f"{share:.1%}" if share >= 0.01 else f"{share:.2%}"
+def share(part: float) -> str:
+    """A share in percent, with more digits where it is small."""
+    return "below 0.01%" if part < 0.0001 else f"{part:.1%}" if part >= 0.01 else f"{part:.2%}"
 
 
 def weight_histograms(title: str, parts: dict[str, Histogram]) -> Figure:
@@ -119,19 +120,19 @@ def weight_histograms(title: str, parts: dict[str, Histogram]) -> Figure:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     panels[-1].set_xlabel("value of the weight")
-    figure.suptitle(_wrapped(title, 80), fontsize=11)
+    figure.suptitle(wrapped(title, 80), fontsize=11)
     return figure
 
 
 def _said(name: str, histogram: Histogram) -> str:
     """A panel's title: how many weights there are, and what is not drawn."""
     total = int(histogram.counts.sum()) + histogram.zeros + histogram.beyond
-    hidden = [f"{histogram.zeros:,} zeros ({_share(histogram.zeros / total)})"] if histogram.zeros else []
+    hidden = [f"{histogram.zeros:,} zeros ({share(histogram.zeros / total)})"] if histogram.zeros else []
     hidden += [f"{histogram.beyond:,} beyond ±{histogram.edges[-1]:.2g}"] if histogram.beyond else []
     return f"{name}: {total:,} weights" + (f"; not drawn: {', '.join(hidden)}" if hidden else "")
 
 
-def _wrapped(text: str, width: int) -> str:
+def wrapped(text: str, width: int) -> str:
     """Names have no spaces to break at; they are broken anywhere. A dollar sign would start a formula."""
     lines = [text[start : start + width] for start in range(0, len(text), width)]
     return "\n".join(lines).replace("$", r"\$")

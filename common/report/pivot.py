@@ -13,7 +13,7 @@ from common.report.pivot_table import Pivot, PivotCell, PivotColumn, PivotRow
 from common.report.places import Labels, Scored, Sheet, Spot, sheets
 from common.report.record import ExperimentRecord, TableLayout
 from common.report.reference import QuotedFigure, QuotedPoint, quoted_figures, quoted_points
-from common.report.tables import DASH
+from common.report.tables import DASH, human_bytes
 
 __all__ = ["Pivot", "PivotCell", "PivotColumn", "PivotRow", "pivots"]
 SEEDS = 4
@@ -41,7 +41,7 @@ def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Pivot]:
 def _table(
     sheet: Sheet, layout: TableLayout, columns: list[Column], figures: list[QuotedFigure], teachers: list[Row]
 ) -> Pivot:
-    rows = [_row(sheet, labels, columns, figures) for labels in sheet.rows]
+    rows = [_row(sheet, labels, layout, columns, figures) for labels in sheet.rows]
     # A column of quotations that no row has is left out.
     kept = [i for i in range(len(columns)) if not columns[i].shown.quoted or any(row.cells[i].n for row in rows)]
     columns = [columns[i] for i in kept]
@@ -56,10 +56,13 @@ def _table(
         rows=tuple(rows),
         baselines=tuple(baselines),
         notes=tuple(notes_of(columns, rows, baselines)),
+        sizes=layout.sizes,
     )
 
 
-def _row(sheet: Sheet, labels: Labels, columns: list[Column], figures: list[QuotedFigure]) -> PivotRow:
+def _row(
+    sheet: Sheet, labels: Labels, layout: TableLayout, columns: list[Column], figures: list[QuotedFigure]
+) -> PivotRow:
     spots = [sheet.spots.get((labels, column.shown.labels)) for column in columns]
     found = [
         _stat(spot.scored, column, spot.task) if spot else None for spot, column in zip(spots, columns, strict=True)
@@ -75,7 +78,8 @@ def _row(sheet: Sheet, labels: Labels, columns: list[Column], figures: list[Quot
         elif column.shown.quoted:
             cells.append(_quoted_cell(spot, column, figures))
         else:
-            cells.append(_cell(found[i], len(spot.planned), i in best, marked=on_test[i] and not whole_row))
+            packed = _packed(spot.rows) if layout.sizes else None
+            cells.append(_cell(found[i], len(spot.planned), i in best, on_test[i] and not whole_row, packed))
     parameters, size, field = _sizes(row for key, spot in sheet.spots.items() if key[0] == labels for row in spot.rows)
     return PivotRow(labels, parameters, size, tuple(cells), field, selected_on_test=whole_row)
 
@@ -116,12 +120,21 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2f}"
 
 
-def _cell(found: Stat | None, planned: int = 0, best: bool = False, marked: bool = False) -> PivotCell:
+def _cell(
+    found: Stat | None, planned: int = 0, best: bool = False, marked: bool = False, packed: float | None = None
+) -> PivotCell:
     if found is None:
         return dataclasses.replace(_EMPTY, planned=planned)
     text = _percent(found.mean) + (f" ± {_percent(found.sd)}" if found.sd is not None else "")
     text += f" ({found.n}/{planned})" if found.n < planned else ""
-    return PivotCell(found.mean, found.sd, found.n, best, text + (" †" if marked else ""), planned)
+    text += " †" if marked else ""
+    text += f" · {human_bytes(packed)}" if packed is not None else ""
+    return PivotCell(found.mean, found.sd, found.n, best, text, planned, packed)
+
+
+def _packed(rows: Iterable[Row]) -> float | None:
+    size = stat(row.get("bytes_packed") for row in rows)
+    return size.mean if size else None
 
 
 def _quoted_cell(spot: Spot, column: Column, figures: list[QuotedFigure]) -> PivotCell:

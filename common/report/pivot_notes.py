@@ -27,6 +27,8 @@ def notes_of(columns: Sequence[Column], rows: Sequence[PivotRow], baselines: Seq
     for split_names in dict.fromkeys(names for column in columns for names in column.splits.values()):
         if len(split_names) > 1:
             yield f"{averaged('accuracy', split_names)}: a seed's score is the mean over {' and '.join(split_names)}."
+    if any(cell.packed is not None for cell in cells):
+        yield f"Sizes are of the packed file, all in: weights, vocabulary, labels, settings. {UNITS}"
     if any(row.size is not None for row in (*rows, *baselines)):
         yield ABOUT_SIZES
     scored = [row for row in rows if any(cell.n and cell.planned for cell in row.cells)]
@@ -36,5 +38,5 @@ def notes_of(columns: Sequence[Column], rows: Sequence[PivotRow], baselines: Seq
         yield "A teacher's score stands in every column of its task."
     if any(column.shown.quoted for column in columns):
         yield ABOUT_QUOTES
-    if any(row.selected_on_test for row in (*rows, *baselines)) or any(cell.text.endswith("†") for cell in cells):
+    if any(row.selected_on_test for row in (*rows, *baselines)) or any("†" in cell.text for cell in cells):
         yield SELECTED_ON_TEST

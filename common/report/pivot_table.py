@@ -31,6 +31,7 @@ class PivotCell:
 
     text: '78.50 ± 1.02', with '(3/4)' where seeds are missing and a dagger where the test split chose the weights and
     the row's heading does not say so already; an en dash when empty. planned: number of seeds there are to be.
+    packed: mean bytes_packed over the seeds, where the layout asks for sizes; the text ends in it, '· 21.4 KB'.
     """
 
     mean: float | None
@@ -39,6 +40,7 @@ class PivotCell:
     best: bool
     text: str
     planned: int = 0
+    packed: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,3 +79,5 @@ class Pivot:
     rows: tuple[PivotRow, ...]
     baselines: tuple[PivotRow, ...]
     notes: tuple[str, ...]
+    sizes: bool = False
+    """Whether cells tell sizes; then rows do not."""

@@ -58,13 +58,14 @@ def csv_pivot(pivot: Pivot) -> str:
     quoted for the thesis's baselines.
     """
     header = ["kind", *pivot.row_headings, "parameters", "bytes", "bytes_of", "selected_on_test"]
-    header += [f"{column.heading}, {what}" for column in pivot.columns for what in ("mean", "sd", "n")]
+    told = ("mean", "sd", "n", *(("bytes_packed",) if pivot.sizes else ()))
+    header += [f"{column.heading}, {what}" for column in pivot.columns for what in told]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
     kinds = [*("quoted" if row.quoted else "teacher" for row in pivot.baselines), *["student"] * len(pivot.rows)]
     for kind, row in zip(kinds, (*pivot.baselines, *pivot.rows), strict=True):
-        scores = [value for cell in row.cells for value in (cell.mean, cell.sd, cell.n)]
+        scores = [value for cell in row.cells for value in (cell.mean, cell.sd, cell.n, cell.packed)[: len(told)]]
         test = str(row.selected_on_test).lower()
         writer.writerow([kind, *row.labels, row.parameters, row.size, row.size_field, test, *scores])
     return stream.getvalue()

@@ -14,13 +14,13 @@ from common.report.families import Row
 from common.report.record import ExperimentRecord, RecordedRun, TableLayout
 from common.tasks import load_task
 
-STAGES = ("distilled", "+p", "+q", "+p+q")
-"""Labels of the axis `stage`, in order."""
+STAGES = ("distilled", "+f", "+p", "+f+p", "+q", "+f+q", "+p+q", "+f+p+q")
+"""Labels of the axis `stage`, in order: what was done to a student."""
 Labels = tuple[str, ...]
 Scored = dict[Any, dict[str, Row]]
 """Seed -> split -> row."""
-_SUFFIX = {"prune": "+p", "quantize": "+q"}
-_ENDING = re.compile(r"(?:\+[pq])+$")
+_SUFFIX = {"factorize": "+f", "prune": "+p", "quantize": "+q"}
+_ENDING = re.compile(r"(?:\+[fpq][^+]*)+$")
 _DEFAULTS = {"student_arch": "bilstm", "vocab_size": 5000, "alpha": 0.0}
 """compress.py's defaults that do not hang on the architecture."""
 
@@ -71,11 +71,12 @@ class Sheet:
 
 
 def stage_label(row: Row) -> str:
-    """distilled, +p, +q or +p+q, by the end of the model's name; by its stage where the name does not tell."""
-    if row.get("stage") not in ("pruned", "quantized"):
+    """One of STAGES, by the end of the model's name: +p+q of 'x+p+q4'; by its stage where the name does not tell."""
+    by_stage = {"factorized": "+f", "pruned": "+p", "quantized": "+q"}
+    if row.get("stage") not in by_stage:
         return "distilled"
     ending = _ENDING.search(str(row["model"]))
-    return ending.group() if ending else {"pruned": "+p", "quantized": "+q"}[row["stage"]]
+    return "".join(re.findall(r"\+[fpq]", ending.group())) if ending else by_stage[row["stage"]]
 
 
 def task_name(given: str) -> str:

@@ -21,6 +21,8 @@ class TableLayout(Settings):
     """Axes whose values make the rows; `stage` may be one (distilled, +p, +q, +p+q), and `task`."""
     columns: tuple[str, ...] = pydantic.Field(min_length=1)
     """Axes whose values make the columns; the best mean across them is bold in every row."""
+    sizes: bool = False
+    """Say behind each score how many bytes the packed model has."""
     average_splits: bool = True
     """One score a task: the mean over its test splits (MNLI's matched and mismatched, as the thesis reports)."""
 

@@ -1,14 +1,18 @@
 """Byte-pair embeddings through the bpemb library (Heinzerling and Strube, 2018).
 
 Vectors come from BPEmb's own files where the user has them, else from a sentencepiece BPE model and word2vec vectors
-trained on the task's own text and kept in BPEmb's file format.
+trained on the task's own text and kept in BPEmb's file format. Pieces of type UNUSED (vocabulary pruning) are split
+again by sentencepiece and have no vector.
 """
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -17,8 +21,6 @@ from common.tokens import EncodedText
 from compression.students.layers import Table
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from compression.students.settings import StudentSettings
 
 MODEL_FILE = "bpe.model"
@@ -42,6 +44,11 @@ class BpeTokenizer:
             raise UserError(f"{model_file}: not a sentencepiece model ({error})") from error
         self.model_bytes = model_file.read_bytes()
         self.max_tokens = max_tokens
+        pieces = self._bpe.spm
+        self.kept = np.array([i for i in range(pieces.get_piece_size()) if not pieces.is_unused(i)], np.int32)
+        """Pieces that have a row of the embedding's table, int32 [rows], in the order of the rows."""
+        self._rows = np.full(pieces.get_piece_size(), UNKNOWN, np.int32)
+        self._rows[self.kept] = np.arange(len(self.kept))
 
     @classmethod
     def load(cls, settings: StudentSettings, folder: Path) -> BpeTokenizer:
@@ -59,16 +66,34 @@ class BpeTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Pieces in the model."""
-        return self._bpe.spm.get_piece_size()
+        """Rows of the embedding's table: pieces in the model that are not UNUSED."""
+        return len(self.kept)
 
     def encode(self, sentences: list[str]) -> EncodedText:
-        """One id a piece, width 1."""
+        """One row number a piece, width 1. A lone character without a row gets the unknown piece's."""
         ids: list[list[int]] = []
         for start in range(0, len(sentences), _CHUNK):
             texts = [self._bpe.preprocess(text) for text in sentences[start : start + _CHUNK]]
             ids += self._bpe.spm.encode(texts)
-        return EncodedText.from_lists(ids, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
+        encoded = EncodedText.from_lists(ids, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
+        return EncodedText(self._rows[encoded.ids], encoded.offsets)
+
+    @property
+    def droppable(self) -> np.ndarray:
+        """Rows whose piece can be split into smaller ones or read as unknown: not control signs. bool [rows]."""
+        pieces = self._bpe.spm
+        special = (pieces.is_unknown, pieces.is_control, pieces.is_byte)
+        return np.array([not any(is_special(piece) for is_special in special) for piece in self.kept.tolist()])
+
+    def without(self, rows: Collection[int]) -> BpeTokenizer:
+        """A tokenizer that splits some rows' pieces into smaller ones; the rows that are left keep their order."""
+        from compression.embeddings.pieces import without_pieces
+
+        model = without_pieces(self.model_bytes, set(self.kept[list(rows)].tolist()))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / MODEL_FILE
+            path.write_bytes(model)
+            return BpeTokenizer(path, self.max_tokens)
 
 
 class BpeEmbedding(nn.Module):

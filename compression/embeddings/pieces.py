@@ -1,4 +1,4 @@
-"""Sentencepiece model files with pieces dropped, edited as bytes: neither sentencepiece nor this project's libraries do it.
+"""Sentencepiece model files with pieces dropped, edited as bytes: sentencepiece itself offers no way.
 
 A model file is a protocol buffer, ModelProto of sentencepiece_model.proto. Its field 1, repeated, is a piece with the
 fields 1 string, 2 score, 3 type. A piece of type UNUSED is still merged, then split again into what it was merged from.
@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator
 from common.errors import UserError
 
 _PIECE = 1
+_PIECE_KEY = b"\x0a"
+"""Field 1, bytes of a length told before them."""
 _UNUSED_TYPE = b"\x18\x05"
 """Field 3, a number: 5. Of a field that comes twice the last one counts, so this is put at the end."""
 _FIXED = {1: 8, 5: 4}
@@ -27,7 +29,7 @@ def without_pieces(model: bytes, unused: Collection[int], removed: Collection[in
         if number == _PIECE:
             if place in unused:
                 value += _UNUSED_TYPE
-                head = head[:1] + _varint(len(value))
+                head = _PIECE_KEY + _varint(len(value))
             dropped, place = place in removed, place + 1
             if dropped:
                 continue

@@ -1,7 +1,7 @@
 """Quantization-aware training: the student computes with quantized weights, its gradients go straight through.
 
-The forward pass sees exactly what will be saved; the gradient with respect to it is given to the float weights as it is
-(the straight-through estimator; Bengio, Leonard and Courville, 2013). Ranges are fitted anew now and then, since weights
+The forward pass sees exactly what will be saved; its gradient is given to the float weights as it is (the
+straight-through estimator; Bengio, Leonard and Courville, 2013). Ranges are fitted anew now and then, since weights
 move out of them.
 """
 
@@ -14,7 +14,7 @@ from compression.matrices import Matrix, matrices, replace_matrix
 from compression.quantization.scheme import Scheme
 from compression.students.student import Student
 
-FITS = 50
+FITS = 20
 """How often ranges are fitted anew in the course of training."""
 
 
@@ -51,7 +51,7 @@ class Aware(Matrix):
 
 
 class Refitter:
-    """Fits ranges anew while a student trains (a Companion). All it needs after a stop is among the student's tensors."""
+    """Fits ranges anew while a student trains (a Companion); what it needs after a stop is in the student's tensors."""
 
     def __init__(self, student: Student) -> None:
         self.aware = [matrix for _, matrix in matrices(student) if isinstance(matrix, Aware)]

@@ -76,3 +76,7 @@ class Scheme:
         if self._granularity(weight) == "tensor":
             return weight.reshape(1, -1)
         return weight.T if self._granularity(weight) == "column" else weight
+
+
+Setting = dict[str, Scheme]
+"""Name of matrix -> how it is quantized."""

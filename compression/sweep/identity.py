@@ -15,7 +15,7 @@ from common.teachers.logits import teacher_fingerprint
 from common.workspace import Workspace, file_fingerprint, fingerprint
 from compression.distill import INPUTS_COUNT_INSTEAD, NOT_IDENTITY, own_settings
 from compression.embeddings.bpe_files import cached_files
-from compression.settings import LATER_SETTINGS, CompressSettings
+from compression.settings import CompressSettings
 
 
 def effective_settings(settings: CompressSettings, chains: Sequence[Sequence[str]]) -> dict[str, Any]:
@@ -71,12 +71,11 @@ def run_identity(effective: dict[str, Any], inputs: dict[str, str]) -> str:
 def family_identity(settings: CompressSettings, inputs: dict[str, str]) -> str:
     """8 hex digits for the names of models that differ in their seed alone.
 
-    Whatever is done to a student afterwards does not count as long as it is done in the usual way, so that runs that
-    prune it find the student that another run has distilled.
+    Whatever is done to a student afterwards does not count, so that runs that prune it find the student that another
+    run has distilled: what was done is told by the ends of names.
     """
-    unusual = settings.model_dump(mode="json", include=LATER_SETTINGS, exclude_defaults=True)
     own = {name: value for name, value in own_settings(settings).items() if name not in _NOT_FAMILY}
-    return fingerprint([own, unusual, inputs])[:8]
+    return fingerprint([own, inputs])[:8]
 
 
 _NOT_FAMILY = {"seed", *INPUTS_COUNT_INSTEAD}

@@ -1,0 +1,205 @@
+"""Packed students against the same ones in PyTorch, and against a fastText model trained on the same text.
+
+    python benchmarks/runtime.py
+    python benchmarks/runtime.py --task sst-2 --ffn NAME --bilstm NAME --fasttext-python ~/fasttext/bin/python
+
+Every figure is of a fresh process on one core with one thread: seconds from its start to the first answer, sentences a
+second over the test split, milliseconds for one sentence alone, and the most memory it held while it read them all.
+The students are those named, or the smallest of each kind that the workspace has (make quickstart makes some).
+fastText learns from the task's training rows and their labels.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from fasttext_side import fasttext_python, train_fasttext
+
+from common.cli import print_json, run_script
+from common.data import Split, load_split
+from common.errors import UserError
+from common.models import WEIGHTS_FILE, find_model, read_config, saved_models
+from common.report.tables import text_table
+from common.tasks import Task, load_task
+from common.workspace import Workspace, default_root
+
+HERE = Path(__file__).parent
+FILES = (WEIGHTS_FILE, "bpe.model")
+"""What of a student's folder a prediction needs, beside a few settings."""
+STARTS, PASSES = 7, 5
+"""Processes started for each start-up time, of which the median counts; passes over the test split."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """One way of running one model. labels: what it calls the task's labels, in their order."""
+
+    name: str
+    python: str
+    kind: str
+    model: Path
+    labels: tuple[str, ...]
+
+
+def measure(way: Way, texts: Path, split: Split, clock: str) -> dict[str, Any]:
+    """start: seconds to the first answer; rate: sentences a second; one: milliseconds for a sentence alone; memory:
+    bytes held at most; accuracy: over labelled rows; bytes: of the files it needs."""
+    starts = [first_answer(way, texts)[clock] for _ in range(STARTS)]
+    said = json.loads(in_a_process(way, texts, clock)[-1])
+    pairs = zip(split.labels, said["labels"], strict=True)
+    right = [way.labels[label] == guess for label, guess in pairs if label >= 0]
+    files = [way.model / name for name in FILES] if way.model.is_dir() else [way.model]
+    return {
+        "way": way.name,
+        "start": statistics.median(starts),
+        "rate": len(split) / said["pass"],
+        "one": 1000 * said["one"],
+        "memory": said["memory"],
+        "accuracy": sum(right) / max(1, len(right)),
+        "bytes": sum(path.stat().st_size for path in files if path.exists()),
+    }
+
+
+def _started(way: Way, texts: Path, clock: str, passes: int) -> subprocess.Popen:
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    command = [way.python, HERE / "ways.py", way.kind, way.model, texts, clock, passes]
+    return subprocess.Popen(list(map(str, command)), env=os.environ | threads, stdout=subprocess.PIPE, text=True)
+
+
+def first_answer(way: Way, texts: Path) -> dict[str, float]:
+    """Seconds from a process's start to its first answer, by both clocks."""
+    started = time.perf_counter()
+    with _started(way, texts, "wall", 0) as process:
+        answer = process.stdout.readline()
+        seconds = time.perf_counter() - started
+    if process.returncode:
+        raise UserError(f"{way.name} did not answer, see above")
+    return {"wall": seconds, "cpu": float(answer)}
+
+
+def in_a_process(way: Way, texts: Path, clock: str) -> list[str]:
+    """Lines that a process says."""
+    with _started(way, texts, clock, PASSES) as process:
+        lines = process.stdout.read().splitlines()
+    if process.returncode:
+        raise UserError(f"{way.name} failed, see above")
+    return lines
+
+
+def students(paths: Workspace, task: Task, given: dict[str, str | None]) -> dict[str, Path]:
+    """Architecture -> folder: the one named, or the smallest there is. Raises UserError where there is none."""
+    found = {}
+    for arch, name in given.items():
+        if name:
+            found[arch] = find_model(paths, task, name, arch)[0]
+            continue
+        folders = [
+            folder for folder in saved_models(paths.model(task.name, "x").parent) if read_config(folder).arch == arch
+        ]
+        if not folders:
+            raise UserError(f"{paths.root} has no {arch} of {task.name}: run make quickstart, or name one by --{arch}")
+        found[arch] = min(folders, key=lambda folder: (folder / WEIGHTS_FILE).stat().st_size)
+    return found
+
+
+def packed(folder: Path, target: Path) -> Path:
+    """A student's packed file, in another folder."""
+    from compression.packing import pack_student
+
+    path = target / f"{folder.name}.fwt"
+    path.write_bytes(pack_student(folder))
+    return path
+
+
+def run(given: argparse.Namespace) -> dict[str, Any]:
+    """Measure every way. Raises UserError when a model or the data is missing."""
+    paths, task = Workspace(given.workspace), load_task(given.task)
+    if task.pair or task.regression:
+        raise UserError(f"{task.name}: this benchmark is of single sentences with labels")
+    found, split = students(paths, task, {"ffn": given.ffn, "bilstm": given.bilstm}), load_split(paths, task, "test")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = folder / "texts.txt"
+        texts.write_text("\n".join(split.sentence1), encoding="utf-8")
+        ways = []
+        for arch, student in found.items():
+            ways.append(Way(f"{arch} packed", sys.executable, "packed", packed(student, folder), task.labels))
+            ways.append(Way(f"{arch} PyTorch", sys.executable, "pytorch", student, task.labels))
+        python = fasttext_python(given.fasttext_python, paths)
+        if python:
+            model = train_fasttext(python, load_split(paths, task, "train"), folder)
+            ways.append(Way("fastText", python, "fasttext", model, tuple(map(str, range(len(task.labels))))))
+        clock = "cpu" if given.cpu_time else "wall"
+        rows = {way.name: measure(way, texts, split, clock) for way in ways}
+    models = {arch: student.name for arch, student in found.items()}
+    return {"task": task.name, "clock": clock, "models": models, "ways": list(rows.values()), **conclusions(rows)}
+
+
+def conclusions(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Ratios, and for each target what was measured and whether it is met."""
+    ratios, targets = {}, []
+    for arch in ("ffn", "bilstm"):
+        ours, theirs = rows[f"{arch} packed"], rows[f"{arch} PyTorch"]
+        ratios[f"{arch}: start-up, PyTorch / packed"] = faster = theirs["start"] / ours["start"]
+        ratios[f"{arch}: throughput, packed / PyTorch"] = ours["rate"] / theirs["rate"]
+        targets.append((f"{arch}: first answer within 0.25 s", ours["start"], ours["start"] <= 0.25))
+        targets.append((f"{arch}: first answer at least 5 x faster than through PyTorch", faster, faster >= 5))
+        targets.append((f"{arch}: peak memory at most 80 MB", ours["memory"] / 1e6, ours["memory"] <= 80e6))
+    if "fastText" in rows:
+        ratios["ffn packed / fastText: throughput"] = rows["ffn packed"]["rate"] / rows["fastText"]["rate"]
+    rate, one = rows["ffn packed"]["rate"], rows["bilstm packed"]["one"]
+    targets.append(("ffn: at least 20,000 sentences a second", rate, rate >= 20_000))
+    targets.append(("bilstm: one sentence within 1.5 ms", one, one <= 1.5))
+    names = ("target", "measured", "met")
+    return {"ratios": ratios, "targets": [dict(zip(names, target, strict=True)) for target in targets]}
+
+
+def describe(result: dict[str, Any]) -> str:
+    """The result as tables."""
+    header = ["way", "start-up, s", "sentences/s", "one, ms", "memory, MB", "bytes", "accuracy"]
+    body = [
+        [
+            row["way"],
+            f"{row['start']:.3f}",
+            f"{row['rate']:,.0f}",
+            f"{row['one']:.3f}",
+            f"{row['memory'] / 1e6:.1f}",
+            f"{row['bytes']:,}",
+            f"{row['accuracy']:.4f}",
+        ]
+        for row in result["ways"]
+    ]
+    lines = [f"{result['task']}, one core, {result['clock']} time: {', '.join(result['models'].values())}", ""]
+    lines += [text_table(header, body, [False] + [True] * 6), ""]
+    lines += [f"{value:8.2f}  {name}" for name, value in result["ratios"].items()] + [""]
+    lines += [f"{'met' if t['met'] else 'NOT MET':>8}  {t['target']}: {t['measured']:,.3g}" for t in result["targets"]]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="rotten-tomatoes", help="task whose test split is read")
+    parser.add_argument("--workspace", type=Path, default=default_root(), help="where its data and models are")
+    parser.add_argument("--ffn", metavar="NAME", help="FFN student; unset: the smallest there is")
+    parser.add_argument("--bilstm", metavar="NAME", help="BiLSTM student; unset: the smallest there is")
+    parser.add_argument("--fasttext-python", metavar="PATH", help="a Python that can import fasttext")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds: for a busy machine")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args()
+    result = run(given)
+    print_json(result) if given.json else print(describe(result))
+
+
+if __name__ == "__main__":
+    run_script(main)

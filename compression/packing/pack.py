@@ -1,0 +1,199 @@
+"""Packing a student: all of its folder that answering needs, in one file. The format is told in docs/format.md."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from common.config import build
+from common.errors import UserError
+from common.models import ModelConfig, load_weights, read_config
+from common.workspace import whole_file
+from compression.packing.ans import encode_pairs, encode_stream
+from compression.packing.head import HeadWriter
+from compression.packing.parts import PackedPart, Shares
+from compression.packing.tensors import Named, Streams, Tensors, shape_of, write_matrix
+from compression.packing.vocabulary import pack_vocabulary
+from compression.runtime import ARCHS, CODE_BITS, CODED, EMBEDDINGS, MAGIC, PAIR, POOL_MAX, RAW, VERSION, WORDS
+from compression.students.settings import StudentSettings
+
+Encode = Callable[[bytes], tuple[bytes, int]]
+"""Spare bytes -> (a stream, how many of them it carries)."""
+SUFFIX = ".fwt"
+_FIXED = 8
+"""Bytes of magic, version and length."""
+_CHECKSUM = 4
+
+
+def pack_student(folder: Path) -> bytes:
+    """The packed file of a student's folder. Raises UserError when the folder is no student, or cannot be packed."""
+    return _Packing(folder).data
+
+
+def packed_size(folder: Path) -> int:
+    """Bytes of a student's packed file: weights, vocabulary, labels, settings, all in."""
+    return len(pack_student(folder))
+
+
+def packed_parts(folder: Path) -> list[PackedPart]:
+    """Where the bytes of a student's packed file go; they sum to its size."""
+    return _Packing(folder).parts()
+
+
+def write_packed(folder: Path) -> Path:
+    """Write <folder>/<its name>.fwt, whole or not at all, and return its path."""
+    data = pack_student(folder)
+    path = folder / f"{folder.name}{SUFFIX}"
+    with whole_file(path) as partial:
+        partial.write_bytes(data)
+    return path
+
+
+class _Packing:
+    """One student being packed."""
+
+    def __init__(self, folder: Path) -> None:
+        config = read_config(folder)
+        if config.kind != "student":
+            raise UserError(f"{config.name} is a {config.kind}; only students are packed")
+        self._settings = build(StudentSettings, config.student)
+        tensors = {name: tensor.numpy() for name, tensor in load_weights(folder).items()}
+        is_bpe = self._settings.embedding_type == "bpe"
+        self._vocabulary = pack_vocabulary(folder / "bpe.model") if is_bpe else None
+        self._shares = Shares()
+        try:
+            self._streams, self._head = Streams(), HeadWriter()
+            self._write_head(config, tensors)
+        except UserError as error:
+            raise UserError(f"{folder}: {error}") from None
+        self.data = self._assemble()
+
+    def _write_head(self, config: ModelConfig, tensors: Tensors) -> None:
+        head, streams = self._head, self._streams
+        with head.owner("settings"):
+            _write_settings(head, config, self._settings)
+        if self._vocabulary is not None:
+            with head.owner("vocabulary"):
+                self._vocabulary.write(head)
+            streams.side.append(Named.of_one(self._vocabulary.states, "vocabulary"))
+        table = shape_of(tensors, "embedding.table.weight")
+        rows = None if self._vocabulary is None else self._checked_rows(table)
+        if self._settings.embedding_type != "char":
+            with head.owner("settings"):
+                head.number(table[0] if rows is None else len(rows))
+        for stem in _matrices(config.arch, self._settings.embedding_type):
+            with head.owner(stem):
+                write_matrix(head, streams, tensors, stem, rows if stem == "embedding.table.weight" else None)
+        for name, value in _vectors(config.arch, tensors).items():
+            streams.add_floats(value, name)
+        with head.owner("settings"):
+            streams.write_floats(head)
+
+    def _checked_rows(self, table: tuple[int, int]) -> np.ndarray:
+        rows = self._vocabulary.rows
+        if rows.max() >= table[0]:
+            raise UserError(f"bpe.model has pieces for {rows.max() + 1} rows or more, the embedding has {table[0]}")
+        return rows
+
+    def _assemble(self) -> bytes:
+        raw = [named for named in self._streams.main if named.stored.mode == RAW]
+        pool = b"".join(named.stored.symbols.tobytes() for named in raw)
+        for named in raw:
+            self._shares.add_exactly("stored", named.owners)
+        head = _deflated(self._head.data)
+        opening = HeadWriter()
+        opening.number(len(head))
+        opening.number(len(self._head.data))
+        self._shares.add("header", [("header", _FIXED + len(opening.data))], _FIXED + len(opening.data))
+        self._shares.add("deflate", self._head.owners, len(head))
+        body = opening.data + head
+        for encode, owners in self._in_order():
+            stream, carried = encode(pool)
+            pool = pool[carried:]
+            body += stream
+            self._shares.add("rans", owners, len(stream) - carried)
+        self._shares.add("checksum", [("checksum", _CHECKSUM)], _CHECKSUM)
+        length = _FIXED + len(body) + len(pool) + _CHECKSUM
+        data = MAGIC + bytes([VERSION]) + length.to_bytes(4, "little") + body + pool
+        return data + zlib.crc32(data).to_bytes(_CHECKSUM, "little")
+
+    def _in_order(self) -> list[tuple[Encode, list[tuple[str, float]]]]:
+        """The streams: what encodes each, and what each owner's numbers take in it."""
+        side, main = (_stream(arrays) for arrays in (self._streams.side, self._streams.main))
+        vocabulary = self._vocabulary
+        if vocabulary is None:
+            return [side, main]
+        words = bool(vocabulary.flags & WORDS)
+        pairs = functools.partial(encode_pairs, vocabulary.letters, vocabulary.coded_places, vocabulary.pairs, words)
+        return [side, (pairs, [("vocabulary", 1.0)]), main]
+
+    def parts(self) -> list[PackedPart]:
+        """Where the bytes go."""
+        return self._shares.parts()
+
+
+def _stream(arrays: list[Named]) -> tuple[Encode, list[tuple[str, float]]]:
+    coded = [named for named in arrays if named.stored.mode >= CODED and len(named.stored.symbols)]
+    owners = []
+    for named in coded:
+        ends = np.cumsum([count for _, count in named.owners])
+        bits = np.split(named.stored.bits, ends[:-1])
+        owners += [(name, float(part.sum())) for (name, _), part in zip(named.owners, bits, strict=True)]
+    return functools.partial(encode_stream, [named.stored.coded for named in coded], CODE_BITS), owners
+
+
+def _deflated(data: bytes) -> bytes:
+    """Raw deflate, or the data where that is no smaller: the reader tells them apart by their lengths."""
+    best = min((_deflate(data, level) for level in (6, 9)), key=len)
+    return best if len(best) < len(data) else data
+
+
+def _deflate(data: bytes, level: int) -> bytes:
+    deflater = zlib.compressobj(level, zlib.DEFLATED, -15, 9)
+    return deflater.compress(data) + deflater.flush()
+
+
+def _write_settings(head: HeadWriter, config: ModelConfig, settings: StudentSettings) -> None:
+    head.byte(ARCHS.index(config.arch))
+    head.byte(EMBEDDINGS.index(settings.embedding_type))
+    head.byte(PAIR * config.pair | POOL_MAX * (settings.pooling == "max"))
+    head.text(config.name)
+    head.text(config.task)
+    head.number(len(config.labels))
+    for label in config.labels:
+        head.text(label)
+    head.number(settings.max_tokens)
+    head.number(settings.embedding_dim)
+    head.number(settings.cls_hidden_dim)
+    if config.arch != "ffn":
+        head.number(settings.encoder_hidden_dim)
+    if settings.embedding_type == "hash":
+        head.number(settings.vocab_size)
+
+
+def _matrices(arch: str, embedding: str) -> list[str]:
+    """Stems of a student's matrices, in the file's order."""
+    stems = ["embedding.table.weight"]
+    if embedding == "hash":
+        stems.append("embedding.importance.weight")
+    if arch != "ffn":
+        ways = ("forward", "backward")
+        stems += [f"encoder.{way}_rnn.{name}" for way in ways for name in ("weight_ih", "weight_hh")]
+    return [*stems, "classifier.0.weight", "classifier.3.weight"]
+
+
+def _vectors(arch: str, tensors: Tensors) -> dict[str, np.ndarray]:
+    """Biases in the file's order. A recurrent layer's two are only ever added: their sum is stored."""
+    found = {}
+    try:
+        if arch != "ffn":
+            for way in ("forward", "backward"):
+                stem = f"encoder.{way}_rnn"
+                found[f"{stem}.bias"] = tensors[f"{stem}.bias_ih"] + tensors[f"{stem}.bias_hh"]
+        return found | {f"classifier.{i}.bias": tensors[f"classifier.{i}.bias"] for i in (0, 3)}
+    except KeyError as error:
+        raise UserError(f"the weights file holds no {error.args[0]}") from None

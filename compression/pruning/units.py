@@ -1,0 +1,117 @@
+"""Structured pruning: whole units of LSTMs, RNNs and the classifier go, with every weight that reads or feeds them.
+
+A unit's worth is how much the logits would change without it, to first order (Molchanov et al., 2017): were its output
+multiplied by a gate m, then d logit / dm at m = 1 is the sum of weight * gradient over the weights that read the unit.
+Squares of it are summed over outputs and training rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from common.errors import UserError
+from common.tokens import EncodedText
+from compression.matrices import Matrix
+from compression.pruning.cut import columns_of, last_factor, rows_of
+from compression.scoring import forward
+from compression.students.layers import GATES, Linear, Recurrent
+from compression.students.student import Student
+
+_BATCH = 16
+"""Few rows at a time: each batch is one draw, and one estimate."""
+
+
+def remove_units(student: Student, share: float, encoded: list[EncodedText], pair: bool) -> dict[str, int]:
+    """Remove a share of the encoder's units, as many in each direction, and of the classifier's hidden ones, in place.
+
+    encoded: a sample of training text. Returns the widths left, by their names in the student's settings. Raises
+    UserError when a layer would have no unit left.
+    """
+    first, last = _ends(student.classifier)
+    recurrent = [layer for layer in student.encoder.children() if isinstance(layer, Recurrent)]
+    blocks = 4 if pair else 1
+    for width in [layer.hidden_dim for layer in recurrent] + [len(first.bias)]:
+        if _left(width, share) < 1:
+            raise UserError(f"--prune-units {share:g}: of {width} units none would be left")
+    worth = _worth(student, encoded, recurrent, blocks)
+    if recurrent:
+        kept = [_best(scores, share) for scores in worth[:-1]]
+        _shrink_inputs(first, _places(recurrent, kept, blocks))
+        for layer, units in zip(recurrent, kept, strict=True):
+            _shrink_recurrent(layer, units)
+        student.encoder.output_dim = sum(layer.hidden_dim for layer in recurrent)
+    neurons = _best(worth[-1], share)
+    first.weight, first.bias = rows_of(first.weight, neurons), _some(first.bias, neurons)
+    _shrink_inputs(last, neurons)
+    widths = {"encoder_hidden_dim": recurrent[0].hidden_dim} if recurrent else {}
+    return {**widths, "cls_hidden_dim": len(first.bias)}
+
+
+def _worth(student: Student, encoded: list[EncodedText], recurrent: list[Recurrent], blocks: int) -> list[torch.Tensor]:
+    """Worth of each unit, [units]: one tensor a direction, and the classifier's hidden layer last."""
+    first, last = _ends(student.classifier)
+    total: list[torch.Tensor] = []
+    generator = torch.Generator().manual_seed(0)
+    rows = np.arange(len(encoded[0]))
+    student.eval()
+    for batch in np.array_split(rows, -(-len(rows) // _BATCH)):
+        student.zero_grad()
+        logits = forward(student, encoded, batch, torch.device("cpu"))
+        # With random signs, the square of a batch's sum is in the mean the sum of its logits' squares.
+        (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
+        gates = [*_gates(recurrent, first, blocks), _column_sums(last.weight)]
+        total = [gate**2 + sum_ for gate, sum_ in zip(gates, total or [0.0] * len(gates), strict=True)]
+    student.zero_grad()
+    return total
+
+
+def _gates(recurrent: list[Recurrent], first: Linear, blocks: int) -> list[torch.Tensor]:
+    """Derivative by each unit's gate, one tensor a direction: what the classifier reads of it, and the unit itself."""
+    if not recurrent:
+        return []
+    read = _column_sums(first.weight).view(blocks, -1).sum(0).split([layer.hidden_dim for layer in recurrent])
+    return [columns + _column_sums(layer.weight_hh) for columns, layer in zip(read, recurrent, strict=True)]
+
+
+def _column_sums(matrix: Matrix) -> torch.Tensor:
+    value = last_factor(matrix).value
+    return (value * value.grad).sum(0).detach()
+
+
+def _left(width: int, share: float) -> int:
+    return width - round(share * width)
+
+
+def _best(worth: torch.Tensor, share: float) -> torch.Tensor:
+    """Places of the units to keep, in order."""
+    return torch.argsort(worth, descending=True, stable=True)[: _left(len(worth), share)].sort().values
+
+
+def _places(recurrent: list[Recurrent], kept: list[torch.Tensor], blocks: int) -> torch.Tensor:
+    """Places of the kept units in what the classifier reads: directions side by side, for pairs in four blocks."""
+    starts = np.cumsum([0] + [layer.hidden_dim for layer in recurrent]).tolist()
+    once = torch.cat([start + units for start, units in zip(starts, kept, strict=False)])
+    return torch.cat([block * starts[-1] + once for block in range(blocks)])
+
+
+def _shrink_recurrent(layer: Recurrent, units: torch.Tensor) -> None:
+    rows = torch.cat([gate * layer.hidden_dim + units for gate in range(GATES[layer.kind])])
+    layer.weight_ih = rows_of(layer.weight_ih, rows)
+    layer.weight_hh = columns_of(rows_of(layer.weight_hh, rows), units)
+    layer.bias_ih, layer.bias_hh = _some(layer.bias_ih, rows), _some(layer.bias_hh, rows)
+    layer.hidden_dim = len(units)
+
+
+def _shrink_inputs(layer: Linear, kept: torch.Tensor) -> None:
+    layer.weight = columns_of(layer.weight, kept)
+
+
+def _some(bias: nn.Parameter, kept: torch.Tensor) -> nn.Parameter:
+    return nn.Parameter(bias.detach()[kept].clone())
+
+
+def _ends(classifier: nn.Module) -> tuple[Linear, Linear]:
+    first, last = (layer for layer in classifier if isinstance(layer, Linear))
+    return first, last

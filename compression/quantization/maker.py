@@ -1,0 +1,59 @@
+"""Making the student of a setting: quantized, trained to bear it where that is asked for, its inputs rounded."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING
+
+import torch
+
+from common.workspace import fingerprint
+from compression.matrices import matrices, replace_matrix
+from compression.quantization.aware import Aware, Refitter, settle
+from compression.quantization.inputs import calibration, round_inputs
+from compression.quantization.scheme import Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from compression.work import Work
+
+
+class Maker:
+    """Makes work.student anew from the float one, as often as asked.
+
+    weights: name -> float32 [rows, columns] of the matrices to quantize.
+    """
+
+    def __init__(self, work: Work, parts: Collection[str], inputs: Mapping[str, str]) -> None:
+        self.work, self.inputs = work, inputs
+        self.float = copy.deepcopy(work.student)
+        self.weights = {
+            name: matrix.dense().detach().clone()
+            for name, matrix in matrices(work.student)
+            if name.split(".")[0] in parts
+        }
+
+    def make(self, setting: Setting, tune: bool) -> None:
+        """Put the student of this setting into the work, trained for --tune-epochs if `tune`."""
+        self.work.student = student = copy.deepcopy(self.float)
+        tune = tune and self.work.settings.tune_epochs > 0
+        for name, scheme in setting.items():
+            weight = self.weights[name]
+            replace_matrix(student, name, Aware(weight, scheme) if tune else scheme.quantize(weight))
+        if tune:
+            # Several settings may be tried: one's state is not taken up by another.
+            own = fingerprint([self.work.fingerprint, {name: dataclasses.astuple(s) for name, s in setting.items()}])
+            dataclasses.replace(self.work, fingerprint=own).tune(Refitter(student))
+            settle(student)
+        with torch.no_grad():
+            seen = calibration(self.work) if "static" in self.inputs.values() else None
+            round_inputs(student, self.inputs, seen)
+
+    def average_bits(self, setting: Setting) -> float:
+        """Bits of a weight, on average over all matrices of the student; those not quantized have 32."""
+        weights = {name: matrix.dense() for name, matrix in matrices(self.float)}
+        widths = {name: setting[name].width(weight) if name in setting else 32 for name, weight in weights.items()}
+        total = sum(weight.numel() for weight in weights.values())
+        return round(sum(widths[name] * weight.numel() for name, weight in weights.items()) / total, 3)

@@ -1,0 +1,105 @@
+"""Mixed precision: the setting that does least harm within a size, or the smallest one that loses little."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from common.errors import UserError
+from common.progress import say
+from compression.quantization.hulls import first, larger, path
+from compression.quantization.maker import Maker
+from compression.quantization.scheme import BITS, Scheme, Setting
+from compression.quantization.sensitivity import options
+
+ROUNDING = 1e-6
+"""Points of a score that are no loss: floats are not exact."""
+
+if TYPE_CHECKING:
+    from compression.students.student import Student
+    from compression.work import Work
+
+
+def points_of(
+    work: Work, maker: Maker, schemes: Mapping[str, Scheme], fixed: Mapping[str, int | None]
+) -> list[Setting]:
+    """The settings to choose from, largest first. Measures what quantizing each matrix does on validation.
+
+    schemes: name of matrix -> a scheme whose bits are to be chosen, but for those of the parts in `fixed`.
+    """
+    tried = {name: [scheme] if fixed.get(name.split(".")[0]) else _widths(scheme) for name, scheme in schemes.items()}
+    return path(options(work.student, work.tokenizer, work.held_out, maker.weights, tried))
+
+
+def _widths(scheme: Scheme) -> list[Scheme]:
+    """The scheme with all bits, and of evenly spaced codes also the ternary ones."""
+    if scheme.quantizer == "ternary":
+        raise UserError("--quantizer ternary has but one width; --max-bytes and --max-loss choose among widths")
+    widths = [dataclasses.replace(scheme, bits=bits) for bits in BITS]
+    if scheme.quantizer == "affine":
+        widths.append(dataclasses.replace(scheme, quantizer="ternary", bits=2))
+    return widths
+
+
+def within_bytes(work: Work, maker: Maker, points: list[Setting], most: int) -> Setting:
+    """The least harmful setting whose packed file has at most so many bytes; its student is put into the work.
+
+    Training changes what codes can be packed to: where the file has become too large, a smaller setting is trained.
+    Raises UserError, with the smallest size there can be, when nothing fits.
+    """
+
+    def size(setting: Setting) -> int:
+        maker.make(setting, tune=False)
+        return work.packed_size()
+
+    place = first(len(points), lambda place: size(points[place]) <= most)
+    if place is None:
+        smallest = _smallest(work, most, size(points[-1]))
+        raise UserError(f"--max-bytes {most}: the smallest that {work.parent.name} can become is {smallest} bytes")
+    for setting in (larger(points, place, lambda setting: size(setting) <= most), *points[place + 1 :]):
+        maker.make(setting, tune=True)
+        reached = work.packed_size()
+        if reached <= most:
+            return setting
+        say(f"{work.folder.name}: {reached:,} bytes after training, {most:,} asked for: on with fewer bits")
+    raise UserError(
+        f"--max-bytes {most}: after training the smallest that {work.parent.name} became is {reached} bytes"
+    )
+
+
+def _smallest(work: Work, most: int, size: int) -> int:
+    """The size again under the name that a budget of so many bytes gives: the name is in the file."""
+    name = work.folder.name.replace(f"max{most}", f"max{size}")
+    return dataclasses.replace(work, folder=work.folder.with_name(name)).packed_size()
+
+
+def within_loss(work: Work, maker: Maker, points: list[Setting], loss: float) -> Setting:
+    """The smallest setting that loses at most so many points of the validation score; its student is put into the work.
+
+    With --tune-epochs the settings beyond the one found are then trained, to see how far down training helps.
+    Raises UserError, with the least loss there can be, when every setting loses more.
+    """
+    exact = work.score()
+    good: dict[int, Student] = {}
+
+    def too_bad(place: int, tune: bool) -> bool:
+        maker.make(points[place], tune)
+        lost = 100 * (exact - work.score())
+        say(f"{work.folder.name}: setting {place + 1} of {len(points)} loses {lost:.2f} points")
+        if lost <= loss + ROUNDING:
+            good[place] = work.student
+            return False
+        losses.append(lost)
+        return True
+
+    losses: list[float] = []
+    first(len(points), lambda place: too_bad(place, False))
+    if work.settings.tune_epochs:
+        start = max(good, default=0)
+        good.clear()
+        first(len(points) - start, lambda place: too_bad(start + place, True))
+    if not good:
+        raise UserError(f"--max-loss {loss:g}: {work.parent.name} loses {min(losses):.2f} points at the least")
+    work.student = good[max(good)]
+    return points[max(good)]

@@ -1,0 +1,40 @@
+"""Classify text with any saved model: a teacher, a student, or a packed file (which needs no PyTorch).
+
+    python predict.py --model ffn-hash25-a0-aug-s3201976 --input reviews.txt
+    python predict.py --model ffn.fwt --input reviews.csv --columns review --output classified.csv
+    cat reviews.jsonl | python predict.py --model ffn.fwt --format jsonl
+    python predict.py --model ffn.fwt
+
+Every text gets a label and each label's probability, in the order of the input; tables and JSONL gain columns or fields
+for them. Lines: every line is a text, an empty one too, and of a pair a tab stands between the sentences. A text is
+read up to its first 200,000 characters. On a terminal, without --input, it prompts.
+"""
+
+import signal
+import sys
+
+from common.cli import run_script
+from common.config import parse_flags
+from common.progress import show_bars
+from common.stopping import SIGNALS
+from compression.predict import PredictSettings, predict
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Parse flags, classify."""
+    settings = parse_flags(PredictSettings, None, __doc__)
+    show_bars(False)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)  # there is nothing to save: the first request stops
+    try:
+        predict(settings)
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
+
+
+if __name__ == "__main__":
+    run_script(main)

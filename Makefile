@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-REQUIREMENTS := $(addprefix requirements,.txt -quickstart.txt -fairseq.txt -ray.txt -slurm.txt -tracking.txt -dev.txt)
+REQUIREMENTS := $(addprefix requirements,.txt -quickstart.txt -fairseq.txt -onnx.txt -ray.txt -slurm.txt -tracking.txt -dev.txt)
 
 .PHONY: quickstart test lint check
 

@@ -6,7 +6,6 @@ and no cell holds a tab or a newline; .jsonl: one JSON object a line; .parquet; 
 
 import contextlib
 import csv
-import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,16 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from common.cells import CELL_LIMIT, as_sentence, check_width, json_object, places
 from common.config import nearest
 from common.data import Split
 from common.errors import UserError
 from common.tasks import Task
 from common.text import normalise
 
-MAX_CHARACTERS = 200_000
-"""Longest sentence. MNLI has one of 105,868 characters; a longer one is a quote that was never closed."""
-# csv's own limit of 128 KiB a cell would stop those between the two.
-csv.field_size_limit(16 * 1024 * 1024)
+csv.field_size_limit(CELL_LIMIT)
 
 Rows = Iterator[tuple[int, list[Any]]]
 """Number of the line or row, and what stands in the columns asked for: text, a number, true or false, or None."""
@@ -55,7 +52,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
                 if name == "label":
                     labels.append(read_label(_plain(cell)))
                 else:
-                    sentences[name].append(_sentence(cell))
+                    sentences[name].append(as_sentence(cell))
         except UserError as error:
             raise UserError(f"{path} {_unit(path)} {line}: {error}") from None
         rows.append(number)
@@ -85,22 +82,6 @@ def _kind(path: Path) -> str:
 
 def _unit(path: Path) -> str:
     return "row" if _kind(path) == ".parquet" else "line"
-
-
-def _sentence(value: Any) -> str:
-    """A cell as a sentence, normalised; None is an empty one. Raises UserError for what is no text."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise UserError(f"a sentence is of type {type(value).__name__}, not text ({str(value)[:40]})")
-    if len(value) > MAX_CHARACTERS:
-        raise UserError(f"a sentence of {len(value):,} characters (at most {MAX_CHARACTERS:,}); is a quote not closed?")
-    if "\0" in value:
-        raise UserError("a sentence holds a NUL byte; is this a text file?")
-    with contextlib.suppress(UnicodeEncodeError):
-        value.encode()
-        return normalise(value)
-    raise UserError("a sentence holds half a surrogate pair, which is no character")
 
 
 def _plain(value: Any) -> str:
@@ -151,7 +132,7 @@ def _csv_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
             first_line = reader.line_num + 1
             for cells in reader:
                 if cells:
-                    _check_width(path, first_line, cells, names, " (a cell with a comma in it needs quotes)")
+                    check_width(f"{path} line {first_line}", cells, names, " (a cell with a comma in it needs quotes)")
                     yield first_line, [cells[place] for place in places]
                 first_line = reader.line_num + 1
         except csv.Error as error:
@@ -165,7 +146,7 @@ def _tsv_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
         names = list(header) or next(lines, (1, []))[1]
         places = _places(path, names, columns)
         for number, cells in lines:
-            _check_width(path, number, cells, names, " (no cell may hold a tab)")
+            check_width(f"{path} line {number}", cells, names, " (no cell may hold a tab)")
             yield number, [cells[place] for place in places]
 
 
@@ -174,16 +155,7 @@ def _jsonl_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows
         for number, text in enumerate(file, 1):
             if not text.strip():
                 continue
-            try:
-                values = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"{path} line {number}: not JSON ({error})") from error
-            if not isinstance(values, dict):
-                raise UserError(f"{path} line {number}: not a JSON object, such as {{{columns[0]!r}: ...}}")
-            for column in columns:
-                if column not in values:
-                    found = ", ".join(map(str, values)) or "none"
-                    raise UserError(f"{path} line {number}: no key {column!r} (found {found}){nearest(column, values)}")
+            values = json_object(f"{path} line {number}", text, columns)
             yield number, [values[column] for column in columns]
 
 
@@ -240,18 +212,4 @@ def _line_of_bad_byte(path: Path) -> int:
 
 
 def _places(path: Path, header: list[str], columns: list[str]) -> list[int]:
-    """Where the columns stand. Raises UserError for one that is missing, suggesting the nearest, or there twice."""
-    where = f"{path}" if _kind(path) == ".parquet" else f"{path} line 1"
-    for column in columns:
-        if column not in header:
-            found = ", ".join(header) or "an empty file"
-            raise UserError(f"{where}: no column {column!r} (found {found[:500]}){nearest(column, header)}")
-        if header.count(column) > 1:
-            raise UserError(f"{where}: column {column!r} is there {header.count(column)} times")
-    return [header.index(column) for column in columns]
-
-
-def _check_width(path: Path, line: int, cells: list[str], header: list[str], hint: str) -> None:
-    if len(cells) != len(header):
-        more = hint if len(cells) > len(header) else ""
-        raise UserError(f"{path} line {line}: expected {len(header)} columns, found {len(cells)}{more}")
+    return places(f"{path}" if _kind(path) == ".parquet" else f"{path} line 1", header, columns)

@@ -1,4 +1,4 @@
-"""The work of compress.py: a chain of actions; each saves a model that the next one loads, the last one a packed file."""
+"""The work of compress.py: a chain of actions, each of which saves a model that the next one loads."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from common.tasks import Task, check_trains, load_task
 from common.workspace import file_fingerprint, fingerprint
 from compression import factorize, prune, quantize
 from compression.distill import distill, own_settings
+from compression.packing import write_packed
 from compression.settings import ACTION_SETTINGS, TUNE_SETTINGS, CompressSettings
 from compression.student_store import load_student
 from compression.work import CPU, Work
@@ -41,11 +42,11 @@ ACTIONS = {
 
 
 def compress(settings: CompressSettings) -> list[Path]:
-    """Do the actions in order. Returns the folder of each model made; a packed file lies in the last one's."""
+    """Do the actions in order. Returns the folder of each model made; files made of the last one lie in its."""
     check_trains(load_task(settings.task))
     folders: list[Path] = []
     name = settings.load_trained_model or ""
-    actions = [action for action in settings.compression_actions if action != "pack"]
+    actions = [action for action in settings.compression_actions if action not in FILES]
     for action in actions:
         if action == "distill":
             folders.append(distill(settings))
@@ -53,14 +54,23 @@ def compress(settings: CompressSettings) -> list[Path]:
             own_name = settings.model_name if settings.load_trained_model and action == actions[-1] else None
             folders.append(_shrink(settings, action, name, own_name))
         name = folders[-1].name
-    if "pack" in settings.compression_actions:
-        from compression.packing import write_packed
-
-        folder, _ = _student(settings, name)
-        path = write_packed(folder)
-        say(f"packed in {path}: {path.stat().st_size:,} bytes")
-        folders = folders or [folder]
+    for action in settings.compression_actions:
+        if action in FILES:
+            folder, _ = _student(settings, name)
+            path = FILES[action](folder)
+            say(f"{action}: {path}, {path.stat().st_size:,} bytes")
+            folders = folders or [folder]
     return folders
+
+
+def _export(folder: Path) -> Path:
+    from compression.onnx_export import export_onnx  # an optional library
+
+    return export_onnx(folder, folder / f"{folder.name}.onnx")
+
+
+FILES: dict[str, Callable[[Path], Path]] = {"pack": write_packed, "export": _export}
+"""Actions that make a file of a student, beside its weights."""
 
 
 def _student(settings: CompressSettings, name: str) -> tuple[Path, ModelConfig]:

@@ -37,7 +37,7 @@ MASKED, RESIDUAL = 1, 1
 DUMMY_PREFIX, SQUEEZE, WORDS = 1, 2, 4
 """Bits of a vocabulary's flags: sentencepiece's add_dummy_prefix, remove_extra_whitespaces; pieces end at words."""
 USED, UNUSED, UNKNOWN = range(3)
-"""State of a symbol: it has a row, it is split again, or it is a letter without a piece."""
+"""State of a symbol: it has a row, it is a union that is split again, or a letter that counts as unknown."""
 IDENTITY, NFKC, NMT_NFKC = range(3)
 """Normalisations that need no rules of their own in a file."""
 BLOCK = 64
@@ -454,7 +454,7 @@ class Normaliser:
     def __init__(self, base: int, more: dict[str, str | None]) -> None:
         self._nfkc = base != IDENTITY
         self.own = (_later_unions() if self._nfkc else {}) | (_nmt_rules() if base == NMT_NFKC else {}) | more
-        self._later = _later_letters() if self._nfkc else {}
+        self.later = _later_letters() if self._nfkc else {}
         self._longest = max(4 if self._nfkc else 1, max(map(len, more), default=1))
         self._plain_seconds = any(len(key) > 1 and key[1] < "\x80" for key in more)
         self._known: dict[str, tuple[str, int]] = {}
@@ -502,7 +502,7 @@ class Normaliser:
         if not self._nfkc:
             return None
         if len(key) == 1:
-            value = self._later.get(key) or unicodedata.normalize("NFKC", key)
+            value = self.later.get(key) or unicodedata.normalize("NFKC", key)
             return value if value != key else None
         # A sequence has a rule when it is, letter by letter, the decomposition of one composed character.
         letters = [self.decomposed(c) for c in key]
@@ -514,7 +514,7 @@ class Normaliser:
 
     def decomposed(self, character: str) -> str:
         """One character as its letters and marks."""
-        return self._later.get(character) or unicodedata.normalize("NFKD", character)
+        return self.later.get(character) or unicodedata.normalize("NFKD", character)
 
 
 _DIGIT = re.compile(r"\d")
@@ -542,7 +542,7 @@ class BytePairs:
         self._rows = {symbol: row for row, symbol in enumerate(used, 1)}
         self.rows = 1 + len(used)
         # Unknown letters side by side are one: words are apart only where their mark is known.
-        self._words = bool(flags & WORDS) and (_SPACE in self._rows or _SPACE in self._unused)
+        self._words = bool(flags & WORDS) and _SPACE in self._rows
         self._known: dict[str, tuple[int, ...]] = {}
         self._splits: dict[str, dict[str, tuple[str, str]]] = {}
 
@@ -592,10 +592,9 @@ class BytePairs:
         after_unknown = False
         for symbol in symbols:
             row = self._rows.get(symbol, 0)
-            unknown = row == 0 and symbol not in self._unused
-            if not (unknown and after_unknown):
+            if row or not after_unknown:
                 rows.append(row)
-            after_unknown = unknown
+            after_unknown = not row
         return tuple(rows), splits
 
     def _merged(self, text: str) -> tuple[list[str], dict[str, tuple[str, str]]]:

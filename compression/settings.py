@@ -1,7 +1,7 @@
 """Settings of compress.py: the thesis's table C.3, every setting of configs/students, and what goes beyond them."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pydantic
 
@@ -12,8 +12,8 @@ from common.seeds import NAMED_SEEDS
 from common.tasks import load_task
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
-Action = Literal["distill", "factorize", "prune", "quantize", "pack"]
-ORDER = ("distill", "factorize", "prune", "quantize", "pack")
+Action = Literal["distill", "factorize", "prune", "quantize", "pack", "export"]
+ORDER = get_args(Action)
 TUNE_SETTINGS = {"tune_epochs", "tune_lr", "guide"}
 ACTION_SETTINGS: dict[str, set[str]] = {
     "factorize": {"factorize", "rank"},
@@ -79,7 +79,7 @@ class CompressSettings(DistillSettings):
     """Everything compress.py can be told."""
 
     compression_actions: tuple[Action, ...] = ("distill",)
-    """What to do, in this order: distill, factorize, prune, quantize, pack."""
+    """What to do, in this order: distill, factorize, prune, quantize, pack (into a .fwt file), export (to ONNX)."""
     load_trained_model: str | None = None
     """Start from this student instead of distilling one."""
     model_name: str | None = None
@@ -121,7 +121,7 @@ class CompressSettings(DistillSettings):
     bits_classifier: Literal[8, 6, 4, 3, 2] | None = None
     """Bits of the classifier's codes; unset means --bits."""
     granularity: Literal["row", "column", "tensor"] | None = None
-    """What has scales (or centroids) of its own: each row, each column or the whole matrix; unset: row, codebook tensor."""
+    """What has scales (or centroids) of its own: each row, each column or the matrix; unset: row; codebook: tensor."""
     ranges: Literal["mse", "minmax"] = "mse"
     """Ends of the codes' range: those of least squared error, or the smallest and largest weight."""
     max_bytes: int | None = pydantic.Field(None, gt=0)

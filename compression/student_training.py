@@ -63,7 +63,7 @@ def train_student(
     fingerprint: str,
     companion: Companion | None = None,
 ) -> list[dict[str, Any]]:
-    """Train a student in place with the recipe of `settings`, on the best device; its best weights come back to the CPU.
+    """Train a student in place with the recipe of `settings`; its best weights come back to the CPU.
 
     folder: of the model being made; the state of a stopped run lies beside it, and is that of this very run only when
     its fingerprint is equal. Returns one dict an epoch.

@@ -50,8 +50,8 @@ class Work:
     def tune(self, companion: Companion | None = None) -> None:
         """Train the student on for --tune-epochs; its best weights are left. Does nothing when these are 0.
 
-        It learns from the distillation set that the settings describe, guided by the teacher's logits or by those of the
-        student before it was changed. Raises UserError when the teacher's are missing.
+        It learns from the distillation set that the settings describe, guided by the teacher's logits or by those of
+        the student before it was changed. Raises UserError when the teacher's are missing.
         """
         settings = self.settings
         if settings.tune_epochs == 0:

@@ -13,11 +13,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.cells import MAX_CHARACTERS
 from common.data import load_split, read_metadata, read_report, read_split
 from common.errors import UserError
 from common.models import read_config
 from common.prepare import prepare
-from common.reading import MAX_CHARACTERS, read_source
+from common.reading import read_source
 from common.splits import duplicates
 from common.tasks import load_task
 from common.teachers.finetune import finetune

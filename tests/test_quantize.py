@@ -239,8 +239,8 @@ def test_calibration_reads_training_text_only(workspace):
 def test_hash_importance_is_kept_in_16_bits(workspace):
     _, folder = made(workspace)
     tensors = load_weights(folder)
-    assert tensors["embedding.importance.value"].dtype == torch.float16
-    assert tensors["embedding.table.codes"].dtype == torch.uint8
+    assert tensors["embedding.importance.weight.value"].dtype == torch.float16
+    assert tensors["embedding.table.weight.codes"].dtype == torch.uint8
 
 
 def test_quantizing_twice_is_refused(workspace):
@@ -262,7 +262,8 @@ def test_a_truncated_student_is_named(workspace, cut):
 
 
 def test_weights_of_another_student_are_refused(workspace):
-    parent, folder = made(workspace)
-    shutil.copy(parent / "model.safetensors", folder / "model.safetensors")
+    (other,) = made(workspace, "ffn", "char", actions=("distill",))
+    _, folder = made(workspace)
+    shutil.copy(other / "model.safetensors", folder / "model.safetensors")
     with pytest.raises(UserError, match=r"does not fit its config\.json"):
         load_student(folder, CPU)

@@ -86,10 +86,13 @@ class BpeTokenizer:
         return np.array([not any(is_special(piece) for is_special in special) for piece in self.kept.tolist()])
 
     def without(self, rows: Collection[int]) -> BpeTokenizer:
-        """A tokenizer that splits some rows' pieces into smaller ones; the rows that are left keep their order."""
-        from compression.embeddings.pieces import without_pieces
+        """A tokenizer that splits some rows' pieces into smaller ones; the rows that are left keep their order.
 
-        model = without_pieces(self.model_bytes, set(self.kept[list(rows)].tolist()))
+        Their pieces stay in the file as UNUSED: nearly all of them are what larger pieces are merged from.
+        """
+        from compression.embeddings.pieces import mark_unused
+
+        model = mark_unused(self.model_bytes, set(self.kept[list(rows)].tolist()))
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / MODEL_FILE
             path.write_bytes(model)

@@ -1,4 +1,4 @@
-"""Sentencepiece model files with pieces dropped, edited as bytes: sentencepiece itself offers no way.
+"""Pieces of a sentencepiece model marked as unused, in the bytes of its file: sentencepiece itself offers no way.
 
 A model file is a protocol buffer, ModelProto of sentencepiece_model.proto. Its field 1, repeated, is a piece with the
 fields 1 string, 2 score, 3 type. A piece of type UNUSED is still merged, then split again into what it was merged from.
@@ -19,20 +19,18 @@ _FIXED = {1: 8, 5: 4}
 """Wire type -> bytes of its value."""
 
 
-def without_pieces(model: bytes, unused: Collection[int], removed: Collection[int] = ()) -> bytes:
-    """The model with some pieces marked UNUSED and others taken out, by their places; all else is as it was.
+def mark_unused(model: bytes, pieces: Collection[int]) -> bytes:
+    """The model with some pieces, given by their places, of type UNUSED; all else is as it was.
 
     Raises UserError when the bytes are no protocol buffer.
     """
     made, place = [], 0
     for number, head, value in _fields(model):
         if number == _PIECE:
-            if place in unused:
+            if place in pieces:
                 value += _UNUSED_TYPE
                 head = _PIECE_KEY + _varint(len(value))
-            dropped, place = place in removed, place + 1
-            if dropped:
-                continue
+            place += 1
         made.append(head + value)
     return b"".join(made)
 

@@ -12,14 +12,16 @@ import hashlib
 import itertools
 import struct
 import unicodedata
-
-import numpy as np
+from collections.abc import Iterator, Sequence
 
 from common.errors import UserError
 from compression.runtime import IDENTITY, NFKC, NMT_NFKC, Normaliser
 
-MOST_RULES = 4000
-_KNOWN = {"1e2c7b43d3ee9755ceaa2ac335e253d8703604e0249ee1e81156c92b46423844": NMT_NFKC}
+MOST_RULES, MOST_KEY = 4000, 64
+_KNOWN = {
+    "7e46d9e08af4b6a37991b04fb8388644c1595a0abcd0f26d6a5d575e2a3663ea": NFKC,
+    "1e2c7b43d3ee9755ceaa2ac335e253d8703604e0249ee1e81156c92b46423844": NMT_NFKC,
+}
 """SHA-256 of charsmaps that are exactly a base: what the tests find out, packing need not find out each time."""
 
 
@@ -34,12 +36,14 @@ def express(charsmap: bytes) -> tuple[int, dict[str, str | None]]:
 
 def differences(rules: dict[str, str]) -> tuple[int, dict[str, str | None]]:
     """As `express`, for rules: the base that leaves the fewest."""
-    found = []
+    found: list[tuple[int, dict[str, str | None]]] = []
     for base in (NMT_NFKC, NFKC, IDENTITY):
         made = base_rules(base)
         more: dict[str, str | None] = {key: value for key, value in rules.items() if made.get(key) != value}
         more |= {key: None for key in made if key not in rules}
         found.append((base, dict(sorted(more.items()))))
+        if not more:
+            break
     base, more = min(found, key=lambda pair: len(pair[1]))
     if len(more) > MOST_RULES:
         raise UserError(f"cannot be packed: its normalisation differs from NFKC in {len(more):,} rules")
@@ -50,59 +54,63 @@ def read_rules(charsmap: bytes) -> dict[str, str]:
     """Rules of a compiled charsmap: text -> replacement. Raises UserError when it is damaged."""
     try:
         length = struct.unpack_from("<I", charsmap)[0]
-        units = np.frombuffer(charsmap[4 : 4 + length], "<u4").astype(np.int64)
+        units = struct.unpack_from(f"<{length // 4}I", charsmap, 4)
         texts = charsmap[4 + length :]
-        return {
-            key.decode(): texts[value : texts.index(b"\0", value)].decode() for key, value in _walk(units).items()
-        }
+        return {key.decode(): _text_at(texts, place) for key, place in _walk(units)}
     except (ValueError, IndexError, struct.error) as error:
         raise UserError(f"its normalisation rules are damaged ({error})") from None
 
 
-def _walk(units: np.ndarray) -> dict[bytes, int]:
-    """All keys of a double array, level by level. A unit: label in bits 0 to 7, leaf mark in 8, offset from bit 10."""
-    found: dict[bytes, int] = {}
-    places, keys = np.array([_offset(units[:1])[0]]), np.zeros((1, 0), np.uint8)
-    labels = np.arange(1, 256)
-    while len(places):
-        children = places[:, None] ^ labels
-        inside = children < len(units)
-        real = inside & (units[np.where(inside, children, 0)] & (1 << 31 | 0xFF) == labels)
-        parent, label = np.nonzero(real)
-        here = children[parent, label]
-        keys = np.concatenate([keys[parent], labels[label, None].astype(np.uint8)], 1)
-        places = here ^ _offset(units[here])
-        leaves = np.flatnonzero(units[here] >> 8 & 1)
-        values = units[places[leaves]] & ((1 << 31) - 1)
-        found |= zip(map(bytes, keys[leaves]), values.tolist(), strict=True)
-    return found
+def _text_at(texts: bytes, place: int) -> str:
+    return texts[place : texts.index(b"\0", place)].decode()
 
 
-def _offset(units: np.ndarray) -> np.ndarray:
-    return units >> 10 << ((units & 1 << 9) >> 6)
+def _walk(units: Sequence[int]) -> Iterator[tuple[bytes, int]]:
+    """(key, value) of all a double array holds. A unit: label in bits 0 to 7, mark of a key's end in 8, offset above."""
+    children: dict[int, list[int]] = {}
+    for place, unit in enumerate(units):
+        if 0 < unit & (1 << 31 | 0xFF) < 256:
+            children.setdefault(place ^ unit & 0xFF, []).append(place)
+    waiting = [(_offset(units[0]), b"")]
+    while waiting:
+        base, key = waiting.pop()
+        for place in children.get(base, ()):
+            unit = units[place]
+            longer, below = key + bytes([unit & 0xFF]), place ^ _offset(unit)
+            if unit >> 8 & 1:
+                yield longer, units[below] & ((1 << 31) - 1)
+            if len(longer) < MOST_KEY:
+                waiting.append((below, longer))
+
+
+def _offset(unit: int) -> int:
+    return unit >> 10 << ((unit & 1 << 9) >> 6)
 
 
 @functools.cache
 def base_rules(base: int) -> dict[str, str]:
     """All rules of a base, as the runtime would apply them."""
     normaliser = Normaliser(base, {})
-    characters = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
-    keys = [*characters, *normaliser.own]
+    # Characters that are more than themselves: no other one has a rule, but for those of the base's own.
+    characters = [c for c in map(chr, range(1, 0x110000)) if not "\ud800" <= c <= "\udfff" and _decomposes(c)]
+    keys = [*characters, *normaliser.own, *normaliser.later] if base != IDENTITY else []
     rules = {key: value for key in keys if (value := normaliser.rule(key)) is not None}
-    if base == IDENTITY:
-        return rules
     # Sequences: every way to write the decomposition of a composed character by single ones.
     spellings: dict[str, list[str]] = {}
-    whole: dict[str, str] = {}
-    for c in characters:
+    whole: set[str] = set()
+    for c in dict.fromkeys([*characters, *normaliser.later]) if base != IDENTITY else ():
         letters = normaliser.decomposed(c)
         if len(letters) == 1:
-            spellings.setdefault(letters, []).append(c)
-        elif unicodedata.normalize("NFC", letters) == unicodedata.normalize("NFC", c):
-            whole[letters] = c
+            spellings.setdefault(letters, [letters]).append(c)
+        else:
+            whole.add(letters)
     for letters in whole:
-        for key in map("".join, itertools.product(*(spellings.get(letter, [letter]) for letter in letters))):
-            value = normaliser.rule(key)
-            if value is not None:
-                rules[key] = value
+        value = normaliser.rule(letters)
+        if value is not None:
+            for key in map("".join, itertools.product(*(spellings.get(letter, [letter]) for letter in letters))):
+                rules.setdefault(key, value)
     return rules
+
+
+def _decomposes(character: str) -> bool:
+    return bool(unicodedata.decomposition(character)) or "\uac00" <= character <= "\ud7a3"

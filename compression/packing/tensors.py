@@ -67,7 +67,7 @@ class Streams:
 def planes(values: np.ndarray) -> list[np.ndarray]:
     """Bytes of float numbers, lowest first: a list of uint8 arrays of the numbers' shape. The higher ones repeat."""
     kind = "<f2" if values.dtype == np.float16 else "<f4"
-    data = np.ascontiguousarray(values.astype(kind)).view(np.uint8).reshape(*values.shape, -1)
+    data = np.ascontiguousarray(values.astype(kind)).view(np.uint8).reshape(*values.shape, np.dtype(kind).itemsize)
     return [np.ascontiguousarray(data[..., i]) for i in range(data.shape[-1])]
 
 

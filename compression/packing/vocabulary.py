@@ -95,8 +95,10 @@ def _pack(file: PieceFile, base: int, rules: dict[str, str | None]) -> PackedVoc
     known = {*letters, *(piece.text for piece in merged)}
     # A piece that is no union of two symbols is never met.
     merged = [p for p in merged if any(p.text[:i] in known and p.text[i:] in known for i in range(1, len(p.text)))]
-    states = [_state(single[letter]) if letter in single else UNKNOWN for letter in letters]
-    states += [_state(piece) for piece in merged]
+    # To sentencepiece a letter out of use is an unknown one; a union out of use is split into its parts again.
+    known_letters = {letter for letter, piece in single.items() if piece.kind == NORMAL}
+    states = [USED if letter in known_letters else UNKNOWN for letter in letters]
+    states += [USED if piece.kind == NORMAL else SPLIT for piece in merged]
     pairs, spelt = _parts(letters, [piece.text for piece in merged])
     symbols = [*letters, *(piece.text for piece in merged)]
     rows = _table_rows(file.pieces)
@@ -116,10 +118,6 @@ def _check(file: PieceFile, pieces: list[Piece]) -> None:
         raise UserError("cannot be packed: one of its control symbols is a letter")
     if len(pieces) > MOST_PIECES // 2 or any(not 0 < len(piece.text) <= MOST_PIECE_LENGTH for piece in pieces):
         raise UserError(f"cannot be packed: more than {MOST_PIECES // 2:,} pieces, or an empty or overlong one")
-
-
-def _state(piece: Piece) -> int:
-    return USED if piece.kind == NORMAL else SPLIT
 
 
 def _table_rows(pieces: tuple[Piece, ...]) -> dict[str, int]:

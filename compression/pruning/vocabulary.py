@@ -1,8 +1,8 @@
 """Vocabulary pruning: rows of the embedding that training text uses fewer than N times.
 
-Byte pairs lose their row; sentencepiece then splits such a piece into the smaller ones it was merged from, whose counts
-rise. Text is segmented and counted anew until every piece that is left is seen N times. Hashes and characters have no
-vocabulary: their rows stay in place and become zero, which costs next to nothing when packed.
+Byte pairs lose their row; sentencepiece then splits such a piece into smaller ones, whose counts rise. Text is
+segmented and counted anew until every piece that is left is seen N times. Hashes and characters have no vocabulary:
+their rows stay in place and become zero, which costs next to nothing when packed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TABLE = "embedding.table.weight"
 def prune_vocabulary(
     student: Student, tokenizer: Tokenizer, sentences: Sequence[str], least: int
 ) -> tuple[Tokenizer, dict[str, dict[str, int]]]:
-    """Prune rows in place. Returns the tokenizer that goes with the student now, and by matrix the rows used and before.
+    """Prune rows in place. Returns the tokenizer that goes with the student now, and by matrix rows used and before.
 
     Raises UserError when no row would be left.
     """

@@ -1,0 +1,220 @@
+"""Packing: every form of weights comes back, bytes are accounted for, and streams hold what was put in."""
+
+import numpy as np
+import packed_students as made
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unicode_torture import TORTURE
+
+from common.errors import UserError
+from compression.packing import pack_student, packed_parts, packed_size, write_packed
+from compression.packing.ans import Coded, encode_stream, table_bits, table_steps
+from compression.packing.arrays import store, store_aside
+from compression.packing.head import HeadWriter
+from compression.packing.parts import Shares
+from compression.runtime import (
+    BY_COLUMN,
+    BY_ROW,
+    CODE_BITS,
+    RAW,
+    Array,
+    PackedError,
+    Reader,
+    decode_stream,
+    frequencies,
+    load,
+    load_bytes,
+    step_weights,
+)
+
+TEXTS = [
+    "the film is truly wonderful , and the cast feels charming !",
+    "dreadful",
+    "",
+    "A plot of 1984: caf\u00e9 na\u00efve \u2603\u2603 " * 7,
+    *(text for text in TORTURE if len(text) < 60),
+]
+
+
+def same(folder, texts=TEXTS):
+    """Packed and in PyTorch: logits within 1e-4 of each other, and the same choice."""
+    expected = made.torch_logits(folder, texts)
+    found = load_bytes(pack_student(folder)).logits(texts)
+    assert found.dtype == np.float32
+    assert np.abs(found - expected).max() < 1e-4
+    assert (found.argmax(1) == expected.argmax(1)).all()
+    return found
+
+
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+@pytest.mark.parametrize("arch", made.ARCHS)
+@pytest.mark.parametrize("pooling", ["last", "max"])
+def test_every_student_answers_as_in_pytorch(tmp_path, arch, embedding, pooling):
+    if arch == "ffn" and pooling == "max":
+        pytest.skip("no states to pool")
+    same(made.write_student(tmp_path / "s", arch, embedding, "affine-row", pooling=pooling))
+
+
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+@pytest.mark.parametrize("arch", made.ARCHS)
+def test_pairs_answer_as_in_pytorch(tmp_path, arch, embedding):
+    folder = made.write_student(tmp_path / "s", arch, embedding, "ternary", pair=True, pooling="max")
+    same(folder, list(zip(TEXTS[:8], TEXTS[1:9], strict=True)))
+
+
+@pytest.mark.parametrize("form", made.FORMS)
+@pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "hash"), ("ffn", "char")])
+def test_every_form_of_matrix_comes_back(tmp_path, form, arch, embedding):
+    same(made.write_student(tmp_path / "s", arch, embedding, form), TEXTS[:6])
+
+
+def test_a_regression_gives_its_score(tmp_path):
+    folder = made.write_student(tmp_path / "s", "ffn", "hash", labels=[])
+    model = load_bytes(pack_student(folder))
+    assert (model.labels, model.outputs) == ((), 1)
+    assert np.array_equal(model.probabilities(TEXTS), same(folder))
+
+
+def test_texts_are_cut_where_pytorch_cuts_them(tmp_path):
+    for embedding in made.EMBEDDINGS:
+        same(made.write_student(tmp_path / embedding, "bilstm", embedding, max_tokens=3))
+
+
+def test_matrices_of_nothing_but_zeros_come_back(tmp_path):
+    for form in ("float32", "affine-row"):
+        def zero(tensors):
+            for name in [name for name in tensors if name.startswith(("classifier.0", "encoder"))]:
+                tensors[name][:] = 0
+
+        same(made.write_student(tmp_path / form, "rnn", "hash", form, edit=zero), TEXTS[:3])
+
+
+def test_weights_that_repeat_take_next_to_nothing(tmp_path):
+    def flat(tensors):
+        for name in [name for name in tensors if name.startswith("embedding")]:
+            tensors[name][:] = 1
+
+    full = packed_size(made.write_student(tmp_path / "a", "ffn", "hash", "affine-row"))
+    assert packed_size(made.write_student(tmp_path / "b", "ffn", "hash", "affine-row", edit=flat)) < full - 300
+
+
+@pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash")])
+@pytest.mark.parametrize("form", ["pruned", "affine-row", "codebook-row", "product"])
+def test_parts_sum_to_the_file(tmp_path, arch, embedding, form):
+    folder = made.write_student(tmp_path / "s", arch, embedding, form)
+    parts = packed_parts(folder)
+    assert sum(part.bytes for part in parts) == packed_size(folder) == len(pack_student(folder))
+    assert all(part.bytes > 0 for part in parts)
+    groups = {part.part for part in parts}
+    assert groups >= {"header", "settings", "embedding", "classifier", "checksum"}
+    assert ("vocabulary" in groups, "encoder" in groups) == (embedding == "bpe", arch != "ffn")
+
+
+def test_the_same_student_gives_the_same_bytes_under_its_name(tmp_path):
+    folder = made.write_student(tmp_path / "tiny-one", "rnn", "bpe", "affine-row")
+    path = write_packed(folder)
+    assert path == folder / "tiny-one.fwt"
+    assert path.read_bytes() == pack_student(folder)
+    assert (load(path).name, load(path).task, load(path).labels) == ("tiny-one", "films", ("bad", "good", "so-so"))
+    assert not list(folder.glob(".*"))
+
+
+def test_what_cannot_be_packed_is_said(tmp_path):
+    def breaks(name, value):
+        def edit(tensors):
+            tensors[name][0] = value
+
+        return edit
+
+    for place, value in enumerate((np.nan, np.inf, 1e9)):
+        folder = made.write_student(tmp_path / f"n{place}", "ffn", "hash", edit=breaks("classifier.0.bias", value))
+        with pytest.raises(UserError, match=r"classifier\.0\.bias: a weight is not finite, or larger"):
+            pack_student(folder)
+    folder = made.write_student(tmp_path / "m", "ffn", "hash", edit=lambda t: t.pop("classifier.3.weight.value"))
+    with pytest.raises(UserError, match=r"holds no classifier\.3\.weight"):
+        pack_student(folder)
+    folder = made.write_student(tmp_path / "p", "ffn", "bpe", model=made.pieces(byte_fallback=True, vocab_size=400))
+    with pytest.raises(UserError, match=r"bpe\.model: cannot be packed, it falls back to bytes"):
+        pack_student(folder)
+    (folder / "bpe.model").write_bytes(b"nonsense")
+    with pytest.raises(UserError, match=r"bpe\.model: not a sentencepiece model"):
+        pack_student(folder)
+    with pytest.raises(UserError, match="no model 'nothing'"):
+        pack_student(tmp_path / "nothing")
+
+
+SYMBOLS = st.lists(st.integers(0, 255), min_size=1, max_size=400)
+
+
+@given(SYMBOLS, st.binary(max_size=40), st.integers(1, 4))
+def test_a_stream_holds_what_was_put_in(symbols, spare, tables):
+    symbols = np.array(symbols, np.uint8)
+    tables = np.arange(len(symbols)) % tables
+    steps = [table_steps(np.bincount(symbols, minlength=256) + (np.arange(256) < 2)) for _ in range(tables.max() + 1)]
+    coded = Coded(symbols, tables, [step_weights(step) for step in steps])
+    stream, carried = encode_stream([coded], CODE_BITS, spare)
+    array = Array(len(symbols), weights=coded.weights)
+    array.tables = lambda: tables.astype(np.uint16)
+    reader = Reader(stream + b"beyond")
+    back = decode_stream(reader, [array], CODE_BITS, 1 << 20)
+    assert np.array_equal(array.values, symbols)
+    assert back[:carried] == spare[:carried]
+    assert not any(back[carried:])
+    assert bytes(reader.rest()) == b"beyond"
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=256).filter(lambda c: sum(x > 0 for x in c) > 1))
+def test_frequencies_sum_to_the_whole_and_leave_no_symbol_out(weights):
+    weights = np.array(weights, np.int64)
+    found = frequencies(weights, CODE_BITS)
+    assert found.sum() == 1 << CODE_BITS
+    assert ((found > 0) == (weights > 0)).all()
+    assert found.max() <= (1 << CODE_BITS) * 63 // 64
+
+
+@given(st.integers(1, 30), st.integers(1, 40), st.integers(0, 5), st.integers(0, 2**32 - 1))
+def test_arrays_cost_about_what_their_entropy_says(rows, columns, spread, seed):
+    rng = np.random.default_rng(seed)
+    symbols = np.clip(rng.normal(10, 1 + spread, (rows, columns)), 0, 255).astype(np.uint8)
+    for stored in (store(symbols), store_aside(symbols)):
+        assert np.array_equal(stored.symbols, symbols.reshape(-1))
+        if stored.mode > RAW:
+            assert stored.cost < 8 * symbols.size or symbols.size < 3
+        if stored.steps:
+            assert stored.bits.sum() <= stored.cost + 1e-6
+
+
+def test_rows_and_columns_of_their_own_kind_get_their_own_tables():
+    rng = np.random.default_rng(0)
+    quiet, loud = rng.integers(0, 2, (200, 40)), rng.integers(0, 256, (200, 40))
+    rows = np.where(np.arange(200)[:, None] % 2, quiet, loud).astype(np.uint8)
+    assert store(rows).mode == BY_ROW
+    assert store(np.ascontiguousarray(rows.T)).mode == BY_COLUMN
+    assert store(rows).cost < 0.85 * store_aside(rows).cost
+
+
+def test_a_table_is_a_few_quarter_bits_from_the_truth():
+    counts = np.array([1000, 500, 20, 0, 1])
+    costs = table_bits(table_steps(counts), CODE_BITS)
+    exact = -np.log2(counts[[0, 1, 2]] / counts.sum())
+    assert np.abs(costs[[0, 1, 2]] - exact).max() < 0.25
+    assert costs[3] == 40
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 1e6)), max_size=8), st.integers(0, 10_000))
+def test_shares_are_whole_and_sum_up(owners, total):
+    shares = Shares()
+    shares.add("rans", owners, total)
+    assert sum(part.bytes for part in shares.parts()) == total
+
+
+def test_numbers_of_any_size_are_read_as_written():
+    head = HeadWriter()
+    numbers = [0, 1, 127, 128, 300, 16383, 16384, 1 << 24]
+    for number in numbers:
+        head.number(number)
+    reader = Reader(head.data)
+    assert [reader.number() for _ in numbers] == numbers
+    with pytest.raises(PackedError, match="too early"):
+        reader.byte()

@@ -195,6 +195,8 @@ def _argparse_type(annotation: Any) -> dict[str, Any]:
 
 
 def _metavar(annotation: Any) -> str:
+    if typing.get_origin(annotation) is typing.Annotated:
+        annotation = typing.get_args(annotation)[0]
     if typing.get_origin(annotation) is typing.Literal:
         return "{" + ",".join(map(str, typing.get_args(annotation))) + "}"
     return {int: "INT", float: "FLOAT", Path: "PATH"}.get(annotation, "TEXT")

@@ -4,6 +4,7 @@ models/<task>/<name>/config.json says what the model is (kind, stage, task, labe
 (parent, teacher, every task it was trained on), all settings, and a fingerprint of those settings and inputs.
 """
 
+import difflib
 import shutil
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,8 @@ from common.workspace import Workspace, read_json
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+NAMES_SHOWN = 8
+"""Models named, those of the most similar names, when one is not there."""
 SUBFOLDERS = ("huggingface", "fairseq")
 """Folders in which teacher backends keep their files, weights and tokenizer, loadable by their own library."""
 
@@ -84,7 +87,11 @@ def saved_models(folder: Path) -> list[Path]:
 
 def _others(folder: Path) -> str:
     names = [model.name for model in saved_models(folder.parent)]
-    return f"; there are: {', '.join(names)}" if names else "; none has been trained yet"
+    if not names:
+        return "; none has been trained yet"
+    near = difflib.get_close_matches(folder.name, names, NAMES_SHOWN, 0.0) if len(names) > NAMES_SHOWN else names
+    more = f", and {len(names) - len(near)} more" if len(near) < len(names) else ""
+    return f"; there are: {', '.join(near)}{more}"
 
 
 def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None) -> tuple[Path, ModelConfig]:

@@ -1,8 +1,8 @@
 """Packed students without PyTorch: reads a .fwt file and answers texts with numpy and the standard library alone.
 
 One file on purpose, with no import from this project: it can be copied beside a .fwt and used as it is. Its parts, in
-order: bounded reading, the entropy decoder, matrices, byte pairs, the other tokenizers, the encoders, `load`, the command
-line. The format is told byte by byte in docs/format.md; compression/packing writes it.
+order: bounded reading, the entropy decoder, matrices, byte pairs, the other tokenizers, the encoders, `load`, the
+command line. The format is told byte by byte in docs/format.md; compression/packing writes it.
 
     python -m compression.runtime NAME.fwt "a gorgeous , witty film"
 
@@ -11,6 +11,7 @@ Files are not trusted: every length is checked before anything is allocated, and
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
@@ -281,7 +282,7 @@ def _run(states: np.ndarray, read: np.ndarray, places: np.ndarray, slots: np.nda
         x >>= shift
         x *= entry >> half
         x += entry & low
-        small = np.flatnonzero(x < _STATE)
+        small = (x < _STATE).nonzero()[0]
         if len(small):
             words = read[place : place + len(small)]
             if len(words) < len(small):
@@ -526,10 +527,10 @@ def prepare(text: str) -> str:
 
 
 class BytePairs:
-    """sentencepiece's BPE: the pair of neighbours whose union comes first in the merges' order is joined, over and over.
+    """sentencepiece's BPE: the neighbours whose union comes first in the merges' order are joined, over and over.
 
-    symbols: letters, then unions in their order. states: USED, UNUSED or UNKNOWN of each. Rows: 0 is the unknown piece's,
-    then one a used symbol, in order. flags: DUMMY_PREFIX, SQUEEZE, WORDS.
+    symbols: letters, then unions in their order. states: USED, UNUSED or UNKNOWN of each. Rows: 0 is the unknown
+    piece's, then one a used symbol, in order. flags: DUMMY_PREFIX, SQUEEZE, WORDS.
     """
 
     def __init__(
@@ -578,7 +579,7 @@ class BytePairs:
                     self._splits[word] = splits
 
     def _disagree(self, words: list[str]) -> bool:
-        """Whether an unused piece is split in two ways within a text: sentencepiece then takes the later one for all."""
+        """Whether an unused piece is split in two ways within a text: sentencepiece takes the later one for all."""
         seen: dict[str, tuple[str, str]] = {}
         found = (self._splits[word] for word in words if word in self._splits)
         return any(seen.setdefault(piece, split) != split for splits in found for piece, split in splits.items())
@@ -756,17 +757,16 @@ _NUMBERS_AT_ONCE = 1 << 20
 class Recurrent:
     """One layer in each direction, both at once; the second reads each text from its last token to its first."""
 
-    def __init__(
-        self, inputs: np.ndarray, states: np.ndarray, bias: np.ndarray, lstm: bool, pool_max: bool
-    ) -> None:
+    def __init__(self, inputs: np.ndarray, states: np.ndarray, bias: np.ndarray, lstm: bool, pool_max: bool) -> None:
         """inputs: [2, gates * hidden, dim]; states: [2, gates * hidden, hidden]; bias: [2, gates * hidden]."""
         hidden = states.shape[2]
         if lstm:
             # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2: all gates are one tanh. PyTorch's order is input, forget,
             # candidate, output; the three sigmoids come first here.
-            order = np.concatenate([np.arange(2 * hidden), np.arange(3 * hidden, 4 * hidden), np.arange(2 * hidden, 3 * hidden)])
-            half = np.where(np.arange(4 * hidden) < 3 * hidden, np.float32(0.5), np.float32(1))
-            inputs, states, bias = inputs[:, order] * half[:, None], states[:, order] * half[:, None], bias[:, order] * half
+            order = np.arange(4 * hidden).reshape(4, hidden)[[0, 1, 3, 2]].reshape(-1)
+            half = np.repeat(np.array((0.5, 0.5, 0.5, 1), np.float32), hidden)
+            inputs, states = (matrix[:, order] * half[:, None] for matrix in (inputs, states))
+            bias = bias[:, order] * half
         self._inputs = np.ascontiguousarray(inputs.transpose(0, 2, 1))
         self._states = np.ascontiguousarray(states.transpose(0, 2, 1))
         self._bias = bias[:, None]
@@ -788,39 +788,45 @@ class Recurrent:
         state = np.zeros((2, size, self._hidden), np.float32)
         cell = np.zeros_like(state) if self._lstm else None
         best = np.full_like(state, -np.inf) if self._pool_max else None
-        block = max(1, _NUMBERS_AT_ONCE // (size * self._bias.size))
+        block = max(1, _NUMBERS_AT_ONCE // (size * max(self._bias.size, 2 * table.shape[1])))
         for first in range(0, lengths[0], block):
             steps = np.arange(first, min(first + block, lengths[0]))[:, None]
-            going = (steps < lengths).sum(1).tolist()
             inside = np.minimum(steps, lengths - 1)
             places = np.stack([starts + inside, starts + lengths - 1 - inside])
-            given = np.matmul(table[rows[places.reshape(2, -1)]], self._inputs)
+            given = np.matmul(table.take(rows[places.reshape(2, -1)], 0), self._inputs)
             given += self._bias
-            for step, live in enumerate(going):
-                self._step(given[:, step * size : step * size + live], state[:, :live], cell if cell is None else cell[:, :live])
-                if best is not None:
-                    np.maximum(best[:, :live], state[:, :live], out=best[:, :live])
+            given = given.reshape(2, len(steps), size, -1)
+            going = (steps < lengths).sum(1)
+            changes = [0, *(np.flatnonzero(np.diff(going)) + 1).tolist(), len(steps)]
+            for start, end in itertools.pairwise(changes):
+                live = int(going[start])
+                views = [None if array is None else array[:, :live] for array in (state, cell, best)]
+                self._run(given[:, start:end, :live], *views)
         return (state if best is None else best).transpose(1, 0, 2).reshape(size, -1)
 
-    def _step(self, gates: np.ndarray, state: np.ndarray, cell: np.ndarray | None) -> None:
-        """One step in place. gates: [2, texts, gates * hidden], what the input gives; state, cell: [2, texts, hidden]."""
-        gates += np.matmul(state, self._states)
-        if cell is None:
-            np.tanh(gates, out=state)
-            return
-        np.tanh(gates, out=gates)
-        hidden = self._hidden
-        sigmoids = gates[..., : 3 * hidden]
-        sigmoids *= 0.5
-        sigmoids += 0.5
-        cell *= gates[..., hidden : 2 * hidden]
-        candidate = gates[..., 3 * hidden :]
-        candidate *= gates[..., :hidden]
-        cell += candidate
-        np.tanh(cell, out=state)
-        state *= gates[..., 2 * hidden : 3 * hidden]
+    def _run(self, given: np.ndarray, state: np.ndarray, cell: np.ndarray | None, best: np.ndarray | None) -> None:
+        """Steps of as many texts, in place. given: [2, steps, texts, gates * hidden], what inputs and biases give;
+        state, cell, best: [2, texts, hidden]."""
+        gates = np.empty((2, *given.shape[2:]), np.float32)
+        take, forget, give, candidate = np.split(gates, 4, 2) if cell is not None else (gates,) * 4
+        sigmoids = gates[..., : 3 * self._hidden]
+        for step in given.swapaxes(0, 1):
+            np.matmul(state, self._states, gates)
+            np.add(gates, step, gates)
+            np.tanh(gates, state if cell is None else gates)
+            if cell is not None:
+                np.multiply(sigmoids, _HALF, sigmoids)
+                np.add(sigmoids, _HALF, sigmoids)
+                np.multiply(cell, forget, cell)
+                np.multiply(candidate, take, candidate)
+                np.add(cell, candidate, cell)
+                np.tanh(cell, state)
+                np.multiply(state, give, state)
+            if best is not None:
+                np.maximum(best, state, out=best)
 
 
+_HALF = np.float32(0.5)
 _BATCH = 64
 _TEXTS_AT_ONCE, _TOKENS_AT_ONCE = 1024, 1 << 14
 
@@ -849,7 +855,8 @@ class Model:
             both = [np.stack([matrices[f"{way}.{name}"] for way in ("forward", "backward")]) for name in _RECURRENT]
             self._encoder = Recurrent(*both, head.arch == "bilstm", head.pool_max)
         self._layers = [
-            (np.ascontiguousarray(matrices[f"classifier.{i}.weight"].T), matrices[f"classifier.{i}.bias"]) for i in (0, 3)
+            (np.ascontiguousarray(matrices[f"classifier.{i}.weight"].T), matrices[f"classifier.{i}.bias"])
+            for i in (0, 3)
         ]
 
     def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
@@ -1005,7 +1012,7 @@ class Vocabulary:
         self.states = numbers.aside(reader, numbers.count(1, len(self.letters) + self.unions))
 
     def read_pairs(self, reader: Reader) -> bytes:
-        """Decode the numbers of both parts of all unions that are not spelt out. Returns the bytes the states carried."""
+        """Decode both parts of all unions that are not spelt out. Returns the bytes the states carried."""
         self._pairs = np.zeros((self.unions - len(self.spelt), 2), np.int64)
         if not len(self._pairs):
             return b""
@@ -1023,7 +1030,7 @@ class Vocabulary:
                 slot = x & 0xFFFF
                 part = np.searchsorted(ends, slot, "right")
                 x[:] = frequency[part] * (x >> 16) + slot - ends[part] + frequency[part]
-                small = np.flatnonzero(x < _STATE)
+                small = (x < _STATE).nonzero()[0]
                 words = read[place : place + len(small)]
                 if len(words) < len(small):
                     raise PackedError("the pairs end too early")

@@ -1,7 +1,7 @@
 """Settings of compress.py: the thesis's table C.3, every setting of configs/students, and what goes beyond them."""
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 
@@ -14,6 +14,9 @@ from compression.students.settings import StudentArch, StudentSettings, student_
 
 Action = Literal["distill", "factorize", "prune", "quantize", "pack", "export"]
 ORDER = get_args(Action)
+Bits = Annotated[
+    Literal[8, 6, 4, 3, 2], pydantic.BeforeValidator(lambda value: int(value) if str(value).isdecimal() else value)
+]
 TUNE_SETTINGS = {"tune_epochs", "tune_lr", "guide"}
 ACTION_SETTINGS: dict[str, set[str]] = {
     "factorize": {"factorize", "rank"},
@@ -112,13 +115,13 @@ class CompressSettings(DistillSettings):
     """Whose logits --tune-epochs learns from: the teacher's, or the student's own before it was made smaller."""
     quantizer: Literal["affine", "ternary", "codebook"] = "affine"
     """How weights become codes: evenly spaced values, three values, or k-means centroids."""
-    bits: Literal[8, 6, 4, 3, 2] = 8
+    bits: Bits = 8
     """Bits of a code."""
-    bits_embedding: Literal[8, 6, 4, 3, 2] | None = None
+    bits_embedding: Bits | None = None
     """Bits of the embedding's codes; unset means --bits."""
-    bits_encoder: Literal[8, 6, 4, 3, 2] | None = None
+    bits_encoder: Bits | None = None
     """Bits of the encoder's codes; unset means --bits."""
-    bits_classifier: Literal[8, 6, 4, 3, 2] | None = None
+    bits_classifier: Bits | None = None
     """Bits of the classifier's codes; unset means --bits."""
     granularity: Literal["row", "column", "tensor"] | None = None
     """What has scales (or centroids) of its own: each row, each column or the matrix; unset: row; codebook: tensor."""

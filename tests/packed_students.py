@@ -70,7 +70,10 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling="
     if arch != "ffn":
         gates = GATES[arch] * hidden
         for way in ("forward", "backward"):
-            shapes[f"encoder.{way}_rnn.weight_ih"], shapes[f"encoder.{way}_rnn.weight_hh"] = (gates, dim), (gates, hidden)
+            shapes[f"encoder.{way}_rnn.weight_ih"], shapes[f"encoder.{way}_rnn.weight_hh"] = (
+                (gates, dim),
+                (gates, hidden),
+            )
             vectors |= {f"encoder.{way}_rnn.bias_ih": gates, f"encoder.{way}_rnn.bias_hh": gates}
     width = (dim if arch == "ffn" else 2 * hidden) * (4 if pair else 1)
     shapes |= {"classifier.0.weight": (inner, width), "classifier.3.weight": (len(labels) or 1, inner)}

@@ -259,3 +259,11 @@ def test_a_seed_typed_as_a_flag_beats_a_seeds_name_in_the_file(tmp_path):
     except UserError:
         return  # refused as a contradiction: as good, but never silently another seed
     assert seed == 3
+
+
+def test_choices_among_numbers_are_read_from_words():
+    words = ["--task", "sst-2", "--bits", "4", "--bits-encoder", "2"]
+    settings = parse_flags(CompressSettings, words, "")
+    assert (settings.bits, settings.bits_encoder, settings.bits_embedding) == (4, 2, None)
+    with pytest.raises(UserError, match="--bits: should be 8, 6, 4, 3 or 2"):
+        parse_flags(CompressSettings, [*words, "--bits", "5"], "")

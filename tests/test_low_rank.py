@@ -49,9 +49,8 @@ def test_the_error_is_that_of_the_singular_values_left_out(shape, seed, data):
 def test_rows_that_text_uses_are_kept_better(seed):
     weight, uses = random_matrix(12, 6, seed), np.array([1000] * 3 + [0] * 9)
     plain, weighted = ((low_rank(weight, 2, each).dense() - weight).detach() for each in (None, uses))
-    assert (weighted[:3].norm() ** 2 * 1001 + weighted[3:].norm() ** 2).item() <= (
-        plain[:3].norm() ** 2 * 1001 + plain[3:].norm() ** 2
-    ).item() * (1 + 1e-5)
+    assert weighted[:3].norm() < plain[:3].norm()
+    assert weighted.norm() > plain.norm()
 
 
 @given(SHAPES, st.integers(0, 99))

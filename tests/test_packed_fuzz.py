@@ -1,5 +1,5 @@
-"""Twenty thousand damaged packed files: each is refused in one line, or is a model that answers. None takes long or much
-memory. Most have the length and the checksum of an honest file, so that what reads behind them is tried."""
+"""Twenty thousand damaged packed files: each is refused in one line, or is a model that answers. None takes long or
+much memory. Most have the length and the checksum of an honest file, so that what reads behind them is tried."""
 
 import collections
 import contextlib
@@ -11,7 +11,7 @@ import numpy as np
 import packed_students as made
 import pytest
 
-from compression.packing import pack_student
+from compression.packing import ans, pack_student
 from compression.runtime import MAGIC, VERSION, PackedError, Reader, load_bytes
 
 FILES = 20_000
@@ -25,7 +25,7 @@ STUDENTS = (
     ("rnn", "hash", "product", {"pair": True}),
     ("bilstm", "char", "ternary", {"pooling": "max"}),
 )
-TEXT = "The film is wonderful, truly."
+TEXT = "A film, 2!"
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +33,17 @@ def honest(tmp_path_factory):
     """(head, what follows it) of a few packed students."""
     folder = tmp_path_factory.mktemp("honest")
     found = []
+    # Many lanes: files of this size are decoded in a few steps of numpy, and damage meets states as often as words.
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(ans, "_USUAL_STEPS", 16)
     for place, (arch, embedding, form, more) in enumerate(STUDENTS):
         model = made.pieces(vocab_size=72) if embedding == "bpe" else None
         student = made.write_student(folder / str(place), arch, embedding, form, model=model, **{**SIZES, **more})
         data = pack_student(student)
         assert load_bytes(data).logits([(TEXT, TEXT) if more.get("pair") else TEXT]).shape == (1, 2)
         found.append(taken_apart(data))
-        assert joined(*found[-1]) == data or len(found[-1][0])
+        assert load_bytes(joined(*found[-1])).outputs == 2
+    monkeypatch.undo()
     return found
 
 
@@ -84,7 +88,15 @@ def splice(rng, data):
 def huge(rng, data):
     """A byte replaced by a number far too large, or by one just within bounds."""
     place = rng.integers(len(data) + 1)
-    numbers = (b"\xff" * 9, b"\xff\xff\xff\x07", b"\x80\x80\x80\x08", b"\xff\xff\x03", b"\xff\x7f", b"\x80\x80\x04", b"\x00")
+    numbers = (
+        b"\xff" * 9,
+        b"\xff\xff\xff\x07",
+        b"\x80\x80\x80\x08",
+        b"\xff\xff\x03",
+        b"\xff\x7f",
+        b"\x80\x80\x04",
+        b"\x00",
+    )
     return data[:place] + numbers[rng.integers(len(numbers))] + data[place + 1 :]
 
 
@@ -136,13 +148,15 @@ def outcome(data):
     try:
         model = load_bytes(data)
         logits = model.logits([(TEXT, TEXT) if model.pair else TEXT])
-    except PackedError as error:
-        assert str(error)
-        assert "\n" not in str(error)
-        return str(error)[:16]
-    assert logits.shape == (1, model.outputs)
-    assert np.isfinite(logits).all()
-    return "a model"
+    except PackedError as refusal:
+        said = str(refusal)
+    else:
+        assert logits.shape == (1, model.outputs)
+        assert np.isfinite(logits).all()
+        return "a model"
+    assert said
+    assert "\n" not in said
+    return said[:16]
 
 
 def test_damaged_files_are_refused_or_are_models(honest):
@@ -189,6 +203,10 @@ def test_a_small_file_cannot_claim_much(honest):
     with limits():
         assert load_bytes(joined(head.data, b"")).logits([TEXT]).shape == (1, 1)
         for number in (1 << 24, 600_000):
-            body = head.data.replace(b"\x90\xa1\x0f", bytes([number & 127 | 128, number >> 7 & 127 | 128, number >> 14 & 127 | 128, number >> 21]), 1)
+            body = head.data.replace(
+                b"\x90\xa1\x0f",
+                bytes([number & 127 | 128, number >> 7 & 127 | 128, number >> 14 & 127 | 128, number >> 21]),
+                1,
+            )
             with pytest.raises(PackedError, match="more than 16,777,216 numbers"):
                 load_bytes(joined(body, b""))

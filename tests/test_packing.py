@@ -1,8 +1,12 @@
 """Packing: every form of weights comes back, bytes are accounted for, and streams hold what was put in."""
 
+import re
+import zlib
+
 import numpy as np
 import packed_students as made
 import pytest
+import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from unicode_torture import TORTURE
@@ -60,7 +64,7 @@ def test_every_student_answers_as_in_pytorch(tmp_path, arch, embedding, pooling)
 @pytest.mark.parametrize("arch", made.ARCHS)
 def test_pairs_answer_as_in_pytorch(tmp_path, arch, embedding):
     folder = made.write_student(tmp_path / "s", arch, embedding, "ternary", pair=True, pooling="max")
-    same(folder, list(zip(TEXTS[:8], TEXTS[1:9], strict=True)))
+    same(folder, [(TEXTS[i], TEXTS[i + 1]) for i in range(8)])
 
 
 @pytest.mark.parametrize("form", made.FORMS)
@@ -83,6 +87,7 @@ def test_texts_are_cut_where_pytorch_cuts_them(tmp_path):
 
 def test_matrices_of_nothing_but_zeros_come_back(tmp_path):
     for form in ("float32", "affine-row"):
+
         def zero(tensors):
             for name in [name for name in tensors if name.startswith(("classifier.0", "encoder"))]:
                 tensors[name][:] = 0
@@ -142,6 +147,45 @@ def test_what_cannot_be_packed_is_said(tmp_path):
         pack_student(folder)
     with pytest.raises(UserError, match="no model 'nothing'"):
         pack_student(tmp_path / "nothing")
+
+
+def example(tensors):
+    """Weights of the student in docs/format.md."""
+    codes = np.full((33, 1), 2, np.uint8)
+    codes[[5, 9, 15, 21], 0] = 3, 1, 4, 0
+    own = {
+        "embedding.table.weight.codes": codes,
+        "embedding.table.weight.scale": np.array([[0.5]], np.float32),
+        "embedding.table.weight.zero_point": np.array([[2]], np.uint8),
+        "classifier.0.weight.value": np.array([[1]], np.float32),
+        "classifier.0.bias": np.array([0.25], np.float32),
+        "classifier.3.weight.value": np.array([[-1], [1.5]], np.float32),
+        "classifier.3.bias": np.array([0, -0.5], np.float32),
+    }
+    tensors.clear()
+    tensors.update(own)
+
+
+def dump(data):
+    """Lines of sixteen bytes, as the page has them."""
+    return "\n".join(f"{i:02x}  {data[i : i + 16].hex(' ')}" for i in range(0, len(data), 16))
+
+
+def test_the_pages_example_is_a_file(tmp_path):
+    sizes = {"labels": ["no", "yes"], "embedding_dim": 1, "cls_hidden_dim": 1}
+    data = pack_student(made.write_student(tmp_path / "example", "ffn", "char", edit=example, **sizes))
+    page = (tiny.ROOT / "docs" / "format.md").read_text()
+    between = {name: page.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0] for name in ("example", "head")}
+    assert between["example"].strip("`\n") == dump(data)
+    assert between["head"].strip("`\n") == dump(zlib.decompress(data[10:63], -15))
+    # The bytes that the tables explain are all the bytes there are, in order.
+    told = [
+        "".join(re.findall(r"`([0-9a-f ]+?)`", line.split("|")[1]))
+        for line in page.split("<!-- /head -->")[1].splitlines()
+        if "`" in line
+    ]
+    assert bytes.fromhex("".join(told)) == zlib.decompress(data[10:63], -15)
+    assert load_bytes(data).logits(["d"]).tolist() == [[-0.75, 0.625]]
 
 
 SYMBOLS = st.lists(st.integers(0, 255), min_size=1, max_size=400)

@@ -29,7 +29,9 @@ from compression.runtime import (
     tidy,
 )
 
-LETTERS = st.text(st.sampled_from("the film wonderful\u0301\u00e9\u2581\u2603 0.,!\ud55c\u1112\u1161\u11ab\uff41\u200b"))
+LETTERS = st.text(
+    st.sampled_from("the film wonderful\u0301\u00e9\u2581\u2603 0.,!\ud55c\u1112\u1161\u11ab\uff41\u200b")
+)
 TEXT = st.one_of(st.text(), LETTERS, st.sampled_from([text for text, _ in tiny.sentences(50)]))
 MODELS = {
     "usual": {},
@@ -121,7 +123,8 @@ def test_rules_of_normalisation_are_all_known(tmp_path):
     own = {**base_rules(NMT_NFKC), "a": "b", "qu": "kw"}
     del own["\u00bd"]
     assert differences(own) == (NMT_NFKC, {"a": "b", "qu": "kw", "\u00bd": None})
-    assert base_rules(IDENTITY) == {} and differences({"x": "y"}) == (IDENTITY, {"x": "y"})
+    assert base_rules(IDENTITY) == {}
+    assert differences({"x": "y"}) == (IDENTITY, {"x": "y"})
 
 
 def test_rules_of_a_models_own_are_followed(tmp_path):
@@ -287,11 +290,11 @@ def test_the_command_reads_pairs(tmp_path):
     done = run(path, "how are you", "how do you do")
     assert done.returncode == 0
     assert run(path, given=b"how are you\thow do you do\n").stdout == done.stdout
-    for words, given, message in (
+    for words, lines, message in (
         (["one"], None, b"error: two reads pairs of texts: give an even number of them\n"),
         ([], b"a\tb\nc\n", b"error: line 2: 1 texts; two reads two with a tab between them\n"),
     ):
-        done = run(path, *words, given=given)
+        done = run(path, *words, given=lines)
         assert (done.returncode, done.stderr) == (2, message)
 
 
@@ -312,7 +315,12 @@ def test_a_reader_that_has_enough_is_no_error(models):
     _, folder = models["char"]
     command = [sys.executable, "-m", "compression.runtime", str(folder / "char.fwt")]
     process = subprocess.Popen(
-        command, cwd=tiny.ROOT, env=tiny.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command,
+        cwd=tiny.ROOT,
+        env=tiny.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     process.stdout.close()
     process.stdin.write(b"a good film\n" * 5000)
@@ -324,13 +332,13 @@ def test_a_reader_that_has_enough_is_no_error(models):
 def test_the_runtime_loads_numpy_and_nothing_else(models):
     _, folder = models["bpe"]
     script = (
-        "import sys, runpy; sys.argv = ['runtime.py', sys.argv[1], 'a film'];"
+        f"import sys, runpy; sys.path.append({str(site())!r}); sys.argv = ['runtime.py', sys.argv[1], 'a film'];"
         "runpy.run_path('compression/runtime.py', run_name='__main__');"
         "print(sorted({name.split('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)"
         " - {'numpy'}))"
     )
     done = subprocess.run(
-        [sys.executable, "-S", "-c", f"import sys; sys.path.append({str(site())!r}); {script}", str(folder / "bpe.fwt")],
+        [sys.executable, "-S", "-c", script, str(folder / "bpe.fwt")],
         cwd=tiny.ROOT, env=tiny.environment(), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

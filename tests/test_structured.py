@@ -114,6 +114,19 @@ def test_the_units_that_move_the_logits_most_stay(arch):
     assert neuron in net.classifier[0].bias.tolist()
 
 
+@pytest.mark.parametrize("arch", ["bilstm", "rnn"])
+def test_a_unit_that_only_other_units_read_counts(arch):
+    net = student(arch, False)
+    with torch.no_grad():
+        net.classifier[0].weight.value[:, [2, HIDDEN + 4]] = 0
+        for layer, unit in zip(net.encoder.children(), (2, 4), strict=True):
+            layer.weight_hh.value[:, unit] *= 30
+    loud = [net.encoder.forward_rnn.bias_ih[2].item(), net.encoder.backward_rnn.bias_ih[4].item()]
+    remove_units(net, 0.5, text(False), False)
+    for layer, bias in zip(net.encoder.children(), loud, strict=True):
+        assert bias in layer.bias_ih.tolist()
+
+
 @pytest.mark.parametrize("pair", [False, True])
 def test_products_shrink_as_well(pair):
     net = student("bilstm", pair)

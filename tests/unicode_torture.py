@@ -1,4 +1,5 @@
 """Texts that a tokenizer of its own could get wrong. Each is a plain string; none is long but for the last few."""
+# ruff: noqa: E501
 
 TORTURE = [
     "",

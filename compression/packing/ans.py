@@ -1,8 +1,8 @@
 """The entropy coder's writing half: rANS (Duda, 2013) over many states side by side. The reading half is in runtime.py.
 
-Symbol i belongs to state i mod lanes, so that numpy decodes one symbol of every lane at a time. States begin at 2^16 plus
-two bytes that would be stored raw otherwise: the decoder ends where the encoder began and finds them there, so a lane
-costs nothing as long as there are such bytes.
+Symbol i belongs to state i mod lanes, so that numpy decodes one symbol of every lane at a time. States begin at 2^16
+plus two bytes that would be stored raw otherwise: the decoder ends where the encoder began and finds them there, so a
+lane costs little as long as there are such bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compression.packing.head import HeadWriter
 from compression.runtime import MOST_STEPS, PAIR_BITS, PairModel, frequencies, pair_lanes, step_weights
 
 _STATE = 1 << 16
-_STEPS, _FEWEST_STEPS = MOST_STEPS // 2, 256
+_MOST_STEPS, _USUAL_STEPS = MOST_STEPS // 2, 1024
 _TOP_STEP = 60
 
 
@@ -59,7 +59,8 @@ def encode_stream(arrays: Sequence[Coded], bits: int, spare: bytes) -> tuple[byt
     total = sum(len(array.symbols) for array in arrays)
     if not total:
         return b"", 0
-    lanes = max(-(-total // _STEPS), min(len(spare) // 2, -(-total // _FEWEST_STEPS)))
+    # A lane takes a byte or so that holds nothing, and two more where no spare bytes are left to carry.
+    lanes = max(-(-total // _MOST_STEPS), min(len(spare) // 2, -(-total // _USUAL_STEPS)))
     frequency, start = _looked_up(arrays, bits)
     carried = spare[: 2 * lanes]
     states = _first_states(carried, lanes)

@@ -1,8 +1,8 @@
 """sentencepiece's normalisation rules as the runtime knows them, and what a model has beyond that.
 
-A model file holds its rules compiled: a double-array trie of what is replaced (Aoe, 1989, in the layout of the darts-clone
-library) and the replacements, 240 KB. The runtime makes the usual rules from Python's own Unicode tables, so that a packed
-file holds only the differences.
+A model file holds its rules compiled: a double-array trie of what is replaced (Aoe, 1989, in the layout of the
+darts-clone library) and the replacements, 240 KB. The runtime makes the usual rules from Python's own Unicode tables,
+so that a packed file holds only the differences.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KNOWN = {
 
 @functools.lru_cache(maxsize=4)
 def express(charsmap: bytes) -> tuple[int, dict[str, str | None]]:
-    """(base, rules beyond it; None where a rule of the base does not hold). Raises UserError when these are too many."""
+    """(base, rules beyond it; None where a rule of the base does not hold). Raises UserError for too many rules."""
     if not charsmap:
         return IDENTITY, {}
     known = _KNOWN.get(hashlib.sha256(charsmap).hexdigest())
@@ -66,7 +66,7 @@ def _text_at(texts: bytes, place: int) -> str:
 
 
 def _walk(units: Sequence[int]) -> Iterator[tuple[bytes, int]]:
-    """(key, value) of all a double array holds. A unit: label in bits 0 to 7, mark of a key's end in 8, offset above."""
+    """(key, value) of all a double array holds. A unit: label in bits 0 to 7, end of a key in 8, offset above."""
     children: dict[int, list[int]] = {}
     for place, unit in enumerate(units):
         if 0 < unit & (1 << 31 | 0xFF) < 256:

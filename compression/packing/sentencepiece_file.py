@@ -1,4 +1,4 @@
-"""Reading what a sentencepiece model file holds: pieces, and how it normalises text. A small reader of protocol buffers.
+"""Reading what a sentencepiece model file holds: pieces, and how it normalises text. A small protocol buffer reader.
 
 Field numbers are those of sentencepiece_model.proto: ModelProto has pieces (1), trainer_spec (2), normalizer_spec (3).
 """

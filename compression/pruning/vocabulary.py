@@ -1,8 +1,8 @@
 """Vocabulary pruning: rows of the embedding that training text uses fewer than N times.
 
-Byte pairs lose their row; sentencepiece then splits such a piece into smaller ones, whose counts rise. Text is
-segmented and counted anew until every piece that is left is seen N times. Hashes and characters have no vocabulary:
-their rows stay in place and become zero, which costs next to nothing when packed.
+Byte pairs lose their row; sentencepiece then splits such a piece into smaller ones, and those that are left are used as
+often as before or oftener: one count is enough. Hashes and characters have no vocabulary: their rows stay in place and
+become zero, which costs next to nothing when packed.
 """
 
 from __future__ import annotations
@@ -51,19 +51,15 @@ def prune_vocabulary(
 def _drop_pieces(
     student: Student, tokenizer: BpeTokenizer, sentences: list[str], least: int
 ) -> tuple[BpeTokenizer, dict[str, dict[str, int]]]:
-    rows = np.arange(tokenizer.vocab_size)
-    while True:
-        counts = np.bincount(tokenizer.encode(sentences).ids[:, 0], minlength=tokenizer.vocab_size)
-        rare = np.flatnonzero((counts < least) & tokenizer.droppable)
-        if not len(rare):
-            break
-        if len(rare) == tokenizer.droppable.sum():
-            raise UserError(_nothing_left(least))
-        tokenizer, rows = tokenizer.without(rare.tolist()), np.delete(rows, rare)
+    (uses,) = row_uses(student, tokenizer, sentences).values()
+    rare = (uses < least) & tokenizer.droppable
+    if rare.sum() == tokenizer.droppable.sum():
+        raise UserError(_nothing_left(least))
+    rows = np.flatnonzero(~rare)
+    tokenizer = tokenizer.without(np.flatnonzero(rare).tolist())
     table = student.embedding.table
-    before = len(first_factor(table.weight).value)
     table.weight = rows_of(table.weight, torch.from_numpy(rows))
-    return tokenizer, {_TABLE: {"rows": len(rows), "before": before}}
+    return tokenizer, {_TABLE: {"rows": len(rows), "before": len(rare)}}
 
 
 def row_uses(student: Student, tokenizer: Tokenizer, sentences: Sequence[str]) -> dict[str, np.ndarray]:

@@ -74,7 +74,7 @@ def _better(
 ) -> tuple[Range, torch.Tensor]:
     """For each group the better of two ranges, and its error."""
     errors = _errors(groups, *found, levels)
-    better = errors < -1
+    better = errors < least
     scale, zero_point = (torch.where(better, new, old) for new, old in zip(found, best, strict=True))
     return (scale, zero_point), torch.where(better, errors, least)
 

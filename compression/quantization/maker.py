@@ -45,7 +45,9 @@ class Maker:
         if tune:
             # Several settings may be tried: one's state is not taken up by another.
             own = fingerprint([self.work.fingerprint, {name: dataclasses.astuple(s) for name, s in setting.items()}])
-            dataclasses.replace(self.work, fingerprint=own).tune(Refitter(student))
+            tuning = dataclasses.replace(self.work, fingerprint=own)
+            tuning.tune(Refitter(student))
+            self.work.history = tuning.history
             settle(student)
         with torch.no_grad():
             seen = calibration(self.work) if "static" in self.inputs.values() else None

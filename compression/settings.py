@@ -124,9 +124,9 @@ class CompressSettings(DistillSettings):
     bits_classifier: Bits | None = None
     """Bits of the classifier's codes; unset means --bits."""
     granularity: Literal["row", "column", "tensor"] | None = None
-    """What has scales (or centroids) of its own: each row, each column or the matrix; unset: row; codebook: tensor."""
-    ranges: Literal["mse", "minmax"] = "mse"
-    """Ends of the codes' range: those of least squared error, or the smallest and largest weight."""
+    """What has a range of its own: each row, each column or the matrix; unset: row at plain 8 bits, else tensor."""
+    ranges: Literal["fitted", "minmax"] = "fitted"
+    """Ends of the codes' range: those of least error, or the smallest and largest weight."""
     max_bytes: int | None = pydantic.Field(None, gt=0)
     """Choose bits for each matrix so that the packed file has at most this many bytes."""
     max_loss: float | None = pydantic.Field(None, ge=0)

@@ -21,7 +21,7 @@ MATRICES = arrays(
 ).map(torch.from_numpy)
 AFFINE = [
     Scheme("affine", bits, granularity, ranges)
-    for bits, granularity, ranges in itertools.product(BITS, ("row", "column", "tensor"), ("mse", "minmax"))
+    for bits, granularity, ranges in itertools.product(BITS, ("row", "column", "tensor"), ("fitted", "minmax"))
 ]
 TERNARY = [Scheme("ternary", 2, granularity) for granularity in ("row", "column", "tensor")]
 CODEBOOK = [Scheme("codebook", bits, granularity) for bits, granularity in itertools.product(BITS, ("row", "tensor"))]
@@ -73,20 +73,20 @@ def test_without_clipping_rounding_is_off_by_half_a_step_at_most(weight, scheme)
     assert ((matrix.dense() - weight).abs() <= 0.5 * matrix.scale * 1.001 + 1e-30).all()
 
 
-@given(MATRICES, st.sampled_from([scheme for scheme in AFFINE if scheme.ranges == "mse"]))
+@given(MATRICES, st.sampled_from([scheme for scheme in AFFINE if scheme.ranges == "fitted"]))
 def test_searched_ranges_are_never_worse_than_the_whole_range(weight, scheme):
     def errors(ranges):
         back = Scheme(scheme.quantizer, scheme.bits, scheme.granularity, ranges).quantize(weight).dense()
         return float((back - weight).abs().double().pow(POWER).sum())
 
-    assert errors("mse") <= errors("minmax") * (1 + 1e-4) + 1e-30
+    assert errors("fitted") <= errors("minmax") * (1 + 1e-4) + 1e-30
 
 
 @pytest.mark.parametrize("bits", [4, 3, 2])
 def test_searched_ranges_give_up_an_outlier(bits):
     weight = normal(1, 2000)
     weight[0, 0] = 9.0
-    searched, whole = (relative_error(Scheme("affine", bits, ranges=ranges), weight) for ranges in ("mse", "minmax"))
+    searched, whole = (relative_error(Scheme("affine", bits, ranges=ranges), weight) for ranges in ("fitted", "minmax"))
     assert searched < 0.7 * whole
 
 

@@ -38,6 +38,7 @@ class Maker:
     def make(self, setting: Setting, tune: bool) -> None:
         """Put the student of this setting into the work, trained for --tune-epochs if `tune`."""
         self.work.student = student = copy.deepcopy(self.float)
+        self.work.history = None
         tune = tune and self.work.settings.tune_epochs > 0
         for name, scheme in setting.items():
             weight = self.weights[name]

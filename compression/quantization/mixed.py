@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.errors import UserError
 from common.progress import say
@@ -19,6 +19,8 @@ ROUNDING = 1e-6
 if TYPE_CHECKING:
     from compression.students.student import Student
     from compression.work import Work
+
+    History = list[dict[str, Any]] | None
 
 
 def points_of(
@@ -81,14 +83,14 @@ def within_loss(work: Work, maker: Maker, points: list[Setting], loss: float) ->
     Raises UserError, with the least loss there can be, when every setting loses more.
     """
     exact = work.score()
-    good: dict[int, Student] = {}
+    good: dict[int, tuple[Student, History]] = {}
 
     def too_bad(place: int, tune: bool) -> bool:
         maker.make(points[place], tune)
         lost = 100 * (exact - work.score())
         say(f"{work.folder.name}: setting {place + 1} of {len(points)} loses {lost:.2f} points")
         if lost <= loss + ROUNDING:
-            good[place] = work.student
+            good[place] = work.student, work.history
             return False
         losses.append(lost)
         return True
@@ -101,5 +103,5 @@ def within_loss(work: Work, maker: Maker, points: list[Setting], loss: float) ->
         first(len(points) - start, lambda place: too_bad(start + place, True))
     if not good:
         raise UserError(f"--max-loss {loss:g}: {work.parent.name} loses {min(losses):.2f} points at the least")
-    work.student = good[max(good)]
+    work.student, work.history = good[max(good)]
     return points[max(good)]

@@ -25,7 +25,7 @@ class Scheme:
     quantizer: Literal["affine", "ternary", "codebook"] = "affine"
     bits: int = 8
     granularity: Literal["row", "column", "tensor"] = "row"
-    ranges: Literal["mse", "minmax"] = "mse"
+    ranges: Literal["fitted", "minmax"] = "fitted"
 
     @property
     def levels(self) -> int:
@@ -46,7 +46,7 @@ class Scheme:
         if self.quantizer == "ternary":
             found = ternary(groups)
         else:
-            found = (least_error if self.ranges == "mse" else minmax)(groups, self.levels)
+            found = (least_error if self.ranges == "fitted" else minmax)(groups, self.levels)
         by_column = self._granularity(weight) == "column"
         return dict(zip(("scale", "zero_point"), (end.T if by_column else end for end in found), strict=True))
 

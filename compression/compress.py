@@ -108,6 +108,8 @@ def _suffix(settings: CompressSettings, action: str) -> str:
 def _used(settings: CompressSettings, action: str) -> dict[str, Any]:
     """The settings that decide what an action makes of a student: those of tuning and its rows only where it tunes."""
     names = set(ACTION_SETTINGS[action])
+    if action == "factorize" or (action == "prune" and settings.prune_vocabulary):
+        names |= {"augmented", "only_original_data"}  # text whose words are counted
     if settings.tune_epochs:
         names |= TUNE_SETTINGS | set(own_settings(settings))
     return settings.model_dump(mode="json", include=names)

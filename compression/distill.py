@@ -20,7 +20,7 @@ from compression.distillation_set import DistillationSet, distillation_set, held
 from compression.embeddings import Tokenizer, load_tokenizer
 from compression.embeddings.bpe import BpeTokenizer
 from compression.embeddings.bpe_files import find_files, read_vectors
-from compression.prune import pruning_companion, sparsity_by_part
+from compression.prune import pruning_companion
 from compression.settings import ACTION_SETTINGS, LATER_SETTINGS, CompressSettings
 from compression.student_store import save_student
 from compression.student_training import Lesson, train_student
@@ -101,8 +101,10 @@ def _tokenizer(settings: CompressSettings, task: Task) -> tuple[Tokenizer, Stude
     model_file, vector_file = find_files(student, sentences, settings.paths.bpe(task.name))
     vectors = read_vectors(vector_file, model_file, student.embedding_dim)
     # The saved settings must not point outside the student's folder; a vocabulary of the user's own sets its size.
+    tokenizer = BpeTokenizer(model_file, student.max_tokens)
+    vectors = vectors[tokenizer.kept]  # a model of the user's own may have unused pieces
     student = student.model_copy(update={"vocab_size": len(vectors), "bpe_model": None, "bpe_vectors": None})
-    return BpeTokenizer(model_file, student.max_tokens), student, vectors
+    return tokenizer, student, vectors
 
 
 def _identity(
@@ -142,7 +144,7 @@ def _train(
     pruner = pruning_companion(student, settings) if settings.prune_aware else None
     history = train_student(settings, task, student, tokenizer, lesson, folder, config.fingerprint, pruner)
     if pruner is not None:
-        config = config.model_copy(update={"compression": {"sparsity": sparsity_by_part(pruner.parts)}})
+        config = config.model_copy(update={"compression": {"sparsity": pruner.finish()}})
     save_student(folder, config, student, tokenizer, history)
     clear_training(folder)
 

@@ -96,7 +96,7 @@ class CompressSettings(DistillSettings):
     prune_threshold: float | None = pydantic.Field(None, ge=0)
     """Top-V: share of weights to prune, in [0, 1). Magnitude: absolute value, 0.05 when unset."""
     prune_local: bool = False
-    """Prune each matrix apart, not all together, to --prune-threshold. Without one: table 6.3's targets."""
+    """Prune each matrix apart to --prune-threshold, better for high ones than all together. Without one: table 6.3."""
     prune_movement: bool = False
     """Prune by learned scores instead of magnitudes: while distilling with --prune-aware, else while tuning."""
     prune_units: float = pydantic.Field(0.0, ge=0, lt=1)

@@ -147,4 +147,3 @@ def _train(
         config = config.model_copy(update={"compression": {"sparsity": pruner.finish()}})
     save_student(folder, config, student, tokenizer, history)
     clear_training(folder)
-

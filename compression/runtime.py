@@ -20,6 +20,10 @@ import zlib
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
+if __name__ == "__main__":
+    # Before numpy loads: products this small gain nothing from threads, which take time to start and to wait.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 
 MAGIC = b"FWT"
@@ -681,7 +685,7 @@ class HashedWords:
     """Hash embeddings (Svenstrup et al., 2017): a word's vector is a weighted sum of three. Vectors of words met before
     are kept: the table grows, and starts anew where it has become large."""
 
-    most = 1 << 20
+    most = 3 << 20
     """Numbers kept from one batch to the next."""
 
     def __init__(self, vocab_size: int, shared: np.ndarray, importance: np.ndarray, max_tokens: int) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.seeds import DEFAULT_SEED, NAMED_SEEDS
+from compression.distill import student_name
 from compression.sweep.grid import load_grid, parse_assignments
 
 METHODS = {"labels": {"alpha": 1, "only_original_data": True}, "teacher": {"alpha": 0}}
@@ -189,3 +190,12 @@ def test_table_7_1_has_the_cells_of_the_thesis():
     assert list(rows)[-1] == ("ffn", "char", "100", "5000")
     assert ("ffn", "hash", "25", "2500") in rows
     assert {settings_of(cell).epochs for cell in grid.cells} == {2}
+
+
+def test_the_sweep_of_packed_students_has_ten_of_them_in_four_ways():
+    grid = load_grid(THESIS.parent / "sweeps" / "packed.yaml", ["task=rotten-tomatoes"])
+    assert len(grid.cells) == 40
+    ways = {cell.labels["quantized"]: settings_of(cell) for cell in grid.cells}
+    assert [(way.bits, way.max_loss) for way in ways.values()] == [(8, None), (8, None), (4, None), (8, 1)]
+    names = {student_name(settings_of(cell)) for cell in grid.cells}
+    assert len(names) == 9  # FFN-Hash25 and its smaller twin differ in the number of hashes alone

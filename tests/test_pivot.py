@@ -17,6 +17,7 @@ from common.report import terminal_report, write_report
 from common.report.latex import escape_latex, latex_pivot
 from common.report.pivot import Pivot, PivotCell, pivots
 from common.report.pivot_text import csv_pivot, markdown_pivot
+from common.report.places import stage_label
 from common.report.record import ExperimentRecord, Quote
 
 NO_DISTIL, ALPHA_0 = ({"student_arch": "bilstm", "method": method} for method in METHODS)
@@ -426,3 +427,33 @@ def test_every_mean_in_the_csv_is_of_the_rows(scores: dict[tuple[str, int], floa
 
 def test_an_empty_cell_says_so():
     assert only([]).rows[0].cells[0] == PivotCell(None, None, 0, best=False, text="–", planned=4)
+
+
+def test_cells_tell_the_size_of_the_packed_file_where_the_layout_asks_for_it():
+    told = record({"student_arch": values("bilstm", axis="student_arch"), "method": METHODS}, sizes=True)
+    pivot = only(
+        scored(NO_DISTIL, 0.78, 0.80, 0.78, 0.80, bytes_packed=21_400)
+        + scored(ALPHA_0, 0.81, 0.82, 0.83, 0.84, bytes_packed=None),
+        told,
+    )
+    assert texts(pivot) == {("bilstm",): ["79.00 ± 1.15 · 21.4 KB", "82.50 ± 1.29*"]}
+    assert markdown_pivot(pivot).splitlines()[0] == "| student_arch | no distil · accuracy | alpha 0 · accuracy |"
+    assert any("packed file" in note for note in pivot.notes)
+    assert not any("P:" in note for note in pivot.notes)
+    (line,) = csv.DictReader(io.StringIO(csv_pivot(pivot)))
+    assert line["no distil · accuracy, bytes_packed"] == "21400.0"
+    assert line["alpha 0 · accuracy, bytes_packed"] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "label"),
+    [
+        ("a-s1", "distilled", "distilled"),
+        ("a-s1+p+q", "quantized", "+p+q"),
+        ("a-s1+f0.25-t+pu0.5v2-1f3a+qloss1", "quantized", "+f+p+q"),
+        ("a-s1+pm", "pruned", "+p"),
+        ("named-by-hand", "factorized", "+f"),
+    ],
+)
+def test_what_was_done_is_read_from_the_end_of_a_name(name, stage, label):
+    assert stage_label({"model": name, "stage": stage}) == label

@@ -29,14 +29,19 @@ def notes_of(columns: Sequence[Column], rows: Sequence[PivotRow], baselines: Seq
             yield f"{averaged('accuracy', split_names)}: a seed's score is the mean over {' and '.join(split_names)}."
     if any(cell.packed is not None for cell in cells):
         yield f"Sizes are of the packed file, all in: weights, vocabulary, labels, settings. {UNITS}"
-    if any(row.size is not None for row in (*rows, *baselines)):
-        yield ABOUT_SIZES
-    scored = [row for row in rows if any(cell.n and cell.planned for cell in row.cells)]
-    if any(row.size is None for row in scored):
-        yield "P and S are left out where a row's models differ in them."
+    else:
+        yield from _about_sizes(rows, baselines)
     if any(not row.quoted for row in baselines):
         yield "A teacher's score stands in every column of its task."
     if any(column.shown.quoted for column in columns):
         yield ABOUT_QUOTES
     if any(row.selected_on_test for row in (*rows, *baselines)) or any("†" in cell.text for cell in cells):
         yield SELECTED_ON_TEST
+
+
+def _about_sizes(rows: Sequence[PivotRow], baselines: Sequence[PivotRow]) -> Iterator[str]:
+    if any(row.size is not None for row in (*rows, *baselines)):
+        yield ABOUT_SIZES
+    scored = [row for row in rows if any(cell.n and cell.planned for cell in row.cells)]
+    if any(row.size is None for row in scored):
+        yield "P and S are left out where a row's models differ in them."

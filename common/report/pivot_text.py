@@ -16,8 +16,10 @@ _SHORT = {"student_arch": "student", "embedding_type": "embedding", "embedding_d
 
 
 def has_sizes(pivot: Pivot) -> bool:
-    """Whether there is anything to show in the columns of parameters and sizes."""
-    return any(row.parameters is not None or row.size is not None for row in (*pivot.baselines, *pivot.rows))
+    """Whether there is anything to show in the columns of parameters and sizes; cells may tell sizes themselves."""
+    return not pivot.sizes and any(
+        row.parameters is not None or row.size is not None for row in (*pivot.baselines, *pivot.rows)
+    )
 
 
 def size_cells(row: PivotRow) -> tuple[str, str]:

@@ -168,6 +168,14 @@ def test_a_loss_that_cannot_be_kept_says_the_least_there_is(workspace, monkeypat
         quantized(workspace, name, max_loss=1)
 
 
+def test_a_good_setting_beyond_bad_ones_is_found(workspace, monkeypatch):
+    name = parent(workspace, "rnn", "char").name
+    # The student itself, then more bad settings than bisection looks at, then none that loses anything.
+    scores = itertools.chain([0.9], [0.88] * 8, itertools.repeat(0.9))
+    monkeypatch.setattr(Work, "score", lambda work: next(scores))
+    assert read_config(quantized(workspace, name, max_loss=1)).compression["bits"] < 2
+
+
 def test_bits_given_for_a_part_are_not_chosen(workspace):
     name = parent(workspace, "rnn", "char").name
     folder = quantized(workspace, name, max_loss=100, bits_encoder=6)

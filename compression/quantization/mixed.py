@@ -15,6 +15,8 @@ from compression.quantization.sensitivity import options
 
 ROUNDING = 1e-6
 """Points of a score that are no loss: floats are not exact."""
+HOPELESS = 3.0
+"""Points beyond what may be lost at which no smaller setting is looked at: scores go up and down by less than that."""
 
 if TYPE_CHECKING:
     from compression.students.student import Student
@@ -97,6 +99,10 @@ def within_loss(work: Work, maker: Maker, points: list[Setting], loss: float) ->
 
     losses: list[float] = []
     first(len(points), lambda place: too_bad(place, False))
+    # Losses do not rise evenly with every bit: a setting beyond the first bad one may be good again.
+    for place in range(max(good, default=-1) + 1, len(points)):
+        if too_bad(place, False) and losses[-1] > loss + HOPELESS:
+            break
     if work.settings.tune_epochs:
         start = max(good, default=0)
         good.clear()

@@ -209,7 +209,7 @@ def test_models_that_do_not_fit(refused, workspace, student):
     assert "there are: tiny-bert" in refused("evaluate.py", *other, "--model-name", "s")
     assert "was trained for task sst-2, not qqp" in refused("evaluate.py", *other, "--model-name", student)
     words = ["--compression-actions", "prune", "--load-trained-model"]
-    assert "only students are pruned" in refused("compress.py", *place, *words, "tiny-bert")
+    assert "only students are made smaller" in refused("compress.py", *place, *words, "tiny-bert")
     assert "is no model name" in refused("evaluate.py", *place, "--model-name", "..")
     teacher = ["--generate-loss", "processed", "--teacher-arch", "roberta"]
     assert "has architecture tiny-bert, not roberta" in refused("preprocess.py", *place, *teacher)

@@ -57,6 +57,8 @@ class ModelConfig(Settings):
     """Whether augmented rows were among its training rows."""
     settings: dict[str, Any] = {}
     """Settings of the stage that made it."""
+    distillation: dict[str, Any] = {}
+    """Settings a student was distilled with: tuning its descendants goes on in the same way."""
     student: dict[str, Any] = {}
     """A student's own settings: all that is needed to build it."""
     compression: dict[str, Any] = {}

@@ -85,9 +85,8 @@ def _shrink(settings: CompressSettings, action: str, parent_name: str, own_name:
     task = load_task(settings.task)
     parent_folder, parent = _student(settings, parent_name)
     used = _used(settings, action)
-    identity = fingerprint(
-        [action, used, settings.seed, parent.fingerprint, file_fingerprint(weights_file(parent_folder))]
-    )
+    inputs = [file_fingerprint(path) for path in [weights_file(parent_folder), *_data_read(settings, action, parent)]]
+    identity = fingerprint([action, used, settings.seed, parent.fingerprint, inputs])
     name = own_name or parent.name + _suffix(settings, action)
     folder = settings.paths.model(task.name, name)
     with only_one(folder, f"student {name}"):
@@ -113,6 +112,24 @@ def _used(settings: CompressSettings, action: str) -> dict[str, Any]:
     if settings.tune_epochs:
         names |= TUNE_SETTINGS | set(own_settings(settings))
     return settings.model_dump(mode="json", include=names)
+
+
+def _data_read(settings: CompressSettings, action: str, parent: ModelConfig) -> list[Path]:
+    """Files of data, of those that are there, that decide what an action makes of a student."""
+    paths, task = settings.paths, load_task(settings.task).name
+    counts = action == "factorize" or (action == "prune" and settings.prune_vocabulary > 0)
+    measures = {
+        "prune": settings.prune_units > 0,
+        "quantize": settings.ptq_classifier or settings.max_bytes is not None or settings.max_loss is not None,
+    }
+    files: list[Path] = []
+    if settings.tune_epochs or counts or measures.get(action):
+        files += [paths.split(task, "train"), paths.split(task, "validation")]
+    if settings.tune_epochs or counts:
+        files.append(paths.augmented(task, settings.augmented))
+    if settings.tune_epochs and (teacher := settings.teacher or parent.teacher):
+        files += [paths.logits(task, teacher, name) for name in ("train", settings.augmented)]
+    return [path for path in files if path.exists()]
 
 
 def _make(

@@ -66,6 +66,7 @@ def distill(settings: CompressSettings) -> Path:
         alpha=settings.alpha,
         augmented=rows.augmented,
         settings=own_settings(settings),
+        distillation=own_settings(settings),
         student=student_settings.model_dump(mode="json"),
         fingerprint=_identity(settings, rows, held_out, tokenizer, vectors),
     )

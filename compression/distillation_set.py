@@ -43,16 +43,36 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
         return DistillationSet(own, logits, teacher, False)
     more = distillation_split(settings.paths, task, settings.augmented)
     more_logits = load_logits(settings.paths, task, teacher, settings.augmented, more)
+    chosen = _of_kept(settings, more, kept)
+    more_logits = more_logits[chosen]
+    more = dataclasses.replace(more.take(chosen), labels=choices(task, more_logits))
+    return DistillationSet(_joined(own, more), np.concatenate([logits, more_logits]), teacher, True)
+
+
+def distillation_text(settings: DistillSettings, task: Task) -> Split:
+    """The rows of `distillation_set` for a guide that is asked on the spot: no teacher takes part, nor do labels."""
+    train = load_split(settings.paths, task, "train")
+    kept = _drawn(len(train), settings.downsample_data, settings.seed, "downsample")
+    own = train.take(kept)
+    if settings.only_original_data:
+        return own
+    more = distillation_split(settings.paths, task, settings.augmented)
+    return _joined(own, more.take(_of_kept(settings, more, kept)))
+
+
+def _of_kept(settings: DistillSettings, more: Split, kept: np.ndarray) -> np.ndarray:
+    """Numbers of the augmented rows to learn from: a share of those made of the rows that are kept."""
     of_kept = np.flatnonzero(np.isin(more.source_rows, kept))
-    chosen = of_kept[_drawn(len(of_kept), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
-    more, more_logits = more.take(chosen), more_logits[chosen]
-    joined = Split(
+    return of_kept[_drawn(len(of_kept), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
+
+
+def _joined(own: Split, more: Split) -> Split:
+    return Split(
         own.sentence1 + more.sentence1,
         None if own.sentence2 is None or more.sentence2 is None else own.sentence2 + more.sentence2,
-        np.concatenate([own.labels, choices(task, more_logits)]),
+        np.concatenate([own.labels, more.labels]),
         np.concatenate([own.source_rows, more.source_rows]),
     )
-    return DistillationSet(joined, np.concatenate([logits, more_logits]), teacher, True)
 
 
 def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) -> Split:

@@ -139,7 +139,7 @@ def packed_predictor(folder: Path, config: ModelConfig) -> Predictor:
     """The same of a student's packed file. Raises UserError when it is missing or damaged."""
     from compression import runtime
 
-    path = folder / f"{config.name}.fwt"
+    path = folder / f"{folder.name}.fwt"
     if not path.exists():
         raise UserError(f"{path}: no such file; run: compress.py --compression-actions pack --load-trained-model")
     try:

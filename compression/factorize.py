@@ -17,7 +17,7 @@ from common.progress import say
 from compression.matrices import Dense, Product, matrices, replace_matrix
 from compression.pruning.keeping import ZeroKeeper
 from compression.pruning.vocabulary import row_uses, training_sentences
-from compression.pruning.weights import prunable
+from compression.pruning.weights import prunable, sparsity_by_part
 
 if TYPE_CHECKING:
     from compression.settings import CompressSettings
@@ -50,7 +50,10 @@ def apply(work: Work) -> dict[str, Any]:
     if left := [stem for stem in ranks if stem not in smaller]:
         say(f"{name}: left whole, for their products would be no smaller: {', '.join(left)}")
     work.tune(ZeroKeeper(prunable(work.student, work.parent.arch, work.parent.student["embedding_type"])))
-    return {"rank": smaller}
+    # Products have no zeros of the matrices that they stand for.
+    parts = prunable(work.student, work.parent.arch, work.parent.student["embedding_type"])
+    pruned = {"sparsity": sparsity_by_part(parts)} if "sparsity" in work.parent.compression else {}
+    return {"rank": {**work.parent.compression.get("rank", {}), **smaller}, **pruned}
 
 
 def low_rank(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) -> Product:

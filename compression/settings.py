@@ -8,8 +8,10 @@ import pydantic
 from common.cli import StageSettings
 from common.config import OLD_NAMES
 from common.errors import UserError
+from common.models import read_config
 from common.seeds import NAMED_SEEDS
-from common.tasks import load_task
+from common.tasks import Task, load_task
+from common.workspace import Workspace, default_root
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
 Action = Literal["distill", "factorize", "prune", "quantize", "pack", "export"]
@@ -171,6 +173,10 @@ class CompressSettings(DistillSettings):
             raise ValueError("--prune-magnitude, --prune-topv and --prune-movement exclude each other")
         if self.max_bytes is not None and self.max_loss is not None:
             raise ValueError("--max-bytes and --max-loss exclude each other")
+        if self.bits != 8 and (self.max_bytes or self.max_loss is not None):
+            raise ValueError("--max-bytes and --max-loss choose the bits: leave --bits out")
+        if self.bits != 8 and self.quantizer == "ternary":
+            raise ValueError("--quantizer ternary has three values: leave --bits out")
         if self.dq_classifier and self.ptq_classifier:
             raise ValueError("--dq-classifier and --ptq-classifier exclude each other")
         if not self.prune_magnitude and (self.prune_threshold or 0) >= 1:
@@ -192,4 +198,23 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
         return student_defaults(arch, False)
     task = load_task(given["task"])
     # The other losses compare distributions over classes.
-    return student_defaults(arch, task.pair) | ({"loss": "mse"} if task.regression else {})
+    usual = student_defaults(arch, task.pair) | ({"loss": "mse"} if task.regression else {})
+    return usual | _recipe_of(given, task)
+
+
+def _recipe_of(given: dict[str, Any], task: Task) -> dict[str, Any]:
+    """How the student to start from was distilled: tuning goes on in the same way where the flags do not say otherwise.
+
+    A student that is not there is told of later.
+    """
+    name = given.get("load_trained_model")
+    if not name:
+        return {}
+    paths = Workspace(given.get("workspace", default_root()))
+    try:
+        config = read_config(Path(name) if "/" in name else paths.model(task.models_task, name))
+    except UserError:
+        return {}
+    known = set(DistillSettings.model_fields) - set(StageSettings.model_fields)
+    recipe = {"student_arch": config.arch, **config.distillation}
+    return {key: value for key, value in recipe.items() if key in known} if config.kind == "student" else {}

@@ -15,7 +15,7 @@ from common.data import Split
 from common.metrics import main_score
 from common.models import ModelConfig
 from common.tasks import Task
-from compression.distillation_set import distillation_set, held_out_rows
+from compression.distillation_set import DistillationSet, distillation_set, distillation_text, held_out_rows
 from compression.embeddings import Tokenizer
 from compression.scoring import encode_split, student_logits
 from compression.settings import CompressSettings
@@ -58,10 +58,12 @@ class Work:
             return
         recipe = {"epochs": settings.tune_epochs, "patience": settings.tune_epochs, "lr": settings.tune_lr}
         recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0}
-        rows = distillation_set(settings, self.task)
         if settings.guide == "student":
             recipe["alpha"] = 0.0
-            rows = dataclasses.replace(rows, logits=self._parents_logits(rows.split))
+            text = distillation_text(settings, self.task)
+            rows = DistillationSet(text, self._parents_logits(text), None, not settings.only_original_data)
+        else:
+            rows = distillation_set(settings, self.task)
         settings = settings.model_copy(update=recipe)
         lesson = Lesson(rows, self.held_out)
         self.history = train_student(

@@ -104,9 +104,10 @@ def within_loss(work: Work, maker: Maker, points: list[Setting], loss: float) ->
         if too_bad(place, False) and losses[-1] > loss + HOPELESS:
             break
     if work.settings.tune_epochs:
-        start = max(good, default=0)
+        start, untuned = max(good, default=0), dict(good)
         good.clear()
         first(len(points) - start, lambda place: too_bad(start + place, True))
+        good.update({} if good else untuned)  # training may have done harm
     if not good:
         raise UserError(f"--max-loss {loss:g}: {work.parent.name} loses {min(losses):.2f} points at the least")
     work.student, work.history = good[max(good)]

@@ -90,7 +90,7 @@ def analyze(settings: AnalyzeSettings) -> dict[str, Any]:
 def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
     from common.models import find_model, load_weights, weights_file
     from compression import tensors as inspect
-    from compression.sizes import measure, parameters_by_part
+    from compression.sizes import gzip_bytes, measure, parameters_by_part
 
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name or "", settings.arch)
@@ -98,15 +98,14 @@ def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
     weights = inspect.weights_of(stored, config.kind)
     asked = settings.asked
     result: dict[str, Any] = {**identity(task, None, config, folder), "arch": config.arch}
-    sizes = measure(folder) if settings.json_ or "theoretical_size" in asked else {}
     if settings.json_:
-        result |= sizes
+        result |= measure(folder)
     if "model_size" in asked:
         result["model_size"] = inspect.count_model(path, stored, config.kind)
     if "model_disk_size" in asked:
         result["model_disk_size"] = {"file": str(path), "bytes": path.stat().st_size}
     if "theoretical_size" in asked:
-        result["theoretical_size"] = {"gzip": sizes["bytes_gzip"], **inspect.sparse_sizes(weights)}
+        result["theoretical_size"] = {"gzip": gzip_bytes(path), **inspect.sparse_sizes(weights)}
     if "weight_thresholds" in asked:
         result["weight_thresholds"] = inspect.below_thresholds(weights)
     if "named_params" in asked:

@@ -64,13 +64,18 @@ def find_folder(paths: Workspace, model: str, task: str | None) -> Path:
     return found[0]
 
 
-def _packed(path: Path, task: str | None) -> Classifier:
+def load_packed(path: Path) -> Any:
+    """A packed file's compression.runtime.Model. Raises UserError when it is missing or damaged."""
     from compression.runtime import PackedError, load
 
     try:
-        model = load(path)
+        return load(path)
     except PackedError as error:
         raise UserError(str(error)) from error
+
+
+def _packed(path: Path, task: str | None) -> Classifier:
+    model = load_packed(path)
 
     def logits(texts: Texts) -> np.ndarray:
         return model.logits(texts if model.pair else [text for (text,) in texts])

@@ -85,7 +85,8 @@ def _shrink(settings: CompressSettings, action: str, parent_name: str, own_name:
     task = load_task(settings.task)
     parent_folder, parent = _student(settings, parent_name)
     used = _used(settings, action)
-    inputs = [file_fingerprint(path) for path in [weights_file(parent_folder), *_data_read(settings, action, parent)]]
+    read = [weights_file(parent_folder), *_data_read(settings, action, task.name, parent)]
+    inputs = [file_fingerprint(path) for path in read]
     identity = fingerprint([action, used, settings.seed, parent.fingerprint, inputs])
     name = own_name or parent.name + _suffix(settings, action)
     folder = settings.paths.model(task.name, name)
@@ -107,17 +108,22 @@ def _suffix(settings: CompressSettings, action: str) -> str:
 def _used(settings: CompressSettings, action: str) -> dict[str, Any]:
     """The settings that decide what an action makes of a student: those of tuning and its rows only where it tunes."""
     names = set(ACTION_SETTINGS[action])
-    if action == "factorize" or (action == "prune" and settings.prune_vocabulary):
-        names |= {"augmented", "only_original_data"}  # text whose words are counted
+    if _counts_words(settings, action):
+        names |= {"augmented", "only_original_data"}
     if settings.tune_epochs:
         names |= TUNE_SETTINGS | set(own_settings(settings))
     return settings.model_dump(mode="json", include=names)
 
 
-def _data_read(settings: CompressSettings, action: str, parent: ModelConfig) -> list[Path]:
+def _counts_words(settings: CompressSettings, action: str) -> bool:
+    """Whether an action hangs on how often training text, augmented rows among it, uses each word piece."""
+    return action == "factorize" or (action == "prune" and settings.prune_vocabulary > 0)
+
+
+def _data_read(settings: CompressSettings, action: str, task: str, parent: ModelConfig) -> list[Path]:
     """Files of data, of those that are there, that decide what an action makes of a student."""
-    paths, task = settings.paths, load_task(settings.task).name
-    counts = action == "factorize" or (action == "prune" and settings.prune_vocabulary > 0)
+    paths = settings.paths
+    counts = _counts_words(settings, action)
     measures = {
         "prune": settings.prune_units > 0,
         "quantize": settings.ptq_classifier or settings.max_bytes is not None or settings.max_loss is not None,

@@ -137,15 +137,12 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
 
 def packed_predictor(folder: Path, config: ModelConfig) -> Predictor:
     """The same of a student's packed file. Raises UserError when it is missing or damaged."""
-    from compression import runtime
+    from compression.classifier import load_packed
 
     path = folder / f"{folder.name}.fwt"
     if not path.exists():
         raise UserError(f"{path}: no such file; run: compress.py --compression-actions pack --load-trained-model")
-    try:
-        model = runtime.load(path)
-    except runtime.PackedError as error:
-        raise UserError(f"{path}: {error}") from error
+    model = load_packed(path)
     return lambda split: model.logits(list(zip(*split.sentences(), strict=True)) if config.pair else split.sentence1)
 
 

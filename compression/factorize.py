@@ -49,9 +49,9 @@ def apply(work: Work) -> dict[str, Any]:
     say(f"{name}: " + ", ".join(f"{stem} of rank {rank}" for stem, rank in smaller.items()))
     if left := [stem for stem in ranks if stem not in smaller]:
         say(f"{name}: left whole, for their products would be no smaller: {', '.join(left)}")
-    work.tune(ZeroKeeper(prunable(work.student, work.parent.arch, work.parent.student["embedding_type"])))
-    # Products have no zeros of the matrices that they stand for.
     parts = prunable(work.student, work.parent.arch, work.parent.student["embedding_type"])
+    work.tune(ZeroKeeper(parts))
+    # Products have no zeros of the matrices that they stand for.
     pruned = {"sparsity": sparsity_by_part(parts)} if "sparsity" in work.parent.compression else {}
     return {"rank": {**work.parent.compression.get("rank", {}), **smaller}, **pruned}
 

@@ -54,11 +54,7 @@ def apply(work: Work) -> dict[str, Any]:
 def told(setting: Setting) -> dict[str, dict[str, Any]]:
     """Name of matrix -> quantizer, bits and granularity, for config.json."""
     return {
-        name: {
-            "quantizer": scheme.quantizer,
-            "bits": 2 if scheme.quantizer == "ternary" else scheme.bits,
-            "granularity": scheme.granularity,
-        }
+        name: {"quantizer": scheme.quantizer, "bits": scheme.bits, "granularity": scheme.granularity}
         for name, scheme in setting.items()
     }
 

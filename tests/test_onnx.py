@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
 from common.errors import UserError
@@ -24,13 +25,7 @@ from compression.onnx_export import export_onnx  # noqa: E402 - needs onnx
 VOCABULARY = {"bpe": 30, "hash": 30 * 3, "char": 33}
 SHAPES = [(1, 1), (1, 300), (2, 7), (7, 2), (300, 7)]
 """Texts in a batch, and tokens of the longest."""
-KINDS = [
-    (arch, embedding, pooling, pair)
-    for arch in ("bilstm", "rnn", "ffn")
-    for embedding in ("bpe", "hash", "char")
-    for pooling in (("last", "max") if arch != "ffn" else ("last",))
-    for pair in (False, True)
-]
+KINDS = tiny.STUDENT_KINDS
 
 
 class NoTokenizer:

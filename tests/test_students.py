@@ -1,6 +1,7 @@
 """Students: a sentence's logits and gradients do not depend on its batch, whatever the student, float or quantized."""
 
 import pytest
+import tiny
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
@@ -13,13 +14,7 @@ from compression.students.settings import StudentSettings
 from compression.students.student import Student, compare
 
 WIDTH = {"bpe": 1, "hash": 3, "char": 1}
-KINDS = [
-    (arch, embedding, pooling, pair)
-    for arch in ("bilstm", "rnn", "ffn")
-    for embedding in ("bpe", "hash", "char")
-    for pooling in (("last", "max") if arch != "ffn" else ("last",))
-    for pair in (False, True)
-]
+KINDS = tiny.STUDENT_KINDS
 
 
 def build(arch, embedding, pooling, pair):

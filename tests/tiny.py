@@ -202,6 +202,16 @@ def compress_settings(**given) -> CompressSettings:
     return CompressSettings(**{**defaults_for(values), **values})
 
 
+STUDENT_KINDS = [
+    (arch, embedding, pooling, pair)
+    for arch in ("bilstm", "rnn", "ffn")
+    for embedding in ("bpe", "hash", "char")
+    for pooling in (("last", "max") if arch != "ffn" else ("last",))
+    for pair in (False, True)
+]
+"""Architecture, embedding, pooling and whether it reads pairs: every kind of student there is."""
+
+
 def small(**given) -> dict:
     """A student that trains in a blink."""
     sizes = {"embedding_dim": 6, "encoder_hidden_dim": 5, "cls_hidden_dim": 7, "vocab_size": 60, "max_tokens": 40}

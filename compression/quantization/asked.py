@@ -56,7 +56,8 @@ def scheme_asked_for(settings: CompressSettings, part: str) -> Scheme:
     own = bits_asked_for(settings, part)
     if settings.quantizer == "ternary" and own is not None:
         raise UserError(f"--quantizer ternary has three values; --bits-{part} has no meaning for it")
-    return Scheme(settings.quantizer, own or settings.bits, granularity, settings.ranges)
+    bits = 2 if settings.quantizer == "ternary" else own or settings.bits
+    return Scheme(settings.quantizer, bits, granularity, settings.ranges)
 
 
 def suffix(settings: CompressSettings) -> str:

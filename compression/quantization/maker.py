@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from common.workspace import fingerprint
-from compression.matrices import matrices, replace_matrix
+from compression.matrices import Matrix, matrices, replace_matrix
 from compression.quantization.aware import Aware, Refitter, settle
 from compression.quantization.inputs import calibration, round_inputs
-from compression.quantization.scheme import Setting
+from compression.quantization.scheme import Scheme, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,6 +29,7 @@ class Maker:
     def __init__(self, work: Work, parts: Collection[str], inputs: Mapping[str, str]) -> None:
         self.work, self.inputs = work, inputs
         self.float = copy.deepcopy(work.student)
+        self._quantized: dict[tuple[str, Scheme], Matrix] = {}
         self.weights = {
             name: matrix.dense().detach().clone()
             for name, matrix in matrices(work.student)
@@ -41,8 +42,7 @@ class Maker:
         self.work.history = None
         tune = tune and self.work.settings.tune_epochs > 0
         for name, scheme in setting.items():
-            weight = self.weights[name]
-            replace_matrix(student, name, Aware(weight, scheme) if tune else scheme.quantize(weight))
+            replace_matrix(student, name, Aware(self.weights[name], scheme) if tune else self.quantized(name, scheme))
         if tune:
             # Several settings may be tried: one's state is not taken up by another.
             own = fingerprint([self.work.fingerprint, {name: dataclasses.astuple(s) for name, s in setting.items()}])
@@ -53,6 +53,12 @@ class Maker:
         with torch.no_grad():
             seen = calibration(self.work) if "static" in self.inputs.values() else None
             round_inputs(student, self.inputs, seen)
+
+    def quantized(self, name: str, scheme: Scheme) -> Matrix:
+        """A matrix quantized: searches for bits ask for the same ones again and again, and nothing changes them."""
+        if (name, scheme) not in self._quantized:
+            self._quantized[name, scheme] = scheme.quantize(self.weights[name])
+        return self._quantized[name, scheme]
 
     def average_bits(self, setting: Setting) -> float:
         """Bits of a weight, on average over all matrices of the student; those not quantized have 32."""

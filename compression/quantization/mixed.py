@@ -33,7 +33,7 @@ def points_of(
     schemes: name of matrix -> a scheme whose bits are to be chosen, but for those of the parts in `fixed`.
     """
     tried = {name: [scheme] if fixed.get(name.split(".")[0]) else _widths(scheme) for name, scheme in schemes.items()}
-    return path(options(work.student, work.tokenizer, work.held_out, maker.weights, tried))
+    return path(options(work.student, work.tokenizer, work.held_out, maker, tried))
 
 
 def _widths(scheme: Scheme) -> list[Scheme]:
@@ -107,7 +107,8 @@ def within_loss(work: Work, maker: Maker, points: list[Setting], loss: float) ->
         start, untuned = max(good, default=0), dict(good)
         good.clear()
         first(len(points) - start, lambda place: too_bad(start + place, True))
-        good.update({} if good else untuned)  # training may have done harm
+        if not good:  # training may have done harm
+            good.update(untuned)
     if not good:
         raise UserError(f"--max-loss {loss:g}: {work.parent.name} loses {min(losses):.2f} points at the least")
     work.student, work.history = good[max(good)]

@@ -15,6 +15,7 @@ import torch
 from common.data import Split
 from compression.embeddings import Tokenizer
 from compression.matrices import Dense, Matrix, replace_matrix
+from compression.quantization.maker import Maker
 from compression.quantization.scheme import Scheme
 from compression.scoring import encode_split, student_logits
 from compression.students.student import Student
@@ -37,16 +38,17 @@ def options(
     student: Student,
     tokenizer: Tokenizer,
     rows: Split,
-    weights: Mapping[str, torch.Tensor],
+    maker: Maker,
     schemes: Mapping[str, Sequence[Scheme]],
 ) -> dict[str, list[Option]]:
-    """Name of matrix -> what each of its schemes costs. weights: the float ones; the student is left with these."""
+    """Name of matrix -> what each of its schemes costs. The student is left with the float weights, which maker has."""
+    weights = maker.weights
     encoded = encode_split(tokenizer, rows.take(np.arange(min(ROWS, len(rows)))))
     exact = student_logits(student, encoded, CPU, "sensitivity")
     found: dict[str, list[Option]] = {name: [] for name in weights}
     pairs = [(name, scheme) for name in weights for scheme in schemes[name]]
     for number, (name, scheme) in enumerate(pairs, 1):
-        matrix = scheme.quantize(weights[name])
+        matrix = maker.quantized(name, scheme)
         replace_matrix(student, name, matrix)
         changed = student_logits(student, encoded, CPU, f"sensitivity {number}/{len(pairs)}")
         replace_matrix(student, name, Dense(weights[name]))

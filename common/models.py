@@ -96,13 +96,18 @@ def _others(folder: Path) -> str:
     return f"; there are: {', '.join(near)}{more}"
 
 
+def model_folder(paths: Workspace, task: Task, name: str) -> Path:
+    """Where a model is, there or not: by its name, or by the path of its folder. Raises UserError for no such name."""
+    return Path(name) if "/" in name else paths.model(task.models_task, name)
+
+
 def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None) -> tuple[Path, ModelConfig]:
     """Folder and config of a model by name, or by path of its folder, checked against task and architecture.
 
     Raises UserError when it is missing, of another task (naming the leak where tasks overlap) or another architecture,
     or when the task's labels are others than those it learned.
     """
-    folder = Path(name) if "/" in name else paths.model(task.models_task, name)
+    folder = model_folder(paths, task, name)
     config = read_config(folder)
     check_no_overlap(list(config.trained_on), task.name)
     if config.task != task.models_task:

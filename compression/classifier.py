@@ -14,7 +14,7 @@ import numpy as np
 
 from common.config import nearest
 from common.errors import UserError
-from common.models import read_config, saved_models
+from common.models import model_folder, read_config, saved_models
 from common.targets import choices
 from common.tasks import known_tasks, load_task
 from common.workspace import Workspace
@@ -52,7 +52,7 @@ def find_folder(paths: Workspace, model: str, task: str | None) -> Path:
     if "/" in model:
         return Path(model)
     if task is not None:
-        return paths.model(load_task(task).models_task, model)
+        return model_folder(paths, load_task(task), model)
     there = [folder for of_task in sorted((paths.root / "models").glob("*")) for folder in saved_models(of_task)]
     found = [folder for folder in there if folder.name == model]
     if len(found) > 1:

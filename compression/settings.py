@@ -8,7 +8,7 @@ import pydantic
 from common.cli import StageSettings
 from common.config import OLD_NAMES
 from common.errors import UserError
-from common.models import read_config
+from common.models import model_folder, read_config
 from common.seeds import NAMED_SEEDS
 from common.tasks import Task, load_task
 from common.workspace import Workspace, default_root
@@ -212,7 +212,7 @@ def _recipe_of(given: dict[str, Any], task: Task) -> dict[str, Any]:
         return {}
     paths = Workspace(given.get("workspace", default_root()))
     try:
-        config = read_config(Path(name) if "/" in name else paths.model(task.models_task, name))
+        config = read_config(model_folder(paths, task, name))
     except UserError:
         return {}
     known = set(DistillSettings.model_fields) - set(StageSettings.model_fields)

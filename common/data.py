@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +59,15 @@ class Split:
 
     def fingerprint(self) -> str:
         """Fingerprint of texts and labels: equal exactly when both are."""
-        return _fingerprint(zip(*self.sentences(), self.labels.tolist(), strict=True))
+        return _fingerprint([*_quoted(self), map(json.dumps, self.labels.tolist())])
 
     def text_fingerprint(self) -> str:
         """Fingerprint of the texts alone."""
-        return _fingerprint(zip(*self.sentences(), strict=True))
+        return self._text_fingerprint
+
+    @functools.cached_property
+    def _text_fingerprint(self) -> str:
+        return _fingerprint(_quoted(self))
 
 
 def concatenate(first: Split, second: Split) -> Split:
@@ -75,11 +81,16 @@ def concatenate(first: Split, second: Split) -> Split:
     )
 
 
-def _fingerprint(rows: Iterator[tuple]) -> str:
-    """16 hex digits of SHA-256, fed row by row: a file of any length needs no more memory than a row."""
+def _quoted(split: Split) -> list[Iterator[str]]:
+    """A split's texts as JSON has them, one column or two."""
+    return [map(encode_basestring, column) for column in split.sentences()]
+
+
+def _fingerprint(columns: Sequence[Iterable[str]]) -> str:
+    """16 hex digits of SHA-256 over rows as JSON arrays, fed row by row: any number needs no more memory than one."""
     digest = hashlib.sha256()
-    for row in rows:
-        digest.update(json.dumps(row, ensure_ascii=False).encode())
+    for row in zip(*columns, strict=True):
+        digest.update(f"[{', '.join(row)}]".encode())
     return digest.hexdigest()[:16]
 
 
@@ -118,8 +129,8 @@ def count_rows(path: Path, missing: str) -> int:
 
 def file_text_fingerprint(path: Path) -> str:
     """text_fingerprint of a split file, read a part at a time."""
-    parts = range(pq.ParquetFile(path).num_row_groups)
-    return _fingerprint(row for part in parts for row in zip(*read_part(path, part).sentences(), strict=True))
+    parts = (_quoted(read_part(path, part)) for part in range(pq.ParquetFile(path).num_row_groups))
+    return _fingerprint([(row for part in parts for row in map(", ".join, zip(*part, strict=True)))])
 
 
 def _as_split(path: Path, table: pa.Table) -> Split:

@@ -39,6 +39,10 @@ class Workspace:
         """Folder of byte-pair vocabularies and vectors trained on the task's text."""
         return self.root / "data" / task / "bpe"
 
+    def tokens(self, task: str, identity: str) -> Path:
+        """Folder of the token ids of some rows."""
+        return self.root / "data" / task / "tokens" / identity
+
     def downloads(self) -> Path:
         """Folder of verified downloads."""
         return self.root / "downloads"

@@ -29,7 +29,8 @@ class Matrix(nn.Module):
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
         """Rows by number. ids: int64 [...] -> float32 [..., columns]."""
-        return self.dense()[ids]
+        # index_select's gradient is faster than that of embedding and of indexing, for narrow matrices many times.
+        return self.dense().index_select(0, ids.reshape(-1)).view(*ids.shape, -1)
 
 
 class Dense(Matrix):
@@ -42,10 +43,6 @@ class Dense(Matrix):
     def dense(self) -> torch.Tensor:
         """The parameter itself."""
         return self.value
-
-    def select(self, ids: torch.Tensor) -> torch.Tensor:
-        """Rows by number; embedding's gradient is faster than indexing's."""
-        return nn.functional.embedding(ids, self.value)
 
 
 class Half(Matrix):

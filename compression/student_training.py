@@ -23,6 +23,7 @@ from compression.losses import combined
 from compression.scoring import bucket_lengths, encode_split, forward, student_logits
 from compression.settings import DistillSettings
 from compression.students.student import Student
+from compression.token_cache import cached_tokens
 
 
 class Companion(Protocol):
@@ -71,7 +72,8 @@ def train_student(
     device = pick_device(settings.cpu)
     student.to(device)
     rows = lesson.rows
-    encoded, held_out = encode_split(tokenizer, rows.split), encode_split(tokenizer, lesson.held_out)
+    encoded = cached_tokens(settings.paths, task, tokenizer, rows.split)
+    held_out = encode_split(tokenizer, lesson.held_out)
     labels = torch.from_numpy(targets(task, rows.split.labels)).to(device)
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = bucket_lengths(encoded)
@@ -114,4 +116,4 @@ def make_optimizer(settings: DistillSettings, student: torch.nn.Module) -> torch
     if settings.optimizer == "adadelta":
         return torch.optim.Adadelta(student.parameters(), rho=0.95, **common)
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(student.parameters(), **common)
+    return kind(student.parameters(), fused=True, **common)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 class Tokenizer(Protocol):
     """What students ask of a tokenizer."""
 
+    @property
+    def identity(self) -> str:
+        """Equal for tokenizers that give the same tokens."""
+        ...
+
     def encode(self, sentences: list[str]) -> EncodedText:
         """Token ids of every sentence; an empty one gets one token."""
         ...

@@ -7,6 +7,7 @@ again by sentencepiece and have no vector.
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
@@ -69,13 +70,20 @@ class BpeTokenizer:
         """Rows of the embedding's table: pieces in the model that are not UNUSED."""
         return len(self.kept)
 
+    @property
+    def identity(self) -> str:
+        """The model's bytes say it all."""
+        return f"bpe {hashlib.sha256(self.model_bytes).hexdigest()} {self.max_tokens}"
+
     def encode(self, sentences: list[str]) -> EncodedText:
         """One row number a piece, width 1. A lone character without a row gets the unknown piece's."""
-        ids: list[list[int]] = []
-        for start in range(0, len(sentences), _CHUNK):
-            texts = [self._bpe.preprocess(text) for text in sentences[start : start + _CHUNK]]
-            ids += self._bpe.spm.encode(texts)
-        encoded = EncodedText.from_lists(ids, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
+        parts = [self._encode(sentences[start : start + _CHUNK]) for start in range(0, max(len(sentences), 1), _CHUNK)]
+        return EncodedText.joined(parts)
+
+    def _encode(self, sentences: list[str]) -> EncodedText:
+        """A chunk: sentencepiece's lists of Python's integers for all sentences at once would be most of the memory."""
+        pieces = self._bpe.spm.encode([self._bpe.preprocess(text) for text in sentences])
+        encoded = EncodedText.from_lists(pieces, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
         return EncodedText(self._rows[encoded.ids], encoded.offsets)
 
     @property

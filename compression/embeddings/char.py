@@ -6,6 +6,7 @@ import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -26,7 +27,8 @@ class CharTokenizer:
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
-        self._index = {character: i for i, character in enumerate(ALPHABET, 1)}
+        self._index = np.full(max(map(ord, ALPHABET)) + 2, OTHER, np.int32)  # the last one is all characters' beyond
+        self._index[[ord(character) for character in ALPHABET]] = np.arange(1, VOCABULARY_SIZE)
 
     @classmethod
     def load(cls, settings: StudentSettings, folder: Path) -> CharTokenizer:
@@ -36,13 +38,22 @@ class CharTokenizer:
     def save(self, folder: Path) -> None:
         """There is nothing to write."""
 
+    @property
+    def identity(self) -> str:
+        """The alphabet is always the same."""
+        return f"char {self.max_tokens}"
+
     def encode(self, sentences: list[str]) -> EncodedText:
         """One id a character, width 1."""
-        ids = [[self._index.get(c, OTHER) for c in _plain(sentence)] for sentence in sentences]
-        return EncodedText.from_lists(ids, width=1, empty=(OTHER,), max_tokens=self.max_tokens)
+        plain = [_plain(sentence) for sentence in sentences]
+        characters = np.frombuffer("".join(plain).encode("utf-32-le", "surrogatepass"), np.uint32)
+        ids = self._index[np.minimum(characters, len(self._index) - 1)][:, None]
+        return EncodedText.from_flat(ids, np.array([len(text) for text in plain], np.int64), (OTHER,), self.max_tokens)
 
 
 def _plain(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.lower().replace("’", "'"))
     return "".join(c for c in decomposed if not unicodedata.combining(c))
 

@@ -11,6 +11,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -46,10 +47,18 @@ class HashTokenizer:
     def save(self, folder: Path) -> None:
         """There is nothing to write."""
 
+    @property
+    def identity(self) -> str:
+        """Its two numbers say it all."""
+        return f"hash {self.codes} {self.max_tokens}"
+
     def encode(self, sentences: list[str]) -> EncodedText:
         """Three codes a word, width 3."""
-        words = [[self._hash(word) for word in split_words(sentence)] for sentence in sentences]
-        return EncodedText.from_lists(words, width=HASHES, empty=self._hash(""), max_tokens=self.max_tokens)
+        places: dict[str, int] = {}  # of each different word, in the order of their coming
+        words = [[places.setdefault(word, len(places)) for word in split_words(sentence)] for sentence in sentences]
+        codes = np.array([self._hash(word) for word in places], np.int32).reshape(-1, HASHES)
+        numbers = EncodedText.from_lists(words, width=1, empty=(len(places),), max_tokens=self.max_tokens)
+        return EncodedText(np.append(codes, [self._hash("")], 0)[numbers.ids[:, 0]].astype(np.int32), numbers.offsets)
 
     def _hash_word(self, word: str) -> tuple[int, ...]:
         """MD5 of the word with 0, 1 or 2 appended, as the thesis does (section 6.1.5); not a security use."""

@@ -1,0 +1,175 @@
+"""Sentences a second while training students, against a straightforward PyTorch loop, and how near hardware's limit.
+
+    python benchmarks/training.py
+    python benchmarks/training.py --text shared/glue/SST-2/train.tsv --rows 20000
+    python benchmarks/training.py --memory 100000 1100000 2000000
+
+Both ways train the thesis's shapes on the same rows, made into tokens beforehand, in this process: ours with
+compress.py's own loop and its defaults, the other with packed sequences, batches of 50, a DataLoader and a collate
+function in Python, and the same optimizer. Targets are made up from the text's letters, so that there is something to
+learn without a teacher. The loss is the mean over the last epoch. --memory trains an FFN for one epoch on so many rows,
+each time in a process of its own: seconds a row, and the peak of the whole process.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MKL_DYNAMIC", "FALSE")
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import numpy as np
+import torch
+from plain_training import PlainHash, PlainStudent, rows_of_lists, train_plainly
+from shared import make_parser, memory_peak, only_memory, rows_of, sentences, write_rows
+from torch import nn
+
+from common.data import Split, read_split
+from common.progress import show_bars
+from common.tasks import load_task
+from compression.distillation_set import DistillationSet
+from compression.embeddings import load_tokenizer
+from compression.embeddings.bpe import BpeTokenizer
+from compression.embeddings.bpe_files import find_files
+from compression.scoring import encode_split
+from compression.settings import CompressSettings
+from compression.student_training import Lesson, make_optimizer, train_student
+from compression.students.settings import student_defaults
+from compression.students.student import Student
+
+STUDENTS: dict[str, dict[str, Any]] = {
+    "BiLSTM-BPE25": {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": 25},
+    "RNN-Char100": {"student_arch": "rnn", "embedding_type": "char", "embedding_dim": 100},
+    "FFN-Hash25": {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25},
+}
+"""The thesis's shapes are the defaults of configs/students."""
+EPOCHS = 2
+
+
+def settings_of(name: str, folder: Path, **more: Any) -> CompressSettings:
+    """compress.py's defaults for a student, and what both ways have alike: the loss, the last state, no dropout."""
+    arch = STUDENTS[name]["student_arch"]
+    alike = {"loss": "mse", "pooling": "last", "dropout": 0.0, "epochs": EPOCHS, "cpu": True, "seed": 1}
+    given = {**student_defaults(arch, False), **STUDENTS[name], **alike, **more}
+    return CompressSettings(task="sst-2", workspace=folder, **given)
+
+
+def made_up_logits(split: Split) -> np.ndarray:
+    """Logits float32 [n, 2] that a student can learn: by the share of some letters in a sentence."""
+    share = np.array([sum(map(text.lower().count, "aeiou")) / max(len(text), 1) for text in split.sentence1])
+    score = ((share - share.mean()) / share.std()).astype(np.float32)
+    return np.stack([-score, score], 1)
+
+
+def tokenizer_of(settings: CompressSettings, texts: list[str], folder: Path) -> Any:
+    """Its tokenizer; byte pairs are made from the texts."""
+    if settings.embedding_type != "bpe":
+        return load_tokenizer(settings.student(), folder)
+    student = settings.student().model_copy(update={"bpe_source": "train"})
+    return BpeTokenizer(find_files(student, texts, folder / "bpe")[0], settings.max_tokens)
+
+
+def ours(settings: CompressSettings, tokenizer: Any, rows: DistillationSet, folder: Path) -> tuple[float, float]:
+    """Train with the project's loop. Returns seconds of training, and the last epoch's loss."""
+    torch.manual_seed(1)
+    student = Student(settings.student_arch, settings.student(), 2, False)
+    lesson = Lesson(rows, rows.split.take(np.arange(8)))
+    history = train_student(settings, load_task("sst-2"), student, tokenizer, lesson, folder / "student", "benchmark")
+    return history[-1]["seconds"], history[-1]["loss"]
+
+
+def plain_student(settings: CompressSettings) -> PlainStudent:
+    """The same shape from PyTorch's own layers."""
+    torch.manual_seed(1)
+    dim, kinds = settings.embedding_dim, {"bilstm": nn.LSTM, "rnn": nn.RNN}
+    kind = kinds.get(settings.student_arch)
+    encoder = kind(dim, settings.encoder_hidden_dim, batch_first=True, bidirectional=True) if kind else None
+    if settings.embedding_type == "hash":
+        size = settings.vocab_size
+        return PlainStudent(PlainHash(size // settings.hash_ratio, size, dim), dim, encoder, settings.cls_hidden_dim)
+    table = nn.Embedding(settings.vocab_size if settings.embedding_type == "bpe" else 33, dim)
+    return PlainStudent(table, dim, encoder, settings.cls_hidden_dim)
+
+
+def compared(name: str, texts: list[str], count: int, folder: Path) -> dict[str, Any]:
+    """Rates and losses of both ways over `count` rows, and their ratio."""
+    settings = settings_of(name, folder)
+    split = rows_of(texts, count)
+    rows = DistillationSet(split, made_up_logits(split), None, False)
+    tokenizer = tokenizer_of(settings, texts, folder)
+    seconds, loss = ours(settings, tokenizer, rows, folder / name)
+    student, (encoded,) = plain_student(settings), encode_split(tokenizer, split)
+    plain = train_plainly(student, rows_of_lists(encoded, rows.logits), make_optimizer(settings, student), EPOCHS)
+    return {
+        "student": name,
+        "sentences_per_second": {"ours": EPOCHS * count / seconds, "plain": EPOCHS * count / plain[0]},
+        "ratio": plain[0] / seconds,
+        "last_loss": {"ours": loss, "plain": plain[1]},
+        "tokens_per_sentence": float(encoded.lengths.mean()),
+    }
+
+
+def roofline(name: str, result: dict[str, Any], folder: Path) -> dict[str, float]:
+    """Multiplications of a BiLSTM's training step a second, against those of a large matrix product.
+
+    A token costs 2 * 4H * (I + H) floating-point operations in each direction, and twice that again in the backward
+    pass; the embedding and the classifier are left out.
+    """
+    settings = settings_of(name, folder)
+    hidden, width = settings.encoder_hidden_dim, settings.embedding_dim
+    per_token = 3 * 2 * 2 * 4 * hidden * (width + hidden)
+    rate = result["sentences_per_second"]["ours"] * result["tokens_per_sentence"] * per_token
+    size, rounds = 1024, 30
+    a = torch.randn(size, size)
+    a @ a
+    started = time.perf_counter()
+    for _ in range(rounds):
+        a @ a
+    peak = rounds * 2 * size**3 / (time.perf_counter() - started)
+    return {"step_gflops": rate / 1e9, "matmul_gflops": peak / 1e9, "share": rate / peak}
+
+
+def memory(text: Path | None, count: int) -> dict[str, float]:
+    """An FFN's epoch on `count` rows of a file. Returns seconds a million rows, and the process's peak in bytes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        split = read_split(write_rows(folder / "rows.parquet", sentences(text), count), "")
+        rows = DistillationSet(split, np.zeros((count, 2), np.float32), None, True)
+        settings = settings_of("FFN-Hash25", folder, epochs=1)
+        seconds, _ = ours(settings, tokenizer_of(settings, [], folder), rows, folder)
+    return {"rows": count, "bytes": memory_peak(), "seconds_per_million": 1e6 * seconds / count}
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = make_parser(__doc__)
+    parser.set_defaults(rows=10_000)
+    given = parser.parse_args()
+    show_bars(sys.stderr.isatty())
+    if only_memory(given, memory):
+        return
+    texts = sentences(given.text)
+    with tempfile.TemporaryDirectory() as name:
+        results = [compared(student, texts, given.rows, Path(name)) for student in STUDENTS]
+        limit = roofline("BiLSTM-BPE25", results[0], Path(name))
+    if given.json:
+        print(json.dumps({"students": results, "roofline": limit, "threads": torch.get_num_threads()}, indent=2))
+        return
+    for result in results:
+        rates, losses = result["sentences_per_second"], result["last_loss"]
+        print(
+            f"{result['student']:>12}: {rates['ours']:8,.0f} sentences/s, plain {rates['plain']:6,.0f}, "
+            f"ratio {result['ratio']:.1f}; last loss {losses['ours']:.4f}, plain {losses['plain']:.4f}"
+        )
+    print(
+        f"BiLSTM step: {limit['step_gflops']:.0f} GFLOP/s of {limit['matmul_gflops']:.0f} (a matrix product's), "
+        f"{100 * limit['share']:.0f} %"
+    )
+
+
+if __name__ == "__main__":
+    main()

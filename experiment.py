@@ -10,11 +10,15 @@
     python experiment.py show table-7-1
     python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
     python experiment.py best --max-bytes 65536 --task rotten-tomatoes
+    python experiment.py archive packed --to docs/results
+    python experiment.py report docs/results
 
 run: jobs of preprocess, finetune, compress, evaluate, analyze. A flag goes to every job that knows it. Without
 --model-name, evaluate and analyze take every model the earlier jobs made. sweep: every cell of a grid with every seed.
-What is finished is reused. The report is in <workspace>/experiments/<name>. `experiment.py sweep --help` and so on
-explain the flags of each.
+What is finished is reused. The report is in <workspace>/experiments/<name>. archive: copies finished experiments,
+without what belongs to a machine, to a folder that can be committed. report of such a folder writes the page that its
+template, page.md.jinja, makes of them: docs/results.md of docs/results. `experiment.py sweep --help` and so on explain
+the flags of each.
 """
 
 import sys
@@ -110,12 +114,32 @@ def _sweep(operands: Sequence[str], flags: Sequence[str]) -> None:
 
 
 def _report(operands: Sequence[str], flags: Sequence[str]) -> None:
-    settings = parse_flags(QuerySettings, flags, "Write an experiment's report anew: report NAME [flags].")
-    (name,) = _take(operands, "report", "NAME")
+    help_text = (
+        "Write an experiment's report anew, or the page of a folder of archived ones: report NAME|FOLDER [flags]."
+    )
+    settings = parse_flags(QuerySettings, flags, help_text)
+    (name,) = _take(operands, "report", "NAME|FOLDER")
+    from common.report.results_page import has_page, write_page
+
+    if has_page(Path(name)):
+        paths = list(map(str, write_page(Path(name))))
+        print_json(paths) if settings.json_ else print(f"page: {paths[0]}")
+        return
     from compression.sweep.sweep import report
 
     record, rows = report(settings.paths, name)
     print_json(rows) if settings.json_ else _show_results(rows, record, settings.paths.experiment(name))
+
+
+def _archive(operands: Sequence[str], flags: Sequence[str]) -> None:
+    from compression.archive import ArchiveSettings, archive
+
+    help_text = "Copy finished experiments to a folder that can be committed: archive NAME [NAME ...] [flags]."
+    settings = parse_flags(ArchiveSettings, flags, help_text)
+    if not operands:
+        _take(operands, "archive", "NAME")
+    for folder in archive(settings, operands):
+        print(f"archived: {folder}")
 
 
 def _list(operands: Sequence[str], flags: Sequence[str]) -> None:
@@ -159,6 +183,7 @@ VERBS: dict[str, Callable[[Sequence[str], Sequence[str]], None]] = {
     "run": _run,
     "sweep": _sweep,
     "report": _report,
+    "archive": _archive,
     "list": _list,
     "show": _show,
     "compare": _compare,

@@ -57,6 +57,11 @@ class Family:
         return self.rows[0].get("stage") == "teacher"
 
     @property
+    def is_peer(self) -> bool:
+        """Whether these are another library's models (fastText's), beside which ours stand."""
+        return self.rows[0].get("stage") == "peer"
+
+    @property
     def selected_on_test(self) -> bool:
         """Whether the test split chose the weights, so that scores on it are too good."""
         return self.rows[0].get("select_on") == "test"
@@ -138,7 +143,7 @@ class Group:
         scored = [
             (not family.selected_on_test, score.mean, family)
             for family in self.families
-            if not family.is_teacher and self.metrics and (score := family.metric(self.metrics[0]))
+            if not (family.is_teacher or family.is_peer) and self.metrics and (score := family.metric(self.metrics[0]))
         ]
         return max(scored, key=lambda item: item[:2])[2] if scored else None
 

@@ -36,14 +36,19 @@ class Histogram:
     beyond: int
 
 
-def save_figure(figure: Figure, folder: Path, stem: str, formats: Sequence[str] = ("png",)) -> list[Path]:
-    """Write a figure as <stem>.<format> for each format, each file whole or not at all. The same bytes every time."""
+def save_figure(
+    figure: Figure, folder: Path, stem: str, formats: Sequence[str] = ("png",), description: str | None = None
+) -> list[Path]:
+    """Write a figure as <stem>.<format> for each format, each file whole or not at all. The same bytes every time.
+
+    description: what it shows, in words; a PNG file's `Description`.
+    """
+    told = {"pdf": {"CreationDate": None}, "png": {"Description": description} if description else {}}
     paths = []
     for name in formats:
         path = folder / f"{stem}.{name}"
-        metadata = {"CreationDate": None} if name == "pdf" else {}
         with whole_file(path) as partial:
-            figure.savefig(partial, format=name, dpi=_DPI, metadata=metadata)
+            figure.savefig(partial, format=name, dpi=_DPI, metadata=told.get(name, {}))
         paths.append(path)
     return paths
 

@@ -13,6 +13,9 @@ from common.report.tables import human_bytes, metric_heading, percent
 
 SIZE = "bytes_gzip"
 """The thesis's measure of size. Zeros stay in the weights file, so bytes_model would not show what pruning is worth."""
+PACKED = "bytes_packed"
+"""The size of all that a prediction needs. Teachers have no packed file; theirs is the weights file."""
+_MEASURED = {SIZE: "gzipped", PACKED: "packed", "bytes_model": "of weights"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,52 +23,75 @@ class Point:
     """A model family, or a model of the thesis.
 
     size: bytes; score: as in results.json; spread: its sample standard deviation, 0 for one seed; about: all that is
-    to say of it, in lines. kind: a baseline is a quoted model that the thesis compares its own with.
+    to say of it, in lines. kind: a peer is another library's, a baseline a quoted model that the thesis compares its
+    own with.
     """
 
     label: str
     size: float
     score: float
     spread: float = 0.0
-    kind: Literal["student", "teacher", "quoted", "baseline"] = "student"
+    kind: Literal["student", "teacher", "peer", "quoted", "baseline"] = "student"
     about: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """What one pair of axes shows: a metric of a group. quoted: never part of the skyline, which is ours."""
+    """What one pair of axes shows: a metric of a group, by the size in a field of its rows.
+
+    found: our models; peers: other libraries'; quoted: the thesis's. The skyline is of our own alone.
+    """
 
     group: Group
     metric: str
     found: tuple[Point, ...]
     quoted: tuple[Point, ...]
+    peers: tuple[Point, ...] = ()
+    size: str = SIZE
 
     @property
     def title(self) -> str:
         """'sst-2, test'."""
         return f"{self.group.task}, {self.group.split}"
 
+    @property
+    def beside(self) -> tuple[Point, ...]:
+        """The points that are not ours."""
+        return (*self.peers, *self.quoted)
 
-def panels(groups: Sequence[Group], quote: Quote | None = None) -> list[Panel]:
-    """A panel for each task, split and metric of which a model has both a size and a score."""
-    return [
-        Panel(group, metric, tuple(found), tuple(quoted(group, metric, quote)))
-        for group in groups
-        for metric in group.metrics
-        if (found := points(group, metric))
-    ]
+    @property
+    def every(self) -> tuple[Point, ...]:
+        """All points, in the order of their ids."""
+        return (*self.found, *self.beside)
 
 
-def points(group: Group, metric: str) -> list[Point]:
+def panels(groups: Sequence[Group], quote: Quote | None = None, size: str = SIZE) -> list[Panel]:
+    """A panel for each task, split and metric of which a model of ours has both a score and a size in this field."""
+    made = []
+    for group in groups:
+        for metric in group.metrics:
+            every = points(group, metric, size)
+            found = tuple(point for point in every if point.kind != "peer")
+            peers = tuple(point for point in every if point.kind == "peer")
+            if found:
+                made.append(Panel(group, metric, found, tuple(quoted(group, metric, quote)), peers, size))
+    return made
+
+
+def points(group: Group, metric: str, size: str = SIZE) -> list[Point]:
     """The families of a group whose size and score are known, from small to large."""
     found = []
     for family in group.families:
-        size, score = family.size(SIZE), family.metric(metric)
-        if size and score:
-            kind = "teacher" if family.is_teacher else "student"
-            about = _about(group, family, metric)
-            found.append(Point(family.label, size, score.mean, score.sd or 0.0, kind, about))
+        bytes_, score = family.size(_field(family, size)), family.metric(metric)
+        if bytes_ and score:
+            kind = "teacher" if family.is_teacher else "peer" if family.is_peer else "student"
+            about = _about(group, family, metric, size)
+            found.append(Point(family.label, bytes_, score.mean, score.sd or 0.0, kind, about))
     return sorted(found, key=lambda point: point.size)
+
+
+def _field(family: Family, size: str) -> str:
+    return "bytes_model" if size == PACKED and family.is_teacher else size
 
 
 def quoted(group: Group, metric: str, quote: Quote | None) -> list[Point]:
@@ -98,12 +124,12 @@ def skyline(candidates: Sequence[Point]) -> list[Point]:
     return best
 
 
-def _about(group: Group, family: Family, metric: str) -> str:
-    size, score = family.size(SIZE), family.metric(metric)
+def _about(group: Group, family: Family, metric: str, field: str) -> str:
+    size, score = family.size(_field(family, field)), family.metric(metric)
     assert size is not None
     assert score is not None
     seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
     lines = [family.label, f"{metric_heading(metric)}: {percent(score).rpartition(' ')[0]}, {seeds}"]
-    teacher, ratio = group.teacher_of(family), group.times_smaller(family, SIZE)
+    teacher, ratio = group.teacher_of(family), group.times_smaller(family, field)
     smaller = f", {ratio:,.0f} times smaller than {teacher.name}" if teacher and ratio and teacher is not family else ""
-    return "\n".join([*lines, f"{human_bytes(size)} gzipped{smaller}"])
+    return "\n".join([*lines, f"{human_bytes(size)} {_MEASURED[_field(family, field)]}{smaller}"])

@@ -95,11 +95,12 @@ class ExperimentRecord(Settings):
 
 def described(source: str, *flags: Mapping[str, Any]) -> str:
     """What an experiment was made from, in words: its file or jobs, and the flags that change what comes out."""
-    given = {key: value for values in flags for key, value in values.items() if key not in _NOT_ITS_MEANING}
+    given = {key: value for values in flags for key, value in values.items() if key not in NOT_ITS_MEANING}
     return " ".join([source, *(f"{key}={value}" for key, value in sorted(given.items()))])
 
 
-_NOT_ITS_MEANING = ("workspace", "cpu", "loadbar", "force", "json_", "launcher", "workers")
+NOT_ITS_MEANING = ("workspace", "cpu", "loadbar", "force", "json_", "launcher", "workers")
+"""Settings that change nothing of what comes out."""
 
 
 def check_name_is_free(folder: Path, definition: str) -> None:

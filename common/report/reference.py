@@ -18,6 +18,8 @@ _TASKS = {
     "mnli": ({"accuracy": "mnli_accuracy"}, "size_mb_sentence_pair"),
 }
 """Table 7.5's columns by task: those of the metrics, and the size of the models that read one sentence or two."""
+QUOTED_TEACHER = "RoBERTa-large"
+"""The thesis's teacher, as its tables name it."""
 _STUDENT = re.compile(r"(BiLSTM|RNN|FFN)-(Hash|BPE|Char)(\d+)(\*?)((?:\+[pq])*)")
 """A student's name in table 7.5; the star means a vocabulary of 2,500."""
 _SMALL_VOCABULARY, _VOCABULARY = 2500, 5000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from common.report.families import Group
 from common.report.point_labels import FAR, MARKER, NEAR, box, place_column, place_label
-from common.report.points import SIZE, Panel, Point, panels, skyline
+from common.report.points import PACKED, SIZE, Panel, Point, panels, skyline
 from common.report.record import Quote
 from common.report.tables import human_bytes, metric_heading
 
@@ -18,20 +18,24 @@ if TYPE_CHECKING:
     from matplotlib.transforms import Bbox
 
 _GREEN, _GREY, _BLUE, _ORANGE, _PURPLE = "#009e73", "#9a9a9a", "#0072b2", "#d55e00", "#8a3d75"
+_MEASURES = {
+    SIZE: f"Size of the gzipped weights ({SIZE}), logarithmic",
+    PACKED: f"Size of the packed file, all in ({PACKED}; teachers, quoted: the weights), logarithmic",
+}
 _SIZE_INCHES = (8.6, 5.9)
 _FEW = 24
 """With more points than this in a panel, only those of the skyline are named and have error bars."""
 
 
-def draw_skylines(groups: Sequence[Group], quote: Quote | None = None) -> Figure:
+def draw_skylines(groups: Sequence[Group], quote: Quote | None = None, size: str = SIZE) -> Figure:
     """One panel for each task, split and metric, one below the other. quote: whether to draw the thesis's models too.
 
-    Every point's marker has `point_id` as its gid, by which SVG knows it.
+    size: which size, SIZE or PACKED. Every point's marker has `point_id` as its gid, by which SVG knows it.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    wanted = panels(groups, quote)
+    wanted = panels(groups, quote, size)
     figure = Figure(figsize=(_SIZE_INCHES[0], _SIZE_INCHES[1] * max(1, len(wanted))), layout="constrained")
     canvas = FigureCanvasAgg(figure)
     if not wanted:
@@ -88,6 +92,8 @@ def _style(point: Point, best: Sequence[Point], few: bool) -> tuple[str, dict[st
     """What the legend says of a point, and how its marker looks."""
     if point.kind == "teacher":
         return "teacher", {"marker": "D", "color": _ORANGE, "markersize": 7, "zorder": 4}
+    if point.kind == "peer":
+        return "another library's model", {"marker": "^", "color": _ORANGE, "markersize": 6.5, "zorder": 3.5}
     if point.kind in ("quoted", "baseline"):
         hollow = {"color": _PURPLE, "markerfacecolor": "none", "markeredgewidth": 0.9, "zorder": 2}
         size = 6.5 if point.kind == "baseline" else 4.5
@@ -101,7 +107,7 @@ def _style(point: Point, best: Sequence[Point], few: bool) -> tuple[str, dict[st
 def _draw_points(axes: Axes, panel: Panel, number: int, best: Sequence[Point]) -> None:
     """Each point is a line of one marker, so that each has an id; the first of a kind stands in the legend."""
     told = set()
-    for index, point in enumerate([*panel.found, *panel.quoted]):
+    for index, point in enumerate(panel.every):
         said, look = _style(point, best, _is_few(panel))
         label = "_nolegend_" if said in told else said
         told.add(said)
@@ -125,7 +131,7 @@ def _is_few(panel: Panel) -> bool:
 
 def _set_limits(axes: Axes, panel: Panel) -> None:
     """Room on the left and above for names, where no points are: up there, a model would be smaller and better."""
-    shown = [*panel.found, *panel.quoted]
+    shown = panel.every
     sizes = [point.size for point in shown]
     scores = [100 * (point.score + side * (point.spread or 0)) for point in shown for side in (-1, 1)]
     span = max(sizes) / min(sizes)
@@ -133,17 +139,17 @@ def _set_limits(axes: Axes, panel: Panel) -> None:
     pad = max(0.12 * (max(scores) - min(scores)), 1.0)
     axes.set_ylim(min(scores) - pad, max(scores) + pad)
     axes.set_yticks([tick for tick in axes.get_yticks() if min(scores) - pad <= tick <= min(100, max(scores) + pad)])
-    _size_axis(axes, span)
+    _size_axis(axes, span, panel.size)
 
 
-def _size_axis(axes: Axes, span: float) -> None:
+def _size_axis(axes: Axes, span: float, field: str) -> None:
     """Ticks such as 100 KB; more of them within a power of ten where the sizes span little."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.xaxis.set_major_locator(LogLocator(subs=(1,) if span > 1000 else (1, 3) if span > 10 else (1, 2, 3, 5, 7)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
-    axes.set_xlabel(f"Size of the gzipped weights ({SIZE}), logarithmic")
+    axes.set_xlabel(_MEASURES[field])
 
 
 def _place_labels(axes: Axes, panel: Panel) -> None:
@@ -154,7 +160,7 @@ def _place_labels(axes: Axes, panel: Panel) -> None:
     best = skyline(panel.found)
     column = [(p.label, (p.size, 100 * p.score)) for p in best if p.kind != "teacher"]
     if column and not _is_few(panel):
-        place_column(axes, column, min(point.size for point in (*panel.found, *panel.quoted)))
+        place_column(axes, column, min(point.size for point in panel.every))
     obstacles = list(_obstacles(axes, panel, best))
     labels: list[Bbox] = []
 
@@ -167,14 +173,14 @@ def _place_labels(axes: Axes, panel: Panel) -> None:
             name(point, (*NEAR, *FAR), "black")
         elif _is_few(panel):
             name(point, NEAR, "#666666")
-    for point in panel.quoted:
-        if point.kind == "baseline":
-            name(point, NEAR, _PURPLE)
+    for point in panel.beside:
+        if point.kind != "quoted":
+            name(point, NEAR, _PURPLE if point.kind == "baseline" else _ORANGE)
 
 
 def _obstacles(axes: Axes, panel: Panel, best: list[Point]) -> Iterator[Bbox]:
     """Boxes, in pixels, of markers, error bars and the skyline's steps."""
-    for point in (*panel.found, *panel.quoted):
+    for point in panel.every:
         spread = point.spread if point in best or _is_few(panel) else 0.0
         low, high = 100 * (point.score - spread), 100 * (point.score + spread)
         yield box(axes.transData.transform([(point.size, low), (point.size, high)]), MARKER)

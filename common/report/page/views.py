@@ -110,7 +110,7 @@ def skyline_figure(group: Group, quote: Quote | None, prefix: str) -> str:
     texts = {
         point_id(number, index): point.about
         for number, panel in enumerate(panels([group], quote))
-        for index, point in enumerate([*panel.found, *panel.quoted])
+        for index, point in enumerate(panel.every)
     }
     return svg_markup(draw_skylines([group], quote), prefix, texts)
 

@@ -40,7 +40,7 @@ class ModelConfig(Settings):
     pair: bool
     """Whether it reads two sentences."""
     arch: str
-    """Teacher: backend and source, such as minilm. Student: bilstm, rnn or ffn."""
+    """Teacher: backend and source, such as minilm. Student: bilstm, rnn, ffn or conv."""
     seed: int
     """Seed it was trained with."""
     select_on: str = "validation"

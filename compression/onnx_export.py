@@ -86,8 +86,12 @@ class Exporter:
         zero, one = (graph.constant(f"number_{n}", np.array(n, np.int64)) for n in (0, 1))
         steps = graph.node("Unsqueeze", graph.node("Range", zero, length, one), graph.integers(1, 2))  # [time, 1, 1]
         ends = graph.node("Unsqueeze", lengths, graph.integers(0, 2))  # [1, batch, 1]
+        if self.config.arch in ("ffn", "conv"):
+            vectors = self._where(graph.node("Less", steps, ends), vectors, 0.0)
         if self.config.arch == "ffn":
-            return self._mean(vectors, graph.node("Less", steps, ends), lengths)
+            return self._mean(vectors, lengths)
+        if self.config.arch == "conv":
+            return self._pool(self._convolution(vectors), steps, ends)
         backward = graph.node("ReverseSequence", vectors, lengths, time_axis=0, batch_axis=1)
         states = [self._recurrent("forward_rnn", vectors), self._recurrent("backward_rnn", backward)]
         return graph.node("Concat", *(self._pool(each, steps, ends) for each in states), axis=1)
@@ -107,9 +111,10 @@ class Exporter:
         weighted = graph.node("Mul", weights, vectors)
         return graph.node("ReduceSum", weighted, graph.integers(2), keepdims=0)
 
-    def _mean(self, vectors: str, inside: str, lengths: str) -> str:
+    def _mean(self, vectors: str, lengths: str) -> str:
+        """vectors: [time, batch, dim], zero past each text's end -> [batch, dim]."""
         graph = self.graph
-        total = graph.node("ReduceSum", self._where(inside, vectors, 0.0), graph.integers(0), keepdims=0)
+        total = graph.node("ReduceSum", vectors, graph.integers(0), keepdims=0)
         count = graph.node("Unsqueeze", graph.node("Cast", lengths, to=FLOAT), graph.integers(1))
         return graph.node("Div", total, count)
 
@@ -125,6 +130,20 @@ class Exporter:
     def _where(self, mask: str, values: str, otherwise: float) -> str:
         constant = self.graph.constant(f"float_{otherwise}", np.array(otherwise, np.float32))
         return self.graph.node("Where", mask, values, constant)
+
+    def _convolution(self, vectors: str) -> str:
+        """vectors: [time, batch, dim], zero past each text's end -> states [time, batch, hidden]."""
+        graph, encoder, name = self.graph, self.student.encoder, "encoder.convolution"
+        weight, width = encoder.convolution.weight.dense().numpy(), encoder.kernel_width
+        # ONNX has a kernel's inputs before its places.
+        kernels = weight.reshape(len(weight), width, -1).transpose(0, 2, 1)
+        constants = [graph.constant(f"{name}.weight", kernels)]
+        constants.append(graph.constant(f"{name}.bias", encoder.convolution.bias.numpy()))
+        texts = graph.node("Transpose", vectors, perm=[1, 2, 0])
+        both = graph.node("Conv", texts, *constants, pads=[width // 2, width // 2])
+        values = graph.node("Split", both, axis=1, outputs=2)
+        states = graph.node("Mul", values, graph.node("Sigmoid", f"{values}_1"))
+        return graph.node("Transpose", states, perm=[2, 0, 1])
 
     def _recurrent(self, direction: str, vectors: str) -> str:
         """vectors: [time, batch, dim] -> states [time, batch, hidden]."""

@@ -28,9 +28,9 @@ import numpy as np
 
 MAGIC = b"FWT"
 VERSION = 1
-ARCHS = ("ffn", "rnn", "bilstm")
+ARCHS = ("ffn", "rnn", "bilstm", "conv")
 EMBEDDINGS = ("bpe", "hash", "char")
-GATES = {"ffn": 0, "rnn": 1, "bilstm": 4}
+GATES = {"rnn": 1, "bilstm": 4}
 PAIR, POOL_MAX = 1, 2
 """Bits of the settings' flags."""
 RAW, CONSTANT, CODED, BY_ROW, BY_COLUMN = range(5)
@@ -55,7 +55,7 @@ MOST_STEPS = 4096
 MOST_HEAD = 1 << 22
 MOST_PIECES = 1 << 15
 MOST_PIECE_LENGTH = 512
-LARGEST = 1e4
+LARGEST = np.float32(1e4)
 """No weight is larger, so that logits of any text are finite."""
 _STATE = 1 << 16
 _SYMBOLS_PER_BYTE = 352
@@ -755,7 +755,7 @@ class Mean:
         return sums / lengths[:, None].astype(np.float32)
 
 
-_NUMBERS_AT_ONCE = 1 << 20
+_NUMBERS_AT_ONCE, _IN_CACHE = 1 << 20, 1 << 17
 
 
 class Recurrent:
@@ -830,6 +830,44 @@ class Recurrent:
                 np.maximum(best, state, out=best)
 
 
+class Convolution:
+    """Gated units over a window of tokens centred at each one, and the largest of each unit's states."""
+
+    def __init__(self, weight: np.ndarray, bias: np.ndarray, width: int) -> None:
+        """weight: [2 * hidden, width * dim], values first, gates last; bias: [2 * hidden]."""
+        # value * sigmoid(gate) = value / 2 * (tanh(gate / 2) + 1): all is halved once.
+        self._weight, self._bias = np.ascontiguousarray(weight.T) * _HALF, bias * _HALF
+        self._hidden, self._reach = len(bias) // 2, width // 2
+
+    def __call__(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """As Mean; [texts, hidden]."""
+        best = np.full((len(lengths), self._hidden), -np.inf, np.float32)
+        owner, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
+        window = np.arange(-self._reach, self._reach + 1)
+        block = max(1, _IN_CACHE // max(self._weight.shape))
+        for start in range(0, len(rows), block):
+            own = owner[start : start + block]
+            places = np.arange(start, start + len(own))[:, None] + window
+            end = ends[own][:, None]
+            vectors = table.take(rows.take(places, mode="clip"), 0)
+            vectors[(places < end - lengths[own][:, None]) | (places >= end)] = 0
+            states = self._states(vectors.reshape(len(own), -1))
+            first = np.flatnonzero(np.diff(own, prepend=-1))
+            texts = own[first]
+            best[texts] = np.maximum(best[texts], np.maximum.reduceat(states, first))
+        return np.clip(best, -LARGEST, LARGEST, best)  # no real state is cut; logits of any file stay finite
+
+    def _states(self, windows: np.ndarray) -> np.ndarray:
+        """windows: float32 [tokens, width * dim] -> [tokens, hidden]."""
+        both = windows @ self._weight
+        both += self._bias
+        values, gates = both[:, : self._hidden], both[:, self._hidden :]
+        np.tanh(gates, gates)
+        gates += 1
+        values *= gates
+        return values
+
+
 _HALF = np.float32(0.5)
 _BATCH = 64
 _TEXTS_AT_ONCE, _TOKENS_AT_ONCE = 1024, 1 << 14
@@ -839,7 +877,7 @@ class Model:
     """A packed student.
 
     name, task: as it was called and what it was trained for. labels: none for a regression. pair: whether it reads two
-    sentences. arch: ffn, rnn or bilstm. embedding: bpe, hash or char.
+    sentences. arch: ffn, rnn, bilstm or conv. embedding: bpe, hash or char.
     """
 
     def __init__(self, head: Head, matrices: dict[str, np.ndarray]) -> None:
@@ -853,11 +891,7 @@ class Model:
             self._tokens = Letters(table)
         else:
             self._tokens = HashedWords(head.vocab_size, table, matrices["embedding.importance"], head.max_tokens)
-        if head.arch == "ffn":
-            self._encoder = Mean()
-        else:
-            both = [np.stack([matrices[f"{way}.{name}"] for way in ("forward", "backward")]) for name in _RECURRENT]
-            self._encoder = Recurrent(*both, head.arch == "bilstm", head.pool_max)
+        self._encoder = _encoder(head, matrices)
         self._layers = [
             (np.ascontiguousarray(matrices[f"classifier.{i}.weight"].T), matrices[f"classifier.{i}.bias"])
             for i in (0, 3)
@@ -906,6 +940,16 @@ class Model:
         return powers / powers.sum(1, keepdims=True)
 
 
+def _encoder(head: Head, matrices: dict[str, np.ndarray]) -> Mean | Recurrent | Convolution:
+    if head.arch == "ffn":
+        return Mean()
+    if head.arch == "conv":
+        return Convolution(matrices["convolution.weight"], matrices["convolution.bias"], head.kernel_width)
+    ways = ("forward_rnn", "backward_rnn")
+    both = [np.stack([matrices[f"{way}.{name}"] for way in ways]) for name in ("weight_ih", "weight_hh", "bias")]
+    return Recurrent(*both, head.arch == "bilstm", head.pool_max)
+
+
 def _whole(text: str) -> str:
     """Halves of surrogate pairs, which no UTF-8 has, become the replacement character."""
     try:
@@ -917,7 +961,18 @@ def _whole(text: str) -> str:
 
 # Loading
 
-_RECURRENT = ("weight_ih", "weight_hh", "bias")
+
+def encoder_shapes(arch: str, dim: int, hidden: int, kernel_width: int) -> dict[str, tuple[int, ...]]:
+    """What an encoder multiplies with and adds, by the names that students give it, in a file's order."""
+    if arch == "ffn":
+        return {}
+    if arch == "conv":
+        return {"convolution.weight": (2 * hidden, kernel_width * dim), "convolution.bias": (2 * hidden,)}
+    gates, shapes = GATES[arch] * hidden, {}
+    for way in ("forward_rnn", "backward_rnn"):
+        shapes[f"{way}.weight_ih"], shapes[f"{way}.weight_hh"] = (gates, dim), (gates, hidden)
+        shapes[f"{way}.bias"] = (gates,)
+    return shapes
 
 
 class Head:
@@ -934,6 +989,9 @@ class Head:
         self.outputs = len(self.labels) or 1
         self.max_tokens, self.dim, self.classifier = reader.size(), reader.size(), reader.size()
         self.hidden = reader.size() if self.arch != "ffn" else 0
+        self.kernel_width = reader.byte() if self.arch == "conv" else 0
+        if self.arch == "conv" and not (self.pool_max and self.kernel_width % 2):
+            raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
         self.numbers = Numbers()
         self.vocabulary = Vocabulary(reader, self.numbers) if self.embedding == "bpe" else None
@@ -950,12 +1008,8 @@ class Head:
         shapes: dict[str, tuple[int, ...]] = {"embedding.table": (self._rows, self.dim)}
         if self.embedding == "hash":
             shapes["embedding.importance"] = (3 * self.vocab_size, 1)
-        width = self.dim
-        if self.arch != "ffn":
-            width, gates = 2 * self.hidden, GATES[self.arch] * self.hidden
-            for way in ("forward", "backward"):
-                shapes[f"{way}.weight_ih"], shapes[f"{way}.weight_hh"] = (gates, self.dim), (gates, self.hidden)
-                shapes[f"{way}.bias"] = (gates,)
+        shapes |= encoder_shapes(self.arch, self.dim, self.hidden, self.kernel_width)
+        width = {"ffn": self.dim, "conv": self.hidden}.get(self.arch, 2 * self.hidden)
         shapes["classifier.0.weight"] = (self.classifier, width * (4 if self.pair else 1))
         shapes["classifier.0.bias"] = (self.classifier,)
         shapes["classifier.3.weight"] = (self.outputs, self.classifier)

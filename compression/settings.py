@@ -67,7 +67,8 @@ class DistillSettings(StageSettings, StudentSettings):
     optimizer: Literal["adamw", "adam", "adadelta"] = "adamw"
     """Optimizer; adadelta with rho 0.95 is the thesis's for its BiLSTM."""
     lr: float = pydantic.Field(3e-3, gt=0)
-    """Learning rate, the peak one with a linear schedule."""
+    """Learning rate, the peak one with a linear schedule. Unset, an architecture's own grows with the root of
+    --batch-size."""
     schedule: Literal["linear", "constant"] = "linear"
     """linear warms up over 5 % of training and falls to zero; constant is the thesis's."""
     weight_decay: float = pydantic.Field(0.0, ge=0)
@@ -78,6 +79,12 @@ class DistillSettings(StageSettings, StudentSettings):
     """Split that chooses the weights; test only to reproduce the thesis."""
     prune_aware: bool = False
     """Prune gradually while distilling, to the targets pruning would use."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_pooling(self) -> "DistillSettings":
+        if self.student_arch == "conv" and self.pooling == "last":
+            raise ValueError("--pooling last: a convolution has no last state; take max")
+        return self
 
 
 class CompressSettings(DistillSettings):
@@ -195,11 +202,19 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     if not (Path(__file__).parent.parent / "configs" / "students" / f"{arch}.yaml").exists():
         return {}
     if "task" not in given:
-        return student_defaults(arch, False)
+        return _at_batch_size(student_defaults(arch, False), given)
     task = load_task(given["task"])
+    usual = _at_batch_size(student_defaults(arch, task.pair), given)
     # The other losses compare distributions over classes.
-    usual = student_defaults(arch, task.pair) | ({"loss": "mse"} if task.regression else {})
-    return usual | _recipe_of(given, task)
+    return usual | ({"loss": "mse"} if task.regression else {}) | _recipe_of(given, task)
+
+
+def _at_batch_size(usual: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The usual learning rate changes with the root of the batch size, as Adam wants it (Malladi et al., 2022)."""
+    size = given.get("batch_size")
+    if size is None or not str(size).isdecimal() or "lr" in given:
+        return usual
+    return {**usual, "lr": round(usual["lr"] * (int(size) / usual["batch_size"]) ** 0.5, 6)}
 
 
 def _recipe_of(given: dict[str, Any], task: Task) -> dict[str, Any]:

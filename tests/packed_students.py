@@ -9,11 +9,11 @@ import numpy as np
 import tiny
 from safetensors.numpy import save_file
 
-ARCHS, EMBEDDINGS = ("ffn", "rnn", "bilstm"), ("bpe", "hash", "char")
+ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char")
 FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-all", "ternary", "codebook",
          "codebook-row", "product")  # fmt: skip
 GATES = {"rnn": 1, "bilstm": 4}
-DIM, HIDDEN, CLASSIFIER, VOCAB = 6, 5, 7, 120
+DIM, HIDDEN, CLASSIFIER, VOCAB, KERNEL = 6, 5, 7, 120, 3
 
 
 @functools.cache
@@ -54,29 +54,38 @@ def matrix(rng, shape, form):
     return {"codes": codes, "scale": rng.uniform(0.02, 0.2, lines).astype(np.float32), "zero_point": zero_point}
 
 
-def write_student(folder, arch, embedding, form="float32", pair=False, pooling="last", seed=1, **given):
+def encoder(arch, dim, hidden, kernel):
+    """An encoder's matrices' shapes and biases' lengths, by their stems, and the width of what it hands on."""
+    if arch == "ffn":
+        return {}, {}, dim
+    if arch == "conv":
+        stem = "encoder.convolution"
+        return {f"{stem}.weight": (2 * hidden, kernel * dim)}, {f"{stem}.bias": 2 * hidden}, hidden
+    gates, shapes, vectors = GATES[arch] * hidden, {}, {}
+    for stem in ("encoder.forward_rnn", "encoder.backward_rnn"):
+        shapes |= {f"{stem}.weight_ih": (gates, dim), f"{stem}.weight_hh": (gates, hidden)}
+        vectors |= {f"{stem}.bias_ih": gates, f"{stem}.bias_hh": gates}
+    return shapes, vectors, 2 * hidden
+
+
+def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
     """A student's folder. given: other student settings, `model` (a sentencepiece model's bytes), `labels`, `edit`."""
     rng = np.random.default_rng(seed)
     model = given.pop("model", None) or pieces()
     labels, edit = given.pop("labels", ["bad", "good", "so-so"]), given.pop("edit", None)
     sizes = {"embedding_dim": DIM, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": CLASSIFIER, "vocab_size": VOCAB,
-             "hash_ratio": 10, "max_tokens": 512, **given}  # fmt: skip
+             "hash_ratio": 10, "max_tokens": 512, "kernel_width": KERNEL, **given}  # fmt: skip
     dim, hidden, inner = sizes["embedding_dim"], sizes["encoder_hidden_dim"], sizes["cls_hidden_dim"]
     rows = {"bpe": sizes["vocab_size"], "hash": sizes["vocab_size"] // sizes["hash_ratio"], "char": 33}[embedding]
     shapes = {"embedding.table.weight": (rows, dim)}
     if embedding == "hash":
         shapes["embedding.importance.weight"] = (3 * sizes["vocab_size"], 1)
-    vectors = {}
-    if arch != "ffn":
-        gates = GATES[arch] * hidden
-        for way in ("forward", "backward"):
-            shapes[f"encoder.{way}_rnn.weight_ih"], shapes[f"encoder.{way}_rnn.weight_hh"] = (
-                (gates, dim),
-                (gates, hidden),
-            )
-            vectors |= {f"encoder.{way}_rnn.bias_ih": gates, f"encoder.{way}_rnn.bias_hh": gates}
-    width = (dim if arch == "ffn" else 2 * hidden) * (4 if pair else 1)
-    shapes |= {"classifier.0.weight": (inner, width), "classifier.3.weight": (len(labels) or 1, inner)}
+    own_shapes, vectors, width = encoder(arch, dim, hidden, sizes["kernel_width"])
+    shapes |= own_shapes
+    shapes |= {
+        "classifier.0.weight": (inner, width * (4 if pair else 1)),
+        "classifier.3.weight": (len(labels) or 1, inner),
+    }
     vectors |= {"classifier.0.bias": inner, "classifier.3.bias": len(labels) or 1}
     tensors = {name: rng.normal(0, 0.3, size).astype(np.float32) for name, size in vectors.items()}
     for name, shape in shapes.items():
@@ -91,7 +100,7 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling="
         (folder / "bpe.model").write_bytes(model)
     config = {"name": folder.name, "kind": "student", "stage": "distilled", "task": "films", "labels": labels,
               "pair": pair, "arch": arch, "seed": 1, "fingerprint": "0", "student":
-              {**sizes, "embedding_type": embedding, "pooling": pooling}}  # fmt: skip
+              {**sizes, "embedding_type": embedding, "pooling": pooling or tiny.POOLINGS[arch][0]}}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 

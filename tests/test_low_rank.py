@@ -72,7 +72,7 @@ def test_a_rank_is_a_whole_number():
 
 
 def made(workspace, *actions, **given):
-    values = tiny.small(student_arch="bilstm", embedding_type="bpe", vocab_size=100, epochs=1, **given)
+    values = tiny.small(**{"student_arch": "bilstm", "embedding_type": "bpe", "vocab_size": 100, "epochs": 1, **given})
     return compress(tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **values))
 
 
@@ -130,12 +130,12 @@ def test_tuning_trains_the_factors(workspace):
     assert not np.allclose(logits(folder, workspace), logits(plain, workspace))
 
 
-def test_later_stages_take_products(workspace):
-    *_, factorized, pruned, quantized = made(
-        workspace, "distill", "factorize", "prune", "quantize", rank=2, prune_units=0.4, prune_threshold=0.3
-    )
+@pytest.mark.parametrize(("arch", "matrix"), [("bilstm", "forward_rnn.weight_ih"), ("conv", "convolution.weight")])
+def test_later_stages_take_products(workspace, arch, matrix):
+    given = {"student_arch": arch, "rank": 2, "prune_units": 0.4, "prune_threshold": 0.3}
+    *_, factorized, pruned, quantized = made(workspace, "distill", "factorize", "prune", "quantize", **given)
     student, _, config = load_student(pruned, CPU)
-    assert isinstance(student.encoder.forward_rnn.weight_ih, Product)
+    assert isinstance(student.encoder.get_submodule(matrix), Product)
     assert config.student["encoder_hidden_dim"] == 3
     assert config.compression["rank"] == read_config(factorized).compression["rank"]
     assert config.compression["sparsity"]["total"] == pytest.approx(0.3, abs=0.01)

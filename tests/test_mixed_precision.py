@@ -110,7 +110,7 @@ def quantized(workspace, name, task="sst-2", **given):
     return compress(tiny.compress_settings(task=task, workspace=workspace, **{**values, **actions, **given}))[0]
 
 
-@pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("ffn", "hash")])
+@pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("ffn", "hash"), ("conv", "char")])
 def test_the_packed_file_keeps_its_budget_and_uses_it(workspace, arch, embedding):
     name = parent(workspace, arch, embedding).name
     largest, smallest = (packed_size(quantized(workspace, name, granularity="tensor", bits=bits)) for bits in (8, 2))

@@ -83,12 +83,12 @@ def test_logits_are_pytorchs(saved, arch, embedding, pooling, pair):
     compare(saved(arch, embedding, pooling, pair), embedding, pair, SHAPES)
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn"])
+@pytest.mark.parametrize("arch", tiny.POOLINGS)
 def test_of_quantized_students_too(saved, arch):
     def quantize(student):
         quantize_student(student, ("embedding", "encoder", "classifier"), to_8_bits)
 
-    compare(saved(arch, "hash", "last", False, quantize), "hash", False, [(7, 7)])
+    compare(saved(arch, "hash", tiny.POOLINGS[arch][0], False, quantize), "hash", False, [(7, 7)])
 
 
 @pytest.mark.parametrize(("embedding", "kind"), [("hash", HashTokenizer), ("char", CharTokenizer)])

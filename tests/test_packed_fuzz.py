@@ -12,7 +12,7 @@ import packed_students as made
 import pytest
 
 from compression.packing import ans, pack_student
-from compression.runtime import MAGIC, VERSION, PackedError, Reader, load_bytes
+from compression.runtime import ARCHS, MAGIC, PAIR, VERSION, PackedError, Reader, load_bytes
 
 FILES = 20_000
 MEMORY = 256 << 20
@@ -24,6 +24,7 @@ STUDENTS = (
     ("ffn", "bpe", "codebook", {"vocab_size": 72}),
     ("rnn", "hash", "product", {"pair": True}),
     ("bilstm", "char", "ternary", {"pooling": "max"}),
+    ("conv", "hash", "affine-row", {"pair": True}),
 )
 TEXT = "A film, 2!"
 
@@ -172,6 +173,16 @@ def test_damaged_files_are_refused_or_are_models(honest):
     assert len(seen) > 25, seen
 
 
+def test_a_convolution_has_a_middle_and_takes_the_maximum(honest):
+    """Settings that nothing trains: what they would mean is not said."""
+    head, rest = next(each for each in honest if each[0][0] == ARCHS.index("conv"))
+    width = head.index(bytes([SIZES["encoder_hidden_dim"], made.KERNEL]), 6) + 1
+    for place, value in ((2, PAIR), (width, 0), (width, 2), (width, 4)):
+        changed = head[:place] + bytes([value]) + head[place + 1 :]
+        with pytest.raises(PackedError, match="a convolution whose windows have no middle, or that does not take"):
+            load_bytes(joined(changed, rest))
+
+
 def test_every_truncation_and_every_flipped_bit_is_refused(honest):
     data = joined(*honest[0])
     for length in range(len(data)):
@@ -182,6 +193,19 @@ def test_every_truncation_and_every_flipped_bit_is_refused(honest):
         changed[bit // 8] ^= 1 << bit % 8
         with pytest.raises(PackedError):
             load_bytes(bytes(changed))
+
+
+@pytest.mark.parametrize("arch", made.ARCHS)
+def test_the_largest_weights_there_may_be_give_finite_logits(tmp_path, arch):
+    def enlarge(tensors):
+        for name, tensor in tensors.items():
+            tensor[:] = 5e3 if name.endswith(("_ih", "_hh")) else 1e4  # two biases are added
+
+    sizes = {"embedding_dim": 100, "encoder_hidden_dim": 50, "cls_hidden_dim": 50, "kernel_width": 9}
+    student = made.write_student(tmp_path / "s", arch, "hash", pair=True, edit=enlarge, **sizes)
+    logits = load_bytes(pack_student(student)).logits([(TEXT, TEXT)])
+    assert np.isfinite(logits).all()
+    assert logits.max() > 1e10
 
 
 def test_a_small_file_cannot_claim_much(honest):

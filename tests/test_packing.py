@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from unicode_torture import TORTURE
 
 from common.errors import UserError
+from compression import runtime
 from compression.packing import pack_student, packed_parts, packed_size, write_packed
 from compression.packing.ans import Coded, encode_stream, table_bits, table_steps
 from compression.packing.arrays import store, store_aside
@@ -52,25 +53,36 @@ def same(folder, texts=TEXTS):
 
 
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
-@pytest.mark.parametrize("arch", made.ARCHS)
-@pytest.mark.parametrize("pooling", ["last", "max"])
+@pytest.mark.parametrize(("arch", "pooling"), [(a, p) for a, poolings in tiny.POOLINGS.items() for p in poolings])
 def test_every_student_answers_as_in_pytorch(tmp_path, arch, embedding, pooling):
-    if arch == "ffn" and pooling == "max":
-        pytest.skip("no states to pool")
     same(made.write_student(tmp_path / "s", arch, embedding, "affine-row", pooling=pooling))
 
 
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
 @pytest.mark.parametrize("arch", made.ARCHS)
 def test_pairs_answer_as_in_pytorch(tmp_path, arch, embedding):
-    folder = made.write_student(tmp_path / "s", arch, embedding, "ternary", pair=True, pooling="max")
+    folder = made.write_student(tmp_path / "s", arch, embedding, "ternary", pair=True, pooling=tiny.POOLINGS[arch][-1])
     same(folder, [(TEXTS[i], TEXTS[i + 1]) for i in range(8)])
 
 
 @pytest.mark.parametrize("form", made.FORMS)
-@pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "hash"), ("ffn", "char")])
+@pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "hash"), ("ffn", "char"), ("conv", "bpe")])
 def test_every_form_of_matrix_comes_back(tmp_path, form, arch, embedding):
     same(made.write_student(tmp_path / "s", arch, embedding, form), TEXTS[:6])
+
+
+@pytest.mark.parametrize("width", [1, 3, 9, 255])
+def test_windows_of_any_width_reach_beyond_texts_and_no_further(tmp_path, width):
+    together = same(made.write_student(tmp_path / "s", "conv", "hash", kernel_width=width))
+    model = load_bytes(pack_student(tmp_path / "s"))
+    assert np.abs(together - np.concatenate([model.logits([text]) for text in TEXTS])).max() < 1e-5
+
+
+def test_texts_longer_than_what_is_convolved_at_once(tmp_path, monkeypatch):
+    folder = made.write_student(tmp_path / "s", "conv", "char")
+    whole = same(folder)
+    monkeypatch.setattr(runtime, "_IN_CACHE", 100)  # five tokens
+    assert np.abs(same(folder) - whole).max() < 1e-5
 
 
 def test_a_regression_gives_its_score(tmp_path):
@@ -82,7 +94,8 @@ def test_a_regression_gives_its_score(tmp_path):
 
 def test_texts_are_cut_where_pytorch_cuts_them(tmp_path):
     for embedding in made.EMBEDDINGS:
-        same(made.write_student(tmp_path / embedding, "bilstm", embedding, max_tokens=3))
+        for arch in ("bilstm", "conv"):
+            same(made.write_student(tmp_path / f"{arch}-{embedding}", arch, embedding, max_tokens=3))
 
 
 def test_matrices_of_nothing_but_zeros_come_back(tmp_path):
@@ -104,7 +117,7 @@ def test_weights_that_repeat_take_next_to_nothing(tmp_path):
     assert packed_size(made.write_student(tmp_path / "b", "ffn", "hash", "affine-row", edit=flat)) < full - 300
 
 
-@pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash")])
+@pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash"), ("conv", "hash")])
 @pytest.mark.parametrize("form", ["pruned", "affine-row", "codebook-row", "product"])
 def test_parts_sum_to_the_file(tmp_path, arch, embedding, form):
     folder = made.write_student(tmp_path / "s", arch, embedding, form)

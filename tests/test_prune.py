@@ -22,7 +22,7 @@ from compression.students.student import Student
 def student(arch="bilstm", embedding="bpe"):
     torch.manual_seed(1)
     settings = StudentSettings(
-        embedding_type=embedding, embedding_dim=6, vocab_size=40, encoder_hidden_dim=5, cls_hidden_dim=7
+        embedding_type=embedding, embedding_dim=6, vocab_size=40, encoder_hidden_dim=5, cls_hidden_dim=7, pooling="max"
     )
     return Student(arch, settings, outputs=2, pair=False)
 
@@ -37,7 +37,7 @@ def pruned(net, arch, embedding, **given):
     return parts
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn"])
+@pytest.mark.parametrize("arch", tiny.POOLINGS)
 @pytest.mark.parametrize("embedding", ["bpe", "hash", "char"])
 def test_each_matrix_reaches_its_part_of_table_6_3_exactly(arch, embedding):
     net = student(arch, embedding)
@@ -52,7 +52,8 @@ def test_each_matrix_reaches_its_part_of_table_6_3_exactly(arch, embedding):
 
 
 def test_the_targets_are_the_thesiss():
-    assert TARGETS == {"bilstm": 0.5, "rnn": 0.1, "linear": 0.125, "hash": 0.0, "char": 0.3, "bpe": 0.4}
+    of_thesis = {kind: target for kind, target in TARGETS.items() if kind != "conv"}  # which it did not try
+    assert of_thesis == {"bilstm": 0.5, "rnn": 0.1, "linear": 0.125, "hash": 0.0, "char": 0.3, "bpe": 0.4}
 
 
 def test_every_matrix_is_prunable_and_no_bias_is():

@@ -62,7 +62,7 @@ def test_unknown_parts_and_ways_are_refused():
             check_inputs(inputs)
 
 
-STUDENTS = [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash")]
+STUDENTS = [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash"), ("conv", "bpe")]
 PARTS = {"embedding", "encoder", "classifier"}
 WAYS = [
     {},

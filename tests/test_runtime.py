@@ -151,12 +151,13 @@ def test_a_long_word_takes_no_more_than_its_length():
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Packed students by embedding, and their folders."""
+    """Packed students by embedding, one of convolutions, and their folders."""
     folder = tmp_path_factory.mktemp("packed")
     found = {}
-    for embedding, arch in (("bpe", "bilstm"), ("hash", "ffn"), ("char", "rnn")):
-        student = made.write_student(folder / embedding, arch, embedding, "affine-row", pooling="max")
-        found[embedding] = load(write_packed(student)), student
+    for name, embedding, arch in (("bpe", "bpe", "bilstm"), ("hash", "hash", "ffn"), ("char", "char", "rnn"),
+                                  ("windows", "bpe", "conv")):  # fmt: skip
+        student = made.write_student(folder / name, arch, embedding, "affine-row", pooling="max")
+        found[name] = load(write_packed(student)), student
     return found
 
 
@@ -184,9 +185,9 @@ def made_logits(folder):
     return logits
 
 
-@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
-def test_torture_in_one_batch_is_torture_one_by_one(models, embedding):
-    model, folder = models[embedding]
+@pytest.mark.parametrize("name", [*made.EMBEDDINGS, "windows"])
+def test_torture_in_one_batch_is_torture_one_by_one(models, name):
+    model, folder = models[name]
     together = model.logits(TORTURE)
     assert np.isfinite(together).all()
     for row, text in zip(together, TORTURE, strict=True):

@@ -21,8 +21,9 @@ CPU = torch.device("cpu")
 HIDDEN, NEURONS, VOCABULARY = 6, 8, 30
 
 
-def student(arch, pair, pooling="last", seed=1):
+def student(arch, pair, pooling=None, seed=1):
     torch.manual_seed(seed)
+    pooling = pooling or tiny.POOLINGS[arch][0]
     sizes = {"embedding_dim": 5, "vocab_size": VOCABULARY, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": NEURONS}
     return Student(arch, StudentSettings(pooling=pooling, **sizes), outputs=3, pair=pair).eval()
 
@@ -41,25 +42,30 @@ def logits(net, encoded):
 
 
 def silence(net, pair, units, neurons):
-    """Zero every weight that reads some units of each direction (a list each) and some neurons."""
+    """Zero every weight that reads some units of each layer of the encoder (a list each) and some neurons."""
     first, last = net.classifier[0].weight.value.data, net.classifier[3].weight.value.data
     last[:, neurons] = 0
-    if not isinstance(getattr(net.encoder, "forward_rnn", None), Recurrent):
-        return
-    for direction, (layer, silent) in enumerate(zip(net.encoder.children(), units, strict=True)):
-        layer.weight_hh.value.data[:, silent] = 0
+    layers = list(net.encoder.children())
+    for place, (layer, silent) in enumerate(zip(layers, units, strict=False)):
+        if isinstance(layer, Recurrent):
+            layer.weight_hh.value.data[:, silent] = 0
         for block in range(4 if pair else 1):
-            first[:, [block * 2 * HIDDEN + direction * HIDDEN + unit for unit in silent]] = 0
+            first[:, [(block * len(layers) + place) * HIDDEN + unit for unit in silent]] = 0
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn"])
+def biases(net):
+    """Of each layer of the encoder."""
+    return [layer.bias_ih if isinstance(layer, Recurrent) else layer.bias for layer in net.encoder.children()]
+
+
+@pytest.mark.parametrize("arch", tiny.POOLINGS)
 @pytest.mark.parametrize("pair", [False, True])
 @settings(max_examples=10)
 @given(data=st.data())
 def test_units_that_nothing_reads_are_not_missed(arch, pair, data):
     drop = data.draw(st.integers(0, HIDDEN - 1)) / HIDDEN
     # abs(u - v) and max pooling read a unit's state; zeroed columns stop them all the same.
-    net = student(arch, pair, data.draw(st.sampled_from(["last", "max"])))
+    net = student(arch, pair, data.draw(st.sampled_from(tiny.POOLINGS[arch])))
     some = lambda width: data.draw(st.permutations(range(width)))[: round(drop * width)]  # noqa: E731
     silence(net, pair, [some(HIDDEN), some(HIDDEN)], some(NEURONS))
     encoded = text(pair)
@@ -99,18 +105,18 @@ def test_what_is_left_of_a_unit_is_its_own_row_of_every_gate():
         assert torch.equal(layer.bias_ih, old["bias_ih"][rows])
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn"])
+@pytest.mark.parametrize("arch", ["bilstm", "rnn", "conv"])
 def test_the_units_that_move_the_logits_most_stay(arch):
-    # One unit each way is read a hundred times as strongly as the others, and one neuron.
+    # One unit of each layer is read a hundred times as strongly as the others, and one neuron.
     net = student(arch, False, "max")
+    places = (2, 4)[: len(biases(net))]
     with torch.no_grad():
-        net.classifier[0].weight.value[:, [2, HIDDEN + 4]] *= 100
+        net.classifier[0].weight.value[:, [layer * HIDDEN + unit for layer, unit in enumerate(places)]] *= 100
         net.classifier[3].weight.value[:, 5] *= 100
-    loud = [net.encoder.forward_rnn.bias_ih[2].item(), net.encoder.backward_rnn.bias_ih[4].item()]
+    loud = [bias[unit].item() for bias, unit in zip(biases(net), places, strict=True)]
     neuron = net.classifier[0].bias[5].item()
-    remove_units(net, 0.8, text(False), False)
-    assert net.encoder.forward_rnn.hidden_dim == 1
-    assert [net.encoder.forward_rnn.bias_ih[0].item(), net.encoder.backward_rnn.bias_ih[0].item()] == loud
+    assert remove_units(net, 0.8, text(False), False)["encoder_hidden_dim"] == 1
+    assert [bias[0].item() for bias in biases(net)] == loud
     assert neuron in net.classifier[0].bias.tolist()
 
 
@@ -142,12 +148,25 @@ def test_products_shrink_as_well(pair):
     assert net.encoder.forward_rnn.weight_hh.right.value.shape == (HIDDEN, 3)
 
 
+@pytest.mark.parametrize("pair", [False, True])
+def test_what_is_left_of_a_convolutions_unit_is_its_value_and_its_gate(pair):
+    net = student("conv", pair)
+    silence(net, pair, [[1, 4, 5]], [])
+    weight, bias = net.encoder.convolution.weight.value.clone(), net.encoder.convolution.bias.clone()
+    assert remove_units(net, 0.5, text(pair), pair) == {"encoder_hidden_dim": 3, "cls_hidden_dim": 4}
+    rows = [0, 2, 3, HIDDEN, HIDDEN + 2, HIDDEN + 3]
+    assert torch.equal(net.encoder.convolution.weight.value, weight[rows])
+    assert torch.equal(net.encoder.convolution.bias, bias[rows])
+    assert net.encoder.output_dim == 3
+    assert net.classifier[0].weight.value.shape == (4, 3 * (4 if pair else 1))
+
+
 def test_no_layer_loses_all_its_units():
     with pytest.raises(UserError, match="of 6 units none would be left"):
         remove_units(student("rnn", False), 0.95, text(False), False)
 
 
-@pytest.mark.parametrize(("arch", "task"), [("bilstm", "sst-2"), ("rnn", "qqp"), ("ffn", "qqp")])
+@pytest.mark.parametrize(("arch", "task"), [("bilstm", "sst-2"), ("rnn", "qqp"), ("ffn", "qqp"), ("conv", "qqp")])
 @pytest.mark.parametrize("epochs", [0, 2])
 def test_a_student_with_fewer_units_is_saved_and_loaded(workspace, arch, task, epochs):
     given = tiny.small(student_arch=arch, embedding_type="char", alpha=1.0, only_original_data=True)

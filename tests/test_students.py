@@ -1,5 +1,7 @@
 """Students: a sentence's logits and gradients do not depend on its batch, whatever the student, float or quantized."""
 
+from typing import get_args
+
 import pytest
 import tiny
 import torch
@@ -8,9 +10,12 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from common.errors import UserError
 from common.tokens import EncodedText
+from compression import runtime
 from compression.quantize import quantize_student, round_inputs, to_8_bits
+from compression.students.conv import ConvolutionalEncoder
+from compression.students.layers import maximum
 from compression.students.recurrent import BidirectionalEncoder, reverse
-from compression.students.settings import StudentSettings
+from compression.students.settings import StudentArch, StudentSettings
 from compression.students.student import Student, compare
 
 WIDTH = {"bpe": 1, "hash": 3, "char": 1}
@@ -109,11 +114,9 @@ def test_both_last_states_are_those_of_a_packed_bidirectional_rnn(kind, theirs):
 
 
 def test_max_pooling_leaves_padding_out():
-    torch.manual_seed(1)
-    encoder = BidirectionalEncoder("rnn", 3, 2, "max")
     states = torch.full((1, 4, 2), 9.0)
     states[0, :2] = torch.tensor([[-1.0, 0.0], [-2.0, -3.0]])
-    assert encoder.pool(states, torch.tensor([2])).tolist() == [[-1.0, 0.0]]
+    assert maximum(states, torch.tensor([2])).tolist() == [[-1.0, 0.0]]
 
 
 def test_reversal_stays_within_each_sentence():
@@ -134,9 +137,31 @@ def test_the_ffn_is_a_mean():
         torch.testing.assert_close(student.encode(ids, torch.tensor([2]))[0], expected)
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn"])
-def test_dropout_works_in_training_only(arch):
-    student, encoded = build(arch, "bpe", "last", False), inputs("bpe", False)
+@pytest.mark.parametrize("width", [1, 3, 7])
+def test_a_convolution_is_torchs_and_its_gates_the_second_half(width):
+    torch.manual_seed(1)
+    encoder = ConvolutionalEncoder(
+        StudentSettings(embedding_dim=5, encoder_hidden_dim=4, pooling="max", kernel_width=width)
+    )
+    kernels = encoder.convolution.weight.dense().view(8, width, 5).transpose(1, 2)
+    vectors, lengths = torch.randn(3, 6, 5), torch.tensor([6, 1, 4])
+    for text, length, found in zip(vectors, lengths, encoder(vectors, lengths), strict=True):
+        both = nn.functional.conv1d(text[:length].T, kernels, encoder.convolution.bias, padding=width // 2)
+        torch.testing.assert_close(found, (both[:4] * both[4:].sigmoid()).amax(1))
+
+
+def test_a_convolution_has_no_last_state():
+    with pytest.raises(UserError, match="--pooling last: a convolution has no last state; take max"):
+        Student("conv", StudentSettings(), 2, False)
+
+
+def test_all_architectures_are_tested_and_packed():
+    assert set(get_args(StudentArch)) == set(tiny.POOLINGS) == set(runtime.ARCHS)
+
+
+@pytest.mark.parametrize(("arch", "pooling"), [(arch, poolings[0]) for arch, poolings in tiny.POOLINGS.items()])
+def test_dropout_works_in_training_only(arch, pooling):
+    student, encoded = build(arch, "bpe", pooling, False), inputs("bpe", False)
     with torch.no_grad():
         assert torch.equal(student(*batch(encoded, [0])), student(*batch(encoded, [0])))
         student.train()

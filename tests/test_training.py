@@ -176,6 +176,7 @@ def test_another_epoch_or_seed_has_another_order():
 
 STUDENTS = {
     "bilstm-char": {"student_arch": "bilstm", "embedding_type": "char"},
+    "conv-bpe": {"student_arch": "conv", "embedding_type": "bpe"},
     "ffn-hash": {"student_arch": "ffn", "embedding_type": "hash"},
     "ffn-hash-prune-aware": {"student_arch": "ffn", "embedding_type": "hash", "prune_aware": True},
     "rnn-bpe-prune-aware": {

@@ -202,11 +202,13 @@ def compress_settings(**given) -> CompressSettings:
     return CompressSettings(**{**defaults_for(values), **values})
 
 
+POOLINGS = {"bilstm": ("last", "max"), "rnn": ("last", "max"), "ffn": ("last",), "conv": ("max",)}
+"""Architecture -> how it can pool; an FFN has no states, and its pooling means nothing."""
 STUDENT_KINDS = [
     (arch, embedding, pooling, pair)
-    for arch in ("bilstm", "rnn", "ffn")
+    for arch, poolings in POOLINGS.items()
     for embedding in ("bpe", "hash", "char")
-    for pooling in (("last", "max") if arch != "ffn" else ("last",))
+    for pooling in poolings
     for pair in (False, True)
 ]
 """Architecture, embedding, pooling and whether it reads pairs: every kind of student there is."""

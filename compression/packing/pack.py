@@ -14,11 +14,12 @@ from common.errors import UserError
 from common.models import ModelConfig, load_weights, read_config
 from common.workspace import whole_file
 from compression.packing.ans import encode_pairs, encode_stream
+from compression.packing.contents import biases, matrices, write_settings
 from compression.packing.head import HeadWriter
 from compression.packing.parts import PackedPart, Shares
 from compression.packing.tensors import Named, Streams, Tensors, shape_of, write_matrix
 from compression.packing.vocabulary import pack_vocabulary
-from compression.runtime import ARCHS, CODE_BITS, CODED, EMBEDDINGS, MAGIC, PAIR, POOL_MAX, RAW, VERSION, WORDS
+from compression.runtime import CODE_BITS, CODED, MAGIC, RAW, VERSION, WORDS
 from compression.students.settings import StudentSettings
 
 Encode = Callable[[bytes], tuple[bytes, int]]
@@ -75,7 +76,7 @@ class _Packing:
     def _write_head(self, config: ModelConfig, tensors: Tensors) -> None:
         head, streams = self._head, self._streams
         with head.owner("settings"):
-            _write_settings(head, config, self._settings)
+            write_settings(head, config, self._settings)
         if self._vocabulary is not None:
             with head.owner("vocabulary"):
                 self._vocabulary.write(head)
@@ -85,10 +86,10 @@ class _Packing:
         if self._settings.embedding_type != "char":
             with head.owner("settings"):
                 head.number(table[0] if rows is None else len(rows))
-        for stem in _matrices(config.arch, self._settings.embedding_type):
+        for stem in matrices(config.arch, self._settings):
             with head.owner(stem):
                 write_matrix(head, streams, tensors, stem, rows if stem == "embedding.table.weight" else None)
-        for name, value in _vectors(config.arch, tensors).items():
+        for name, value in biases(config.arch, self._settings, tensors).items():
             streams.add_floats(value, name)
         with head.owner("settings"):
             streams.write_floats(head)
@@ -155,45 +156,3 @@ def _deflated(data: bytes) -> bytes:
 def _deflate(data: bytes, level: int) -> bytes:
     deflater = zlib.compressobj(level, zlib.DEFLATED, -15, 9)
     return deflater.compress(data) + deflater.flush()
-
-
-def _write_settings(head: HeadWriter, config: ModelConfig, settings: StudentSettings) -> None:
-    head.byte(ARCHS.index(config.arch))
-    head.byte(EMBEDDINGS.index(settings.embedding_type))
-    head.byte(PAIR * config.pair | POOL_MAX * (settings.pooling == "max"))
-    head.text(config.name)
-    head.text(config.task)
-    head.number(len(config.labels))
-    for label in config.labels:
-        head.text(label)
-    head.number(settings.max_tokens)
-    head.number(settings.embedding_dim)
-    head.number(settings.cls_hidden_dim)
-    if config.arch != "ffn":
-        head.number(settings.encoder_hidden_dim)
-    if settings.embedding_type == "hash":
-        head.number(settings.vocab_size)
-
-
-def _matrices(arch: str, embedding: str) -> list[str]:
-    """Stems of a student's matrices, in the file's order."""
-    stems = ["embedding.table.weight"]
-    if embedding == "hash":
-        stems.append("embedding.importance.weight")
-    if arch != "ffn":
-        ways = ("forward", "backward")
-        stems += [f"encoder.{way}_rnn.{name}" for way in ways for name in ("weight_ih", "weight_hh")]
-    return [*stems, "classifier.0.weight", "classifier.3.weight"]
-
-
-def _vectors(arch: str, tensors: Tensors) -> dict[str, np.ndarray]:
-    """Biases in the file's order. A recurrent layer's two are only ever added: their sum is stored."""
-    found = {}
-    try:
-        if arch != "ffn":
-            for way in ("forward", "backward"):
-                stem = f"encoder.{way}_rnn"
-                found[f"{stem}.bias"] = tensors[f"{stem}.bias_ih"] + tensors[f"{stem}.bias_hh"]
-        return found | {f"classifier.{i}.bias": tensors[f"classifier.{i}.bias"] for i in (0, 3)}
-    except KeyError as error:
-        raise UserError(f"the weights file holds no {error.args[0]}") from None

@@ -1,4 +1,4 @@
-"""Structured pruning: whole units of LSTMs, RNNs and the classifier go, with every weight that reads or feeds them.
+"""Structured pruning: whole units of encoders and of the classifier go, with every weight that reads or feeds them.
 
 A unit's worth is how much the logits would change without it, to first order (Molchanov et al., 2017): were its output
 multiplied by a gate m, then d logit / dm at m = 1 is the sum of weight * gradient over the weights that read the unit.
@@ -19,6 +19,8 @@ from compression.scoring import forward
 from compression.students.layers import GATES, Linear, Recurrent
 from compression.students.student import Student
 
+Layers = list[Recurrent | Linear]
+"""Of an encoder: a recurrent one for each direction, a convolution's linear map, or none."""
 _BATCH = 16
 """Few rows at a time: each batch is one draw, and one estimate."""
 
@@ -30,27 +32,32 @@ def remove_units(student: Student, share: float, encoded: list[EncodedText], pai
     UserError when a layer would have no unit left.
     """
     first, last = _ends(student.classifier)
-    recurrent = [layer for layer in student.encoder.children() if isinstance(layer, Recurrent)]
+    layers = list(student.encoder.children())
     blocks = 4 if pair else 1
-    for width in [layer.hidden_dim for layer in recurrent] + [len(first.bias)]:
+    for width in [_units(layer) for layer in layers] + [len(first.bias)]:
         if _left(width, share) < 1:
             raise UserError(f"--prune-units {share:g}: of {width} units none would be left")
-    worth = _worth(student, encoded, recurrent, blocks)
-    if recurrent:
+    worth = _worth(student, encoded, layers, blocks)
+    if layers:
         kept = [_best(scores, share) for scores in worth[:-1]]
-        _shrink_inputs(first, _places(recurrent, kept, blocks))
-        for layer, units in zip(recurrent, kept, strict=True):
-            _shrink_recurrent(layer, units)
-        student.encoder.output_dim = sum(layer.hidden_dim for layer in recurrent)
+        _shrink_inputs(first, _places(layers, kept, blocks))
+        for layer, units in zip(layers, kept, strict=True):
+            _shrink(layer, units)
+        student.encoder.output_dim = sum(len(units) for units in kept)
     neurons = _best(worth[-1], share)
     first.weight, first.bias = rows_of(first.weight, neurons), _some(first.bias, neurons)
     _shrink_inputs(last, neurons)
-    widths = {"encoder_hidden_dim": recurrent[0].hidden_dim} if recurrent else {}
+    widths = {"encoder_hidden_dim": _units(layers[0])} if layers else {}
     return {**widths, "cls_hidden_dim": len(first.bias)}
 
 
-def _worth(student: Student, encoded: list[EncodedText], recurrent: list[Recurrent], blocks: int) -> list[torch.Tensor]:
-    """Worth of each unit, [units]: one tensor a direction, and the classifier's hidden layer last."""
+def _units(layer: Recurrent | Linear) -> int:
+    """Units of a layer of the encoder. A convolution has two rows for each: one makes its value, the other its gate."""
+    return layer.hidden_dim if isinstance(layer, Recurrent) else len(layer.bias) // 2
+
+
+def _worth(student: Student, encoded: list[EncodedText], layers: Layers, blocks: int) -> list[torch.Tensor]:
+    """Worth of each unit, [units]: one tensor a layer of the encoder, and the classifier's hidden layer last."""
     first, last = _ends(student.classifier)
     total: list[torch.Tensor] = []
     generator = torch.Generator().manual_seed(0)
@@ -61,18 +68,21 @@ def _worth(student: Student, encoded: list[EncodedText], recurrent: list[Recurre
         logits = forward(student, encoded, batch, torch.device("cpu"))
         # With random signs, the square of a batch's sum is in the mean the sum of its logits' squares.
         (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
-        gates = [*_gates(recurrent, first, blocks), _column_sums(last.weight)]
+        gates = [*_gates(layers, first, blocks), _column_sums(last.weight)]
         total = [gate**2 + sum_ for gate, sum_ in zip(gates, total or [0.0] * len(gates), strict=True)]
     student.zero_grad()
     return total
 
 
-def _gates(recurrent: list[Recurrent], first: Linear, blocks: int) -> list[torch.Tensor]:
-    """Derivative by each unit's gate, one tensor a direction: what the classifier reads of it, and the unit itself."""
-    if not recurrent:
+def _gates(layers: Layers, first: Linear, blocks: int) -> list[torch.Tensor]:
+    """Derivative by each unit's gate, one tensor a layer: by what the classifier reads of it, and its own layer."""
+    if not layers:
         return []
-    read = _column_sums(first.weight).view(blocks, -1).sum(0).split([layer.hidden_dim for layer in recurrent])
-    return [columns + _column_sums(layer.weight_hh) for columns, layer in zip(read, recurrent, strict=True)]
+    read = _column_sums(first.weight).view(blocks, -1).sum(0).split([_units(layer) for layer in layers])
+    return [
+        columns + _column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else columns
+        for columns, layer in zip(read, layers, strict=True)
+    ]
 
 
 def _column_sums(matrix: Matrix) -> torch.Tensor:
@@ -89,15 +99,20 @@ def _best(worth: torch.Tensor, share: float) -> torch.Tensor:
     return torch.argsort(worth, descending=True, stable=True)[: _left(len(worth), share)].sort().values
 
 
-def _places(recurrent: list[Recurrent], kept: list[torch.Tensor], blocks: int) -> torch.Tensor:
-    """Places of the kept units in what the classifier reads: directions side by side, for pairs in four blocks."""
-    starts = np.cumsum([0] + [layer.hidden_dim for layer in recurrent]).tolist()
+def _places(layers: Layers, kept: list[torch.Tensor], blocks: int) -> torch.Tensor:
+    """Places of the kept units in what the classifier reads: layers side by side, for pairs in four blocks."""
+    starts = np.cumsum([0] + [_units(layer) for layer in layers]).tolist()
     once = torch.cat([start + units for start, units in zip(starts, kept, strict=False)])
     return torch.cat([block * starts[-1] + once for block in range(blocks)])
 
 
-def _shrink_recurrent(layer: Recurrent, units: torch.Tensor) -> None:
-    rows = torch.cat([gate * layer.hidden_dim + units for gate in range(GATES[layer.kind])])
+def _shrink(layer: Recurrent | Linear, units: torch.Tensor) -> None:
+    """Leave a layer of the encoder these units. A unit has a row in each block of the layer's rows."""
+    of_each = GATES[layer.kind] if isinstance(layer, Recurrent) else 2
+    rows = torch.cat([block * _units(layer) + units for block in range(of_each)])
+    if isinstance(layer, Linear):
+        layer.weight, layer.bias = rows_of(layer.weight, rows), _some(layer.bias, rows)
+        return
     layer.weight_ih = rows_of(layer.weight_ih, rows)
     layer.weight_hh = columns_of(rows_of(layer.weight_hh, rows), units)
     layer.bias_ih, layer.bias_hh = _some(layer.bias_ih, rows), _some(layer.bias_hh, rows)

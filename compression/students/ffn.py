@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from compression.students.layers import inside
 from compression.students.settings import StudentSettings
 
 
@@ -15,5 +16,4 @@ class MeanEncoder(nn.Module):
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """vectors: [batch, time, dim], lengths: int64 [batch] -> [batch, dim]."""
-        inside = torch.arange(vectors.shape[1], device=vectors.device) < lengths[:, None]
-        return (vectors * inside[..., None]).sum(1) / lengths[:, None]
+        return (vectors * inside(vectors, lengths)).sum(1) / lengths[:, None]

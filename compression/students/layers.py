@@ -38,7 +38,7 @@ class Linear(nn.Module):
         self.inputs: str | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x: [batch, in_features] -> [batch, out_features]."""
+        """x: [..., in_features] -> [..., out_features]."""
         if self.inputs == "dynamic":
             x = round_each_vector(x)
         elif self.inputs == "static":
@@ -82,6 +82,16 @@ class Recurrent(nn.Module):
                 hidden = total.tanh()
             states.append(hidden)
         return torch.stack(states, 1)
+
+
+def inside(vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Which of padded vectors [batch, time, ...] are a sentence's tokens, bool [batch, time, 1]. lengths: [batch]."""
+    return (torch.arange(vectors.shape[1], device=vectors.device) < lengths[:, None])[..., None]
+
+
+def maximum(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """The maximum over each sentence's tokens. states: [batch, time, dim], lengths: int64 [batch] -> [batch, dim]."""
+    return states.masked_fill(~inside(states, lengths), float("-inf")).amax(1)
 
 
 def lstm_step(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

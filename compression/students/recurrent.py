@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from compression.students.layers import Recurrent
+from compression.students.layers import Recurrent, maximum
 
 
 class BidirectionalEncoder(nn.Module):
@@ -30,8 +30,7 @@ class BidirectionalEncoder(nn.Module):
         """states: [batch, time, hidden_dim] -> [batch, hidden_dim]: the state after the last token, or the maximum."""
         if self.pooling == "last":
             return states[torch.arange(len(lengths), device=states.device), lengths - 1]
-        padded = torch.arange(states.shape[1], device=states.device) >= lengths[:, None]
-        return states.masked_fill(padded[..., None], float("-inf")).amax(1)
+        return maximum(states, lengths)
 
 
 def reverse(vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ import pydantic
 
 from common.config import CONFIG_DIR, Settings, load_yaml
 
-StudentArch = Literal["bilstm", "rnn", "ffn"]
+StudentArch = Literal["bilstm", "rnn", "ffn", "conv"]
 
 
 class StudentSettings(Settings):
@@ -25,11 +25,13 @@ class StudentSettings(Settings):
     hash_ratio: int = pydantic.Field(10, gt=0)
     """Importance rows for each shared vector of hash embeddings."""
     encoder_hidden_dim: int = pydantic.Field(150, gt=0)
-    """Units of the encoder in each direction (bilstm, rnn)."""
+    """Units of the encoder (conv), in each direction (bilstm, rnn)."""
+    kernel_width: int = pydantic.Field(5, gt=0, lt=256)
+    """Tokens a convolution sees at once (conv), an odd number."""
     cls_hidden_dim: int = pydantic.Field(200, gt=0)
     """Units of the classifier's hidden layer."""
     pooling: Literal["last", "max"] = "last"
-    """What the encoder hands on: each direction's final state, or the maximum over time (bilstm, rnn)."""
+    """What the encoder hands on: each direction's final state (bilstm, rnn), or the maximum over time (conv too)."""
     dropout: float = pydantic.Field(0.1, ge=0, lt=1)
     """Share of units dropped while training: embeddings, encoder output and classifier."""
     max_tokens: int = pydantic.Field(512, gt=0)
@@ -45,6 +47,8 @@ class StudentSettings(Settings):
     def _check(self) -> "StudentSettings":
         if (self.bpe_model is None) != (self.bpe_vectors is None):
             raise ValueError("--bpe-model and --bpe-vectors go together")
+        if self.kernel_width % 2 == 0:
+            raise ValueError(f"--kernel-width: a window is centred at a token, so it is odd (got {self.kernel_width})")
         return self
 
 

@@ -6,6 +6,7 @@ from torch import nn
 from common.errors import UserError
 from compression.embeddings import make_embedding
 from compression.students.bilstm import make_bilstm
+from compression.students.conv import ConvolutionalEncoder
 from compression.students.ffn import MeanEncoder
 from compression.students.layers import Linear
 from compression.students.rnn import make_rnn
@@ -47,7 +48,7 @@ def compare(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 def make_encoder(arch: str, settings: StudentSettings) -> nn.Module:
     """The encoder of an architecture. Raises UserError for an unknown one."""
-    makers = {"bilstm": make_bilstm, "rnn": make_rnn, "ffn": MeanEncoder}
+    makers = {"bilstm": make_bilstm, "rnn": make_rnn, "ffn": MeanEncoder, "conv": ConvolutionalEncoder}
     if arch not in makers:
         raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(makers)}")
     return makers[arch](settings)

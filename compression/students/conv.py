@@ -1,0 +1,37 @@
+"""The convolutional student: one gated convolution, and the maximum over time. Settings: configs/students/conv.yaml.
+
+After Dauphin et al. (2017), "Language Modeling with Gated Convolutional Networks": values times sigmoids of gates
+(their equation 1), both linear in a window of tokens. A window is centred at its token: no text is hidden.
+"""
+
+import torch
+from torch import nn
+
+from common.errors import UserError
+from compression.students.layers import Linear, inside, maximum
+from compression.students.settings import StudentSettings
+
+
+class ConvolutionalEncoder(nn.Module):
+    """A gated linear unit over each token's window, then the largest of each unit's states."""
+
+    def __init__(self, settings: StudentSettings) -> None:
+        """Raises UserError for a pooling other than the maximum."""
+        super().__init__()
+        if settings.pooling != "max":
+            raise UserError(f"--pooling {settings.pooling}: a convolution has no last state; take max")
+        self.kernel_width, self.output_dim = settings.kernel_width, settings.encoder_hidden_dim
+        # The first half of the rows makes values, the second half gates: the order of torch's glu.
+        self.convolution = Linear(self.kernel_width * settings.embedding_dim, 2 * self.output_dim)
+
+    def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """vectors: [batch, time, dim], lengths: int64 [batch] -> [batch, hidden_dim]."""
+        padded = vectors * inside(vectors, lengths)
+        return maximum(nn.functional.glu(self.convolution(windows(padded, self.kernel_width)), -1), lengths)
+
+
+def windows(vectors: torch.Tensor, width: int) -> torch.Tensor:
+    """[batch, time, dim] -> [batch, time, width * dim]: each token among its neighbours, zeros beyond both ends."""
+    time, reach = vectors.shape[1], width // 2
+    padded = nn.functional.pad(vectors, (0, 0, reach, reach))
+    return torch.cat([padded[:, shift : shift + time] for shift in range(width)], 2)

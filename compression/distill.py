@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def distill(settings: CompressSettings) -> Path:
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
     rows = distillation_set(settings, task)
     held_out = held_out_rows(settings, task, rows.teacher)
-    tokenizer, student_settings, vectors = _tokenizer(settings, task)
+    tokenizer, student_settings, vectors = _tokenizer(settings, task, rows.split)
     name = settings.model_name or student_name(settings)
     config = ModelConfig(
         name=name,
@@ -92,14 +93,21 @@ def _share(share: float) -> str:
     return "" if share == 1 else f"{share:g}"
 
 
-def _tokenizer(settings: CompressSettings, task: Task) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
-    """The tokenizer, the student's settings as they turn out, and pre-trained vectors where there are any."""
+def _tokenizer(
+    settings: CompressSettings, task: Task, rows: Split
+) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
+    """The tokenizer, the student's settings as they turn out, and pre-trained vectors where there are any.
+
+    rows: what the student learns from; byte pairs are made from all of it.
+    """
     student = settings.student()
     if student.embedding_type != "bpe":
         return load_tokenizer(student, Path()), student, None
-    train = load_split(settings.paths, task, "train")
-    sentences = [text for column in train.sentences() for text in column]
-    model_file, vector_file = find_files(student, sentences, settings.paths.bpe(task.name))
+    own, sentences = (
+        list(itertools.chain.from_iterable(split.sentences()))
+        for split in (load_split(settings.paths, task, "train"), rows)
+    )
+    model_file, vector_file = find_files(student, sentences, settings.paths.bpe(task.name), own)
     vectors = read_vectors(vector_file, model_file, student.embedding_dim)
     # The saved settings must not point outside the student's folder; a vocabulary of the user's own sets its size.
     tokenizer = BpeTokenizer(model_file, student.max_tokens)

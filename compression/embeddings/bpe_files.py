@@ -21,11 +21,15 @@ CACHE = Path.home() / ".cache" / "bpemb" / "en"
 _WORD2VEC_EPOCHS = 10
 
 
-def find_files(settings: StudentSettings, sentences: list[str], folder: Path) -> tuple[Path, Path]:
+def find_files(
+    settings: StudentSettings, sentences: list[str], folder: Path, own: list[str] | None = None
+) -> tuple[Path, Path]:
     """(sentencepiece model, word2vec vectors) for a student.
 
     In order: the files the settings name; BPEmb's own in its cache, or downloaded by it when bpe_source is bpemb;
-    else trained on `sentences` and kept in `folder`. Raises UserError for files that are missing or do not fit.
+    else trained on `sentences` and kept in `folder`, the vectors on `own` where these are given: augmented sentences
+    have words that need pieces, and a million of them would take gigabytes as lists of pieces. Raises UserError for
+    files that are missing or do not fit.
     """
     if settings.bpe_model is not None and settings.bpe_vectors is not None:
         return settings.bpe_model, settings.bpe_vectors
@@ -33,7 +37,7 @@ def find_files(settings: StudentSettings, sentences: list[str], folder: Path) ->
         return cached
     if settings.bpe_source == "bpemb":
         return _download(settings)
-    return _train(settings, sentences, folder)
+    return _train(settings, sentences, sentences if own is None else own, folder)
 
 
 def cached_files(settings: StudentSettings) -> tuple[Path, Path] | None:
@@ -74,21 +78,20 @@ def _download(settings: StudentSettings) -> tuple[Path, Path]:
     return bpe.model_file, bpe.emb_file
 
 
-def _train(settings: StudentSettings, sentences: list[str], folder: Path) -> tuple[Path, Path]:
-    """sentencepiece BPE and gensim word2vec on the task's own text; the same bytes for the same text and seed."""
-    text = fingerprint(sentences)
+def _train(settings: StudentSettings, sentences: list[str], own: list[str], folder: Path) -> tuple[Path, Path]:
+    """sentencepiece BPE, and gensim word2vec on the task's own text; the same bytes for the same text and seed."""
+    text = fingerprint(sentences if own is sentences else [fingerprint(sentences), fingerprint(own)])
     model_file = folder / f"{text}.vs{settings.vocab_size}.model"
     vector_file = folder / f"{text}.vs{settings.vocab_size}.d{settings.embedding_dim}.w2v.bin"
     if model_file.exists() and vector_file.exists():
         return model_file, vector_file
     what = f"byte pairs of {settings.vocab_size} pieces"
     with only_one(folder.with_name(f"{folder.name}.vs{settings.vocab_size}"), what, wait=True):
-        prepared = [_preprocess(sentence) for sentence in sentences]
         if not model_file.exists():
             say(f"training a byte-pair vocabulary of {settings.vocab_size} on {len(sentences):,} sentences")
-            _train_pieces(prepared, settings.vocab_size, model_file)
+            _train_pieces(map(_preprocess, sentences), settings.vocab_size, model_file)
         if not vector_file.exists():
-            _train_vectors(prepared, model_file, settings.embedding_dim, vector_file)
+            _train_vectors(list(map(_preprocess, own)), model_file, settings.embedding_dim, vector_file)
     return model_file, vector_file
 
 

@@ -17,6 +17,8 @@ ROUNDING = 1e-6
 """Points of a score that are no loss: floats are not exact."""
 HOPELESS = 3.0
 """Points beyond what may be lost at which no smaller setting is looked at: scores go up and down by less than that."""
+ROOM = 0.99
+"""Share of the bytes to fill before training: trained codes pack to up to a percent more."""
 
 if TYPE_CHECKING:
     from compression.students.student import Student
@@ -57,11 +59,13 @@ def within_bytes(work: Work, maker: Maker, points: list[Setting], most: int) -> 
         maker.make(setting, tune=False)
         return work.packed_size()
 
-    place = first(len(points), lambda place: size(points[place]) <= most)
+    smallest = size(points[-1])
+    fill = max(most * ROOM, smallest) if work.settings.tune_epochs else most
+    place = first(len(points), lambda place: size(points[place]) <= fill) if smallest <= most else None
     if place is None:
-        smallest = _smallest(work, most, size(points[-1]))
+        smallest = _smallest(work, most, smallest)
         raise UserError(f"--max-bytes {most}: the smallest that {work.parent.name} can become is {smallest} bytes")
-    for setting in (larger(points, place, lambda setting: size(setting) <= most), *points[place + 1 :]):
+    for setting in (larger(points, place, lambda setting: size(setting) <= fill), *points[place + 1 :]):
         maker.make(setting, tune=True)
         reached = work.packed_size()
         if reached <= most:

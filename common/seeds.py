@@ -16,6 +16,14 @@ def derive(*parts: int | str) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
+def drawn(count: int, share: float, seed: int, purpose: str) -> np.ndarray:
+    """A share of `count` rows, at least one, in order; which ones depends on seed and purpose alone."""
+    if share == 1:
+        return np.arange(count)
+    order = np.random.default_rng(derive(purpose, seed)).permutation(count)
+    return np.sort(order[: max(1, round(count * share))])
+
+
 def seed_everything(seed: int) -> None:
     """Seed Python's, NumPy's and PyTorch's global generators and ask PyTorch for deterministic kernels."""
     import torch

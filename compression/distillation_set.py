@@ -7,7 +7,7 @@ import numpy as np
 from common.data import Split, load_split
 from common.errors import UserError
 from common.progress import say
-from common.seeds import derive
+from common.seeds import drawn
 from common.targets import choices
 from common.tasks import Task
 from common.teachers.logits import load_logits
@@ -33,7 +33,7 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     rows are left out. Raises UserError when nothing is left to learn from.
     """
     train = load_split(settings.paths, task, "train")
-    kept = _drawn(len(train), settings.downsample_data, settings.seed, "downsample")
+    kept = drawn(len(train), settings.downsample_data, settings.seed, "downsample")
     if settings.alpha == 1 and settings.only_original_data:
         return DistillationSet(_labelled(train.take(kept), task), None, None, False)
     teacher = settings.teacher or only_teacher(settings.paths, task)
@@ -52,7 +52,7 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
 def distillation_text(settings: DistillSettings, task: Task) -> Split:
     """The rows of `distillation_set` for a guide that is asked on the spot: no teacher takes part, nor do labels."""
     train = load_split(settings.paths, task, "train")
-    kept = _drawn(len(train), settings.downsample_data, settings.seed, "downsample")
+    kept = drawn(len(train), settings.downsample_data, settings.seed, "downsample")
     own = train.take(kept)
     if settings.only_original_data:
         return own
@@ -63,7 +63,7 @@ def distillation_text(settings: DistillSettings, task: Task) -> Split:
 def _of_kept(settings: DistillSettings, more: Split, kept: np.ndarray) -> np.ndarray:
     """Numbers of the augmented rows to learn from: a share of those made of the rows that are kept."""
     of_kept = np.flatnonzero(np.isin(more.source_rows, kept))
-    return of_kept[_drawn(len(of_kept), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
+    return of_kept[drawn(len(of_kept), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
 
 
 def _joined(own: Split, more: Split) -> Split:
@@ -98,11 +98,3 @@ def _labelled(train: Split, task: Task) -> Split:
     if len(rows) < len(train):
         say(f"{len(train) - len(rows):,} rows without a label left out: no teacher takes part")
     return train.take(rows)
-
-
-def _drawn(count: int, share: float, seed: int, purpose: str) -> np.ndarray:
-    """A share of `count` rows, at least one, in order; which ones depends on the seed alone."""
-    if share == 1:
-        return np.arange(count)
-    order = np.random.default_rng(derive(purpose, seed)).permutation(count)
-    return np.sort(order[: max(1, round(count * share))])

@@ -15,8 +15,10 @@ import common.training
 import compression.student_training
 from common.batching import shuffled_batches, sorted_batches
 from common.errors import UserError
+from common.teachers import huggingface_training
 from common.teachers.finetune import finetune
 from common.teachers.huggingface import HuggingFaceTeacher
+from common.teachers.settings import FinetuneSettings
 from common.training import Run, fit, linear_schedule
 from compression.distill import distill
 from compression.prune import GradualPruner, Prunable
@@ -311,3 +313,16 @@ def test_the_teacher_learned(prepared):
         json.loads(s)["score"] for s in (prepared / "models/sst-2/tiny-bert/history.jsonl").read_text().splitlines()
     ]
     assert max(scores) > 0.8
+
+
+def test_a_teacher_can_learn_from_a_share_of_the_rows(workspace, encoder, monkeypatch):
+    given = {"task": "sst-2", "arch": str(encoder), "workspace": workspace, "model_name": "share", "seed": 3}
+    learned_from = []
+    monkeypatch.setattr(huggingface_training, "train", lambda *given: learned_from.append(given[3]))
+    for share in (1.0, 0.5, 0.5):
+        finetune(FinetuneSettings(**given, downsample_data=share))
+    whole, half, again = learned_from
+    assert len(half["train"]) == round(len(whole["train"]) / 2)
+    assert set(half["train"].source_rows) < set(whole["train"].source_rows)
+    assert half["train"].source_rows.tolist() == again["train"].source_rows.tolist()
+    assert len(half["validation"]) == len(whole["validation"])

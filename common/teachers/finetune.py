@@ -14,6 +14,7 @@ from common.errors import UserError
 from common.locks import only_one
 from common.models import CONFIG_FILE, SUBFOLDERS, ModelConfig, is_finished, read_config
 from common.progress import say
+from common.seeds import drawn
 from common.tasks import Task, check_no_overlap, check_trains, load_task
 from common.teachers import is_fairseq
 from common.teachers.settings import FinetuneSettings
@@ -31,6 +32,8 @@ def finetune(settings: FinetuneSettings) -> Path:
     backend = _backend(settings.arch)
     source, short_name = backend.resolve(settings.arch, settings.paths.downloads())
     splits = {name: _labelled(settings, task, name) for name in ("train", task.selection_split(settings.select_on))}
+    train = splits["train"]
+    splits["train"] = train.take(drawn(len(train), settings.downsample_data, settings.seed, "downsample"))
     trained_on = _lineage(Path(settings.arch), task)
     config = ModelConfig(
         name=settings.model_name or short_name,

@@ -22,6 +22,8 @@ class FinetuneSettings(StageSettings):
     TASK/NAME, a teacher in the workspace."""
     model_name: str | None = None
     """Name to save the teacher under; unset means the encoder's name."""
+    downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
+    """Share of the training rows to learn from, drawn at random."""
     batch_size: int = pydantic.Field(32, gt=0)
     """Rows in a batch."""
     max_epochs: int = pydantic.Field(3, gt=0)

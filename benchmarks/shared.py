@@ -35,12 +35,21 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def only_memory(given: argparse.Namespace, memory: Callable[[Path | None, int], dict[str, int]]) -> bool:
+def above_the_models(row: dict[str, float]) -> str:
+    """What a measurement of memory says, as a line."""
+    return f"{row['rows']:>10,} rows: {row['bytes'] / 1e6:,.0f} MB above the loaded models"
+
+
+def only_memory(
+    given: argparse.Namespace,
+    memory: Callable[[Path | None, int], dict[str, float]],
+    line: Callable[[dict[str, float]], str] = above_the_models,
+) -> bool:
     """Measure memory and print it, where that is asked for. Returns whether it was."""
     if given.memory_of:
         print(json.dumps(memory(given.text, given.memory_of)))
     elif given.memory is not None:
-        print_memory(given.memory or [1_500_000, 3_000_000], given.text, given.json)
+        print_memory(given.memory or [1_500_000, 3_000_000], given.text, line, given.json)
     return given.memory_of is not None or given.memory is not None
 
 
@@ -109,9 +118,8 @@ def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
     return {"rows": count_rows(target, ""), "bytes": memory_peak() - held[0]}
 
 
-def print_memory(counts: list[int], text: Path | None, as_json: bool) -> None:
+def print_memory(counts: list[int], text: Path | None, line: Callable[[dict[str, float]], str], as_json: bool) -> None:
     """Run this script with --memory-of for each count, and print what it says."""
     words = ["--text", text] if text else []
     rows = [json.loads(in_a_process("--memory-of", count, *words)) for count in counts]
-    lines = [f"{row['rows']:>10,} rows: {row['bytes'] / 1e6:,.0f} MB above the loaded models" for row in rows]
-    print(json.dumps(rows, indent=2) if as_json else "\n".join(lines))
+    print(json.dumps(rows, indent=2) if as_json else "\n".join(map(line, rows)))

@@ -144,13 +144,19 @@ def memory(text: Path | None, count: int) -> dict[str, float]:
     return {"rows": count, "bytes": memory_peak(), "seconds_per_million": 1e6 * seconds / count}
 
 
+def memory_line(row: dict[str, float]) -> str:
+    """What `memory` found, as a line."""
+    took = f"{row['seconds_per_million']:.1f} s a million rows"
+    return f"{row['rows']:>10,} rows: {row['bytes'] / 1e6:,.0f} MB at most, PyTorch and all; {took}"
+
+
 def main() -> None:
     """Parse, run, print."""
     parser = make_parser(__doc__)
     parser.set_defaults(rows=10_000)
     given = parser.parse_args()
     show_bars(sys.stderr.isatty())
-    if only_memory(given, memory):
+    if only_memory(given, memory, memory_line):
         return
     texts = sentences(given.text)
     with tempfile.TemporaryDirectory() as name:

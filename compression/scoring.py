@@ -11,11 +11,18 @@ from compression.embeddings import Tokenizer
 from compression.students.student import Student
 
 _BATCH = 256
+_CHUNK = 20_000
+"""Sentences made into tokens at a time: tokenizers think in lists, which take far more memory than what comes out."""
 
 
 def encode_split(tokenizer: Tokenizer, split: Split) -> list[EncodedText]:
     """Token ids of a split: one EncodedText, or two for pairs."""
-    return [tokenizer.encode(sentences) for sentences in split.sentences()]
+    return [_encode(tokenizer, sentences) for sentences in split.sentences()]
+
+
+def _encode(tokenizer: Tokenizer, sentences: list[str]) -> EncodedText:
+    starts = range(0, max(len(sentences), 1), _CHUNK)
+    return EncodedText.joined([tokenizer.encode(sentences[start : start + _CHUNK]) for start in starts])
 
 
 def bucket_lengths(encoded: list[EncodedText]) -> np.ndarray:

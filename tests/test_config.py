@@ -195,6 +195,20 @@ def test_contradictions_are_refused_at_construction(words, message):
         parse_flags(CompressSettings, ["--task", "sst-2", *words], "test", defaults_for)
 
 
+@pytest.mark.parametrize(
+    ("words", "lr"),
+    [
+        ([], 0.012),
+        (["--batch-size", "64"], 0.006),
+        (["--batch-size", "1024"], 0.024),
+        (["--batch-size", "64", "--lr", "0.1"], 0.1),
+    ],
+)
+def test_an_architectures_learning_rate_follows_the_batch_size(words, lr):
+    settings = parse_flags(CompressSettings, ["--task", "sst-2", "--student-arch", "ffn", *words], "test", defaults_for)
+    assert settings.lr == pytest.approx(lr)
+
+
 def test_old_names_and_named_seeds_are_understood():
     words = ["--task", "sst-2", "--student-arch", "emb-ffn", "--seed-name", "feynman"]
     settings = parse_flags(CompressSettings, words, "test", defaults_for)

@@ -119,6 +119,15 @@ def test_bpe_files_are_trained_once_and_give_the_same_bytes(tmp_path, bpe_files)
     assert find_files(settings, TEXTS[:-1], tmp_path) != made
 
 
+def test_pieces_come_from_all_text_and_vectors_from_the_tasks_own(tmp_path):
+    settings = StudentSettings(vocab_size=70, embedding_dim=5, bpe_source="train")
+    made = find_files(settings, [*TEXTS, *["zzyzx"] * 50], tmp_path, TEXTS)
+    vectors = read_vectors(made[1], made[0], 5)
+    assert len(BpeTokenizer(made[0], 9).encode(["zzyzx"]).ids) == 1
+    assert vectors.shape == (70, 5)
+    assert find_files(settings, [*TEXTS, *["zzyzx"] * 50], tmp_path, TEXTS[:-1]) != made
+
+
 def test_bpe_vectors_come_in_the_order_of_the_pieces(bpe_files):
     from gensim.models import KeyedVectors
 

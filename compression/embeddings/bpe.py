@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 MODEL_FILE = "bpe.model"
 UNKNOWN = 0
-_CHUNK = 20_000
 
 
 class BpeTokenizer:
@@ -77,11 +76,6 @@ class BpeTokenizer:
 
     def encode(self, sentences: list[str]) -> EncodedText:
         """One row number a piece, width 1. A lone character without a row gets the unknown piece's."""
-        parts = [self._encode(sentences[start : start + _CHUNK]) for start in range(0, max(len(sentences), 1), _CHUNK)]
-        return EncodedText.joined(parts)
-
-    def _encode(self, sentences: list[str]) -> EncodedText:
-        """A chunk: sentencepiece's lists of Python's integers for all sentences at once would be most of the memory."""
         pieces = self._bpe.spm.encode([self._bpe.preprocess(text) for text in sentences])
         encoded = EncodedText.from_lists(pieces, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
         return EncodedText(self._rows[encoded.ids], encoded.offsets)

@@ -1,26 +1,31 @@
-"""fastText for comparison: an environment that has it, and a model trained on a task's rows.
+"""fastText for comparison: an environment that has it, a task's rows as its lines, and models trained on them.
 
-Its Python package needs an older NumPy than the project's, so it gets a virtual environment of its own, made once.
+Its Python package needs an older NumPy than the project's, so it gets a virtual environment of its own, made once, and
+works there (fasttext_inside.py).
 """
 
+import json
 import subprocess
 import venv
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from common.data import Split
+from common.errors import UserError
 from common.progress import say
+from common.text import split_words
 from common.workspace import Workspace
 
 FASTTEXT = ("fasttext-wheel==0.9.2", "numpy<2")
 """The last release of fastText's Python package, and the NumPy it works with."""
-TRAIN_FASTTEXT = """
-import sys, fasttext
-source, target = sys.argv[1:]
-model = fasttext.train_supervised(source, dim=25, epoch=15, lr=0.5, thread=1, verbose=0)
-model.save_model(target)
-"""
+INSIDE = Path(__file__).parent / "fasttext_inside.py"
+SECOND = "2_"
+"""Before every word of a pair's second sentence. No word of a first one begins so: `split_words` parts at it."""
+PLAIN = {"dim": 25, "epoch": 15, "lr": 0.5, "thread": 1}
+"""Settings of a model whose speed matters, not its score."""
 
 
 def fasttext_python(given: str | None, paths: Workspace) -> str | None:
@@ -45,11 +50,43 @@ def _has_fasttext(python: str) -> bool:
     return subprocess.run([python, "-c", "import fasttext"], check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
-def train_fasttext(python: str, split: Split, target: Path) -> Path:
-    """A supervised fastText model of the labelled rows, shuffled: it takes them in their order."""
-    rows = zip(split.sentence1, split.labels, strict=True)
+def texts_of(split: Split) -> list[str]:
+    """Rows as the students' hash tokenizer sees them: lower-case words and punctuation marks, a space between.
+
+    A pair is one line, the second sentence's words marked by SECOND.
+    """
+    first, *others = ([split_words(text) for text in column] for column in split.sentences())
+    second = [[SECOND + word for word in words] for words in others[0]] if others else [[]] * len(first)
+    return [" ".join(words + more) for words, more in zip(first, second, strict=True)]
+
+
+def write_training(path: Path, texts: Sequence[str], labels: np.ndarray, seed: int) -> Path:
+    """Write the labelled rows, `__label__1 some words`, shuffled: fastText takes them in their order."""
+    rows = zip(texts, labels, strict=True)
     lines = [f"__label__{label} {text}\n" for text, label in rows if label >= 0]
-    source, model = target / "train.txt", target / "fasttext.bin"
-    source.write_text("".join(lines[i] for i in np.random.default_rng(1).permutation(len(lines))), encoding="utf-8")
-    subprocess.run([python, "-c", TRAIN_FASTTEXT, source, model], check=True)
+    path.write_text("".join(lines[i] for i in np.random.default_rng(seed).permutation(len(lines))), encoding="utf-8")
+    return path
+
+
+def in_fasttext(python: str, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """Do a job (see fasttext_inside.py) in fastText's environment: what came of each cut.
+
+    Ctrl-C does not reach it there; this process hears it and stops after the job, or kills it at the second.
+    """
+    command = [python, str(INSIDE)]
+    done = subprocess.run(
+        command, input=json.dumps(job), capture_output=True, text=True, check=False, start_new_session=True
+    )
+    if done.returncode:
+        raise UserError(f"fastText failed: {(done.stderr.strip().splitlines() or ['without a word'])[-1]}")
+    return json.loads(done.stdout)
+
+
+def train_fasttext(python: str, split: Split, target: Path) -> Path:
+    """A supervised fastText model of the labelled rows as they are, in a folder."""
+    source, model = write_training(target / "train.txt", split.sentence1, split.labels, 1), target / "fasttext.bin"
+    cuts = [{"size": None, "keep": str(model)}]
+    (file,) = in_fasttext(python, {"train": str(source), "settings": PLAIN, "texts": {}, "cuts": cuts})
+    if "error" in file:
+        raise UserError(f"fastText failed: {file['error']}")
     return model

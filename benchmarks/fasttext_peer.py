@@ -1,0 +1,171 @@
+"""The best that fastText does with a task's rows in so many bytes, as an experiment: rows to stand beside students'.
+
+    python benchmarks/fasttext_peer.py --task sst-2 --sizes 12000 32000 100000 400000 --seeds 3201976 8291959 5111918
+    python benchmarks/fasttext_peer.py --task sst-2 --augmented eight --teacher minilm
+
+It learns from the rows that students learn from, as their hash tokenizer reads them: those of train with their labels,
+and with --augmented, apart, these and the augmented rows with the teacher's choices. A pair is one line, in which the
+words of the second sentence are marked.
+
+Tuning: the settings of fasttext_grid.py, the same for every task and set of rows. Each trains a model with the first
+of the seeds; it is quantized to every size, and scored over validation as it is cut and trained on after the cut.
+A size's winner is the best file that is no larger. The winners, and the best model that is not quantized, are trained
+again with every seed, and these alone are scored over test, once. fastText's qout wants 256 labels, so outputs are not
+quantized. Its own autotune is not used: asked for 60 seconds and 12 KB of SST-2, it had no end after ten minutes, and
+held 7 GB.
+
+With one thread a seed gives the same bytes every time; with more it does not. A seed also shuffles the rows. What is
+finished is found again in <workspace>/fasttext-models. The experiment fasttext-TASK holds results.json and, for every
+setting tried, tuning.json; `experiment.py list`, `show`, `report` and `archive` know it.
+"""
+
+import argparse
+import itertools
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from fasttext_grid import USUAL, WIDE, best_within, cuts, settings_tried
+from fasttext_models import Bench, File, peer_row
+from fasttext_side import FASTTEXT, fasttext_python
+
+from common.cli import print_json, run_script
+from common.errors import UserError
+from common.locks import only_one
+from common.progress import bar, say
+from common.report import terminal_report, write_report
+from common.report.record import RESULTS_FILE, ExperimentRecord, check_name_is_free, described, write_record
+from common.report.results import write_results
+from common.seeds import NAMED_SEEDS
+from common.tasks import Task, load_task
+from common.workspace import Workspace, default_root, write_json
+from compression.distillation_set import DistillationSet, distillation_set
+from compression.settings import DistillSettings
+
+TUNING_FILE = "tuning.json"
+
+
+def training_rows(given: argparse.Namespace, task: Task) -> list[DistillationSet]:
+    """The sets of rows to learn from: train with its labels, and where asked for augmented rows beside it."""
+    # An alpha of 1: a row of train has its label, an augmented one the teacher's choice.
+    settings = DistillSettings(task=given.task, workspace=given.workspace, alpha=1, only_original_data=True)
+    sets = [distillation_set(settings, task)]
+    if given.augmented:
+        more = {"only_original_data": False, "augmented": given.augmented, "teacher": given.teacher}
+        sets.append(distillation_set(settings.model_copy(update=more), task))
+    return sets
+
+
+def tune(bench: Bench, rows: DistillationSet, given: argparse.Namespace) -> list[File]:
+    """Try all settings with the first seed, over validation."""
+    tried = bar(settings_tried(given.draws), f"fastText on {len(rows.split):,} rows")
+    made = (bench.files(rows, draw, cuts(given.sizes), given.seeds[0], ("validation",)) for draw in tried)
+    return list(itertools.chain.from_iterable(made))
+
+
+def test(bench: Bench, rows: DistillationSet, chosen: dict[str, File], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """Rows of results.json: the winners trained with each seed and scored over test. chosen: name -> winner."""
+    splits = ("validation", *bench.task.test_splits)
+    found = []
+    for (name, file), seed in bar(list(itertools.product(chosen.items(), seeds)), "winners"):
+        (again,) = bench.files(rows, file.draw, [(file.size, file.retrain)], seed, splits, keep=True)
+        if again.error:
+            say(f"left out: {name} with seed {seed}: {again.error}")
+        else:
+            found += [peer_row(bench, rows, name, again, split) for split in bench.task.test_splits]
+    return found
+
+
+def run(given: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Tune and test with each set of rows. Returns the rows of results.json, and what is in tuning.json."""
+    found, told = [], {}
+    for rows in training_rows(given, bench.task):
+        files = tune(bench, rows, given)
+        ending = "-aug" if rows.augmented else ""
+        winners = {size: best_within(files, size) for size in (*sorted(given.sizes), None)}
+        for size in [size for size, file in winners.items() if file is None]:
+            say(f"left out: no setting that was tried makes a file of {size:,} bytes")
+        chosen = {f"fasttext-{short(size)}{ending}": file for size, file in winners.items() if file}
+        found += test(bench, rows, chosen, given.seeds)
+        told[given.augmented if rows.augmented else "train"] = {
+            "rows": len(rows.split),
+            "chosen": {name: {"draw": file.draw, **as_tried(file)} for name, file in chosen.items()},
+            "tried": [
+                {"draw": draw, "files": list(map(as_tried, of_it))}
+                for draw, of_it in itertools.groupby(files, key=lambda file: file.draw)
+            ],
+        }
+    return found, {"library": FASTTEXT[0], "usual": USUAL, "wide": WIDE, "seed": given.seeds[0], "learned_from": told}
+
+
+def as_tried(file: File) -> dict[str, Any]:
+    """What tuning.json says of a file."""
+    cut = {"size": file.size, "retrain": file.retrain}
+    if file.error:
+        return {**cut, "error": file.error}
+    return {**cut, "epochs": file.epochs, "bytes": file.bytes, "cutoff": file.cutoff, **file.metrics}
+
+
+def short(size: int | None) -> str:
+    """12000 -> '12k'."""
+    return "full" if size is None else f"{size // 1000}k" if size % 1000 == 0 else str(size)
+
+
+def record_of(given: argparse.Namespace, task: Task) -> ExperimentRecord:
+    """What experiment.json says."""
+    flags = {key: value for key, value in vars(given).items() if key not in _NOT_ITS_MEANING and value is not None}
+    return ExperimentRecord(
+        name=given.name or f"fasttext-{task.name}",
+        title=f"fastText on {task.name}, quantized to size",
+        kind="chain",
+        definition=described(Path(__file__).name, flags),
+        jobs=({"job": "fasttext_peer", **flags, "library": FASTTEXT[0]},),
+    )
+
+
+_NOT_ITS_MEANING = ("workspace", "fasttext_python", "json", "name")
+
+
+def record(given: argparse.Namespace) -> None:
+    """Do all of it and write the experiment's folder. Raises UserError before anything runs where it cannot be."""
+    task, paths = load_task(given.task), Workspace(given.workspace)
+    if task.regression or task.models_of:
+        raise UserError(f"{task.name}: fastText learns labels, of a task with rows to learn from")
+    experiment = record_of(given, task)
+    folder = paths.experiment(experiment.name)
+    check_name_is_free(folder, experiment.definition)
+    python = fasttext_python(given.fasttext_python, paths)
+    if python is None:
+        raise UserError("there is no fastText to train, see above")
+    with only_one(folder / "peer", f"experiment {experiment.name}"), tempfile.TemporaryDirectory() as lines:
+        rows, tuning = run(given, Bench(paths, task, python, given.threads, Path(lines)))
+        write_json(folder / TUNING_FILE, tuning)
+        write_results(folder / RESULTS_FILE, rows)
+        write_record(folder, experiment)
+        write_report(folder, rows, experiment)
+    print_json(rows) if given.json else print(terminal_report(rows, experiment))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The flags."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="sst-2", help="task whose rows are learned")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[12_000, 32_000, 100_000, 400_000], help="in bytes")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(NAMED_SEEDS.values())[:3], help="first: tuning's")
+    parser.add_argument("--augmented", metavar="NAME", help="augmented rows to learn from too, apart")
+    parser.add_argument("--teacher", metavar="NAME", help="whose choices are their labels; unset: the only teacher")
+    parser.add_argument("--draws", type=int, default=32, help="settings drawn from the wide grid (default: 32)")
+    parser.add_argument("--threads", type=int, default=1, help="fastText's threads; with 1 results are the same again")
+    parser.add_argument("--name", help="name of the experiment; unset: fasttext-TASK")
+    parser.add_argument("--workspace", type=Path, default=default_root(), help="where the data is")
+    parser.add_argument("--fasttext-python", metavar="PATH", help="a Python that can import fasttext")
+    parser.add_argument("--json", action="store_true", help="print the rows of results.json")
+    return parser
+
+
+if __name__ == "__main__":
+    run_script(lambda: record(make_parser().parse_args()))

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import torch
-from plain_training import PlainHash, PlainStudent, rows_of_lists, train_plainly
+from plain_training import BATCH, PlainHash, PlainStudent, rows_of_lists, train_plainly
 from shared import make_parser, memory_peak, only_memory, rows_of, sentences, write_rows
 from torch import nn
 
@@ -47,7 +47,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "FFN-Hash25": {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25},
 }
 """The thesis's shapes are the defaults of configs/students."""
-EPOCHS = 2
+EPOCHS = 3
 
 
 def settings_of(name: str, folder: Path, **more: Any) -> CompressSettings:
@@ -103,7 +103,9 @@ def compared(name: str, texts: list[str], count: int, folder: Path) -> dict[str,
     tokenizer = tokenizer_of(settings, texts, folder)
     seconds, loss = ours(settings, tokenizer, rows, folder / name)
     student, (encoded,) = plain_student(settings), encode_split(tokenizer, split)
-    plain = train_plainly(student, rows_of_lists(encoded, rows.logits), make_optimizer(settings, student), EPOCHS)
+    # compress.py's rule for the rate of another batch size.
+    slower = settings.model_copy(update={"lr": settings.lr * (BATCH / settings.batch_size) ** 0.5})
+    plain = train_plainly(student, rows_of_lists(encoded, rows.logits), make_optimizer(slower, student), EPOCHS)
     return {
         "student": name,
         "sentences_per_second": {"ours": EPOCHS * count / seconds, "plain": EPOCHS * count / plain[0]},

@@ -80,3 +80,17 @@ def ends_ray():
     yield
     if "ray" in sys.modules:
         sys.modules["ray"].shutdown()
+
+
+@pytest.fixture(scope="session")
+def swept(prepared, tmp_path_factory):
+    """A workspace with a sweep of two cells and two seeds, and its grid file. To be read, not written."""
+    import test_sweep
+
+    from compression.sweep.sweep import sweep
+
+    folder = tmp_path_factory.mktemp("swept")
+    workspace = tiny.copy_workspace(prepared, folder / "workspace")
+    path = test_sweep.write_grid(folder)
+    sweep(path, test_sweep.settings(workspace))
+    return workspace, path

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pivot_rows
 import pytest
-import test_sweep
 import tiny
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +23,6 @@ from common.workspace import read_json, write_json
 from compression.archive import ArchiveSettings, archive, made_from
 from compression.experiment import plan_file
 from compression.jobs import told
-from compression.sweep.sweep import sweep
 
 RESULTS = tiny.ROOT / "docs" / "results"
 ARCHIVES = [path.parent for path in sorted(RESULTS.glob("*/experiment.json"))]
@@ -59,16 +57,6 @@ def test_committed_archives_are_whole_and_of_no_machine(folder):
 
 
 # Archiving.
-
-
-@pytest.fixture(scope="module")
-def swept(prepared, tmp_path_factory):
-    """A workspace with a sweep of two cells and two seeds, and its grid file. To be read, not written."""
-    folder = tmp_path_factory.mktemp("swept")
-    workspace = tiny.copy_workspace(prepared, folder / "workspace")
-    path = test_sweep.write_grid(folder)
-    sweep(path, test_sweep.settings(workspace))
-    return workspace, path
 
 
 @pytest.fixture

@@ -13,17 +13,6 @@ from compression.sweep.estimate import Estimator
 from compression.sweep.grid import load_grid
 from compression.sweep.listing import experiments, show
 from compression.sweep.plan import distinct, plan_runs
-from compression.sweep.sweep import sweep
-
-
-@pytest.fixture(scope="module")
-def swept(prepared, tmp_path_factory):
-    """A workspace with a sweep of two cells and two seeds, and its grid file. To be read, not written."""
-    folder = tmp_path_factory.mktemp("swept")
-    workspace = tiny.copy_workspace(prepared, folder / "workspace")
-    path = test_sweep.write_grid(folder)
-    sweep(path, test_sweep.settings(workspace))
-    return workspace, path
 
 
 def command(workspace, *words):

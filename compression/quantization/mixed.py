@@ -59,9 +59,10 @@ def within_bytes(work: Work, maker: Maker, points: list[Setting], most: int) -> 
         maker.make(setting, tune=False)
         return work.packed_size()
 
-    smallest = size(points[-1])
-    fill = max(most * ROOM, smallest) if work.settings.tune_epochs else most
-    place = first(len(points), lambda place: size(points[place]) <= fill) if smallest <= most else None
+    fill = most * ROOM if work.settings.tune_epochs else most
+    place = first(len(points), lambda place: size(points[place]) <= fill)
+    if place is None and (smallest := size(points[-1])) <= most:
+        place = len(points) - 1
     if place is None:
         smallest = _smallest(work, most, smallest)
         raise UserError(f"--max-bytes {most}: the smallest that {work.parent.name} can become is {smallest} bytes")

@@ -40,7 +40,7 @@ class ModelConfig(Settings):
     pair: bool
     """Whether it reads two sentences."""
     arch: str
-    """Teacher: backend and source, such as minilm. Student: bilstm, rnn, ffn or conv."""
+    """Teacher: its source, such as minilm, or ensemble. Student: bilstm, rnn, ffn or conv."""
     seed: int
     """Seed it was trained with."""
     select_on: str = "validation"
@@ -55,6 +55,8 @@ class ModelConfig(Settings):
     """Weight of the labels it was distilled with."""
     augmented: bool = False
     """Whether augmented rows were among its training rows."""
+    members: tuple[str, ...] = ()
+    """Names of the teachers that an ensemble is the mean of; they lie beside it."""
     settings: dict[str, Any] = {}
     """Settings of the stage that made it."""
     distillation: dict[str, Any] = {}
@@ -123,6 +125,13 @@ def _listed(labels: tuple[str, ...]) -> str:
     return ", ".join(labels) or "none"
 
 
+def members_of(folder: Path) -> list[Path]:
+    """Folders of an ensemble's members; none of any other model, or of a folder that is none."""
+    if not (folder / CONFIG_FILE).exists():
+        return []
+    return [folder.with_name(name) for name in read_config(folder).members]
+
+
 def is_finished(folder: Path, fingerprint: str, force: bool) -> bool:
     """Whether this very model is already there.
 
@@ -149,7 +158,9 @@ def clear_training(folder: Path) -> None:
 
 
 def weights_file(folder: Path) -> Path:
-    """The one weights file of a model folder: a student's own, or the teacher backend's."""
+    """The one weights file of a model folder: a student's own, or the teacher backend's. An ensemble has none."""
+    if members := members_of(folder):
+        raise UserError(f"{folder.name} is an ensemble: name one of {', '.join(path.name for path in members)}")
     own = folder / WEIGHTS_FILE
     found = [path for path in (own, *(folder / name / WEIGHTS_FILE for name in SUBFOLDERS)) if path.exists()]
     if not found:

@@ -89,9 +89,7 @@ def _about_model(paths: Workspace, task: Task, folder: Path, config: ModelConfig
     A teacher's pass over validation costs minutes and chooses nothing here: it has none.
     """
     from common.data import load_split
-    from common.models import load_weights
-    from compression.sizes import measure, parameters_by_part
-    from compression.tensors import weights_of
+    from compression.sizes import measure
 
     validation = None
     # A model may be scored where only test rows are.
@@ -100,11 +98,21 @@ def _about_model(paths: Workspace, task: Task, folder: Path, config: ModelConfig
         validation = _metrics(paths, task, config, "validation", split, predict(split)) or None
     return {
         **measure(folder),
-        "parts": parameters_by_part(weights_of(load_weights(folder), config.kind)),
+        "parts": _parts(folder, config),
         "settings": config.settings,
         "validation": validation,
         "validation_data": validation_fingerprint(paths, task, config),
     }
+
+
+def _parts(folder: Path, config: ModelConfig) -> dict[str, int]:
+    """Major part -> number of weights; an ensemble's members together."""
+    from common.models import load_weights, members_of
+    from compression.sizes import parameters_by_part
+    from compression.tensors import weights_of
+
+    models = members_of(folder) or [folder]
+    return parameters_by_part(weight for model in models for weight in weights_of(load_weights(model), config.kind))
 
 
 def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:

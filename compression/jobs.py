@@ -109,15 +109,27 @@ def beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "task": str(path)} if task.endswith((".yaml", ".yml")) and path.exists() else values
 
 
-def run_jobs(jobs: list[Job]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Do jobs in order. Returns the rows of their evaluations, and the names of the models they made."""
-    produced: list[str] = []
+@dataclasses.dataclass
+class Made:
+    """Names of the models that jobs have made so far, and of the teacher among them: the last one fine-tuned."""
+
+    models: list[str] = dataclasses.field(default_factory=list)
+    teacher: str | None = None
+
+    def given(self, field: str) -> dict[str, str]:
+        """The teacher, as a default of a job's setting."""
+        return {field: self.teacher} if self.teacher else {}
+
+
+def run_jobs(jobs: list[Job]) -> tuple[list[dict[str, Any]], Made]:
+    """Do jobs in order. Returns the rows of their evaluations, and what they made."""
+    made = Made()
     rows: list[dict[str, Any]] = []
     for number, job in enumerate(jobs, 1):
         show_bars(bool(job.given.get("loadbar", True)))
         say(f"[{number}/{len(jobs)}] {job.kind} {_shown(job)}")
-        rows += _RUNNERS[job.kind](job, produced)
-    return rows, produced
+        rows += _RUNNERS[job.kind](job, made)
+    return rows, made
 
 
 def _shown(job: Job) -> str:
@@ -141,50 +153,51 @@ def told(settings: Mapping[str, Any]) -> dict[str, Any]:
 _WHERE = ("workspace", "cpu", "loadbar")
 
 
-def _preprocess(job: Job, produced: list[str]) -> list[dict[str, Any]]:
+def _preprocess(job: Job, made: Made) -> list[dict[str, Any]]:
     from compression.preprocess import preprocess
 
-    preprocess(job_settings(job, {"model_name": produced[0]} if produced else {}))
+    preprocess(job_settings(job, made.given("model_name")))
     return []
 
 
-def _finetune(job: Job, produced: list[str]) -> list[dict[str, Any]]:
+def _finetune(job: Job, made: Made) -> list[dict[str, Any]]:
     from common.teachers.finetune import finetune
 
-    produced.append(finetune(job_settings(job, {})).name)
+    made.teacher = finetune(job_settings(job, {})).name
+    made.models.append(made.teacher)
     return []
 
 
-def _compress(job: Job, produced: list[str]) -> list[dict[str, Any]]:
+def _compress(job: Job, made: Made) -> list[dict[str, Any]]:
     from compression.compress import compress
 
-    produced += [folder.name for folder in compress(job_settings(job, {}))]
+    made.models += [folder.name for folder in compress(job_settings(job, made.given("teacher")))]
     return []
 
 
-def _evaluate(job: Job, produced: list[str]) -> list[dict[str, Any]]:
+def _evaluate(job: Job, made: Made) -> list[dict[str, Any]]:
     """Score the model the job names, or every model made so far in this experiment."""
     from compression.evaluate import evaluate, finished_rows
 
     rows: list[dict[str, Any]] = []
-    for settings in _for_each_model(job, produced):
+    for settings in _for_each_model(job, made):
         rows += finished_rows(settings) or evaluate(settings)
     return rows
 
 
-def _for_each_model(job: Job, produced: list[str]) -> list[Any]:
+def _for_each_model(job: Job, made: Made) -> list[Any]:
     if not job.takes_models:
         return [job_settings(job, {})]
-    return [job_settings(job, {"model_name": name}) for name in produced]
+    return [job_settings(job, {"model_name": name}) for name in made.models]
 
 
-def _analyze(job: Job, produced: list[str]) -> list[dict[str, Any]]:
+def _analyze(job: Job, made: Made) -> list[dict[str, Any]]:
     """Analyse the model the job names, or every model made so far; what is up to date is left as it is."""
     from common.models import find_model
     from common.tasks import load_task
     from compression.analyze import analyze, picture_folder
 
-    for settings in _for_each_model(job, produced):
+    for settings in _for_each_model(job, made):
         name, made_from = settings.arch, [plain(job.given)]
         if settings.model_name:
             _, config = find_model(settings.paths, load_task(settings.task), settings.model_name)
@@ -195,7 +208,7 @@ def _analyze(job: Job, produced: list[str]) -> list[dict[str, Any]]:
     return []
 
 
-_RUNNERS: dict[str, Callable[[Job, list[str]], list[dict[str, Any]]]] = {
+_RUNNERS: dict[str, Callable[[Job, Made], list[dict[str, Any]]]] = {
     "preprocess": _preprocess,
     "finetune": _finetune,
     "compress": _compress,

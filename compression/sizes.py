@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from common.models import load_weights, read_config, weights_file
+from common.models import load_weights, members_of, read_config, weights_file
 from compression.matrices import matrix_like
 from compression.packing import packed_size
 
@@ -44,8 +44,12 @@ def gzip_bytes(path: Path) -> int:
 def measure(folder: Path) -> dict[str, Any]:
     """Sizes of a model folder, by the names of results.json.
 
-    bytes_packed: of the packed file that a student makes, all in; None for a teacher, which makes none.
+    bytes_packed: of the packed file that a student makes, all in; None for a teacher, which makes none. An ensemble is
+    as large as its members together.
     """
+    if members := members_of(folder):
+        sizes = [measure(member) for member in members]
+        return {name: None if value is None else sum(size[name] for size in sizes) for name, value in sizes[0].items()}
     weights = logical_weights(load_weights(folder))
     path = weights_file(folder)
     return {

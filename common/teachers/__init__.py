@@ -9,6 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from common.models import members_of
 from common.progress import Advance, nothing
 
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ class States:
 
 
 def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teacher:
-    """Load a fine-tuned teacher from its model folder."""
+    """Load a fine-tuned teacher, or an ensemble of them, from its model folder."""
+    if members_of(folder):
+        from common.teachers.ensemble import EnsembleTeacher
+
+        return EnsembleTeacher.load(folder, device, dtype)
     if (folder / "fairseq").is_dir():
         from common.teachers.fairseq import FairseqTeacher
 

@@ -85,6 +85,8 @@ def _ours(settings: FinetuneSettings, task: Task, folder: Path) -> _Found:
     check_no_overlap(list(config.trained_on), task.name)
     if config.kind != "teacher":
         raise UserError(f"--as-is: {settings.arch} is a student; a task is taught by a teacher")
+    if config.members:
+        raise UserError(f"--as-is: {settings.arch} is an ensemble; adopt its members, then --ensemble them")
     if config.pair != task.pair:
         kinds = ("single sentences", "pairs of sentences")
         raise UserError(f"--as-is: {settings.arch} reads {kinds[config.pair]}, {task.name} has {kinds[task.pair]}")

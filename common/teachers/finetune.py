@@ -27,6 +27,10 @@ def finetune(settings: FinetuneSettings) -> Path:
         from common.teachers.adopt import adopt
 
         return adopt(settings)
+    if settings.ensemble:
+        from common.teachers.ensemble import combine
+
+        return combine(settings)
     task = load_task(settings.task)
     check_trains(task)
     backend = _backend(settings.arch)

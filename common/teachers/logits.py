@@ -7,17 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from common.data import Split, file_text_fingerprint, read_metadata, read_table
 from common.errors import UserError
 from common.launch import Launcher
-from common.models import SUBFOLDERS, weights_file
+from common.models import SUBFOLDERS, members_of, weights_file
 from common.progress import Advance
 from common.seeds import seed_everything
 from common.shards import PartFunction, map_parts
 from common.tasks import Task
 from common.teachers.settings import Precision
-from common.workspace import Workspace, file_fingerprint, fingerprint
+from common.workspace import Workspace, file_fingerprint, fingerprint, whole_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,9 @@ class LogitsWork:
 
 
 def teacher_fingerprint(folder: Path) -> str:
-    """Identity of a teacher's weights and tokenizer files."""
+    """Identity of a teacher's weights and tokenizer files; of an ensemble, that of its members."""
+    if members := members_of(folder):
+        return fingerprint([teacher_fingerprint(member) for member in members])
     files = sorted(path for name in SUBFOLDERS for path in (folder / name).glob("*") if path.is_file())
     return fingerprint([(path.name, file_fingerprint(path)) for path in files or [weights_file(folder)]])
 
@@ -55,12 +58,29 @@ def teacher_fingerprint(folder: Path) -> str:
 def generate(
     paths: Workspace, task: Task, split_name: str, source: Path, work: LogitsWork, launcher: Launcher, force: bool
 ) -> Path:
-    """Write the logits of a teacher over the split file `source`; a finished file is reused, a stopped one goes on."""
+    """Write the logits of a teacher over the split file `source`; a finished file is reused, a stopped one goes on.
+
+    Those of an ensemble are the mean of its members' files, which are made first.
+    """
     name = work.teacher.name
     target = paths.logits(task.name, name, split_name)
     identity = {"text": file_text_fingerprint(source), "teacher": teacher_fingerprint(work.teacher)}
+    if members := members_of(work.teacher):
+        works = [dataclasses.replace(work, teacher=member) for member in members]
+        _write_mean([generate(paths, task, split_name, source, it, launcher, force) for it in works], target, identity)
+        return target
     map_parts(source, target, work, identity, launcher, f"{name} over {split_name}", force)
     return target
+
+
+def _write_mean(files: list[Path], target: Path, identity: dict[str, str]) -> None:
+    tables = [pq.read_table(file) for file in files]
+    means = {
+        name: np.mean([table[name].to_numpy() for table in tables], axis=0, dtype=np.float32)
+        for name in tables[0].column_names
+    }
+    with whole_file(target) as partial:
+        pq.write_table(pa.table(means).replace_schema_metadata(identity), partial, compression="zstd")
 
 
 def load_logits(paths: Workspace, task: Task, name: str, split_name: str, split: Split) -> np.ndarray:

@@ -20,8 +20,10 @@ class FinetuneSettings(StageSettings):
     as_is: bool = False
     """Take --arch as it is, an already fine-tuned classifier with the task's labels: nothing is trained. It may also be
     TASK/NAME, a teacher in the workspace."""
+    ensemble: tuple[str, ...] = ()
+    """Names of two or more teachers of the task: their mean logits are the new teacher's, and nothing is trained."""
     model_name: str | None = None
-    """Name to save the teacher under; unset means the encoder's name."""
+    """Name to save the teacher under; unset means the encoder's name, or ensemble."""
     downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the training rows to learn from, drawn at random."""
     batch_size: int = pydantic.Field(32, gt=0)
@@ -53,7 +55,16 @@ class FinetuneSettings(StageSettings):
     def _check(self) -> "FinetuneSettings":
         if self.fp16 and self.precision not in ("auto", "fp16"):
             raise ValueError(f"--fp16 contradicts --precision {self.precision}")
+        if self.ensemble and self.as_is:
+            raise ValueError("--ensemble and --as-is exclude each other")
+        if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):
+            raise ValueError("--ensemble takes two or more teachers, each once")
         return self
+
+    @property
+    def ensemble_name(self) -> str:
+        """Name of the model that --ensemble makes."""
+        return self.model_name or "ensemble"
 
 
 def defaults_for(given: dict[str, Any]) -> dict[str, Any]:

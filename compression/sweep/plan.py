@@ -89,7 +89,8 @@ def teachers_by_name(grid: Grid) -> dict[str, str]:
         for job in jobs:
             if job.kind == "finetune":
                 settings = job_settings(job, {})
-                names[task] = settings.model_name or Path(settings.arch).name
+                usual = settings.ensemble_name if settings.ensemble else Path(settings.arch).name
+                names[task] = settings.model_name or usual
     return names
 
 

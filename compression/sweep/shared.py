@@ -28,10 +28,10 @@ class SharedJobs:
 
 
 def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
-    """Do the jobs; what is up to date is left alone. Keeps the names of models made and the rows of evaluations."""
-    rows, models = run_jobs(list(shared.jobs))
+    """Do the jobs; what is up to date is left alone. Keeps the name of the teacher made and the rows of evaluations."""
+    rows, made = run_jobs(list(shared.jobs))
     write_results(shared.folder / "result.json", rows)
-    write_json(shared.folder / "models.json", models)
+    write_json(shared.folder / "teacher.json", made.teacher)
 
 
 def run_shared(grid: Grid, experiment: Path, launcher: Launcher) -> dict[str, str]:
@@ -43,8 +43,8 @@ def run_shared(grid: Grid, experiment: Path, launcher: Launcher) -> dict[str, st
     else:
         for part in parts:
             do_shared(part)
-    made = [read_json(part.folder / "models.json") for part in parts]
-    return {task: models[0] for task, models in zip(grid.shared, made, strict=True) if models}
+    made = [read_json(part.folder / "teacher.json") for part in parts]
+    return {task: teacher for task, teacher in zip(grid.shared, made, strict=True) if teacher}
 
 
 def shared_rows(experiment: Path) -> list[Row]:

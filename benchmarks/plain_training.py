@@ -84,3 +84,14 @@ def train_plainly(
             schedule.step()
             losses.append(loss.item())
     return time.perf_counter() - started, float(np.mean(losses))
+
+
+def mean_loss(student: PlainStudent, rows: list[Row]) -> float:
+    """Mean squared error over rows."""
+    with torch.inference_mode():
+        batches = DataLoader(rows, batch_size=BATCH, collate_fn=collate)
+        losses = [
+            nn.functional.mse_loss(student(ids, lengths), logits, reduction="sum").item()
+            for ids, lengths, logits in batches
+        ]
+    return sum(losses) / (2 * len(rows))

@@ -25,7 +25,7 @@ from common.workspace import Workspace, default_root
 def make_parser(description: str | None) -> argparse.ArgumentParser:
     """The flags that every benchmark has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", type=Path, help="TSV whose first column is sentences (SST-2's train.tsv)")
+    parser.add_argument("--text", type=Path, help="TSV of sentences and labels (SST-2's train.tsv)")
     parser.add_argument("--rounds", type=int, default=4, help="turns to average over")
     parser.add_argument("--rows", type=int, default=1024, help="rows of a turn")
     parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds; for a busy machine, with 1 thread")
@@ -53,15 +53,22 @@ def only_memory(
     return given.memory_of is not None or given.memory is not None
 
 
-def sentences(path: Path | None) -> list[str]:
-    """Sentences of a TSV's first column below its header, or the packaged Rotten Tomatoes; shuffled, always alike."""
+def labelled(path: Path | None) -> Split:
+    """Rows of a TSV (sentence, label 0 or 1, a header), or the packaged Rotten Tomatoes; shuffled, always alike."""
     if path:
-        texts = [line.split("\t")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+        lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+        labels = np.array([int(line[1]) for line in lines])
+        rows = Split([line[0].strip() for line in lines], None, labels, np.arange(len(lines)))
     else:
         task = load_task("rotten-tomatoes")
         (file,) = set(source_files(task.source, None, Workspace(default_root())).values())
-        texts = read_source(file, task).sentence1
-    return [texts[i] for i in np.random.default_rng(1).permutation(len(texts))]
+        rows = read_source(file, task)
+    return rows.take(np.random.default_rng(1).permutation(len(rows)))
+
+
+def sentences(path: Path | None) -> list[str]:
+    """The text of `labelled`."""
+    return labelled(path).sentence1
 
 
 def rows_of(texts: list[str], count: int) -> Split:

@@ -1,14 +1,15 @@
 """Sentences a second while training students, against a straightforward PyTorch loop, and how near hardware's limit.
 
     python benchmarks/training.py
-    python benchmarks/training.py --text shared/glue/SST-2/train.tsv --rows 20000
+    python benchmarks/training.py --text shared/glue/SST-2/train.tsv --rows 60000
     python benchmarks/training.py --memory 100000 1100000 2000000
 
 Both ways train the thesis's shapes on the same rows, made into tokens beforehand, in this process: ours with
 compress.py's own loop and its defaults, the other with packed sequences, batches of 50, a DataLoader and a collate
-function in Python, and the same optimizer. Targets are made up from the text's letters, so that there is something to
-learn without a teacher. The loss is the mean over the last epoch. --memory trains an FFN for one epoch on so many rows,
-each time in a process of its own: seconds a row, and the peak of the whole process.
+function in Python, and the same optimizer. Targets are the labels as logits of -1 and 1. The final loss is over rows
+held out from both: ours keeps the epoch of the best accuracy on them, the plain loop its last; the training loss is the
+mean over the last epoch. --memory trains an FFN for one epoch on so many rows, each time in a process of its own:
+seconds a row, and the peak of the whole process.
 """
 
 import json
@@ -24,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import torch
-from plain_training import BATCH, PlainHash, PlainStudent, rows_of_lists, train_plainly
-from shared import make_parser, memory_peak, only_memory, rows_of, sentences, write_rows
+from plain_training import BATCH, PlainHash, PlainStudent, mean_loss, rows_of_lists, train_plainly
+from shared import labelled, make_parser, memory_peak, only_memory, sentences, write_rows
 from torch import nn
 
 from common.data import Split, read_split
@@ -35,7 +36,7 @@ from compression.distillation_set import DistillationSet
 from compression.embeddings import load_tokenizer
 from compression.embeddings.bpe import BpeTokenizer
 from compression.embeddings.bpe_files import find_files
-from compression.scoring import encode_split
+from compression.scoring import encode_split, student_logits
 from compression.settings import CompressSettings
 from compression.student_training import Lesson, make_optimizer, train_student
 from compression.students.settings import student_defaults
@@ -48,6 +49,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
 }
 """The thesis's shapes are the defaults of configs/students."""
 EPOCHS = 3
+HELD_OUT = 1_500
 
 
 def settings_of(name: str, folder: Path, **more: Any) -> CompressSettings:
@@ -58,10 +60,9 @@ def settings_of(name: str, folder: Path, **more: Any) -> CompressSettings:
     return CompressSettings(task="sst-2", workspace=folder, **given)
 
 
-def made_up_logits(split: Split) -> np.ndarray:
-    """Logits float32 [n, 2] that a student can learn: by the share of some letters in a sentence."""
-    share = np.array([sum(map(text.lower().count, "aeiou")) / max(len(text), 1) for text in split.sentence1])
-    score = ((share - share.mean()) / share.std()).astype(np.float32)
+def logits_of(split: Split) -> np.ndarray:
+    """The labels as logits, float32 [n, 2]."""
+    score = np.where(split.labels > 0, 1, -1).astype(np.float32)
     return np.stack([-score, score], 1)
 
 
@@ -73,13 +74,16 @@ def tokenizer_of(settings: CompressSettings, texts: list[str], folder: Path) -> 
     return BpeTokenizer(find_files(student, texts, folder / "bpe")[0], settings.max_tokens)
 
 
-def ours(settings: CompressSettings, tokenizer: Any, rows: DistillationSet, folder: Path) -> tuple[float, float]:
-    """Train with the project's loop. Returns seconds of training, and the last epoch's loss."""
+def ours(
+    settings: CompressSettings, tokenizer: Any, rows: DistillationSet, held_out: Split, folder: Path
+) -> tuple[float, float, float]:
+    """Train with the project's loop. Returns seconds of training, the last epoch's loss, and that over `held_out`."""
     torch.manual_seed(1)
     student = Student(settings.student_arch, settings.student(), 2, False)
-    lesson = Lesson(rows, rows.split.take(np.arange(8)))
+    lesson, cpu = Lesson(rows, held_out), torch.device("cpu")
     history = train_student(settings, load_task("sst-2"), student, tokenizer, lesson, folder / "student", "benchmark")
-    return history[-1]["seconds"], history[-1]["loss"]
+    logits = student_logits(student, encode_split(tokenizer, held_out), cpu)
+    return history[-1]["seconds"], history[-1]["loss"], float(np.mean((logits - logits_of(held_out)) ** 2))
 
 
 def plain_student(settings: CompressSettings) -> PlainStudent:
@@ -95,22 +99,24 @@ def plain_student(settings: CompressSettings) -> PlainStudent:
     return PlainStudent(table, dim, encoder, settings.cls_hidden_dim)
 
 
-def compared(name: str, texts: list[str], count: int, folder: Path) -> dict[str, Any]:
-    """Rates and losses of both ways over `count` rows, and their ratio."""
-    settings = settings_of(name, folder)
-    split = rows_of(texts, count)
-    rows = DistillationSet(split, made_up_logits(split), None, False)
-    tokenizer = tokenizer_of(settings, texts, folder)
-    seconds, loss = ours(settings, tokenizer, rows, folder / name)
-    student, (encoded,) = plain_student(settings), encode_split(tokenizer, split)
+def compared(name: str, split: Split, held_out: Split, folder: Path) -> dict[str, Any]:
+    """Rates and losses of both ways over the rows of a split, and their ratio."""
+    settings, seen = settings_of(name, folder), EPOCHS * len(split)
+    rows = DistillationSet(split, logits_of(split), None, False)
+    tokenizer = tokenizer_of(settings, split.sentence1, folder)
+    seconds, loss, final = ours(settings, tokenizer, rows, held_out, folder / name)
+    student = plain_student(settings)
+    (encoded,), (others,) = (encode_split(tokenizer, some) for some in (split, held_out))
     # compress.py's rule for the rate of another batch size.
     slower = settings.model_copy(update={"lr": settings.lr * (BATCH / settings.batch_size) ** 0.5})
     plain = train_plainly(student, rows_of_lists(encoded, rows.logits), make_optimizer(slower, student), EPOCHS)
+    plain_final = mean_loss(student, rows_of_lists(others, logits_of(held_out)))
     return {
         "student": name,
-        "sentences_per_second": {"ours": EPOCHS * count / seconds, "plain": EPOCHS * count / plain[0]},
+        "sentences_per_second": {"ours": seen / seconds, "plain": seen / plain[0]},
         "ratio": plain[0] / seconds,
-        "last_loss": {"ours": loss, "plain": plain[1]},
+        "final_loss": {"ours": final, "plain": plain_final},
+        "training_loss": {"ours": loss, "plain": plain[1]},
         "tokens_per_sentence": float(encoded.lengths.mean()),
     }
 
@@ -142,7 +148,7 @@ def memory(text: Path | None, count: int) -> dict[str, float]:
         split = read_split(write_rows(folder / "rows.parquet", sentences(text), count), "")
         rows = DistillationSet(split, np.zeros((count, 2), np.float32), None, True)
         settings = settings_of("FFN-Hash25", folder, epochs=1)
-        seconds, _ = ours(settings, tokenizer_of(settings, [], folder), rows, folder)
+        seconds, *_ = ours(settings, tokenizer_of(settings, [], folder), rows, split.take(np.arange(8)), folder)
     return {"rows": count, "bytes": memory_peak(), "seconds_per_million": 1e6 * seconds / count}
 
 
@@ -160,18 +166,21 @@ def main() -> None:
     show_bars(sys.stderr.isatty())
     if only_memory(given, memory, memory_line):
         return
-    texts = sentences(given.text)
+    split = labelled(given.text)
+    held_out = split.take(np.arange(HELD_OUT))
+    split = split.take(np.arange(HELD_OUT, min(len(split), HELD_OUT + given.rows)))
     with tempfile.TemporaryDirectory() as name:
-        results = [compared(student, texts, given.rows, Path(name)) for student in STUDENTS]
+        results = [compared(student, split, held_out, Path(name)) for student in STUDENTS]
         limit = roofline("BiLSTM-BPE25", results[0], Path(name))
     if given.json:
         print(json.dumps({"students": results, "roofline": limit, "threads": torch.get_num_threads()}, indent=2))
         return
     for result in results:
-        rates, losses = result["sentences_per_second"], result["last_loss"]
+        rates, final, losses = (result[key] for key in ("sentences_per_second", "final_loss", "training_loss"))
         print(
             f"{result['student']:>12}: {rates['ours']:8,.0f} sentences/s, plain {rates['plain']:6,.0f}, "
-            f"ratio {result['ratio']:.1f}; last loss {losses['ours']:.4f}, plain {losses['plain']:.4f}"
+            f"ratio {result['ratio']:.1f}; final loss {final['ours']:.4f}, plain {final['plain']:.4f}; "
+            f"of training {losses['ours']:.4f}, plain {losses['plain']:.4f}"
         )
     print(
         f"BiLSTM step: {limit['step_gflops']:.0f} GFLOP/s of {limit['matmul_gflops']:.0f} (a matrix product's), "

@@ -12,7 +12,7 @@ import numpy as np
 from common.data import Split, load_split
 from common.errors import UserError
 from common.locks import only_one
-from common.models import ModelConfig, clear_training, is_finished
+from common.models import ModelConfig, clear_training, find_model, is_finished
 from common.progress import say
 from common.seeds import seed_everything
 from common.tasks import Task, load_task
@@ -21,6 +21,7 @@ from compression.distillation_set import DistillationSet, distillation_set, held
 from compression.embeddings import Tokenizer, load_tokenizer
 from compression.embeddings.bpe import BpeTokenizer
 from compression.embeddings.bpe_files import find_files, read_vectors
+from compression.embeddings.teacher_vectors import find_teacher_vectors
 from compression.prune import pruning_companion
 from compression.settings import ACTION_SETTINGS, LATER_SETTINGS, CompressSettings
 from compression.student_store import save_student
@@ -50,7 +51,7 @@ def distill(settings: CompressSettings) -> Path:
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
     rows = distillation_set(settings, task)
     held_out = held_out_rows(settings, task, rows.teacher)
-    tokenizer, student_settings, vectors = _tokenizer(settings, task, rows.split)
+    tokenizer, student_settings, vectors = _tokenizer(settings, task, rows)
     name = settings.model_name or student_name(settings)
     config = ModelConfig(
         name=name,
@@ -94,7 +95,7 @@ def _share(share: float) -> str:
 
 
 def _tokenizer(
-    settings: CompressSettings, task: Task, rows: Split
+    settings: CompressSettings, task: Task, rows: DistillationSet
 ) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
     """The tokenizer, the student's settings as they turn out, and pre-trained vectors where there are any.
 
@@ -105,15 +106,26 @@ def _tokenizer(
         return load_tokenizer(student, Path()), student, None
     own, sentences = (
         list(itertools.chain.from_iterable(split.sentences()))
-        for split in (load_split(settings.paths, task, "train"), rows)
+        for split in (load_split(settings.paths, task, "train"), rows.split)
     )
-    model_file, vector_file = find_files(student, sentences, settings.paths.bpe(task.name), own)
-    vectors = read_vectors(vector_file, model_file, student.embedding_dim)
-    # The saved settings must not point outside the student's folder; a vocabulary of the user's own sets its size.
+    by_teacher = settings.embedding_init == "teacher"
+    model_file, vector_file = find_files(student, sentences, settings.paths.bpe(task.name), own, not by_teacher)
     tokenizer = BpeTokenizer(model_file, student.max_tokens)
-    vectors = vectors[tokenizer.kept]  # a model of the user's own may have unused pieces
+    if by_teacher:
+        vectors = _by_teacher(settings, task, rows.teacher, tokenizer)
+    else:  # a model of the user's own may have unused pieces
+        vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]
+    # The saved settings must not point outside the student's folder; a vocabulary of the user's own sets its size.
     student = student.model_copy(update={"vocab_size": len(vectors), "bpe_model": None, "bpe_vectors": None})
     return tokenizer, student, vectors
+
+
+def _by_teacher(settings: CompressSettings, task: Task, teacher: str | None, tokenizer: BpeTokenizer) -> np.ndarray:
+    if teacher is None:
+        raise UserError("--embedding-init teacher: no teacher takes part where labels alone are learned from")
+    folder, _ = find_model(settings.paths, task, teacher)
+    place = settings.paths.bpe(task.name)
+    return find_teacher_vectors(tokenizer.pieces, folder, settings.embedding_dim, place, settings.cpu)
 
 
 def _identity(

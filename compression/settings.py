@@ -58,6 +58,8 @@ class DistillSettings(StageSettings, StudentSettings):
     """Distillation loss: mse on logits, mse on temperature softmax (the thesis's FFN), or Hinton's T^2 KL."""
     temperature: float = pydantic.Field(3.0, gt=0)
     """Temperature of temperature-softmax and kl."""
+    embedding_init: Literal["vectors", "teacher"] = "vectors"
+    """How byte pairs' embeddings start: as BPEmb's or word2vec's vectors, or by what the teacher makes of each."""
     epochs: int = pydantic.Field(10, gt=0)
     """Passes over the training rows."""
     patience: int = pydantic.Field(5, gt=0)
@@ -84,6 +86,12 @@ class DistillSettings(StageSettings, StudentSettings):
     def _check_pooling(self) -> "DistillSettings":
         if self.student_arch == "conv" and self.pooling == "last":
             raise ValueError("--pooling last: a convolution has no last state; take max")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _check_init(self) -> "DistillSettings":
+        if self.embedding_init == "teacher" and self.embedding_type != "bpe":
+            raise ValueError(f"--embedding-init teacher is for byte pairs (--embedding-type is {self.embedding_type})")
         return self
 
 

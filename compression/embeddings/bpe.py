@@ -70,6 +70,11 @@ class BpeTokenizer:
         return len(self.kept)
 
     @property
+    def pieces(self) -> list[str]:
+        """The piece of each row, as sentencepiece writes it."""
+        return self._bpe.spm.id_to_piece(self.kept.tolist())
+
+    @property
     def identity(self) -> str:
         """The model's bytes say it all."""
         return f"bpe {hashlib.sha256(self.model_bytes).hexdigest()} {self.max_tokens}"

@@ -22,9 +22,13 @@ _WORD2VEC_EPOCHS = 10
 
 
 def find_files(
-    settings: StudentSettings, sentences: list[str], folder: Path, own: list[str] | None = None
+    settings: StudentSettings,
+    sentences: list[str],
+    folder: Path,
+    own: list[str] | None = None,
+    with_vectors: bool = True,
 ) -> tuple[Path, Path]:
-    """(sentencepiece model, word2vec vectors) for a student.
+    """(sentencepiece model, word2vec vectors) for a student; without vectors, these need not be there.
 
     In order: the files the settings name; BPEmb's own in its cache, or downloaded by it when bpe_source is bpemb;
     else trained on `sentences` and kept in `folder`, the vectors on `own` where these are given: augmented sentences
@@ -37,7 +41,7 @@ def find_files(
         return cached
     if settings.bpe_source == "bpemb":
         return _download(settings)
-    return _train(settings, sentences, sentences if own is None else own, folder)
+    return _train(settings, sentences, sentences if own is None else own, folder, with_vectors)
 
 
 def cached_files(settings: StudentSettings) -> tuple[Path, Path] | None:
@@ -78,19 +82,21 @@ def _download(settings: StudentSettings) -> tuple[Path, Path]:
     return bpe.model_file, bpe.emb_file
 
 
-def _train(settings: StudentSettings, sentences: list[str], own: list[str], folder: Path) -> tuple[Path, Path]:
+def _train(
+    settings: StudentSettings, sentences: list[str], own: list[str], folder: Path, with_vectors: bool
+) -> tuple[Path, Path]:
     """sentencepiece BPE, and gensim word2vec on the task's own text; the same bytes for the same text and seed."""
     text = fingerprint(sentences if own is sentences else [fingerprint(sentences), fingerprint(own)])
     model_file = folder / f"{text}.vs{settings.vocab_size}.model"
     vector_file = folder / f"{text}.vs{settings.vocab_size}.d{settings.embedding_dim}.w2v.bin"
-    if model_file.exists() and vector_file.exists():
+    if model_file.exists() and (vector_file.exists() or not with_vectors):
         return model_file, vector_file
     what = f"byte pairs of {settings.vocab_size} pieces"
     with only_one(folder.with_name(f"{folder.name}.vs{settings.vocab_size}"), what, wait=True):
         if not model_file.exists():
             say(f"training a byte-pair vocabulary of {settings.vocab_size} on {len(sentences):,} sentences")
             _train_pieces(map(_preprocess, sentences), settings.vocab_size, model_file)
-        if not vector_file.exists():
+        if with_vectors and not vector_file.exists():
             _train_vectors(list(map(_preprocess, own)), model_file, settings.embedding_dim, vector_file)
     return model_file, vector_file
 

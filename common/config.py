@@ -86,6 +86,25 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return underscored(loaded or {})
 
 
+def load_with_base(path: Path) -> dict[str, Any]:
+    """An experiment file's contents on top of its `base`'s, where it names one, a file beside it.
+
+    Settings are merged, rules follow the base's, and of all else its own counts. Raises UserError as `load_yaml` does.
+    """
+    loaded = load_yaml(path)
+    base = loaded.pop("base", None)
+    if base is None:
+        return loaded
+    below = load_yaml(path.parent / str(base))
+    merged = {**below, **loaded}
+    for key, empty in (("settings", {}), ("rules", [])):
+        parts = [part.get(key) or empty for part in (below, loaded)]
+        if key not in merged or not all(isinstance(part, type(empty)) for part in parts):
+            continue  # which the check of the whole will tell, where it is wrong
+        merged[key] = {**parts[0], **parts[1]} if empty == {} else [*parts[0], *parts[1]]
+    return merged
+
+
 def underscored(values: dict[str, Any]) -> dict[str, Any]:
     """The same mapping with dashes in its keys turned into underscores."""
     return {str(key).replace("-", "_"): value for key, value in values.items()}

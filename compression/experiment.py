@@ -9,7 +9,7 @@ from typing import Any
 
 import pydantic
 
-from common.config import Settings, build, load_yaml, split_flags, underscored
+from common.config import Settings, build, load_with_base, split_flags, underscored
 from common.errors import UserError
 from common.report.record import RESULTS_FILE, ExperimentRecord, check_name_is_free, described, write_record
 from common.report.results import write_results
@@ -40,7 +40,7 @@ class ExperimentFile(Settings):
     title: str = ""
     """Heading of the report."""
     settings: dict[str, Any] = {}
-    """Settings for every job that knows them."""
+    """Settings for every job that knows them; those of the file that `base` names lie below them."""
     seeds: tuple[str | int, ...] = ()
     """Seeds, by number or by the thesis's names: every compress job runs once with each."""
     jobs: tuple[dict[str, dict[str, Any] | None], ...] = pydantic.Field(min_length=1)
@@ -66,7 +66,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     Raises UserError for unknown jobs, keys and flags, before anything runs.
     """
     own, argv = _own_flags(argv)
-    loaded = load_yaml(path)
+    loaded = load_with_base(path)
     if "axes" in loaded or "shared" in loaded:
         raise UserError(f"{path} is a grid of runs: python experiment.py sweep {path}")
     file = build(ExperimentFile, loaded)

@@ -12,6 +12,8 @@ from common.report.results import read_results
 from common.seeds import NAMED_SEEDS
 from compression.compress import compress
 from compression.experiment import plan_chain, plan_file, run_plan
+from compression.jobs import told
+from compression.sweep.grid import load_grid
 
 JOBS = [
     {"compress": {"student_arch": "ffn", "embedding_type": "hash", "compression_actions": ["distill", "quantize"]}},
@@ -106,6 +108,20 @@ CHAINS = CONFIG_DIR / "experiments"
 @pytest.mark.parametrize("path", [*CHAINS.glob("*.yaml"), *CHAINS.glob("presets/*.yaml")], ids=lambda path: path.stem)
 def test_every_shipped_chain_can_be_planned(path):
     assert plan_file(path, []).jobs
+
+
+@pytest.mark.parametrize("size", ["12", "32", "100", "400"])
+def test_a_preset_is_what_its_class_of_size_was_measured_with(size):
+    plan = plan_file(CHAINS / "presets" / f"{size}k.yaml", ["--task", "sst-2"])
+    grid = load_grid(CHAINS / "sweeps" / "sizes.yaml", [])
+    (compress,) = [job.given for job in plan.jobs if job.kind == "compress"]
+    cell = next(cell for cell in grid.cells if cell.labels == {"size": f"{size} KB"} and cell.seed == 3201976)
+    assert compress["max_bytes"] == 1000 * int(size)
+    assert {**compress, "seed": cell.seed} == cell.given
+    shared = [job for job in plan.jobs if job.kind in ("preprocess", "finetune")]
+    assert [told(job.given) for job in shared] == [
+        told(job.given) for job in grid.shared["sst-2"] if job.kind in ("preprocess", "finetune")
+    ]
 
 
 def test_an_experiment_of_another_file_keeps_its_name(workspace, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 import pydantic
 import yaml
 
-from common.config import Settings, build, load_yaml, nearest, pairs, underscored
+from common.config import Settings, build, load_with_base, nearest, pairs, underscored
 from common.errors import UserError
 from common.report.record import Quote, TableLayout
 from common.report.reference import quoted_figures
@@ -86,7 +86,7 @@ class GridFile(Settings):
 
 def read_grid_file(path: Path) -> GridFile:
     """A grid file, on top of its base. Raises UserError for whatever can be told to be wrong without making cells."""
-    loaded = _with_base(path)
+    loaded = load_with_base(path)
     if "jobs" in loaded:
         raise UserError(f"{path} is a list of jobs: python experiment.py run {path}")
     file = build(GridFile, loaded)
@@ -114,22 +114,6 @@ def _check_table(file: GridFile) -> None:
     for name in (*file.table.rows, *file.table.columns) if file.table else ():
         if name not in known:
             raise UserError(f"table: {name!r} is no axis{nearest(name, known)}")
-
-
-def _with_base(path: Path) -> dict[str, Any]:
-    """A grid file's contents on top of its base's: settings are merged, rules follow the base's."""
-    loaded = load_yaml(path)
-    base = loaded.pop("base", None)
-    if base is None:
-        return loaded
-    below = load_yaml(path.parent / str(base))
-    merged = {**below, **loaded}
-    for key, empty in (("settings", {}), ("rules", [])):
-        parts = [part.get(key) or empty for part in (below, loaded)]
-        if not all(isinstance(part, type(empty)) for part in parts):
-            continue  # which the check of the whole will tell
-        merged[key] = {**parts[0], **parts[1]} if empty == {} else [*parts[0], *parts[1]]
-    return merged
 
 
 def _check_rules(file: GridFile) -> None:

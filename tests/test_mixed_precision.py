@@ -1,6 +1,8 @@
 """Mixed precision: the least harm for a size, budgets that are kept, and names that tell settings apart."""
 
 import itertools
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tiny
@@ -16,6 +18,7 @@ from compression.matrices import Affine
 from compression.packing import packed_size
 from compression.quantization.asked import suffix
 from compression.quantization.hulls import first, hull, larger, path, price
+from compression.quantization.mixed import within_bytes
 from compression.quantization.scheme import Scheme
 from compression.quantization.sensitivity import Option, coded_size
 from compression.student_store import load_student
@@ -136,6 +139,35 @@ def test_a_budget_holds_after_training_too(workspace):
     budget = packed_size(quantized(workspace, name, bits=3))
     folder = quantized(workspace, name, max_bytes=budget, tune_epochs=1)
     assert packed_size(folder) <= budget
+
+
+class Swelling:
+    """Stands for a Maker and its Work: sizes by bits, 7 % more of them after training."""
+
+    SIZES = {"table": {4: 40, 3: 30}, "x": {8: 8, 4: 4}, "y": {8: 6, 4: 3}}
+
+    def __init__(self):
+        self.settings = SimpleNamespace(tune_epochs=1)
+        self.folder = Path("swelling")
+        self.trained = []
+
+    def make(self, setting, tune):
+        size = sum(self.SIZES[name][scheme.bits] for name, scheme in setting.items())
+        self.size = round(1000 * size * (1.07 if tune else 1))
+        if tune:
+            self.trained.append(self.size)
+
+    def packed_size(self):
+        return self.size
+
+
+def test_what_training_made_too_large_is_followed_by_what_fills_the_budget():
+    steps = [(4, 8, 8), (4, 4, 8), (4, 4, 4), (3, 4, 4)]
+    points = [dict(zip(Swelling.SIZES, (Scheme(bits=bits) for bits in step), strict=True)) for step in steps]
+    work = Swelling()
+    found = within_bytes(work, work, points, 50_000)
+    assert [scheme.bits for scheme in found.values()] == [3, 8, 8]
+    assert work.trained == [50_290, 47_080]
 
 
 def score(workspace, folder, task="sst-2"):

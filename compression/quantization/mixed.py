@@ -18,7 +18,9 @@ ROUNDING = 1e-6
 HOPELESS = 3.0
 """Points beyond what may be lost at which no smaller setting is looked at: scores go up and down by less than that."""
 ROOM = 0.99
-"""Share of the bytes to fill before training: trained codes pack to up to a percent more."""
+"""Share of the bytes to fill before training: trained codes pack to about a percent more."""
+AGAIN = 0.998
+"""Where they have packed to more than there are bytes: how much less than in proportion to fill in the next attempt."""
 
 if TYPE_CHECKING:
     from compression.students.student import Student
@@ -51,30 +53,36 @@ def _widths(scheme: Scheme) -> list[Scheme]:
 def within_bytes(work: Work, maker: Maker, points: list[Setting], most: int) -> Setting:
     """The least harmful setting whose packed file has at most so many bytes; its student is put into the work.
 
-    Training changes what codes can be packed to: where the file has become too large, a smaller setting is trained.
-    Raises UserError, with the smallest size there can be, when nothing fits.
+    Training changes what codes can be packed to: where the file has become too large, a setting is trained that is as
+    much smaller. Raises UserError, with the smallest size there can be, when nothing fits.
     """
 
     def size(setting: Setting) -> int:
         maker.make(setting, tune=False)
         return work.packed_size()
 
-    fill = most * ROOM if work.settings.tune_epochs else most
-    place = first(len(points), lambda place: size(points[place]) <= fill)
-    if place is None and (smallest := size(points[-1])) <= most:
-        place = len(points) - 1
-    if place is None:
-        smallest = _smallest(work, most, smallest)
+    def largest(fill: float) -> Setting:
+        """The one that fills so many bytes before training; where none fits, the smallest there is."""
+        place = first(len(points), lambda place: size(points[place]) <= fill)
+        return points[-1] if place is None else larger(points, place, lambda setting: size(setting) <= fill)
+
+    setting = largest(most * ROOM if work.settings.tune_epochs else most)
+    before = size(setting)
+    if before > most:
+        smallest = _smallest(work, most, before)
         raise UserError(f"--max-bytes {most}: the smallest that {work.parent.name} can become is {smallest} bytes")
-    for setting in (larger(points, place, lambda setting: size(setting) <= fill), *points[place + 1 :]):
+    while True:
         maker.make(setting, tune=True)
         reached = work.packed_size()
         if reached <= most:
             return setting
+        if setting == points[-1]:
+            raise UserError(
+                f"--max-bytes {most}: after training the smallest that {work.parent.name} became is {reached} bytes"
+            )
         say(f"{work.folder.name}: {reached:,} bytes after training, {most:,} asked for: on with fewer bits")
-    raise UserError(
-        f"--max-bytes {most}: after training the smallest that {work.parent.name} became is {reached} bytes"
-    )
+        setting = largest(before * most / reached * AGAIN)
+        before = size(setting)
 
 
 def _smallest(work: Work, most: int, size: int) -> int:

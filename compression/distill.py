@@ -38,6 +38,8 @@ NOT_IDENTITY = {
     "seed_name",
     "compression_actions",
     "load_trained_model",
+    "hidden_dim",
+    "embedding_rank",
 }
 """Settings that do not change what is learned."""
 INPUTS_COUNT_INSTEAD = {"teacher", "bpe_model", "bpe_vectors"}

@@ -16,6 +16,7 @@ Weights are float32 whatever the student stores, and nothing rounds inputs.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from common.models import ModelConfig, read_config
 from common.workspace import whole_file
 from compression.embeddings.hash import HASHES
 from compression.onnx_graph import Graph
+from compression.onnx_transformer import TransformerNodes
 from compression.student_store import load_student
 
 if TYPE_CHECKING:
@@ -65,21 +67,33 @@ class Exporter:
     def model(self):  # noqa: ANN201 - onnx's ModelProto
         """The whole student."""
         graph, config = self.graph, self.config
-        encoded = [self._encode(suffix) for suffix in (("", "2") if config.pair else ("",))]
+        suffixes = ("", "2") if config.pair else ("",)
+        encoded = [self._together(suffixes)] if self.student.reads_together else [self._encode(s) for s in suffixes]
         joined = encoded[0]
-        if config.pair:
+        if len(encoded) > 1:
             difference, product = graph.node("Abs", graph.node("Sub", *encoded)), graph.node("Mul", *encoded)
             joined = graph.node("Concat", *encoded, difference, product, axis=1)
         hidden = graph.node("Relu", self._linear("classifier.0", joined))
         logits = self._linear("classifier.3", hidden)
         return graph.finish(config.name, "logits", logits, config.outputs, metadata(config))
 
+    def _inputs(self, suffix: str) -> tuple[str, str]:
+        """Ids and lengths of a sentence."""
+        width = HASHES if self.config.student["embedding_type"] == "hash" else 1
+        ids = self.graph.input(f"ids{suffix}", ["batch", f"time{suffix}", width])
+        return ids, self.graph.input(f"lengths{suffix}", ["batch"])
+
+    def _together(self, suffixes: Sequence[str]) -> str:
+        """All sentences as one text, [batch, width of the encoder's output]."""
+        inputs = [self._inputs(suffix) for suffix in suffixes]
+        batch = self.graph.node("Shape", inputs[0][1])
+        vectors = [(self._embed(ids), lengths) for ids, lengths in inputs]
+        return TransformerNodes(self.graph, self.student.encoder).encode(vectors, batch)
+
     def _encode(self, suffix: str) -> str:
         """One sentence, [batch, width of the encoder's output]."""
-        graph, time = self.graph, f"time{suffix}"
-        width = HASHES if self.config.student["embedding_type"] == "hash" else 1
-        ids = graph.input(f"ids{suffix}", ["batch", time, width])
-        lengths = graph.input(f"lengths{suffix}", ["batch"])
+        graph = self.graph
+        ids, lengths = self._inputs(suffix)
         # Recurrent operators want time first.
         vectors = self._embed(graph.node("Transpose", ids, perm=[1, 0, 2]))
         length = graph.node("Squeeze", graph.node("Shape", ids, start=1, end=2), graph.integers(0))
@@ -97,7 +111,7 @@ class Exporter:
         return graph.node("Concat", *(self._pool(each, steps, ends) for each in states), axis=1)
 
     def _embed(self, ids: str) -> str:
-        """ids: [time, batch, width] -> [time, batch, dim]."""
+        """ids: [a, b, width] -> [a, b, dim], whichever of time and batch stands first."""
         graph = self.graph
         table = self._array("embedding.table.weight")
         if self.config.student["embedding_type"] != "hash":

@@ -19,6 +19,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 if __name__ == "__main__":
     # Before numpy loads: products this small gain nothing from threads, which take time to start and to wait.
@@ -28,7 +29,9 @@ import numpy as np
 
 MAGIC = b"FWT"
 VERSION = 1
-ARCHS = ("ffn", "rnn", "bilstm", "conv")
+ARCHS = ("ffn", "rnn", "bilstm", "conv", "transformer", "recursive")
+TRANSFORMERS = ARCHS[4:]
+"""Those that read a pair as one text."""
 EMBEDDINGS = ("bpe", "hash", "char")
 GATES = {"rnn": 1, "bilstm": 4}
 PAIR, POOL_MAX = 1, 2
@@ -868,6 +871,111 @@ class Convolution:
         return values
 
 
+class Transformer:
+    """Layers of attention and feed-forward maps; a pair is one text. compression.students.transformer says more."""
+
+    def __init__(self, matrices: dict[str, np.ndarray], size: EncoderSize) -> None:
+        """matrices: by the names of `encoder_shapes`."""
+        self._size, self._pair = size, size.pair
+        self._positions, self._segments = matrices["positions.weight"], matrices["segments.weight"]
+        self._marks, self._all = matrices["marks.weight"], matrices
+
+    def __call__(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """As Mean, of single texts or of both sentences of each pair one after the other; [texts, hidden]."""
+        sentences = 1 + self._pair
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        # Before a token stand a first mark for each text so far and a separator for each sentence that has ended.
+        places = np.arange(len(rows)) + owner // sentences + 1 + owner
+        whole = lengths.reshape(-1, sentences).sum(1) + sentences + 1
+        starts = np.cumsum(whole) - whole
+        framed = np.full(whole.sum(), -1)
+        framed[starts], framed[places] = -2, rows
+        segments = np.zeros(len(framed), np.int64)
+        if self._pair:
+            segments[places[owner % 2 == 1]] = 1
+            segments[starts + whole - 1] = 1
+        result = np.empty((len(whole), self._size.hidden), np.float32)
+        order = np.argsort(-whole, kind="stable")
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            steps = np.arange(whole[batch[0]])
+            inside = steps < whole[batch, None]
+            read = starts[batch, None] + np.minimum(steps, whole[batch, None] - 1)
+            states = self._start(table, framed[read], segments[read])
+            for number in range(self._size.depth):
+                states = self._layer(states, inside, number)
+            result[batch] = states[:, 0]
+        return result
+
+    def _start(self, table: np.ndarray, framed: np.ndarray, segments: np.ndarray) -> np.ndarray:
+        """[texts, time] -> [texts, time, hidden]."""
+        vectors = table.take(np.maximum(framed, 0), 0)
+        vectors[framed == -2], vectors[framed == -1] = self._marks
+        if "projection.weight" in self._all:
+            vectors = self._linear(vectors, "projection")
+        return self._norm(vectors + self._positions[: framed.shape[1]] + self._segments[segments], "norm")
+
+    def _layer(self, states: np.ndarray, inside: np.ndarray, number: int) -> np.ndarray:
+        name = f"blocks.{0 if self._size.shared else number}."
+        read = self._adapted(self._attend(states, inside, f"{name}attention."), f"adapters.{number}.0.")
+        states = self._norm(states + read, f"{name}attention_norm")
+        made = self._linear(gelu(self._linear(states, f"{name}up")), f"{name}down")
+        return self._norm(states + self._adapted(made, f"adapters.{number}.1."), f"{name}output_norm")
+
+    def _attend(self, states: np.ndarray, inside: np.ndarray, name: str) -> np.ndarray:
+        texts, time, _ = states.shape
+        query, key, value = (
+            self._linear(states, f"{name}{part}").reshape(texts, time, self._size.heads, -1).transpose(0, 2, 1, 3)
+            for part in ("query", "key", "value")
+        )
+        scores = query @ key.transpose(0, 1, 3, 2) / np.float32(query.shape[-1] ** 0.5)
+        scores = np.where(inside[:, None, None], scores, -np.inf)
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        read = (powers / powers.sum(-1, keepdims=True)) @ value
+        return self._linear(read.transpose(0, 2, 1, 3).reshape(states.shape), f"{name}output")
+
+    def _adapted(self, states: np.ndarray, name: str) -> np.ndarray:
+        if not self._size.adapters:
+            return states
+        return states + self._linear(gelu(self._linear(states, f"{name}down")), f"{name}up")
+
+    def _linear(self, states: np.ndarray, name: str) -> np.ndarray:
+        return states @ self._all[f"{name}.weight"].T + self._all[f"{name}.bias"]
+
+    def _norm(self, states: np.ndarray, name: str) -> np.ndarray:
+        states = np.clip(states, -_FAR, _FAR)  # no real state is cut; squares of any file's stay finite
+        states = states - states.mean(-1, keepdims=True)
+        deviation = np.sqrt(np.square(states).mean(-1, keepdims=True) + np.float32(1e-12))
+        return states / deviation * self._all[f"{name}.weight"] + self._all[f"{name}.bias"]
+
+
+_FAR = np.float32(1e12)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """x times the normal distribution's share below x (Hendrycks and Gimpel, 2016), float32."""
+    return x * _HALF * (1 + erf(x * np.float32(0.5**0.5)))
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function to float32's precision: a quotient of polynomials, as Eigen's library has it."""
+    x = np.clip(x, -4, 4)
+    square = x * x
+    above, below = (np.full_like(x, first) for first in (_ERF_ABOVE[0], _ERF_BELOW[0]))
+    for polynomial, coefficients in ((above, _ERF_ABOVE), (below, _ERF_BELOW)):
+        for coefficient in coefficients[1:]:
+            polynomial *= square
+            polynomial += np.float32(coefficient)
+    return x * above / below
+
+
+_ERF_ABOVE = (
+    -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
+    -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02,
+)  # fmt: skip
+_ERF_BELOW = (
+    -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
+)  # fmt: skip
 _HALF = np.float32(0.5)
 _BATCH = 64
 _TEXTS_AT_ONCE, _TOKENS_AT_ONCE = 1024, 1 << 14
@@ -877,7 +985,7 @@ class Model:
     """A packed student.
 
     name, task: as it was called and what it was trained for. labels: none for a regression. pair: whether it reads two
-    sentences. arch: ffn, rnn, bilstm or conv. embedding: bpe, hash or char.
+    sentences. arch: one of ARCHS. embedding: bpe, hash or char.
     """
 
     def __init__(self, head: Head, matrices: dict[str, np.ndarray]) -> None:
@@ -923,7 +1031,7 @@ class Model:
 
     def _forward(self, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         encoded = self._encoder(self._tokens.table, rows, lengths)
-        if self.pair:
+        if self.pair and self.arch not in TRANSFORMERS:
             u, v = encoded[::2], encoded[1::2]
             encoded = np.concatenate([u, v, np.abs(u - v), u * v], 1)
         (first, first_bias), (last, last_bias) = self._layers
@@ -940,11 +1048,13 @@ class Model:
         return powers / powers.sum(1, keepdims=True)
 
 
-def _encoder(head: Head, matrices: dict[str, np.ndarray]) -> Mean | Recurrent | Convolution:
+def _encoder(head: Head, matrices: dict[str, np.ndarray]) -> Mean | Recurrent | Convolution | Transformer:
+    if head.arch in TRANSFORMERS:
+        return Transformer(matrices, head.size)
     if head.arch == "ffn":
         return Mean()
     if head.arch == "conv":
-        return Convolution(matrices["convolution.weight"], matrices["convolution.bias"], head.kernel_width)
+        return Convolution(matrices["convolution.weight"], matrices["convolution.bias"], head.size.kernel_width)
     ways = ("forward_rnn", "backward_rnn")
     both = [np.stack([matrices[f"{way}.{name}"] for way in ways]) for name in ("weight_ih", "weight_hh", "bias")]
     return Recurrent(*both, head.arch == "bilstm", head.pool_max)
@@ -962,17 +1072,82 @@ def _whole(text: str) -> str:
 # Loading
 
 
-def encoder_shapes(arch: str, dim: int, hidden: int, kernel_width: int) -> dict[str, tuple[int, ...]]:
+class EncoderSize(NamedTuple):
+    """What shapes an encoder. depth: layers, or times that the one is used; positions: places that a text can have."""
+
+    arch: str
+    pair: bool
+    dim: int
+    hidden: int
+    kernel_width: int = 0
+    depth: int = 0
+    heads: int = 0
+    intermediate: int = 0
+    adapters: int = 0
+    positions: int = 0
+
+    @property
+    def shared(self) -> bool:
+        """Whether one layer serves all iterations."""
+        return self.arch == "recursive"
+
+    @property
+    def output(self) -> int:
+        """Width of what the classifier reads."""
+        width = {"ffn": self.dim, "rnn": 2 * self.hidden, "bilstm": 2 * self.hidden}.get(self.arch, self.hidden)
+        return width * (4 if self.pair and self.arch not in TRANSFORMERS else 1)
+
+
+def positions_of(max_tokens: int, pair: bool) -> int:
+    """Places that a text can have: one sentence or two of max_tokens, each with a mark after it, and the first mark."""
+    return 1 + (1 + pair) * (max_tokens + 1)
+
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def encoder_shapes(size: EncoderSize) -> Shapes:
     """What an encoder multiplies with and adds, by the names that students give it, in a file's order."""
-    if arch == "ffn":
+    dim, hidden = size.dim, size.hidden
+    if size.arch == "ffn":
         return {}
-    if arch == "conv":
-        return {"convolution.weight": (2 * hidden, kernel_width * dim), "convolution.bias": (2 * hidden,)}
-    gates, shapes = GATES[arch] * hidden, {}
+    if size.arch == "conv":
+        return _linear_shapes("convolution", size.kernel_width * dim, 2 * hidden)
+    if size.arch in TRANSFORMERS:
+        return _transformer_shapes(size)
+    gates, shapes = GATES[size.arch] * hidden, {}
     for way in ("forward_rnn", "backward_rnn"):
         shapes[f"{way}.weight_ih"], shapes[f"{way}.weight_hh"] = (gates, dim), (gates, hidden)
         shapes[f"{way}.bias"] = (gates,)
     return shapes
+
+
+def _linear_shapes(name: str, inputs: int, outputs: int) -> Shapes:
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
+def _transformer_shapes(size: EncoderSize) -> Shapes:
+    hidden = size.hidden
+    shapes = _linear_shapes("projection", size.dim, hidden) if size.dim != hidden else {}
+    shapes |= {"marks.weight": (2, size.dim), "positions.weight": (size.positions, hidden)}
+    shapes |= {"segments.weight": (2, hidden), **_norm_shapes("norm", hidden)}
+    for number in range(1 if size.shared else size.depth):
+        name = f"blocks.{number}."
+        for part in ("query", "key", "value", "output"):
+            shapes |= _linear_shapes(f"{name}attention.{part}", hidden, hidden)
+        shapes |= _norm_shapes(f"{name}attention_norm", hidden)
+        shapes |= _linear_shapes(f"{name}up", hidden, size.intermediate)
+        shapes |= _linear_shapes(f"{name}down", size.intermediate, hidden)
+        shapes |= _norm_shapes(f"{name}output_norm", hidden)
+    for number in range(size.depth if size.adapters else 0):
+        for place in (0, 1):
+            shapes |= _linear_shapes(f"adapters.{number}.{place}.down", hidden, size.adapters)
+            shapes |= _linear_shapes(f"adapters.{number}.{place}.up", size.adapters, hidden)
+    return shapes
+
+
+def _norm_shapes(name: str, width: int) -> Shapes:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
 
 
 class Head:
@@ -988,10 +1163,7 @@ class Head:
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
         self.max_tokens, self.dim, self.classifier = reader.size(), reader.size(), reader.size()
-        self.hidden = reader.size() if self.arch != "ffn" else 0
-        self.kernel_width = reader.byte() if self.arch == "conv" else 0
-        if self.arch == "conv" and not (self.pool_max and self.kernel_width % 2):
-            raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
+        self.size = self._encoder_size(reader)
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
         self.numbers = Numbers()
         self.vocabulary = Vocabulary(reader, self.numbers) if self.embedding == "bpe" else None
@@ -1003,14 +1175,28 @@ class Head:
         self.floats = [self.numbers.array(reader, self.numbers.floats) for _ in range(4)]
         reader.end()
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
+    def _encoder_size(self, reader: Reader) -> EncoderSize:
+        """Raises PackedError for sizes that do not go together."""
+        size = EncoderSize(self.arch, self.pair, self.dim, reader.size() if self.arch != "ffn" else 0)
+        if self.arch == "conv":
+            size = size._replace(kernel_width=reader.byte())
+            if not (self.pool_max and size.kernel_width % 2):
+                raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
+        if self.arch in TRANSFORMERS:
+            depth, heads = reader.byte(), reader.byte()
+            size = size._replace(depth=depth, heads=heads, intermediate=reader.size(), adapters=reader.number())
+            size = size._replace(positions=positions_of(self.max_tokens, self.pair))
+            if not depth or not heads or size.hidden % heads:
+                raise PackedError("a transformer without layers, or whose heads do not divide its width")
+        return size
+
+    def shapes(self) -> Shapes:
         """Everything a model multiplies with and adds, in the file's order: (rows, columns), or (length,)."""
-        shapes: dict[str, tuple[int, ...]] = {"embedding.table": (self._rows, self.dim)}
+        shapes: Shapes = {"embedding.table": (self._rows, self.dim)}
         if self.embedding == "hash":
             shapes["embedding.importance"] = (3 * self.vocab_size, 1)
-        shapes |= encoder_shapes(self.arch, self.dim, self.hidden, self.kernel_width)
-        width = {"ffn": self.dim, "conv": self.hidden}.get(self.arch, 2 * self.hidden)
-        shapes["classifier.0.weight"] = (self.classifier, width * (4 if self.pair else 1))
+        shapes |= encoder_shapes(self.size)
+        shapes["classifier.0.weight"] = (self.classifier, self.size.output)
         shapes["classifier.0.bias"] = (self.classifier,)
         shapes["classifier.3.weight"] = (self.outputs, self.classifier)
         shapes["classifier.3.bias"] = (self.outputs,)

@@ -33,6 +33,7 @@ ACTION_SETTINGS: dict[str, set[str]] = {
     },
 }
 """Action -> the settings that decide what it makes of a student, beside those of tuning."""
+_ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
 LATER_SETTINGS = TUNE_SETTINGS.union(*ACTION_SETTINGS.values())
 """Settings of everything that comes after distilling."""
 
@@ -89,6 +90,12 @@ class DistillSettings(StageSettings, StudentSettings):
         return self
 
     @pydantic.model_validator(mode="after")
+    def _check_heads(self) -> "DistillSettings":
+        if self.student_arch in ("transformer", "recursive") and self.encoder_hidden_dim % self.heads:
+            raise ValueError(f"--heads {self.heads} do not divide the layers' width of {self.encoder_hidden_dim}")
+        return self
+
+    @pydantic.model_validator(mode="after")
     def _check_init(self) -> "DistillSettings":
         if self.embedding_init == "teacher" and self.embedding_type != "bpe":
             raise ValueError(f"--embedding-init teacher is for byte pairs (--embedding-type is {self.embedding_type})")
@@ -106,6 +113,10 @@ class CompressSettings(DistillSettings):
     """Name of the student; unset builds one from the settings. Factorising adds +f, pruning +p, quantizing +q."""
     seed_name: Literal["bennington", "hadfield", "feynman", "simone"] | None = None
     """The thesis's seeds by name: 3201976, 8291959, 5111918, 2211933."""
+    hidden_dim: int | None = pydantic.Field(None, gt=0)
+    """Width of a transformer's layers: another name of --encoder-hidden-dim."""
+    embedding_rank: int | None = pydantic.Field(None, gt=0)
+    """Width of the embedding, factorised where it is less than the layers': another name of --embedding-dim."""
     prune_magnitude: bool = False
     """Prune weights whose absolute value is below --prune-threshold."""
     prune_topv: bool = False
@@ -161,8 +172,11 @@ class CompressSettings(DistillSettings):
 
     @classmethod
     def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:
-        """emb-ffn is ffn; a seed's name is its number."""
+        """emb-ffn is ffn; a seed's name is its number; a transformer's widths have the names of its papers too."""
         translated = dict(layer)
+        for alias, name in _ALIASES.items():
+            if translated.get(alias) is not None:
+                translated[name] = translated.pop(alias)
         if layer.get("student_arch") in OLD_NAMES:
             translated["student_arch"] = OLD_NAMES[layer["student_arch"]]
         if layer.get("seed_name") in NAMED_SEEDS:

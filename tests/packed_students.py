@@ -12,6 +12,8 @@ from safetensors.numpy import save_file
 ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char")
 FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-all", "ternary", "codebook",
          "codebook-row", "product")  # fmt: skip
+TRANSFORMERS = ("transformer", "recursive")
+TRANSFORMER = {"encoder_hidden_dim": 8, "heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 9, "adapters": 4}
 GATES = {"rnn": 1, "bilstm": 4}
 DIM, HIDDEN, CLASSIFIER, VOCAB, KERNEL = 6, 5, 7, 120, 3
 
@@ -68,6 +70,17 @@ def encoder(arch, dim, hidden, kernel):
     return shapes, vectors, 2 * hidden
 
 
+def transformer(arch, embedding, sizes, pair):
+    """The same of a transformer, as PyTorch has it, whose norms are no matrices either."""
+    from compression.students.settings import StudentSettings
+    from compression.students.student import Student
+
+    student = Student(arch, StudentSettings(embedding_type=embedding, **sizes), 2, pair)
+    tensors = {f"encoder.{name}": tuple(value.shape) for name, value in student.encoder.state_dict().items()}
+    shapes = {name.removesuffix(".value"): shape for name, shape in tensors.items() if name.endswith(".value")}
+    return shapes, {name: shape[0] for name, shape in tensors.items() if len(shape) == 1}, student.encoder.output_dim
+
+
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
     """A student's folder. given: other student settings, `model` (a sentencepiece model's bytes), `labels`, `edit`."""
     rng = np.random.default_rng(seed)
@@ -75,15 +88,21 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
     labels, edit = given.pop("labels", ["bad", "good", "so-so"]), given.pop("edit", None)
     sizes = {"embedding_dim": DIM, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": CLASSIFIER, "vocab_size": VOCAB,
              "hash_ratio": 10, "max_tokens": 512, "kernel_width": KERNEL, **given}  # fmt: skip
+    if arch in TRANSFORMERS:
+        sizes |= TRANSFORMER
     dim, hidden, inner = sizes["embedding_dim"], sizes["encoder_hidden_dim"], sizes["cls_hidden_dim"]
     rows = {"bpe": sizes["vocab_size"], "hash": sizes["vocab_size"] // sizes["hash_ratio"], "char": 33}[embedding]
     shapes = {"embedding.table.weight": (rows, dim)}
     if embedding == "hash":
         shapes["embedding.importance.weight"] = (3 * sizes["vocab_size"], 1)
-    own_shapes, vectors, width = encoder(arch, dim, hidden, sizes["kernel_width"])
+    if arch in TRANSFORMERS:
+        own_shapes, vectors, width = transformer(arch, embedding, sizes, pair)
+    else:
+        own_shapes, vectors, width = encoder(arch, dim, hidden, sizes["kernel_width"])
+        width *= 4 if pair else 1
     shapes |= own_shapes
     shapes |= {
-        "classifier.0.weight": (inner, width * (4 if pair else 1)),
+        "classifier.0.weight": (inner, width),
         "classifier.3.weight": (len(labels) or 1, inner),
     }
     vectors |= {"classifier.0.bias": inner, "classifier.3.bias": len(labels) or 1}

@@ -42,6 +42,7 @@ def saved(tmp_path, monkeypatch):
 
     def save(arch, embedding, pooling, pair, change=lambda student: None):
         sizes = {"embedding_dim": 5, "vocab_size": 30, "encoder_hidden_dim": 4, "cls_hidden_dim": 6}
+        sizes |= {"heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 7, "adapters": 3}
         settings = StudentSettings(embedding_type=embedding, pooling=pooling, **sizes)
         torch.manual_seed(3)
         student = Student(arch, settings, 3, pair)

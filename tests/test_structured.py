@@ -25,6 +25,7 @@ def student(arch, pair, pooling=None, seed=1):
     torch.manual_seed(seed)
     pooling = pooling or tiny.POOLINGS[arch][0]
     sizes = {"embedding_dim": 5, "vocab_size": VOCABULARY, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": NEURONS}
+    sizes |= {"heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 8, "adapters": 3}
     return Student(arch, StudentSettings(pooling=pooling, **sizes), outputs=3, pair=pair).eval()
 
 
@@ -58,7 +59,7 @@ def biases(net):
     return [layer.bias_ih if isinstance(layer, Recurrent) else layer.bias for layer in net.encoder.children()]
 
 
-@pytest.mark.parametrize("arch", tiny.POOLINGS)
+@pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn", "conv"])
 @pytest.mark.parametrize("pair", [False, True])
 @settings(max_examples=10)
 @given(data=st.data())
@@ -91,6 +92,22 @@ def test_matrices_shrink_and_directions_stay_alike(arch, pair):
     assert net.classifier[0].weight.value.shape == (4, 6 * (4 if pair else 1))
     assert net.classifier[3].weight.value.shape == (3, 4)
     assert all(p.requires_grad and p.grad is None for p in net.parameters())
+
+
+@pytest.mark.parametrize("arch", ["transformer", "recursive"])
+@pytest.mark.parametrize("pair", [False, True])
+def test_of_transformers_feed_forward_units_go(arch, pair):
+    net = student(arch, pair)
+    with torch.no_grad():
+        for block in net.encoder.blocks:
+            block.down.weight.value[:, [0, 2, 5, 7]] = 0
+        net.classifier[3].weight.value[:, :4] = 0
+    before = logits(net, text(pair))
+    assert remove_units(net, 0.5, text(pair), pair) == {"intermediate_dim": 4, "cls_hidden_dim": 4}
+    assert torch.allclose(logits(net, text(pair)), before, atol=1e-6)
+    for block in net.encoder.blocks:
+        assert block.up.weight.value.shape == (4, HIDDEN)
+        assert block.down.weight.value.shape == (HIDDEN, 4)
 
 
 def test_what_is_left_of_a_unit_is_its_own_row_of_every_gate():

@@ -202,8 +202,11 @@ def compress_settings(**given) -> CompressSettings:
     return CompressSettings(**{**defaults_for(values), **values})
 
 
-POOLINGS = {"bilstm": ("last", "max"), "rnn": ("last", "max"), "ffn": ("last",), "conv": ("max",)}
-"""Architecture -> how it can pool; an FFN has no states, and its pooling means nothing."""
+POOLINGS = {"bilstm": ("last", "max"), "rnn": ("last", "max"), "ffn": ("last",), "conv": ("max",)} | {
+    "transformer": ("last",),
+    "recursive": ("last",),
+}
+"""Architecture -> how it can pool; an FFN has no states, a transformer its own place for them: theirs means nothing."""
 STUDENT_KINDS = [
     (arch, embedding, pooling, pair)
     for arch, poolings in POOLINGS.items()
@@ -217,7 +220,8 @@ STUDENT_KINDS = [
 def small(**given) -> dict:
     """A student that trains in a blink."""
     sizes = {"embedding_dim": 6, "encoder_hidden_dim": 5, "cls_hidden_dim": 7, "vocab_size": 60, "max_tokens": 40}
-    return {"epochs": 2, "batch_size": 16, "bpe_source": "train", "lr": 0.02, **sizes, **given}
+    layers = {"heads": 1, "layers": 2, "iterations": 2, "intermediate_dim": 8}
+    return {"epochs": 2, "batch_size": 16, "bpe_source": "train", "lr": 0.02, **sizes, **layers, **given}
 
 
 def prepare_settings(workspace: Path, task: str, **given) -> PreprocessSettings:

@@ -8,7 +8,16 @@ from common.errors import UserError
 from common.models import ModelConfig
 from compression.packing.head import HeadWriter
 from compression.packing.tensors import Tensors
-from compression.runtime import ARCHS, EMBEDDINGS, PAIR, POOL_MAX, encoder_shapes
+from compression.runtime import (
+    ARCHS,
+    EMBEDDINGS,
+    PAIR,
+    POOL_MAX,
+    TRANSFORMERS,
+    EncoderSize,
+    encoder_shapes,
+    positions_of,
+)
 from compression.students.settings import StudentSettings
 
 
@@ -29,28 +38,48 @@ def write_settings(head: HeadWriter, config: ModelConfig, settings: StudentSetti
         head.number(settings.encoder_hidden_dim)
     if config.arch == "conv":
         head.byte(settings.kernel_width)
+    if config.arch in TRANSFORMERS:
+        size = encoder_size(config.arch, settings, config.pair)
+        head.byte(size.depth)
+        head.byte(size.heads)
+        head.number(size.intermediate)
+        head.number(size.adapters)
     if settings.embedding_type == "hash":
         head.number(settings.vocab_size)
 
 
-def _of_encoder(arch: str, settings: StudentSettings, dimensions: int) -> list[str]:
+def encoder_size(arch: str, settings: StudentSettings, pair: bool) -> EncoderSize:
+    """A student's encoder as the runtime describes it."""
+    size = EncoderSize(arch, pair, settings.embedding_dim, settings.encoder_hidden_dim, settings.kernel_width)
+    if arch not in TRANSFORMERS:
+        return size
+    return size._replace(
+        depth=settings.iterations if size.shared else settings.layers,
+        heads=settings.heads,
+        intermediate=settings.intermediate_dim,
+        adapters=settings.adapters,
+        positions=positions_of(settings.max_tokens, pair),
+    )
+
+
+def _of_encoder(arch: str, settings: StudentSettings, pair: bool, dimensions: int) -> list[str]:
     """Stems of an encoder's matrices (of two dimensions) or biases (of one), in the file's order."""
-    shapes = encoder_shapes(arch, settings.embedding_dim, settings.encoder_hidden_dim, settings.kernel_width)
+    shapes = encoder_shapes(encoder_size(arch, settings, pair))
     return [f"encoder.{name}" for name, shape in shapes.items() if len(shape) == dimensions]
 
 
-def matrices(arch: str, settings: StudentSettings) -> list[str]:
+def matrices(arch: str, settings: StudentSettings, pair: bool) -> list[str]:
     """Stems of a student's matrices, in the file's order."""
     importance = ["embedding.importance.weight"] if settings.embedding_type == "hash" else []
-    encoder = _of_encoder(arch, settings, 2)
+    encoder = _of_encoder(arch, settings, pair, 2)
     return ["embedding.table.weight", *importance, *encoder, "classifier.0.weight", "classifier.3.weight"]
 
 
-def biases(arch: str, settings: StudentSettings, tensors: Tensors) -> dict[str, np.ndarray]:
-    """Biases in the file's order. A recurrent layer's two are only ever added: their sum is stored."""
+def biases(arch: str, settings: StudentSettings, pair: bool, tensors: Tensors) -> dict[str, np.ndarray]:
+    """Biases in the file's order, and what scales a norm. A recurrent layer's two are only ever added: their sum."""
     found = {}
     try:
-        for stem in [*_of_encoder(arch, settings, 1), "classifier.0.bias", "classifier.3.bias"]:
+        for stem in [*_of_encoder(arch, settings, pair, 1), "classifier.0.bias", "classifier.3.bias"]:
             two = stem.endswith("_rnn.bias")
             found[stem] = tensors[f"{stem}_ih"] + tensors[f"{stem}_hh"] if two else tensors[stem]
     except KeyError as error:

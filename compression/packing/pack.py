@@ -86,10 +86,10 @@ class _Packing:
         if self._settings.embedding_type != "char":
             with head.owner("settings"):
                 head.number(table[0] if rows is None else len(rows))
-        for stem in matrices(config.arch, self._settings):
+        for stem in matrices(config.arch, self._settings, config.pair):
             with head.owner(stem):
                 write_matrix(head, streams, tensors, stem, rows if stem == "embedding.table.weight" else None)
-        for name, value in biases(config.arch, self._settings, tensors).items():
+        for name, value in biases(config.arch, self._settings, config.pair, tensors).items():
             streams.add_floats(value, name)
         with head.owner("settings"):
             streams.write_floats(head)

@@ -28,26 +28,31 @@ _BATCH = 16
 def remove_units(student: Student, share: float, encoded: list[EncodedText], pair: bool) -> dict[str, int]:
     """Remove a share of the encoder's units, as many in each direction, and of the classifier's hidden ones, in place.
 
-    encoded: a sample of training text. Returns the widths left, by their names in the student's settings. Raises
-    UserError when a layer would have no unit left.
+    Of a transformer they are the units within each layer's feed-forward part. encoded: a sample of training text.
+    Returns the widths left, by their names in the student's settings. Raises UserError when a layer would have no unit
+    left.
     """
     first, last = _ends(student.classifier)
-    layers = list(student.encoder.children())
+    feed_forward = [(block.up, block.down) for block in student.encoder.blocks] if student.reads_together else []
+    between = [*feed_forward, (first, last)]
+    layers = [] if student.reads_together else list(student.encoder.children())
     blocks = 4 if pair else 1
-    for width in [_units(layer) for layer in layers] + [len(first.bias)]:
+    for width in [_units(layer) for layer in layers] + [len(one.bias) for one, _ in between]:
         if _left(width, share) < 1:
             raise UserError(f"--prune-units {share:g}: of {width} units none would be left")
-    worth = _worth(student, encoded, layers, blocks)
+    worth = _worth(student, encoded, layers, blocks, [other for _, other in between])
     if layers:
-        kept = [_best(scores, share) for scores in worth[:-1]]
+        kept = [_best(scores, share) for scores in worth[: len(layers)]]
         _shrink_inputs(first, _places(layers, kept, blocks))
         for layer, units in zip(layers, kept, strict=True):
             _shrink(layer, units)
         student.encoder.output_dim = sum(len(units) for units in kept)
-    neurons = _best(worth[-1], share)
-    first.weight, first.bias = rows_of(first.weight, neurons), _some(first.bias, neurons)
-    _shrink_inputs(last, neurons)
+    for (one, other), scores in zip(between, worth[len(layers) :], strict=True):
+        units = _best(scores, share)
+        one.weight, one.bias = rows_of(one.weight, units), _some(one.bias, units)
+        _shrink_inputs(other, units)
     widths = {"encoder_hidden_dim": _units(layers[0])} if layers else {}
+    widths |= {"intermediate_dim": len(feed_forward[0][0].bias)} if feed_forward else {}
     return {**widths, "cls_hidden_dim": len(first.bias)}
 
 
@@ -56,9 +61,11 @@ def _units(layer: Recurrent | Linear) -> int:
     return layer.hidden_dim if isinstance(layer, Recurrent) else len(layer.bias) // 2
 
 
-def _worth(student: Student, encoded: list[EncodedText], layers: Layers, blocks: int) -> list[torch.Tensor]:
-    """Worth of each unit, [units]: one tensor a layer of the encoder, and the classifier's hidden layer last."""
-    first, last = _ends(student.classifier)
+def _worth(
+    student: Student, encoded: list[EncodedText], layers: Layers, blocks: int, readers: list[Linear]
+) -> list[torch.Tensor]:
+    """Worth of each unit, [units]: one tensor a layer of the encoder, and one for the units that each reader reads."""
+    first, _ = _ends(student.classifier)
     total: list[torch.Tensor] = []
     generator = torch.Generator().manual_seed(0)
     rows = np.arange(len(encoded[0]))
@@ -68,7 +75,7 @@ def _worth(student: Student, encoded: list[EncodedText], layers: Layers, blocks:
         logits = forward(student, encoded, batch, torch.device("cpu"))
         # With random signs, the square of a batch's sum is in the mean the sum of its logits' squares.
         (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
-        gates = [*_gates(layers, first, blocks), _column_sums(last.weight)]
+        gates = [*_gates(layers, first, blocks), *(_column_sums(reader.weight) for reader in readers)]
         total = [gate**2 + sum_ for gate, sum_ in zip(gates, total or [0.0] * len(gates), strict=True)]
     student.zero_grad()
     return total

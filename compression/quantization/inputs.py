@@ -49,7 +49,7 @@ def round_inputs(student: Student, inputs: Mapping[str, str], calibration: torch
     with the saved weights.
     """
     for part, how in check_inputs(inputs).items():
-        for layer in getattr(student, part).children():
+        for layer in getattr(student, part).modules():
             if isinstance(layer, Linear | Recurrent):
                 layer.inputs = how
             if isinstance(layer, Linear) and how == "static":

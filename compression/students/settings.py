@@ -10,7 +10,7 @@ import pydantic
 
 from common.config import CONFIG_DIR, Settings, load_yaml
 
-StudentArch = Literal["bilstm", "rnn", "ffn", "conv"]
+StudentArch = Literal["bilstm", "rnn", "ffn", "conv", "transformer", "recursive"]
 
 
 class StudentSettings(Settings):
@@ -25,9 +25,19 @@ class StudentSettings(Settings):
     hash_ratio: int = pydantic.Field(10, gt=0)
     """Importance rows for each shared vector of hash embeddings."""
     encoder_hidden_dim: int = pydantic.Field(150, gt=0)
-    """Units of the encoder (conv), in each direction (bilstm, rnn)."""
+    """Units of the encoder (conv), in each direction (bilstm, rnn); width of a transformer's layers."""
     kernel_width: int = pydantic.Field(5, gt=0, lt=256)
     """Tokens a convolution sees at once (conv), an odd number."""
+    layers: int = pydantic.Field(4, gt=0, lt=256)
+    """Layers (transformer)."""
+    iterations: int = pydantic.Field(6, gt=0, lt=256)
+    """Times that the one layer is used (recursive)."""
+    heads: int = pydantic.Field(12, gt=0, lt=256)
+    """Attention heads (transformer, recursive); they divide the layers' width."""
+    intermediate_dim: int = pydantic.Field(1200, gt=0)
+    """Units between the two maps of a layer's feed-forward part (transformer, recursive)."""
+    adapters: int = pydantic.Field(0, ge=0)
+    """Width of bottleneck adapters, two in each layer or iteration; 0 means none (transformer, recursive)."""
     cls_hidden_dim: int = pydantic.Field(200, gt=0)
     """Units of the classifier's hidden layer."""
     pooling: Literal["last", "max"] = "last"

@@ -11,6 +11,10 @@ from compression.students.ffn import MeanEncoder
 from compression.students.layers import Linear
 from compression.students.rnn import make_rnn
 from compression.students.settings import StudentSettings
+from compression.students.transformer import make_recursive, make_transformer
+
+TRANSFORMERS = {"transformer": make_transformer, "recursive": make_recursive}
+"""Architectures that read a pair as one text; of the others each sentence is encoded by itself."""
 
 
 class Student(nn.Module):
@@ -20,8 +24,9 @@ class Student(nn.Module):
         """Build with fresh weights. Raises UserError for an unknown architecture."""
         super().__init__()
         self.embedding = make_embedding(settings)
-        self.encoder = make_encoder(arch, settings)
-        width = self.encoder.output_dim * (4 if pair else 1)
+        self.encoder = make_encoder(arch, settings, pair)
+        self.reads_together = arch in TRANSFORMERS
+        width = self.encoder.output_dim * (4 if pair and not self.reads_together else 1)
         self.dropout = nn.Dropout(settings.dropout)
         self.classifier = nn.Sequential(
             Linear(width, settings.cls_hidden_dim),
@@ -30,15 +35,17 @@ class Student(nn.Module):
             Linear(settings.cls_hidden_dim, outputs),
         )
 
-    def encode(self, ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """ids: int64 [batch, time, width], lengths: int64 [batch] -> [batch, encoder.output_dim]."""
-        return self.encoder(self.dropout(self.embedding(ids)), lengths)
+    def encode(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """What the classifier reads, [batch, width], of one or two of (ids [batch, time, width], lengths [batch])."""
+        vectors = [(self.dropout(self.embedding(ids)), lengths) for ids, lengths in sentences]
+        if self.reads_together:
+            return self.encoder(*vectors)
+        encoded = [self.encoder(*sentence) for sentence in vectors]
+        return encoded[0] if len(encoded) == 1 else compare(*encoded)
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """One (ids, lengths), or two for pairs -> logits [batch, outputs]."""
-        encoded = [self.encode(ids, lengths) for ids, lengths in sentences]
-        joined = encoded[0] if len(encoded) == 1 else compare(*encoded)
-        return self.classifier(self.dropout(joined))
+        return self.classifier(self.dropout(self.encode(*sentences)))
 
 
 def compare(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -46,9 +53,11 @@ def compare(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return torch.cat([u, v, (u - v).abs(), u * v], 1)
 
 
-def make_encoder(arch: str, settings: StudentSettings) -> nn.Module:
+def make_encoder(arch: str, settings: StudentSettings, pair: bool) -> nn.Module:
     """The encoder of an architecture. Raises UserError for an unknown one."""
+    if arch in TRANSFORMERS:
+        return TRANSFORMERS[arch](settings, pair)
     makers = {"bilstm": make_bilstm, "rnn": make_rnn, "ffn": MeanEncoder, "conv": ConvolutionalEncoder}
     if arch not in makers:
-        raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(makers)}")
+        raise UserError(f"unknown student architecture {arch!r}; there are {', '.join((*makers, *TRANSFORMERS))}")
     return makers[arch](settings)

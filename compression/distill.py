@@ -16,12 +16,14 @@ from common.models import ModelConfig, clear_training, find_model, is_finished
 from common.progress import say
 from common.seeds import seed_everything
 from common.tasks import Task, load_task
+from common.teachers.logits import teacher_fingerprint
 from common.workspace import fingerprint
 from compression.distillation_set import DistillationSet, distillation_set, held_out_rows
 from compression.embeddings import Tokenizer, load_tokenizer
 from compression.embeddings.bpe import BpeTokenizer
 from compression.embeddings.bpe_files import find_files, read_vectors
 from compression.embeddings.teacher_vectors import find_teacher_vectors
+from compression.embeddings.wordpiece import WordPieceTokenizer, teacher_pieces
 from compression.prune import pruning_companion
 from compression.settings import ACTION_SETTINGS, LATER_SETTINGS, CompressSettings
 from compression.student_store import save_student
@@ -55,6 +57,7 @@ def distill(settings: CompressSettings) -> Path:
     held_out = held_out_rows(settings, task, rows.teacher)
     tokenizer, student_settings, vectors = _tokenizer(settings, task, rows)
     name = settings.model_name or student_name(settings)
+    starts_from = _starts_from(settings, task, rows.teacher)
     config = ModelConfig(
         name=name,
         kind="student",
@@ -72,14 +75,14 @@ def distill(settings: CompressSettings) -> Path:
         settings=own_settings(settings),
         distillation=own_settings(settings),
         student=student_settings.model_dump(mode="json"),
-        fingerprint=_identity(settings, rows, held_out, tokenizer, vectors),
+        fingerprint=_identity(settings, rows, held_out, tokenizer, vectors, starts_from),
     )
     folder = settings.paths.model(task.name, name)
     with only_one(folder, f"student {name}"):
         if is_finished(folder, config.fingerprint, settings.force):
             say(f"student {name} is up to date")
         else:
-            _train(settings, task, config, Lesson(rows, held_out), tokenizer, vectors, folder)
+            _train(settings, task, config, Lesson(rows, held_out), tokenizer, vectors, starts_from, folder)
     return folder
 
 
@@ -104,6 +107,9 @@ def _tokenizer(
     rows: what the student learns from; byte pairs are made from all of it.
     """
     student = settings.student()
+    if student.embedding_type == "wordpiece":
+        tokenizer = teacher_pieces(_teacher_folder(settings, task, rows.teacher), student.max_tokens)
+        return tokenizer, student.model_copy(update={"vocab_size": len(tokenizer.pieces)}), None
     if student.embedding_type != "bpe":
         return load_tokenizer(student, Path()), student, None
     own, sentences = (
@@ -122,10 +128,26 @@ def _tokenizer(
     return tokenizer, student, vectors
 
 
-def _by_teacher(settings: CompressSettings, task: Task, teacher: str | None, tokenizer: BpeTokenizer) -> np.ndarray:
+def _teacher_folder(settings: CompressSettings, task: Task, teacher: str | None) -> Path:
+    """Raises UserError where no teacher takes part, or is not there any more."""
     if teacher is None:
-        raise UserError("--embedding-init teacher: no teacher takes part where labels alone are learned from")
-    folder, _ = find_model(settings.paths, task, teacher)
+        raise UserError("no teacher takes part where labels alone are learned from, and its vocabulary is asked for")
+    return find_model(settings.paths, task, teacher)[0]
+
+
+def _starts_from(settings: CompressSettings, task: Task, teacher: str | None) -> Path | None:
+    """The teacher whose layers the student starts from, checked; None where it starts from none."""
+    if not settings.init_from_teacher:
+        return None
+    from compression.students.teacher_start import check_start
+
+    folder = _teacher_folder(settings, task, teacher)
+    check_start(settings, settings.student_arch, folder)
+    return folder
+
+
+def _by_teacher(settings: CompressSettings, task: Task, teacher: str | None, tokenizer: BpeTokenizer) -> np.ndarray:
+    folder = _teacher_folder(settings, task, teacher)
     place = settings.paths.bpe(task.name)
     return find_teacher_vectors(tokenizer.pieces, folder, settings.embedding_dim, place, settings.cpu)
 
@@ -136,11 +158,16 @@ def _identity(
     held_out: Split,
     tokenizer: Tokenizer,
     vectors: np.ndarray | None,
+    starts_from: Path | None,
 ) -> str:
     own = {name: value for name, value in own_settings(settings).items() if name not in INPUTS_COUNT_INSTEAD}
     inputs = [array.tobytes() for array in (rows.logits, vectors) if array is not None]
     if isinstance(tokenizer, BpeTokenizer):
         inputs.append(tokenizer.model_bytes)
+    if isinstance(tokenizer, WordPieceTokenizer):
+        inputs.append(tokenizer.identity.encode())
+    if starts_from is not None:
+        inputs.append(teacher_fingerprint(starts_from).encode())
     hashes = [hashlib.sha256(content).hexdigest() for content in inputs]
     return fingerprint([own, rows.split.fingerprint(), held_out.fingerprint(), hashes])
 
@@ -151,6 +178,13 @@ def own_settings(settings: CompressSettings) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude=NOT_IDENTITY | later)
 
 
+def _start_from(student: Student, settings: CompressSettings, teacher: Path) -> None:
+    from compression.students.teacher_start import chosen_layers, start_from_teacher
+
+    layers = chosen_layers(settings.init_from_teacher, len(student.encoder.blocks), teacher)
+    start_from_teacher(student, settings, layers, teacher)
+
+
 def _train(
     settings: CompressSettings,
     task: Task,
@@ -158,12 +192,15 @@ def _train(
     lesson: Lesson,
     tokenizer: Tokenizer,
     vectors: np.ndarray | None,
+    starts_from: Path | None,
     folder: Path,
 ) -> None:
     seed_everything(settings.seed)
     student = Student(config.arch, StudentSettings(**config.student), task.outputs, task.pair)
     if vectors is not None:
         student.embedding.start_from(vectors)
+    if starts_from is not None:
+        _start_from(student, settings, starts_from)
     pruner = pruning_companion(student, settings) if settings.prune_aware else None
     history = train_student(settings, task, student, tokenizer, lesson, folder, config.fingerprint, pruner)
     if pruner is not None:

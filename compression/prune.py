@@ -10,6 +10,7 @@ from common.data import load_split
 from common.errors import UserError
 from common.progress import say
 from compression.embeddings.bpe import BpeTokenizer
+from compression.embeddings.wordpiece import WordPieceTokenizer
 from compression.matrices import Dense, matrices
 from compression.pruning.gradual import GradualPruner
 from compression.pruning.keeping import Together, ZeroKeeper
@@ -117,7 +118,7 @@ def _prune_units(work: Work) -> dict[str, int]:
 def _prune_vocabulary(work: Work) -> dict[str, dict[str, int]]:
     sentences = training_sentences(work)
     work.tokenizer, reached = prune_vocabulary(work.student, work.tokenizer, sentences, work.settings.prune_vocabulary)
-    if isinstance(work.tokenizer, BpeTokenizer):
+    if isinstance(work.tokenizer, BpeTokenizer | WordPieceTokenizer):
         work.widths["vocab_size"] = work.tokenizer.vocab_size
     for name, rows in reached.items():
         say(f"{work.folder.name}: {name} uses {rows['rows']:,} rows of {rows['before']:,}")

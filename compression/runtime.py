@@ -32,7 +32,7 @@ VERSION = 1
 ARCHS = ("ffn", "rnn", "bilstm", "conv", "transformer", "recursive")
 TRANSFORMERS = ARCHS[4:]
 """Those that read a pair as one text."""
-EMBEDDINGS = ("bpe", "hash", "char")
+EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
 GATES = {"rnn": 1, "bilstm": 4}
 PAIR, POOL_MAX = 1, 2
 """Bits of the settings' flags."""
@@ -58,6 +58,11 @@ MOST_STEPS = 4096
 MOST_HEAD = 1 << 22
 MOST_PIECES = 1 << 15
 MOST_PIECE_LENGTH = 512
+MOST_WORD_PIECES = 1 << 18
+MOST_LETTERS = 1 << 23
+"""Characters of all word pieces together."""
+LOWERCASE = 1
+"""Bit of the flags of word pieces: text is lower-cased, and its accents removed."""
 LARGEST = np.float32(1e4)
 """No weight is larger, so that logits of any text are finite."""
 _STATE = 1 << 16
@@ -657,6 +662,86 @@ class PieceTable:
         """Nothing is learned, so nothing is forgotten."""
 
 
+class WordPieces:
+    """BERT's tokens (Wu et al., 2016; Devlin et al., 2019): of each word the longest pieces from the left, of which all
+    but its first begin with ##."""
+
+    longest = 100
+    """Characters of a word beyond which it is unknown, as in BERT."""
+    most = 1 << 17
+    """Words kept from one batch to the next."""
+
+    def __init__(self, pieces: Sequence[str], lowercase: bool, table: np.ndarray | None = None) -> None:
+        """pieces: by row; the first one stands for what is unknown. table: their vectors, float32 [pieces, dim]."""
+        self.table, self.empty = table, 0
+        self._row_of = {piece: row for row, piece in enumerate(pieces)}
+        self._most = max(map(len, pieces), default=0)
+        self._lowercase = lowercase
+        self._known: dict[str, list[int]] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """One row a piece."""
+        found: list[int] = []
+        for word in words_of(text, self._lowercase):
+            if word not in self._known:
+                self._known[word] = self._split(word)
+            found += self._known[word]
+        return found
+
+    def _split(self, word: str) -> list[int]:
+        if len(word) > self.longest:
+            return [0]
+        rows, start = [], 0
+        while start < len(word):
+            mark = "##" if start else ""
+            ends = range(min(len(word), start + self._most), start, -1)
+            found = next(((end, row) for end in ends if (row := self._row_of.get(mark + word[start:end], 0))), None)
+            if found is None:
+                return [0]
+            start, row = found
+            rows.append(row)
+        return rows
+
+    def make_room(self) -> None:
+        """Forget words when there are too many."""
+        if len(self._known) > self.most:
+            self._known.clear()
+
+
+_ASCII_WORD = re.compile(r"[!-/:-@\[-`{-~]|[0-9A-Za-z]+")
+_CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
+_IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
+               (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))  # fmt: skip
+
+
+def words_of(text: str, lowercase: bool) -> list[str]:
+    """Words and signs as BERT's basic tokenizer finds them; with `lowercase` accents are removed too."""
+    if not text.isascii():
+        text = "".join(map(_cleaned, text))
+        if lowercase:
+            text = "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
+        text = "".join(f" {c} " if _is_sign(c) else c for c in text)
+        return ("".join(map(str.lower, text)) if lowercase else text).split()
+    text = text.translate(_CONTROL)
+    return _ASCII_WORD.findall(text.lower() if lowercase else text)
+
+
+def _cleaned(character: str) -> str:
+    code, category = ord(character), unicodedata.category(character)
+    if character in "\t\n\r" or category == "Zs":
+        return " "
+    if code == 0xFFFD or category in ("Cc", "Cf", "Co"):
+        return ""
+    return f" {character} " if any(first <= code <= last for first, last in _IDEOGRAPHS) else character
+
+
+def _is_sign(character: str) -> bool:
+    return unicodedata.category(character)[0] == "P" or (character.isascii() and character in _ASCII_SIGNS)
+
+
+_ASCII_SIGNS = "".join(chr(code) for code in (*range(33, 48), *range(58, 65), *range(91, 97), *range(123, 127)))
+
+
 # The other tokenizers: each knows the rows of a text's tokens, and the table that these rows are of
 
 
@@ -995,6 +1080,8 @@ class Model:
         table = matrices["embedding.table"]
         if head.embedding == "bpe":
             self._tokens = PieceTable(head.pieces, table)
+        elif head.embedding == "wordpiece":
+            self._tokens = WordPieces(*head.word_pieces, table)
         elif head.embedding == "char":
             self._tokens = Letters(table)
         else:
@@ -1167,13 +1254,20 @@ class Head:
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
         self.numbers = Numbers()
         self.vocabulary = Vocabulary(reader, self.numbers) if self.embedding == "bpe" else None
-        self._rows = reader.size() if self.embedding != "char" else 1 + len(Letters.alphabet)
+        self.word_pieces = read_word_pieces(reader) if self.embedding == "wordpiece" else None
+        self._rows = self._read_rows(reader)
         self.matrices = {
             name: Matrix(reader, self.numbers, *shape) for name, shape in self.shapes().items() if len(shape) == 2
         }
         self.vectors = {name: self.numbers.more_floats(*s) for name, s in self.shapes().items() if len(s) == 1}
         self.floats = [self.numbers.array(reader, self.numbers.floats) for _ in range(4)]
         reader.end()
+
+    def _read_rows(self, reader: Reader) -> int:
+        """Rows of the embedding's table."""
+        if self.word_pieces is not None:
+            return len(self.word_pieces[0])
+        return reader.size() if self.embedding != "char" else 1 + len(Letters.alphabet)
 
     def _encoder_size(self, reader: Reader) -> EncoderSize:
         """Raises PackedError for sizes that do not go together."""
@@ -1230,6 +1324,19 @@ class Head:
         floats = _checked(join_planes(self.floats, "<f4"))
         made = {name: matrix.value(floats) for name, matrix in self.matrices.items()}
         return made | {name: floats[place] for name, place in self.vectors.items()}
+
+
+def read_word_pieces(reader: Reader) -> tuple[list[str], bool]:
+    """Word pieces by row, an empty one for what is unknown first, and whether text is lower-cased."""
+    lowercase = bool(reader.byte(LOWERCASE + 1))
+    pieces, left = [""], MOST_LETTERS
+    for _ in range(reader.number(MOST_WORD_PIECES)):
+        piece = pieces[-1][: reader.number(len(pieces[-1]))] + reader.text()
+        left -= len(piece)
+        if not pieces[-1] < piece or len(piece) > MOST_PIECE_LENGTH or left < 0:
+            raise PackedError("word pieces that are out of order, or too many letters of them")
+        pieces.append(piece)
+    return pieces, lowercase
 
 
 class Vocabulary:

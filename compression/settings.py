@@ -61,6 +61,8 @@ class DistillSettings(StageSettings, StudentSettings):
     """Temperature of temperature-softmax and kl."""
     embedding_init: Literal["vectors", "teacher"] = "vectors"
     """How byte pairs' embeddings start: as BPEmb's or word2vec's vectors, or by what the teacher makes of each."""
+    init_from_teacher: tuple[str, ...] = ()
+    """Layers of the teacher that a transformer starts from: every-other, first, last, or their numbers from 0."""
     epochs: int = pydantic.Field(10, gt=0)
     """Passes over the training rows."""
     patience: int = pydantic.Field(5, gt=0)

@@ -9,7 +9,7 @@ import numpy as np
 import tiny
 from safetensors.numpy import save_file
 
-ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char")
+ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char", "wordpiece")
 FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-all", "ternary", "codebook",
          "codebook-row", "product")  # fmt: skip
 TRANSFORMERS = ("transformer", "recursive")
@@ -30,6 +30,14 @@ def pieces(vocab_size=VOCAB, seed_text=True, **more):
         character_coverage=1.0, num_threads=1, minloglevel=2, **more,
     )  # fmt: skip
     return made.getvalue()
+
+
+@functools.cache
+def word_pieces():
+    """The unknown piece, letters, their like within words, and words, in no order."""
+    letters = sorted({letter for text, _ in tiny.sentences(200) for letter in text.lower() if letter != " "})
+    words = sorted({word for text, _ in tiny.sentences(20) for word in text.lower().split()}, reverse=True)
+    return list(dict.fromkeys(["[UNK]", *words, *letters, *(f"##{letter}" for letter in letters), "\u4e2d"]))
 
 
 def matrix(rng, shape, form):
@@ -91,7 +99,9 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
     if arch in TRANSFORMERS:
         sizes |= TRANSFORMER
     dim, hidden, inner = sizes["embedding_dim"], sizes["encoder_hidden_dim"], sizes["cls_hidden_dim"]
-    rows = {"bpe": sizes["vocab_size"], "hash": sizes["vocab_size"] // sizes["hash_ratio"], "char": 33}[embedding]
+    if embedding == "wordpiece":
+        sizes["vocab_size"] = len(word_pieces())
+    rows = {"hash": sizes["vocab_size"] // sizes["hash_ratio"], "char": 33}.get(embedding, sizes["vocab_size"])
     shapes = {"embedding.table.weight": (rows, dim)}
     if embedding == "hash":
         shapes["embedding.importance.weight"] = (3 * sizes["vocab_size"], 1)
@@ -117,6 +127,8 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
     save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, folder / "model.safetensors")
     if embedding == "bpe":
         (folder / "bpe.model").write_bytes(model)
+    if embedding == "wordpiece":
+        (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
     config = {"name": folder.name, "kind": "student", "stage": "distilled", "task": "films", "labels": labels,
               "pair": pair, "arch": arch, "seed": 1, "fingerprint": "0", "student":
               {**sizes, "embedding_type": embedding, "pooling": pooling or tiny.POOLINGS[arch][0]}}  # fmt: skip

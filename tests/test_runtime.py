@@ -151,17 +151,17 @@ def test_a_long_word_takes_no_more_than_its_length():
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Packed students by embedding, one of convolutions, and their folders."""
+    """Packed students by embedding, one of convolutions, one of attention, and their folders."""
     folder = tmp_path_factory.mktemp("packed")
     found = {}
     for name, embedding, arch in (("bpe", "bpe", "bilstm"), ("hash", "hash", "ffn"), ("char", "char", "rnn"),
-                                  ("windows", "bpe", "conv")):  # fmt: skip
+                                  ("windows", "bpe", "conv"), ("wordpiece", "wordpiece", "transformer")):  # fmt: skip
         student = made.write_student(folder / name, arch, embedding, "affine-row", pooling="max")
         found[name] = load(write_packed(student)), student
     return found
 
 
-@pytest.mark.parametrize("embedding", ["hash", "char"])
+@pytest.mark.parametrize("embedding", ["hash", "char", "wordpiece"])
 @given(text=TEXT)
 @settings(max_examples=60)
 def test_words_and_letters_are_the_projects(models, embedding, text):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from compression.embeddings.bpe import BpeEmbedding, BpeTokenizer
 from compression.embeddings.char import CharEmbedding, CharTokenizer
 from compression.embeddings.hash import HashEmbedding, HashTokenizer
+from compression.embeddings.wordpiece import WordPieceEmbedding, WordPieceTokenizer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,11 +36,11 @@ class Tokenizer(Protocol):
 
 def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
     """The tokenizer saved in a model folder. Raises UserError when its files are missing or damaged."""
-    kinds = {"bpe": BpeTokenizer, "hash": HashTokenizer, "char": CharTokenizer}
+    kinds = {"bpe": BpeTokenizer, "hash": HashTokenizer, "char": CharTokenizer, "wordpiece": WordPieceTokenizer}
     return kinds[settings.embedding_type].load(settings, folder)
 
 
 def make_embedding(settings: StudentSettings) -> nn.Module:
     """A fresh embedding module: ids [batch, time, width] -> vectors [batch, time, embedding_dim]."""
-    kinds = {"bpe": BpeEmbedding, "hash": HashEmbedding, "char": CharEmbedding}
+    kinds = {"bpe": BpeEmbedding, "hash": HashEmbedding, "char": CharEmbedding, "wordpiece": WordPieceEmbedding}
     return kinds[settings.embedding_type](settings)

@@ -19,6 +19,7 @@ from compression.packing.head import HeadWriter
 from compression.packing.parts import PackedPart, Shares
 from compression.packing.tensors import Named, Streams, Tensors, shape_of, write_matrix
 from compression.packing.vocabulary import pack_vocabulary
+from compression.packing.wordpieces import pack_word_pieces
 from compression.runtime import CODE_BITS, CODED, MAGIC, RAW, VERSION, WORDS
 from compression.students.settings import StudentSettings
 
@@ -63,10 +64,11 @@ class _Packing:
             raise UserError(f"{config.name} is a {config.kind}; only students are packed")
         self._settings = build(StudentSettings, config.student)
         tensors = {name: tensor.numpy() for name, tensor in load_weights(folder).items()}
-        is_bpe = self._settings.embedding_type == "bpe"
-        self._vocabulary = pack_vocabulary(folder / "bpe.model") if is_bpe else None
+        embedding = self._settings.embedding_type
+        self._vocabulary = pack_vocabulary(folder / "bpe.model") if embedding == "bpe" else None
         self._shares = Shares()
         try:
+            self._word_pieces = pack_word_pieces(folder, self._settings) if embedding == "wordpiece" else None
             self._streams, self._head = Streams(), HeadWriter()
             self._write_head(config, tensors)
         except UserError as error:
@@ -81,9 +83,12 @@ class _Packing:
             with head.owner("vocabulary"):
                 self._vocabulary.write(head)
             streams.side.append(Named.of_one(self._vocabulary.states, "vocabulary"))
+        if self._word_pieces is not None:
+            with head.owner("vocabulary"):
+                self._word_pieces.write(head)
         table = shape_of(tensors, "embedding.table.weight")
-        rows = None if self._vocabulary is None else self._checked_rows(table)
-        if self._settings.embedding_type != "char":
+        rows = self._checked_rows(table)
+        if self._settings.embedding_type not in ("char", "wordpiece"):
             with head.owner("settings"):
                 head.number(table[0] if rows is None else len(rows))
         for stem in matrices(config.arch, self._settings, config.pair):
@@ -94,10 +99,14 @@ class _Packing:
         with head.owner("settings"):
             streams.write_floats(head)
 
-    def _checked_rows(self, table: tuple[int, int]) -> np.ndarray:
-        rows = self._vocabulary.rows
+    def _checked_rows(self, table: tuple[int, int]) -> np.ndarray | None:
+        """The table's rows in the packed order; None where that is their own."""
+        vocabulary = self._vocabulary or self._word_pieces
+        if vocabulary is None:
+            return None
+        rows = vocabulary.rows
         if rows.max() >= table[0]:
-            raise UserError(f"bpe.model has pieces for {rows.max() + 1} rows or more, the embedding has {table[0]}")
+            raise UserError(f"the vocabulary is of {rows.max() + 1} rows or more, the embedding has {table[0]}")
         return rows
 
     def _assemble(self) -> bytes:

@@ -18,6 +18,7 @@ from common.errors import UserError
 from compression.embeddings import Tokenizer
 from compression.embeddings.bpe import BpeTokenizer
 from compression.embeddings.hash import HASHES, HashEmbedding
+from compression.embeddings.wordpiece import WordPieceTokenizer
 from compression.preprocess import distillation_split
 from compression.pruning.cut import first_factor, rows_of
 from compression.students.student import Student
@@ -35,7 +36,7 @@ def prune_vocabulary(
 
     Raises UserError when no row would be left.
     """
-    if isinstance(tokenizer, BpeTokenizer):
+    if isinstance(tokenizer, BpeTokenizer | WordPieceTokenizer):
         return _drop_pieces(student, tokenizer, list(sentences), least)
     reached = {}
     for name, uses in row_uses(student, tokenizer, sentences).items():
@@ -49,8 +50,8 @@ def prune_vocabulary(
 
 
 def _drop_pieces(
-    student: Student, tokenizer: BpeTokenizer, sentences: list[str], least: int
-) -> tuple[BpeTokenizer, dict[str, dict[str, int]]]:
+    student: Student, tokenizer: BpeTokenizer | WordPieceTokenizer, sentences: list[str], least: int
+) -> tuple[BpeTokenizer | WordPieceTokenizer, dict[str, dict[str, int]]]:
     (uses,) = row_uses(student, tokenizer, sentences).values()
     rare = (uses < least) & tokenizer.droppable
     if rare.sum() == tokenizer.droppable.sum():

@@ -16,8 +16,8 @@ StudentArch = Literal["bilstm", "rnn", "ffn", "conv", "transformer", "recursive"
 class StudentSettings(Settings):
     """All that is needed to build a student and its tokenizer."""
 
-    embedding_type: Literal["bpe", "hash", "char"] = "bpe"
-    """How text becomes vectors: byte pairs, hashed words or characters."""
+    embedding_type: Literal["bpe", "hash", "char", "wordpiece"] = "bpe"
+    """How text becomes vectors: byte pairs, hashed words, characters, or the teacher's own word pieces."""
     embedding_dim: int = pydantic.Field(25, gt=0)
     """Width of an embedding vector."""
     vocab_size: int = pydantic.Field(5000, gt=0)

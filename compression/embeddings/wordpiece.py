@@ -1,0 +1,112 @@
+"""The teacher's own word pieces: what a student needs that starts from a teacher's layers, or is aligned with them.
+
+Words are split by compression.runtime, in training as in a packed file. Of a teacher's vocabulary the student takes the
+pieces that text can have, in the teacher's order, with the unknown piece first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from common.errors import UserError
+from common.tokens import EncodedText
+from common.workspace import read_json, write_json
+from compression.embeddings.bpe import BpeEmbedding as WordPieceEmbedding
+from compression.runtime import WordPieces
+
+if TYPE_CHECKING:
+    from compression.students.settings import StudentSettings
+
+__all__ = ["WordPieceEmbedding", "WordPieceTokenizer"]
+
+FILE = "wordpieces.json"
+UNKNOWN = 0
+
+
+class WordPieceTokenizer:
+    """A vocabulary of word pieces, and whether text is lower-cased first."""
+
+    def __init__(self, pieces: list[str], lowercase: bool, max_tokens: int) -> None:
+        """pieces: in the order of the embedding's rows, the unknown piece first."""
+        self.pieces, self.lowercase, self.max_tokens = pieces, lowercase, max_tokens
+        self._words = WordPieces(pieces, lowercase)
+
+    @classmethod
+    def load(cls, settings: StudentSettings, folder: Path) -> WordPieceTokenizer:
+        """Read what `save` wrote. Raises UserError when it is missing, malformed or of another size."""
+        found = read_json(folder / FILE)
+        is_known = isinstance(found, dict) and found.keys() == {"lowercase", "pieces"}
+        if not is_known or not all(isinstance(piece, str) for piece in found["pieces"]):
+            raise UserError(f"{folder / FILE}: no vocabulary of word pieces")
+        if len(found["pieces"]) != settings.vocab_size:
+            raise UserError(f"{folder / FILE}: {len(found['pieces'])} pieces, the student has {settings.vocab_size}")
+        return cls(found["pieces"], bool(found["lowercase"]), settings.max_tokens)
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary into a student's folder."""
+        write_json(folder / FILE, {"lowercase": self.lowercase, "pieces": self.pieces})
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the embedding's table."""
+        return len(self.pieces)
+
+    @property
+    def identity(self) -> str:
+        """The pieces in their order."""
+        digest = hashlib.sha256("\n".join(self.pieces).encode()).hexdigest()
+        return f"wordpiece {digest} {self.lowercase} {self.max_tokens}"
+
+    def encode(self, sentences: list[str]) -> EncodedText:
+        """One row number a piece, width 1."""
+        rows = [self._words.encode(sentence) for sentence in sentences]
+        return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
+
+    @property
+    def droppable(self) -> np.ndarray:
+        """All rows but the unknown piece's, bool [rows]: a word without its piece has smaller ones, or is unknown."""
+        return np.arange(len(self.pieces)) != UNKNOWN
+
+    def without(self, rows: Collection[int]) -> WordPieceTokenizer:
+        """A tokenizer without some pieces; the rows that are left keep their order."""
+        gone = set(rows)
+        kept = [piece for row, piece in enumerate(self.pieces) if row not in gone]
+        return WordPieceTokenizer(kept, self.lowercase, self.max_tokens)
+
+
+def teacher_pieces(folder: Path, max_tokens: int) -> WordPieceTokenizer:
+    """A tokenizer of a teacher's word pieces. folder: its model folder. Raises UserError where it has none."""
+    vocabulary, told = _vocabulary(folder)
+    pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+    return WordPieceTokenizer(pieces, bool(told["normalizer"].get("lowercase")), max_tokens)
+
+
+def teacher_marks(folder: Path) -> tuple[np.ndarray, tuple[int, int]]:
+    """The teacher's rows: of `teacher_pieces`'s pieces, int64 [pieces], and of what it puts first and between texts."""
+    vocabulary, told = _vocabulary(folder)
+    rows = told["model"]["vocab"]
+    kept = sorted(vocabulary, key=vocabulary.__getitem__)
+    return np.array([rows[piece] for piece in kept], np.int64), (rows["[CLS]"], rows["[SEP]"])
+
+
+def _vocabulary(folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
+    """Piece -> place of those that text can have, the unknown piece first, and the tokenizer's file.
+
+    Raises UserError for a teacher whose tokenizer is no WordPiece, saying which it is.
+    """
+    file = folder / "huggingface" / "tokenizer.json"
+    if not file.exists():
+        raise UserError(f"--embedding-type wordpiece: {folder.name} has no word pieces: it is no Hugging Face teacher")
+    told = read_json(file)
+    model, normalizer = told.get("model") or {}, told.get("normalizer") or {}
+    if model.get("type") != "WordPiece" or normalizer.get("type") != "BertNormalizer":
+        raise UserError(f"--embedding-type wordpiece: {folder.name} splits words by {model.get('type')}, not WordPiece")
+    unknown = model["unk_token"]
+    special = {token["content"] for token in told.get("added_tokens", ())}
+    usual = {piece: 1 + row for piece, row in model["vocab"].items() if piece not in special and piece != unknown}
+    return {unknown: 0, **usual}, told

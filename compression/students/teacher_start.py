@@ -1,0 +1,132 @@
+"""Starting a transformer student from a teacher's weights: DistilBERT's every other layer (Sanh et al., 2019).
+
+The student's layers are the teacher's in shape; its embedding may be narrower, and then starts from the best
+factorisation of the teacher's (singular values). Word pieces must be the teacher's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from common.checkpoint import load_tensors
+from common.errors import UserError
+from common.models import CONFIG_FILE, WEIGHTS_FILE, members_of
+from common.workspace import read_json
+from compression.embeddings.wordpiece import teacher_marks
+from compression.students.settings import StudentSettings
+from compression.students.student import Student
+from compression.students.transformer import Block
+
+Tensors = Mapping[str, torch.Tensor]
+_FLAG = "--init-from-teacher"
+_SHAPE = {"hidden_size": "encoder_hidden_dim", "num_attention_heads": "heads", "intermediate_size": "intermediate_dim"}
+"""BERT's names of what student and teacher must have alike."""
+
+
+def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
+    """Raises UserError where the student cannot start from this teacher, with what to set."""
+    if arch not in ("transformer", "recursive"):
+        raise UserError(f"{_FLAG}: a {arch} has no layers that a teacher has")
+    if settings.embedding_type != "wordpiece":
+        raise UserError(f"{_FLAG} needs the teacher's word pieces: --embedding-type wordpiece")
+    if members := members_of(teacher):
+        names = ", ".join(path.name for path in members)
+        raise UserError(
+            f"{_FLAG}: {teacher.name} is an ensemble, and has no layers of its own: learn from one of {names}"
+        )
+    told = _config(teacher)
+    if told.get("model_type") != "bert":
+        raise UserError(f"{_FLAG}: {teacher.name} is a {told.get('model_type')}; layers can be copied from a bert")
+    for theirs, ours in _SHAPE.items():
+        if told[theirs] != getattr(settings, ours):
+            flag = ours.replace("encoder_", "").replace("_", "-")
+            raise UserError(f"{_FLAG}: {teacher.name} has {told[theirs]} there: set --{flag} {told[theirs]}")
+
+
+def chosen_layers(how: Sequence[str], depth: int, teacher: Path) -> list[int]:
+    """Numbers of the teacher's layers, one for each of the student's `depth`, counted from 0.
+
+    how: every-other, first or last, or the numbers themselves. Raises UserError for a map that does not fit.
+    """
+    there = _config(teacher)["num_hidden_layers"]
+    named = {"every-other": range(0, there, 2), "first": range(depth), "last": range(there - depth, there)}
+    if len(how) == 1 and how[0] in named:
+        layers = list(named[how[0]])[:depth]
+    elif all(word.isdecimal() for word in how):
+        layers = [int(word) for word in how]
+    else:
+        raise UserError(f"{_FLAG} {' '.join(how)}: give {', '.join(named)}, or numbers of layers")
+    if len(layers) != depth or not all(0 <= layer < there for layer in layers):
+        raise UserError(
+            f"{_FLAG} {' '.join(how)}: {len(layers)} of the teacher's {there} layers for {depth} of the student's"
+        )
+    return layers
+
+
+def start_from_teacher(student: Student, settings: StudentSettings, layers: Sequence[int], teacher: Path) -> None:
+    """Copy a teacher's embedding and layers into a fresh student, in place.
+
+    layers: the teacher's layer for each of the student's blocks. The teacher's model folder was checked by
+    `check_start`.
+    """
+    tensors, _ = load_tensors(teacher / "huggingface" / WEIGHTS_FILE)
+    own = {name.removeprefix("bert."): tensor.float() for name, tensor in tensors.items() if name.startswith("bert.")}
+    encoder = student.encoder
+    with torch.no_grad():
+        _start_embedding(student, settings, own, teacher)
+        _copy(encoder.positions.weight.value, own["embeddings.position_embeddings.weight"])
+        _copy(encoder.segments.weight.value, own["embeddings.token_type_embeddings.weight"])
+        _copy_norm(encoder.norm, own, "embeddings.LayerNorm")
+        for block, layer in zip(encoder.blocks, layers, strict=True):
+            _copy_layer(block, own, f"encoder.layer.{layer}")
+
+
+def _start_embedding(student: Student, settings: StudentSettings, own: Tensors, teacher: Path) -> None:
+    places, marks = teacher_marks(teacher)
+    vectors = own["embeddings.word_embeddings.weight"]
+    if settings.embedding_dim < settings.encoder_hidden_dim:
+        _, _, right = torch.linalg.svd(vectors[torch.from_numpy(places)], full_matrices=False)
+        basis = right[: settings.embedding_dim]
+        student.encoder.projection.weight.value.copy_(basis.T)
+        student.encoder.projection.bias.zero_()
+        vectors = vectors @ basis.T
+    student.embedding.table.weight.value.copy_(vectors[torch.from_numpy(places)])
+    student.encoder.marks.weight.value.copy_(vectors[torch.from_numpy(np.array(marks))])
+
+
+def _copy(to: torch.Tensor, rows: torch.Tensor) -> None:
+    """The first rows; where the teacher has fewer, the others stay as they were drawn."""
+    count = min(len(to), len(rows))
+    to[:count].copy_(rows[:count])
+
+
+def _copy_norm(norm: nn.LayerNorm, own: Tensors, name: str) -> None:
+    norm.weight.copy_(own[f"{name}.weight"])
+    norm.bias.copy_(own[f"{name}.bias"])
+
+
+def _copy_layer(block: Block, own: Tensors, name: str) -> None:
+    attention = block.attention
+    linears = {
+        "attention.self.query": attention.query,
+        "attention.self.key": attention.key,
+        "attention.self.value": attention.value,
+        "attention.output.dense": attention.output,
+        "intermediate.dense": block.up,
+        "output.dense": block.down,
+    }
+    for key, linear in linears.items():
+        linear.weight.value.copy_(own[f"{name}.{key}.weight"])
+        linear.bias.copy_(own[f"{name}.{key}.bias"])
+    _copy_norm(block.attention_norm, own, f"{name}.attention.output.LayerNorm")
+    _copy_norm(block.output_norm, own, f"{name}.output.LayerNorm")
+
+
+def _config(teacher: Path) -> dict[str, Any]:
+    return read_json(teacher / "huggingface" / CONFIG_FILE)

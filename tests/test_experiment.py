@@ -115,7 +115,7 @@ def test_a_preset_is_what_its_class_of_size_was_measured_with(size):
     plan = plan_file(CHAINS / "presets" / f"{size}k.yaml", ["--task", "sst-2"])
     grid = load_grid(CHAINS / "sweeps" / "sizes.yaml", [])
     (compress,) = [job.given for job in plan.jobs if job.kind == "compress"]
-    cell = next(cell for cell in grid.cells if cell.labels == {"size": f"{size} KB"} and cell.seed == 3201976)
+    cell = next(cell for cell in grid.cells if cell.labels == {"size": f"BiLSTM, {size} KB"} and cell.seed == 3201976)
     assert compress["max_bytes"] == 1000 * int(size)
     assert {**compress, "seed": cell.seed} == cell.given
     shared = [job for job in plan.jobs if job.kind in ("preprocess", "finetune")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from compression.embeddings.bpe import BpeEmbedding, BpeTokenizer
 from compression.embeddings.char import CharEmbedding, CharTokenizer
 from compression.embeddings.hash import HashEmbedding, HashTokenizer
-from compression.embeddings.wordpiece import WordPieceEmbedding, WordPieceTokenizer
+from compression.embeddings.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,5 +42,6 @@ def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
 
 def make_embedding(settings: StudentSettings) -> nn.Module:
     """A fresh embedding module: ids [batch, time, width] -> vectors [batch, time, embedding_dim]."""
-    kinds = {"bpe": BpeEmbedding, "hash": HashEmbedding, "char": CharEmbedding, "wordpiece": WordPieceEmbedding}
+    # One vector a piece, whatever the pieces are.
+    kinds = {"bpe": BpeEmbedding, "hash": HashEmbedding, "char": CharEmbedding, "wordpiece": BpeEmbedding}
     return kinds[settings.embedding_type](settings)

@@ -16,13 +16,10 @@ import numpy as np
 from common.errors import UserError
 from common.tokens import EncodedText
 from common.workspace import read_json, write_json
-from compression.embeddings.bpe import BpeEmbedding as WordPieceEmbedding
 from compression.runtime import WordPieces
 
 if TYPE_CHECKING:
     from compression.students.settings import StudentSettings
-
-__all__ = ["WordPieceEmbedding", "WordPieceTokenizer"]
 
 FILE = "wordpieces.json"
 UNKNOWN = 0

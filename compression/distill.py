@@ -12,7 +12,7 @@ import numpy as np
 from common.data import Split, load_split
 from common.errors import UserError
 from common.locks import only_one
-from common.models import ModelConfig, clear_training, find_model, is_finished
+from common.models import ModelConfig, clear_training, find_model, is_finished, members_of
 from common.progress import say
 from common.seeds import seed_everything
 from common.tasks import Task, load_task
@@ -108,7 +108,9 @@ def _tokenizer(
     """
     student = settings.student()
     if student.embedding_type == "wordpiece":
-        tokenizer = teacher_pieces(_teacher_folder(settings, task, rows.teacher), student.max_tokens)
+        folder = _teacher_folder(settings, task, rows.teacher)
+        # Of an ensemble the first member's: it has none of its own.
+        tokenizer = teacher_pieces((members_of(folder) or [folder])[0], student.max_tokens)
         return tokenizer, student.model_copy(update={"vocab_size": len(tokenizer.pieces)}), None
     if student.embedding_type != "bpe":
         return load_tokenizer(student, Path()), student, None

@@ -16,6 +16,8 @@ from common.teachers.logits import load_logits
 from common.teachers.settings import FinetuneSettings
 from common.workspace import Workspace
 from compression.analyze import AnalyzeSettings, analyze
+from compression.distill import distill
+from compression.embeddings.wordpiece import teacher_pieces
 from compression.evaluate import EvaluateSettings, evaluate
 from compression.preprocess import PreprocessSettings, preprocess
 
@@ -106,6 +108,17 @@ def test_pictures_and_states_are_of_one_member(two):
     asked = PreprocessSettings(task="sst-2", workspace=two, model_name="ensemble", teacher_states=["validation"])
     with pytest.raises(UserError, match="name one of its members"):
         preprocess(asked)
+
+
+def test_word_pieces_of_an_ensemble_are_its_members_and_layers_it_has_none(two):
+    ensemble(two, "tiny-bert", "other")
+    logits_of(two, "ensemble")
+    given = tiny.small(student_arch="transformer", embedding_type="wordpiece", only_original_data=True, epochs=1)
+    settings = tiny.compress_settings(task="sst-2", workspace=two, teacher="ensemble", **given)
+    vocabulary = json.loads((distill(settings) / "wordpieces.json").read_text())["pieces"]
+    assert vocabulary == teacher_pieces(two / "models/sst-2/other", 9).pieces
+    with pytest.raises(UserError, match="learn from one of tiny-bert, other"):
+        distill(settings.model_copy(update={"init_from_teacher": ("first",), "model_name": "again"}))
 
 
 def test_an_experiment_learns_from_the_last_teacher_made(two, encoder):

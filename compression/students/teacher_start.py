@@ -46,7 +46,7 @@ def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
     for theirs, ours in _SHAPE.items():
         if told[theirs] != getattr(settings, ours):
             flag = ours.replace("encoder_", "").replace("_", "-")
-            raise UserError(f"{_FLAG}: {teacher.name} has {told[theirs]} there: set --{flag} {told[theirs]}")
+            raise UserError(f"{_FLAG}: {theirs} of {teacher.name} is {told[theirs]}: set --{flag} {told[theirs]}")
 
 
 def chosen_layers(how: Sequence[str], depth: int, teacher: Path) -> list[int]:

@@ -10,16 +10,15 @@ from pathlib import Path
 import torch
 
 from common.errors import UserError
-from common.locks import only_one
-from common.models import CONFIG_FILE, SUBFOLDERS, ModelConfig, is_finished, read_config
-from common.progress import say
+from common.models import SUBFOLDERS, ModelConfig, read_config
 from common.tasks import Task, check_no_overlap, check_trains, load_task
 from common.teachers import is_fairseq
 from common.teachers.huggingface import HuggingFaceTeacher, quiet_transformers, resolve
 from common.teachers.logits import teacher_fingerprint
 from common.teachers.settings import FinetuneSettings
+from common.teachers.untrained import save_untrained
 from common.text import normalise
-from common.workspace import file_fingerprint, fingerprint, whole_folder, write_json
+from common.workspace import file_fingerprint, fingerprint
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +57,7 @@ def adopt(settings: FinetuneSettings) -> Path:
         settings={"as_is": True, "arch": settings.arch, "max_tokens": found.max_tokens},
         fingerprint=fingerprint(["as is", found.weights, task.labels, found.max_tokens]),
     )
-    folder = settings.paths.model(task.name, config.name)
-    with only_one(folder, f"teacher {config.name}"):
-        if is_finished(folder, config.fingerprint, settings.force):
-            say(f"teacher {config.name} is up to date")
-            return folder
-        with whole_folder(folder) as partial:
-            found.write(partial)
-            write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
-    return folder
+    return save_untrained(settings, config, found.write)
 
 
 def _folder_of_ours(settings: FinetuneSettings) -> Path | None:

@@ -11,14 +11,14 @@ import torch
 
 from common.data import Split
 from common.errors import UserError
-from common.locks import only_one
-from common.models import CONFIG_FILE, ModelConfig, find_model, is_finished, members_of, read_config
-from common.progress import Advance, nothing, say
+from common.models import ModelConfig, find_model, members_of, read_config
+from common.progress import Advance, nothing
 from common.tasks import load_task
 from common.teachers import States, Teacher, load_teacher
 from common.teachers.logits import teacher_fingerprint
 from common.teachers.settings import FinetuneSettings
-from common.workspace import fingerprint, whole_folder, write_json
+from common.teachers.untrained import save_untrained
+from common.workspace import fingerprint
 
 
 class EnsembleTeacher:
@@ -66,14 +66,7 @@ def combine(settings: FinetuneSettings) -> Path:
         settings={"ensemble": settings.ensemble},
         fingerprint=fingerprint([teacher_fingerprint(settings.paths.model(task.name, it.name)) for it in members]),
     )
-    folder = settings.paths.model(task.name, config.name)
-    with only_one(folder, f"teacher {config.name}"):
-        if is_finished(folder, config.fingerprint, settings.force):
-            say(f"teacher {config.name} is up to date")
-            return folder
-        with whole_folder(folder) as partial:
-            write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
-    return folder
+    return save_untrained(settings, config)
 
 
 def _member(settings: FinetuneSettings, name: str) -> ModelConfig:

@@ -78,21 +78,19 @@ class WordPieceTokenizer:
 
 def teacher_pieces(folder: Path, max_tokens: int) -> WordPieceTokenizer:
     """A tokenizer of a teacher's word pieces. folder: its model folder. Raises UserError where it has none."""
-    vocabulary, told = _vocabulary(folder)
-    pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+    pieces, told = _vocabulary(folder)
     return WordPieceTokenizer(pieces, bool(told["normalizer"].get("lowercase")), max_tokens)
 
 
 def teacher_marks(folder: Path) -> tuple[np.ndarray, tuple[int, int]]:
     """The teacher's rows: of `teacher_pieces`'s pieces, int64 [pieces], and of what it puts first and between texts."""
-    vocabulary, told = _vocabulary(folder)
+    pieces, told = _vocabulary(folder)
     rows = told["model"]["vocab"]
-    kept = sorted(vocabulary, key=vocabulary.__getitem__)
-    return np.array([rows[piece] for piece in kept], np.int64), (rows["[CLS]"], rows["[SEP]"])
+    return np.array([rows[piece] for piece in pieces], np.int64), (rows["[CLS]"], rows["[SEP]"])
 
 
-def _vocabulary(folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
-    """Piece -> place of those that text can have, the unknown piece first, and the tokenizer's file.
+def _vocabulary(folder: Path) -> tuple[list[str], dict[str, Any]]:
+    """The pieces that text can have, in the teacher's order but the unknown one first, and the tokenizer's file.
 
     Raises UserError for a teacher whose tokenizer is no WordPiece, saying which it is.
     """
@@ -103,7 +101,6 @@ def _vocabulary(folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
     model, normalizer = told.get("model") or {}, told.get("normalizer") or {}
     if model.get("type") != "WordPiece" or normalizer.get("type") != "BertNormalizer":
         raise UserError(f"--embedding-type wordpiece: {folder.name} splits words by {model.get('type')}, not WordPiece")
-    unknown = model["unk_token"]
-    special = {token["content"] for token in told.get("added_tokens", ())}
-    usual = {piece: 1 + row for piece, row in model["vocab"].items() if piece not in special and piece != unknown}
-    return {unknown: 0, **usual}, told
+    unknown, rows = model["unk_token"], model["vocab"]
+    not_text = {unknown, *(token["content"] for token in told.get("added_tokens", ()))}
+    return [unknown, *sorted(rows.keys() - not_text, key=rows.__getitem__)], told

@@ -57,9 +57,14 @@ def within_bytes(work: Work, maker: Maker, points: list[Setting], most: int) -> 
     much smaller. Raises UserError, with the smallest size there can be, when nothing fits.
     """
 
+    sizes: dict[frozenset[tuple[str, Scheme]], int] = {}
+
     def size(setting: Setting) -> int:
-        maker.make(setting, tune=False)
-        return work.packed_size()
+        key = frozenset(setting.items())
+        if key not in sizes:  # packing takes seconds, and each attempt asks for many of the same
+            maker.make(setting, tune=False)
+            sizes[key] = work.packed_size()
+        return sizes[key]
 
     def largest(fill: float) -> Setting:
         """The one that fills so many bytes before training; where none fits, the smallest there is."""
@@ -69,6 +74,7 @@ def within_bytes(work: Work, maker: Maker, points: list[Setting], most: int) -> 
     setting = largest(most * ROOM if work.settings.tune_epochs else most)
     before = size(setting)
     if before > most:
+        maker.make(setting, tune=False)
         smallest = _smallest(work, most, before)
         raise UserError(f"--max-bytes {most}: the smallest that {work.parent.name} can become is {smallest} bytes")
     while True:

@@ -1,5 +1,6 @@
 """fastText models of one task: trained, cut to sizes, scored, and found again by what they are made of."""
 
+import copy
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,6 +62,12 @@ class Bench:
             text = "".join(f"{line}\n" for line in texts_of(split))
             (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
+    def on_part(self, share: float) -> "Bench":
+        """The same for models that learn from a share of train's rows: their epochs are counted in passes over it."""
+        part = copy.copy(self)
+        part.train_rows = round(share * self.train_rows)
+        return part
+
     def _labelled(self, name: str) -> Split:
         split = load_split(self.paths, self.task, name)
         return split.take(np.flatnonzero(split.labelled))
@@ -117,7 +124,7 @@ class Bench:
         return passes and max(1, round(passes * self.train_rows / len(rows.split)))
 
     def _training_file(self, rows: DistillationSet, seed: int) -> Path:
-        path = self.folder / f"train-{rows.augmented}-{seed}.txt"
+        path = self.folder / f"train-{rows.augmented}-{len(rows.split)}-{seed}.txt"
         return path if path.exists() else write_training(path, texts_of(rows.split), rows.split.labels, seed)
 
     def _scored(self, came: dict[str, Any], splits: Sequence[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ words of the second sentence are marked.
 
 Tuning: the settings of fasttext_grid.py, the same for every task and set of rows. Each trains a model with the first
 of the seeds; it is quantized to every size, and scored over validation as it is cut and trained on after the cut.
+--tune-share tunes on a part of train, for tasks whose whole would take a day.
 A size's winner is the best file that is no larger. The winners, and the best model that is not quantized, are trained
 again with every seed, and these alone are scored over test, once. fastText's qout wants 256 labels, so outputs are not
 quantized. Its own autotune is not used: asked for 60 seconds and 12 KB of SST-2, it had no end after ten minutes, and
@@ -49,10 +50,11 @@ from compression.settings import DistillSettings
 TUNING_FILE = "tuning.json"
 
 
-def training_rows(given: argparse.Namespace, task: Task) -> list[DistillationSet]:
-    """The sets of rows to learn from: train with its labels, and where asked for augmented rows beside it."""
+def training_rows(given: argparse.Namespace, task: Task, share: float = 1.0) -> list[DistillationSet]:
+    """The sets of rows to learn from: a share of train with labels, and where asked for augmented rows beside it."""
+    common = {"task": given.task, "workspace": given.workspace, "downsample_data": share}
     # An alpha of 1: a row of train has its label, an augmented one the teacher's choice.
-    settings = DistillSettings(task=given.task, workspace=given.workspace, alpha=1, only_original_data=True)
+    settings = DistillSettings(**common, alpha=1, only_original_data=True)
     sets = [distillation_set(settings, task)]
     if given.augmented:
         more = {"only_original_data": False, "augmented": given.augmented, "teacher": given.teacher}
@@ -83,8 +85,10 @@ def test(bench: Bench, rows: DistillationSet, chosen: dict[str, File], seeds: Se
 def run(given: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Tune and test with each set of rows. Returns the rows of results.json, and what is in tuning.json."""
     found, told = [], {}
-    for rows in training_rows(given, bench.task):
-        files = tune(bench, rows, given)
+    share = given.tune_share or 1.0
+    parts = training_rows(given, bench.task, share)
+    for rows, part in zip(training_rows(given, bench.task), parts, strict=True):
+        files = tune(bench.on_part(share), part, given)
         ending = "-aug" if rows.augmented else ""
         winners = {size: best_within(files, size) for size in (*sorted(given.sizes), None)}
         for size in [size for size, file in winners.items() if file is None]:
@@ -93,6 +97,7 @@ def run(given: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], 
         found += test(bench, rows, chosen, given.seeds)
         told[given.augmented if rows.augmented else "train"] = {
             "rows": len(rows.split),
+            "tuned_on_rows": len(part.split),
             "chosen": {name: {"draw": file.draw, **as_tried(file)} for name, file in chosen.items()},
             "tried": [
                 {"draw": draw, "files": list(map(as_tried, of_it))}
@@ -159,6 +164,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--augmented", metavar="NAME", help="augmented rows to learn from too, apart")
     parser.add_argument("--teacher", metavar="NAME", help="whose choices are their labels; unset: the only teacher")
     parser.add_argument("--draws", type=int, default=32, help="settings drawn from the wide grid (default: 32)")
+    parser.add_argument("--tune-share", type=float, help="part of train to tune on, drawn; unset: all of it")
     parser.add_argument("--threads", type=int, default=1, help="fastText's threads; with 1 results are the same again")
     parser.add_argument("--name", help="name of the experiment; unset: fasttext-TASK")
     parser.add_argument("--workspace", type=Path, default=default_root(), help="where the data is")

@@ -137,6 +137,16 @@ def test_rows_of_a_peer_make_an_experiment_that_is_listed_shown_reported_and_arc
     assert len(read_finished(folder).rows) == 2
 
 
+def test_tuning_on_a_part_counts_passes_over_that_part(prepared, tmp_path):
+    task = load_task("sst-2")
+    bench = Bench(Workspace(prepared), task, "", 1, tmp_path)
+    (rows,), (part,) = (fasttext_peer.training_rows(arguments(prepared), task, share) for share in (1.0, 0.5))
+    assert len(part.split) == pytest.approx(len(rows.split) / 2, abs=1)
+    jobs = [bench._job(rows, SMALL, [(None, 0)], 1, ()), bench.on_part(0.5)._job(part, SMALL, [(None, 0)], 1, ())]
+    assert jobs[0]["settings"] == jobs[1]["settings"]
+    assert [len(Path(job["train"]).read_text().splitlines()) for job in jobs] == [len(rows.split), len(part.split)]
+
+
 def test_a_regression_is_refused(prepared):
     with pytest.raises(UserError, match="sts-b: fastText learns labels"):
         fasttext_peer.record(arguments(prepared, task="sts-b"))

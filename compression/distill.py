@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from common.data import Split, load_split
+from common.data import Split
+from common.devices import pick_device
 from common.errors import UserError
 from common.locks import only_one
-from common.models import ModelConfig, clear_training, find_model, is_finished, members_of
+from common.models import ModelConfig, clear_training, is_finished
 from common.progress import say
 from common.seeds import seed_everything
 from common.tasks import Task, load_task
-from common.teachers.logits import teacher_fingerprint
 from common.workspace import fingerprint
 from compression.distillation_set import DistillationSet, distillation_set, held_out_rows
-from compression.embeddings import Tokenizer, load_tokenizer
-from compression.embeddings.bpe import BpeTokenizer
-from compression.embeddings.bpe_files import find_files, read_vectors
-from compression.embeddings.teacher_vectors import find_teacher_vectors
-from compression.embeddings.wordpiece import WordPieceTokenizer, teacher_pieces
 from compression.prune import pruning_companion
+from compression.pruning.keeping import Together
 from compression.settings import ACTION_SETTINGS, LATER_SETTINGS, CompressSettings
+from compression.student_start import Start, find_start
 from compression.student_store import save_student
 from compression.student_training import Lesson, train_student
-from compression.students.settings import StudentSettings
 from compression.students.student import Student
+
+if TYPE_CHECKING:
+    from compression.alignment import Aligner
 
 NOT_IDENTITY = {
     "workspace",
@@ -55,9 +51,8 @@ def distill(settings: CompressSettings) -> Path:
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
     rows = distillation_set(settings, task)
     held_out = held_out_rows(settings, task, rows.teacher)
-    tokenizer, student_settings, vectors = _tokenizer(settings, task, rows)
+    start = find_start(settings, task, rows)
     name = settings.model_name or student_name(settings)
-    starts_from = _starts_from(settings, task, rows.teacher)
     config = ModelConfig(
         name=name,
         kind="student",
@@ -74,15 +69,15 @@ def distill(settings: CompressSettings) -> Path:
         augmented=rows.augmented,
         settings=own_settings(settings),
         distillation=own_settings(settings),
-        student=student_settings.model_dump(mode="json"),
-        fingerprint=_identity(settings, rows, held_out, tokenizer, vectors, starts_from),
+        student=start.settings.model_dump(mode="json"),
+        fingerprint=_identity(settings, rows, held_out, start),
     )
     folder = settings.paths.model(task.name, name)
     with only_one(folder, f"student {name}"):
         if is_finished(folder, config.fingerprint, settings.force):
             say(f"student {name} is up to date")
         else:
-            _train(settings, task, config, Lesson(rows, held_out), tokenizer, vectors, starts_from, folder)
+            _train(settings, task, config, Lesson(rows, held_out), start, folder)
     return folder
 
 
@@ -99,79 +94,10 @@ def _share(share: float) -> str:
     return "" if share == 1 else f"{share:g}"
 
 
-def _tokenizer(
-    settings: CompressSettings, task: Task, rows: DistillationSet
-) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
-    """The tokenizer, the student's settings as they turn out, and pre-trained vectors where there are any.
-
-    rows: what the student learns from; byte pairs are made from all of it.
-    """
-    student = settings.student()
-    if student.embedding_type == "wordpiece":
-        folder = _teacher_folder(settings, task, rows.teacher)
-        # Of an ensemble the first member's: it has none of its own.
-        tokenizer = teacher_pieces((members_of(folder) or [folder])[0], student.max_tokens)
-        return tokenizer, student.model_copy(update={"vocab_size": len(tokenizer.pieces)}), None
-    if student.embedding_type != "bpe":
-        return load_tokenizer(student, Path()), student, None
-    own, sentences = (
-        list(itertools.chain.from_iterable(split.sentences()))
-        for split in (load_split(settings.paths, task, "train"), rows.split)
-    )
-    by_teacher = settings.embedding_init == "teacher"
-    model_file, vector_file = find_files(student, sentences, settings.paths.bpe(task.name), own, not by_teacher)
-    tokenizer = BpeTokenizer(model_file, student.max_tokens)
-    if by_teacher:
-        vectors = _by_teacher(settings, task, rows.teacher, tokenizer)
-    else:  # a model of the user's own may have unused pieces
-        vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]
-    # The saved settings must not point outside the student's folder; a vocabulary of the user's own sets its size.
-    student = student.model_copy(update={"vocab_size": len(vectors), "bpe_model": None, "bpe_vectors": None})
-    return tokenizer, student, vectors
-
-
-def _teacher_folder(settings: CompressSettings, task: Task, teacher: str | None) -> Path:
-    """Raises UserError where no teacher takes part, or is not there any more."""
-    if teacher is None:
-        raise UserError("no teacher takes part where labels alone are learned from, and its vocabulary is asked for")
-    return find_model(settings.paths, task, teacher)[0]
-
-
-def _starts_from(settings: CompressSettings, task: Task, teacher: str | None) -> Path | None:
-    """The teacher whose layers the student starts from, checked; None where it starts from none."""
-    if not settings.init_from_teacher:
-        return None
-    from compression.students.teacher_start import check_start
-
-    folder = _teacher_folder(settings, task, teacher)
-    check_start(settings, settings.student_arch, folder)
-    return folder
-
-
-def _by_teacher(settings: CompressSettings, task: Task, teacher: str | None, tokenizer: BpeTokenizer) -> np.ndarray:
-    folder = _teacher_folder(settings, task, teacher)
-    place = settings.paths.bpe(task.name)
-    return find_teacher_vectors(tokenizer.pieces, folder, settings.embedding_dim, place, settings.cpu)
-
-
-def _identity(
-    settings: CompressSettings,
-    rows: DistillationSet,
-    held_out: Split,
-    tokenizer: Tokenizer,
-    vectors: np.ndarray | None,
-    starts_from: Path | None,
-) -> str:
+def _identity(settings: CompressSettings, rows: DistillationSet, held_out: Split, start: Start) -> str:
     own = {name: value for name, value in own_settings(settings).items() if name not in INPUTS_COUNT_INSTEAD}
-    inputs = [array.tobytes() for array in (rows.logits, vectors) if array is not None]
-    if isinstance(tokenizer, BpeTokenizer):
-        inputs.append(tokenizer.model_bytes)
-    if isinstance(tokenizer, WordPieceTokenizer):
-        inputs.append(tokenizer.identity.encode())
-    if starts_from is not None:
-        inputs.append(teacher_fingerprint(starts_from).encode())
-    hashes = [hashlib.sha256(content).hexdigest() for content in inputs]
-    return fingerprint([own, rows.split.fingerprint(), held_out.fingerprint(), hashes])
+    logits = [] if rows.logits is None else [hashlib.sha256(rows.logits.tobytes()).hexdigest()]
+    return fingerprint([own, rows.split.fingerprint(), held_out.fingerprint(), [*logits, *start.hashes()]])
 
 
 def own_settings(settings: CompressSettings) -> dict[str, Any]:
@@ -180,32 +106,26 @@ def own_settings(settings: CompressSettings) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude=NOT_IDENTITY | later)
 
 
-def _start_from(student: Student, settings: CompressSettings, teacher: Path) -> None:
-    from compression.students.teacher_start import chosen_layers, start_from_teacher
-
-    layers = chosen_layers(settings.init_from_teacher, len(student.encoder.blocks), teacher)
-    start_from_teacher(student, settings, layers, teacher)
-
-
 def _train(
-    settings: CompressSettings,
-    task: Task,
-    config: ModelConfig,
-    lesson: Lesson,
-    tokenizer: Tokenizer,
-    vectors: np.ndarray | None,
-    starts_from: Path | None,
-    folder: Path,
+    settings: CompressSettings, task: Task, config: ModelConfig, lesson: Lesson, start: Start, folder: Path
 ) -> None:
     seed_everything(settings.seed)
-    student = Student(config.arch, StudentSettings(**config.student), task.outputs, task.pair)
-    if vectors is not None:
-        student.embedding.start_from(vectors)
-    if starts_from is not None:
-        _start_from(student, settings, starts_from)
+    student = Student(config.arch, start.settings, task.outputs, task.pair)
+    start.give(student, settings)
     pruner = pruning_companion(student, settings) if settings.prune_aware else None
-    history = train_student(settings, task, student, tokenizer, lesson, folder, config.fingerprint, pruner)
+    aligner = _aligner(settings, start.inside) if settings.aligns and start.inside else None
+    companion = Together([each for each in (pruner, aligner) if each is not None])
+    history = train_student(
+        settings, task, student, start.tokenizer, lesson, folder, config.fingerprint, companion, aligner
+    )
     if pruner is not None:
         config = config.model_copy(update={"compression": {"sparsity": pruner.finish()}})
-    save_student(folder, config, student, tokenizer, history)
+    save_student(folder, config, student, start.tokenizer, history)
     clear_training(folder)
+
+
+def _aligner(settings: CompressSettings, teacher: Path) -> Aligner:
+    from compression.alignment import Aligner, InsideTeacher  # Hugging Face's library, which others do not need
+
+    device = pick_device(settings.cpu)
+    return Aligner(settings, InsideTeacher(teacher, device)).to(device)

@@ -1,4 +1,7 @@
-"""Losses of distillation, as plain functions. Logits are [batch, outputs]; every loss is a mean over the batch."""
+"""Losses of distillation, as plain functions. Logits are [batch, outputs]; every loss is a mean over the batch.
+
+Those of a transformer's inside are means over tokens: inside, bool [batch, length], says where a text has one.
+"""
 
 from collections.abc import Callable
 
@@ -51,3 +54,33 @@ def combined(
         return label_loss(logits, labels)
     distillation = DISTILLATION_LOSSES[loss](logits, teacher, temperature)
     return distillation if alpha == 0 else alpha * label_loss(logits, labels) + (1 - alpha) * distillation
+
+
+def hidden_mse(student: torch.Tensor, teacher: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    """Mean squared error of hidden states [batch, length, width] (TinyBERT's equations 8 and 9)."""
+    return F.mse_loss(student[inside], teacher[inside])
+
+
+def hidden_cosine(student: torch.Tensor, teacher: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    """1 - cosine of hidden states [batch, length, width] (MiniALBERT's equation 8)."""
+    return 1 - F.cosine_similarity(student[inside], teacher[inside]).mean()
+
+
+def attention_mse(student: torch.Tensor, teacher: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    """Squared error of attention maps [batch, heads, length, length], summed over what a token attends to.
+
+    TinyBERT's equation 7, of the maps after softmax: a sum, so that it does not shrink as texts grow.
+    """
+    return (student - teacher).square().sum(3).transpose(1, 2)[inside].mean()
+
+
+def attention_kl(student: torch.Tensor, teacher: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    """KL(teacher || student) of attention maps [batch, heads, length, length] (MiniALBERT's equation 7)."""
+    tiny = torch.finfo(student.dtype).tiny
+    divergence = teacher * (teacher.clamp(min=tiny).log() - student.clamp(min=tiny).log())
+    return divergence.sum(3).transpose(1, 2)[inside].mean()
+
+
+InsideLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+HIDDEN_LOSSES: dict[str, InsideLoss] = {"mse": hidden_mse, "cosine": hidden_cosine}
+ATTENTION_LOSSES: dict[str, InsideLoss] = {"mse": attention_mse, "kl": attention_kl}

@@ -30,9 +30,16 @@ def bucket_lengths(encoded: list[EncodedText]) -> np.ndarray:
     return np.sum([text.lengths for text in encoded], axis=0)
 
 
+def batch_of(
+    encoded: list[EncodedText], rows: np.ndarray, device: torch.device
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """What a student is called with for these rows: (ids [batch, time, width], lengths [batch]) of each sentence."""
+    return [tuple(torch.from_numpy(array).to(device) for array in text.pad(rows)) for text in encoded]
+
+
 def forward(student: Student, encoded: list[EncodedText], rows: np.ndarray, device: torch.device) -> torch.Tensor:
     """Logits of a batch of rows, [batch, outputs]."""
-    return student(*(tuple(torch.from_numpy(a).to(device) for a in text.pad(rows)) for text in encoded))
+    return student(*batch_of(encoded, rows, device))
 
 
 def student_logits(

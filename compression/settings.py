@@ -63,6 +63,20 @@ class DistillSettings(StageSettings, StudentSettings):
     """How byte pairs' embeddings start: as BPEmb's or word2vec's vectors, or by what the teacher makes of each."""
     init_from_teacher: tuple[str, ...] = ()
     """Layers of the teacher that a transformer starts from: every-other, first, last, or their numbers from 0."""
+    align_hidden: float = pydantic.Field(0.0, ge=0)
+    """Weight of the loss between a transformer's hidden states and its teacher's, layer by layer."""
+    align_attention: float = pydantic.Field(0.0, ge=0)
+    """Weight of the loss between attention maps, layer by layer."""
+    align_embedding: float = pydantic.Field(0.0, ge=0)
+    """Weight of the loss between what the first layers read."""
+    hidden_loss: Literal["mse", "cosine"] = "mse"
+    """How hidden states are compared; a learned projection comes first where widths differ."""
+    attention_loss: Literal["mse", "kl"] = "mse"
+    """How attention maps are compared."""
+    layer_map: tuple[str, ...] = ("uniform",)
+    """The teacher's layer for each of the student's: uniform, last, or their numbers from 0."""
+    align_first: int = pydantic.Field(0, ge=0)
+    """Epochs before the others that align only, as TinyBERT does: logits and labels come later."""
     epochs: int = pydantic.Field(10, gt=0)
     """Passes over the training rows."""
     patience: int = pydantic.Field(5, gt=0)
@@ -95,6 +109,17 @@ class DistillSettings(StageSettings, StudentSettings):
     def _check_heads(self) -> "DistillSettings":
         if self.student_arch in ("transformer", "recursive") and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} do not divide the layers' width of {self.encoder_hidden_dim}")
+        return self
+
+    @property
+    def aligns(self) -> bool:
+        """Whether anything inside the student is compared with the teacher's."""
+        return self.align_hidden > 0 or self.align_attention > 0 or self.align_embedding > 0
+
+    @pydantic.model_validator(mode="after")
+    def _check_alignment(self) -> "DistillSettings":
+        if self.align_first and not self.aligns:
+            raise ValueError("--align-first: say what to align: --align-hidden, --align-attention, --align-embedding")
         return self
 
     @pydantic.model_validator(mode="after")

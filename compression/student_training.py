@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 
 from common.batching import shuffled_batches
 from common.data import Split
@@ -20,10 +21,13 @@ from common.training import Run, fit, linear_schedule
 from compression.distillation_set import DistillationSet
 from compression.embeddings import Tokenizer
 from compression.losses import combined
-from compression.scoring import bucket_lengths, encode_split, forward, student_logits
+from compression.scoring import batch_of, bucket_lengths, encode_split, student_logits
 from compression.settings import DistillSettings
 from compression.students.student import Student
 from compression.token_cache import cached_tokens
+
+if TYPE_CHECKING:
+    from compression.alignment import Aligner
 
 
 class Companion(Protocol):
@@ -63,11 +67,13 @@ def train_student(
     folder: Path,
     fingerprint: str,
     companion: Companion | None = None,
+    aligner: Aligner | None = None,
 ) -> list[dict[str, Any]]:
     """Train a student in place with the recipe of `settings`; its best weights come back to the CPU.
 
     folder: of the model being made; the state of a stopped run lies beside it, and is that of this very run only when
-    its fingerprint is equal. Returns one dict an epoch.
+    its fingerprint is equal. aligner: draws a transformer's insides towards its teacher's; it is among
+    the companions too. Returns one dict an epoch.
     """
     device = pick_device(settings.cpu)
     student.to(device)
@@ -78,21 +84,28 @@ def train_student(
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = bucket_lengths(encoded)
 
-    def loss(batch: np.ndarray) -> torch.Tensor:
+    def answer_loss(predicted: torch.Tensor, batch: np.ndarray) -> torch.Tensor:
         teacher = None if logits is None else logits[batch]
-        predicted = forward(student, encoded, batch, device)
         return combined(predicted, labels[batch], teacher, settings.alpha, settings.loss, settings.temperature)
+
+    def loss(batch: np.ndarray) -> torch.Tensor:
+        sentences = batch_of(encoded, batch, device)
+        if aligner is None:
+            return answer_loss(student(*sentences), batch)
+        predicted, trace = student.traced(*sentences)
+        aligned = aligner.loss(trace, sentences)
+        return aligned if aligner.comes_first else aligned + answer_loss(predicted, batch)
 
     def validate() -> float:
         return main_score(task, lesson.held_out.labels, student_logits(student, held_out, device, "validating"))
 
     run = Run(
         model=student,
-        optimizer=make_optimizer(settings, student),
+        optimizer=make_optimizer(settings, student if aligner is None else nn.ModuleList([student, aligner])),
         batches=lambda epoch: shuffled_batches(lengths, settings.batch_size, settings.seed, epoch),
         loss=loss,
         validate=validate,
-        epochs=settings.epochs,
+        epochs=settings.epochs if aligner is None else settings.align_first + settings.epochs,
         patience=settings.patience,
         seed=settings.seed,
         state_file=training_folder(folder) / "state.safetensors",
@@ -110,7 +123,7 @@ def train_student(
     return history
 
 
-def make_optimizer(settings: DistillSettings, student: torch.nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(settings: DistillSettings, student: nn.Module) -> torch.optim.Optimizer:
     """The optimizer the settings name, over all of the student's parameters, each once (seed fault 7)."""
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adadelta":

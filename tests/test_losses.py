@@ -5,7 +5,16 @@ import math
 import pytest
 import torch
 
-from compression.losses import combined, kl, mse, temperature_softmax
+from compression.losses import (
+    attention_kl,
+    attention_mse,
+    combined,
+    hidden_cosine,
+    hidden_mse,
+    kl,
+    mse,
+    temperature_softmax,
+)
 
 STUDENT = torch.tensor([[0.0, math.log(3)], [0.0, 0.0]])  # softmax: [1/4, 3/4], [1/2, 1/2]
 TEACHER = torch.tensor([[math.log(3), 0.0], [0.0, 0.0]])  # softmax: [3/4, 1/4], [1/2, 1/2]
@@ -97,3 +106,25 @@ SCORES, SCORED, TAUGHT = torch.tensor([[0.5], [1.0]]), torch.tensor([0.0, 1.0]),
 @pytest.mark.parametrize(("alpha", "value"), [(0.0, 1 / 32), (0.5, (1 / 32 + 1 / 8) / 2), (1.0, 1 / 8)])
 def test_a_regressions_losses_are_squared_errors(alpha, value):
     close(combined(SCORES, SCORED, TAUGHT, alpha, "mse", 3.0), value)
+
+
+INSIDE = torch.tensor([[True, True], [True, False]])
+"""Of two texts of at most two tokens; the fourth place is padding, in which anything may stand."""
+
+
+def test_losses_of_hidden_states_are_means_over_tokens():
+    student = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[3.0, 0.0], [9.0, 9.0]]])
+    teacher = torch.tensor([[[1.0, 0.0], [2.0, 0.0]], [[-1.0, 0.0], [0.0, 0.0]]])
+    close(hidden_mse(student, teacher, INSIDE), (0 + (4 + 4) / 2 + 16 / 2) / 3)
+    close(hidden_cosine(student, teacher, INSIDE), (0 + 1 + 2) / 3)
+    assert hidden_cosine(5 * student, teacher, INSIDE).item() == pytest.approx(1)
+
+
+def test_losses_of_attention_maps_are_means_over_heads_and_tokens():
+    # One head; maps [text, head, token, what it attends to].
+    student = torch.tensor([[[[0.5, 0.5], [0.5, 0.5]]], [[[1.0, 0.0], [0.3, 0.7]]]])
+    teacher = torch.tensor([[[[0.75, 0.25], [0.5, 0.5]]], [[[1.0, 0.0], [1.0, 0.0]]]])
+    close(attention_mse(student, teacher, INSIDE), 2 * 0.25**2 / 3)
+    close(attention_kl(student, teacher, INSIDE), (0.75 * math.log(1.5) + 0.25 * math.log(0.5)) / 3)
+    two_heads = [torch.cat([maps, maps], 1) for maps in (student, teacher)]
+    assert attention_kl(*two_heads, INSIDE).item() == pytest.approx(attention_kl(student, teacher, INSIDE).item())

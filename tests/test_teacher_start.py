@@ -16,7 +16,7 @@ from compression.distill import distill
 from compression.embeddings.wordpiece import teacher_pieces
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.students.teacher_start import chosen_layers, start_from_teacher
+from compression.students.teacher_start import layers_to_copy, start_from_teacher
 
 CPU = torch.device("cpu")
 
@@ -78,10 +78,10 @@ def test_a_full_rank_factorisation_is_the_embedding_itself(teacher, prepared):
 def test_maps_of_layers(tmp_path):
     (tmp_path / "huggingface").mkdir()
     (tmp_path / "huggingface/config.json").write_text('{"num_hidden_layers": 6}')
-    assert chosen_layers(["first"], 2, tmp_path) == [0, 1]
-    assert chosen_layers(["last"], 2, tmp_path) == [4, 5]
-    assert chosen_layers(["every-other"], 3, tmp_path) == [0, 2, 4]
-    assert chosen_layers(["5", "0"], 2, tmp_path) == [5, 0]
+    assert layers_to_copy(["first"], 2, tmp_path) == [0, 1]
+    assert layers_to_copy(["last"], 2, tmp_path) == [4, 5]
+    assert layers_to_copy(["every-other"], 3, tmp_path) == [0, 2, 4]
+    assert layers_to_copy(["5", "0"], 2, tmp_path) == [5, 0]
     for how, depth, message in (
         (["every-other"], 4, "3 of the teacher's 6 layers for 4 of the student's"),
         (["last"], 7, "layers for 7 of the student's"),
@@ -89,7 +89,7 @@ def test_maps_of_layers(tmp_path):
         (["middle"], 1, "or numbers of layers"),
     ):
         with pytest.raises(UserError, match=message):
-            chosen_layers(how, depth, tmp_path)
+            layers_to_copy(how, depth, tmp_path)
 
 
 def distilled(workspace, **given):

@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,18 +110,38 @@ class HuggingFaceTeacher:
     def states(self, split: Split) -> States:
         """Hidden states and attention maps of the rows of `split`, as one padded batch in its order."""
         encoded = self.encode(split)
-        rows = np.arange(len(split))
-        usual = self.model.config._attn_implementation
         self.model.eval()
-        self.model.set_attn_implementation("eager")  # the faster ones do not say what they attend to
+        with autocast(self.dtype, self.device):
+            return look_inside(self.model, self._arguments(encoded, np.arange(len(split))), maps=True)
+
+
+def look_inside(model: Any, arguments: dict[str, torch.Tensor], maps: bool) -> States:
+    """What goes on inside a transformers model called with `arguments`, in evaluation mode and without gradients.
+
+    maps: whether attention maps are wanted. Raises UserError where the model cannot give them.
+    """
+    usual = model.config._attn_implementation
+    if maps and usual != "eager":
         try:
-            with torch.inference_mode(), autocast(self.dtype, self.device):
-                asked = {"output_hidden_states": True, "output_attentions": True}
-                output = self.model(**self._arguments(encoded, rows), **asked)
-        finally:
-            self.model.set_attn_implementation(usual)
-        layers, maps = ([tensor.float() for tensor in some] for some in (output.hidden_states, output.attentions))
-        return States(layers, maps, torch.from_numpy(encoded.lengths))
+            model.set_attn_implementation("eager")  # the faster ones do not say what they attend to
+        except (ValueError, NotImplementedError) as error:
+            raise _no_maps(model, str(error).splitlines()[0]) from error
+    try:
+        with torch.no_grad():
+            output = model(**arguments, output_hidden_states=True, output_attentions=maps)
+    finally:
+        if maps and usual != "eager":
+            model.set_attn_implementation(usual)
+    found = output.attentions or () if maps else ()
+    if maps and (not found or any(tensor is None or tensor.dim() != 4 for tensor in found)):
+        raise _no_maps(model, "its layers do not return them")
+    lengths = arguments["attention_mask"].sum(1)
+    return States([state.float() for state in output.hidden_states], [tensor.float() for tensor in found], lengths)
+
+
+def _no_maps(model: Any, reason: str) -> UserError:
+    kind = model.config.model_type
+    return UserError(f"a teacher of type {kind} gives no attention maps: {reason} (--align-attention 0 does without)")
 
 
 def resolve(arch: str) -> tuple[str, str]:

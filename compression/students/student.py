@@ -11,7 +11,7 @@ from compression.students.ffn import MeanEncoder
 from compression.students.layers import Linear
 from compression.students.rnn import make_rnn
 from compression.students.settings import StudentSettings
-from compression.students.transformer import make_recursive, make_transformer
+from compression.students.transformer import Sentences, Trace, make_recursive, make_transformer
 
 TRANSFORMERS = {"transformer": make_transformer, "recursive": make_recursive}
 """Architectures that read a pair as one text; of the others each sentence is encoded by itself."""
@@ -37,7 +37,7 @@ class Student(nn.Module):
 
     def encode(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """What the classifier reads, [batch, width], of one or two of (ids [batch, time, width], lengths [batch])."""
-        vectors = [(self.dropout(self.embedding(ids)), lengths) for ids, lengths in sentences]
+        vectors = self._vectors(sentences)
         if self.reads_together:
             return self.encoder(*vectors)
         encoded = [self.encoder(*sentence) for sentence in vectors]
@@ -46,6 +46,14 @@ class Student(nn.Module):
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """One (ids, lengths), or two for pairs -> logits [batch, outputs]."""
         return self.classifier(self.dropout(self.encode(*sentences)))
+
+    def traced(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, Trace]:
+        """The logits of `forward`, with all that goes on inside a transformer on the way."""
+        trace = self.encoder.trace(*self._vectors(sentences))
+        return self.classifier(self.dropout(trace.hidden[-1][:, 0])), trace
+
+    def _vectors(self, sentences: Sentences) -> Sentences:
+        return tuple((self.dropout(self.embedding(ids)), lengths) for ids, lengths in sentences)
 
 
 def compare(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +15,11 @@ from torch import nn
 
 from common.checkpoint import load_tensors
 from common.errors import UserError
-from common.models import CONFIG_FILE, WEIGHTS_FILE, members_of
-from common.workspace import read_json
+from common.models import WEIGHTS_FILE
 from compression.embeddings.wordpiece import teacher_marks
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
+from compression.students.teacher_layers import check_layers, chosen_layers, teacher_config
 from compression.students.transformer import Block
 
 Tensors = Mapping[str, torch.Tensor]
@@ -31,16 +30,7 @@ _SHAPE = {"hidden_size": "encoder_hidden_dim", "num_attention_heads": "heads", "
 
 def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
     """Raises UserError where the student cannot start from this teacher, with what to set."""
-    if arch not in ("transformer", "recursive"):
-        raise UserError(f"{_FLAG}: a {arch} has no layers that a teacher has")
-    if settings.embedding_type != "wordpiece":
-        raise UserError(f"{_FLAG} needs the teacher's word pieces: --embedding-type wordpiece")
-    if members := members_of(teacher):
-        names = ", ".join(path.name for path in members)
-        raise UserError(
-            f"{_FLAG}: {teacher.name} is an ensemble, and has no layers of its own: learn from one of {names}"
-        )
-    told = _config(teacher)
+    told = check_layers(_FLAG, settings, arch, teacher)
     if told.get("model_type") != "bert":
         raise UserError(f"{_FLAG}: {teacher.name} is a {told.get('model_type')}; layers can be copied from a bert")
     for theirs, ours in _SHAPE.items():
@@ -49,24 +39,14 @@ def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
             raise UserError(f"{_FLAG}: {theirs} of {teacher.name} is {told[theirs]}: set --{flag} {told[theirs]}")
 
 
-def chosen_layers(how: Sequence[str], depth: int, teacher: Path) -> list[int]:
-    """Numbers of the teacher's layers, one for each of the student's `depth`, counted from 0.
+def layers_to_copy(how: Sequence[str], depth: int, teacher: Path) -> list[int]:
+    """Numbers of the teacher's layers, counted from 0, for each of the student's `depth` blocks.
 
     how: every-other, first or last, or the numbers themselves. Raises UserError for a map that does not fit.
     """
-    there = _config(teacher)["num_hidden_layers"]
+    there = teacher_config(teacher)["num_hidden_layers"]
     named = {"every-other": range(0, there, 2), "first": range(depth), "last": range(there - depth, there)}
-    if len(how) == 1 and how[0] in named:
-        layers = list(named[how[0]])[:depth]
-    elif all(word.isdecimal() for word in how):
-        layers = [int(word) for word in how]
-    else:
-        raise UserError(f"{_FLAG} {' '.join(how)}: give {', '.join(named)}, or numbers of layers")
-    if len(layers) != depth or not all(0 <= layer < there for layer in layers):
-        raise UserError(
-            f"{_FLAG} {' '.join(how)}: {len(layers)} of the teacher's {there} layers for {depth} of the student's"
-        )
-    return layers
+    return chosen_layers(_FLAG, how, depth, there, named)
 
 
 def start_from_teacher(student: Student, settings: StudentSettings, layers: Sequence[int], teacher: Path) -> None:
@@ -126,7 +106,3 @@ def _copy_layer(block: Block, own: Tensors, name: str) -> None:
         linear.bias.copy_(own[f"{name}.{key}.bias"])
     _copy_norm(block.attention_norm, own, f"{name}.attention.output.LayerNorm")
     _copy_norm(block.output_norm, own, f"{name}.output.LayerNorm")
-
-
-def _config(teacher: Path) -> dict[str, Any]:
-    return read_json(teacher / "huggingface" / CONFIG_FILE)

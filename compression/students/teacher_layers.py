@@ -1,0 +1,58 @@
+"""Whether a student's layers can be set beside a teacher's, and which beside which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import UserError
+from common.models import CONFIG_FILE, members_of
+from common.workspace import read_json
+from compression.students.settings import StudentSettings
+
+TRANSFORMERS = ("transformer", "recursive")
+"""Student architectures that have layers."""
+
+
+def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path) -> dict[str, Any]:
+    """The teacher's own config.json. Raises UserError where student or teacher has no layers or other word pieces.
+
+    flag: what asks for layers, for the message.
+    """
+    if arch not in TRANSFORMERS:
+        raise UserError(f"{flag}: a {arch} has no layers that a teacher has")
+    if settings.embedding_type != "wordpiece":
+        raise UserError(f"{flag} needs the teacher's word pieces: --embedding-type wordpiece")
+    if members := members_of(teacher):
+        names = ", ".join(path.name for path in members)
+        raise UserError(
+            f"{flag}: {teacher.name} is an ensemble, and has no layers of its own: learn from one of {names}"
+        )
+    return teacher_config(teacher)
+
+
+def teacher_config(teacher: Path) -> dict[str, Any]:
+    """What Hugging Face's config.json says of a teacher in a model folder."""
+    return read_json(teacher / "huggingface" / CONFIG_FILE)
+
+
+def chosen_layers(
+    flag: str, how: Sequence[str], depth: int, there: int, named: Mapping[str, Sequence[int]]
+) -> list[int]:
+    """Numbers of a teacher's layers, one for each of the student's `depth`, counted from 0.
+
+    how: one of the names in `named`, or the numbers themselves; there: how many layers the teacher has. Raises
+    UserError for a map that does not fit.
+    """
+    if len(how) == 1 and how[0] in named:
+        layers = list(named[how[0]])[:depth]
+    elif all(word.isdecimal() for word in how):
+        layers = [int(word) for word in how]
+    else:
+        raise UserError(f"{flag} {' '.join(how)}: give {', '.join(named)}, or numbers of layers")
+    if len(layers) != depth or not all(0 <= layer < there for layer in layers):
+        raise UserError(
+            f"{flag} {' '.join(how)}: {len(layers)} of the teacher's {there} layers for {depth} of the student's"
+        )
+    return layers

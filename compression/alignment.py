@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from common.errors import UserError
 from common.teachers.huggingface import HuggingFaceTeacher, look_inside
-from compression.embeddings.wordpiece import teacher_marks
+from compression.embeddings.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 from compression.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
 from compression.students.teacher_layers import check_layers, chosen_layers
 from compression.students.transformer import Sentences, Trace, framed
@@ -51,17 +51,29 @@ def aligned_layers(settings: DistillSettings, there: int) -> list[int]:
 class InsideTeacher:
     """A teacher that reads what its student reads: the student's word pieces, under the teacher's numbers."""
 
-    def __init__(self, folder: Path, device: torch.device) -> None:
-        """Load a fine-tuned teacher from its model folder."""
-        self.model = HuggingFaceTeacher.load(folder, device, torch.float32).model.eval()
-        rows, marks = teacher_marks(folder)
-        self.rows = torch.from_numpy(rows).to(device)
-        self.marks = torch.tensor(marks, device=device)
+    def __init__(self, model: Any, vocabulary: TeacherVocabulary, device: torch.device) -> None:
+        """model: one of transformers', for any kind of answer."""
+        self.model = model.to(device).eval()
+        self.rows = torch.from_numpy(vocabulary.rows).to(device)
+        self.marks = torch.tensor(vocabulary.marks, device=device)
+        self.mask = vocabulary.mask
 
-    def states(self, sentences: Sentences, maps: bool) -> States:
-        """States of one or two of (ids [batch, time, 1] of the student's pieces, lengths [batch])."""
+    @classmethod
+    def load(cls, folder: Path, device: torch.device) -> InsideTeacher:
+        """A fine-tuned teacher from its model folder."""
+        model = HuggingFaceTeacher.load(folder, device, torch.float32).model
+        return cls(model, teacher_vocabulary(folder), device)
+
+    def states(self, sentences: Sentences, maps: bool, masked: torch.Tensor | None = None) -> States:
+        """States of one or two of (ids [batch, time, 1] of the student's pieces, lengths [batch]).
+
+        masked: bool [batch, time] for a single sentence, which pieces a mask stands for.
+        """
+        rows = [self.rows[ids] for ids, _ in sentences]
+        if masked is not None:
+            rows = [torch.where(masked[..., None], self.mask, rows[0])]
         # Numbers are framed as the student's vectors are: below 2 ** 24 they are exact as floats.
-        vectors = tuple((self.rows[ids].float(), lengths) for ids, lengths in sentences)
+        vectors = tuple((numbers.float(), lengths) for numbers, (_, lengths) in zip(rows, sentences, strict=True))
         numbers, segments, lengths = framed(vectors, self.marks[:, None].float())
         longest = self.model.config.max_position_embeddings
         if numbers.shape[1] > longest:
@@ -97,13 +109,16 @@ class Aligner(nn.Module):
         """Whether training only aligns so far."""
         return self.progress < self.first_share
 
-    def loss(self, trace: Trace, sentences: Sentences) -> torch.Tensor:
-        """Weighted sum of the losses of a batch; those of layers are means over layers.
+    def states(self, sentences: Sentences, masked: torch.Tensor | None = None) -> States:
+        """What the teacher makes of a batch; see InsideTeacher.states."""
+        return self.teacher.states(sentences, self.settings.align_attention > 0, masked)
 
-        sentences: one or two of (ids [batch, time, 1], lengths [batch]), of which the student's `trace` is.
+    def loss(self, trace: Trace, states: States) -> torch.Tensor:
+        """Weighted sum of the losses between what student and teacher make of the same batch.
+
+        Those of layers are means over layers.
         """
         weights = self.settings
-        states = self.teacher.states(sentences, maps=weights.align_attention > 0)
         inside = torch.arange(int(trace.lengths.max()), device=trace.lengths.device) < trace.lengths[:, None]
         total = trace.hidden[0].new_zeros(())
         if weights.align_embedding:

@@ -128,4 +128,4 @@ def _aligner(settings: CompressSettings, teacher: Path) -> Aligner:
     from compression.alignment import Aligner, InsideTeacher  # Hugging Face's library, which others do not need
 
     device = pick_device(settings.cpu)
-    return Aligner(settings, InsideTeacher(teacher, device)).to(device)
+    return Aligner(settings, InsideTeacher.load(teacher, device)).to(device)

@@ -19,7 +19,8 @@ from compression.embeddings import Tokenizer, load_tokenizer
 from compression.embeddings.bpe import BpeTokenizer
 from compression.embeddings.bpe_files import find_files, read_vectors
 from compression.embeddings.teacher_vectors import find_teacher_vectors
-from compression.embeddings.wordpiece import WordPieceTokenizer, teacher_pieces
+from compression.embeddings.teacher_vocabulary import teacher_vocabulary
+from compression.embeddings.wordpiece import WordPieceTokenizer
 from compression.settings import CompressSettings
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
@@ -79,7 +80,7 @@ def _tokenizer(
     if student.embedding_type == "wordpiece":
         folder = _teacher_folder(settings, task, rows.teacher)
         # Of an ensemble the first member's: it has none of its own.
-        tokenizer = teacher_pieces((members_of(folder) or [folder])[0], student.max_tokens)
+        tokenizer = teacher_vocabulary((members_of(folder) or [folder])[0]).tokenizer(student.max_tokens)
         return tokenizer, student.model_copy(update={"vocab_size": len(tokenizer.pieces)}), None
     if student.embedding_type != "bpe":
         return load_tokenizer(student, Path()), student, None

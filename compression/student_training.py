@@ -93,7 +93,7 @@ def train_student(
         if aligner is None:
             return answer_loss(student(*sentences), batch)
         predicted, trace = student.traced(*sentences)
-        aligned = aligner.loss(trace, sentences)
+        aligned = aligner.loss(trace, aligner.states(sentences))
         return aligned if aligner.comes_first else aligned + answer_loss(predicted, batch)
 
     def validate() -> float:

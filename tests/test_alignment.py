@@ -17,7 +17,7 @@ from common.tasks import load_task
 from common.workspace import Workspace
 from compression.alignment import Aligner, InsideTeacher, aligned_layers
 from compression.distill import distill
-from compression.embeddings.wordpiece import teacher_pieces
+from compression.embeddings.teacher_vocabulary import teacher_vocabulary
 from compression.scoring import batch_of, encode_split
 from compression.settings import CompressSettings
 from compression.students.student import Student
@@ -65,18 +65,18 @@ def test_layer_maps():
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])
 def test_a_student_that_is_the_teacher_has_nothing_left_to_align(prepared, task):
     folder = prepared / "models" / task / "tiny-bert"
-    tokenizer = teacher_pieces(folder, TOKENS)
+    tokenizer = teacher_vocabulary(folder).tokenizer(TOKENS)
     weights = {"align_hidden": 1.0, "align_attention": 1.0, "align_embedding": 1.0}
     settings = settings_of(**weights, **shape(folder, vocab_size=tokenizer.vocab_size))
     torch.manual_seed(1)
     student = Student("transformer", settings.student(), 2, task == "qqp").eval()
-    inside = InsideTeacher(folder, CPU)
+    inside = InsideTeacher.load(folder, CPU)
     split = load_split(Workspace(prepared), load_task(task), "test").take(np.arange(9))
     sentences = batch_of(encode_split(tokenizer, split), np.arange(9), CPU)
 
     def loss(**given):
         aligner = Aligner(settings.model_copy(update=given), inside)
-        return aligner.loss(student.traced(*sentences)[1], sentences).item()
+        return aligner.loss(student.traced(*sentences)[1], aligner.states(sentences)).item()
 
     assert loss() > 0.1
     start_from_teacher(student, settings.student(), range(settings.layers), folder)

@@ -17,7 +17,7 @@ from common.teachers.settings import FinetuneSettings
 from common.workspace import Workspace
 from compression.analyze import AnalyzeSettings, analyze
 from compression.distill import distill
-from compression.embeddings.wordpiece import teacher_pieces
+from compression.embeddings.teacher_vocabulary import teacher_vocabulary
 from compression.evaluate import EvaluateSettings, evaluate
 from compression.preprocess import PreprocessSettings, preprocess
 
@@ -116,7 +116,7 @@ def test_word_pieces_of_an_ensemble_are_its_members_and_layers_it_has_none(two):
     given = tiny.small(student_arch="transformer", embedding_type="wordpiece", only_original_data=True, epochs=1)
     settings = tiny.compress_settings(task="sst-2", workspace=two, teacher="ensemble", **given)
     vocabulary = json.loads((distill(settings) / "wordpieces.json").read_text())["pieces"]
-    assert vocabulary == teacher_pieces(two / "models/sst-2/other", 9).pieces
+    assert vocabulary == teacher_vocabulary(two / "models/sst-2/other").tokenizer(9).pieces
     with pytest.raises(UserError, match="learn from one of tiny-bert, other"):
         distill(settings.model_copy(update={"init_from_teacher": ("first",), "model_name": "again"}))
 

@@ -13,7 +13,7 @@ from common.tasks import load_task
 from common.teachers import load_teacher
 from common.workspace import Workspace
 from compression.distill import distill
-from compression.embeddings.wordpiece import teacher_pieces
+from compression.embeddings.teacher_vocabulary import teacher_vocabulary
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_start import layers_to_copy, start_from_teacher
@@ -34,7 +34,7 @@ def shape(teacher, **more):
 
 
 def started(teacher, arch, layers, pair=False, **more):
-    tokenizer = teacher_pieces(teacher, 40)
+    tokenizer = teacher_vocabulary(teacher).tokenizer(40)
     settings = StudentSettings(**shape(teacher, vocab_size=len(tokenizer.pieces), **more))
     torch.manual_seed(1)
     student = Student(arch, settings, 2, pair).eval()
@@ -100,7 +100,7 @@ def distilled(workspace, **given):
 def test_distilling_starts_there_and_says_what_does_not_fit(workspace, teacher):
     right = shape(teacher, layers=1)
     config = json.loads((distilled(workspace, **right) / "config.json").read_text())
-    assert config["student"]["vocab_size"] == len(teacher_pieces(teacher, 40).pieces)
+    assert config["student"]["vocab_size"] == len(teacher_vocabulary(teacher).tokenizer(40).pieces)
     for wrong, message in (
         ({"student_arch": "ffn"}, "a ffn has no layers"),
         ({"embedding_type": "char"}, "needs the teacher's word pieces"),

@@ -22,7 +22,8 @@ from common.tasks import load_task
 from common.workspace import Workspace
 from compression.classifier import load_packed
 from compression.compress import compress
-from compression.embeddings.wordpiece import WordPieceTokenizer, teacher_marks, teacher_pieces
+from compression.embeddings.teacher_vocabulary import teacher_vocabulary
+from compression.embeddings.wordpiece import WordPieceTokenizer
 from compression.runtime import WordPieces
 from compression.scoring import encode_split, student_logits
 from compression.student_store import load_student
@@ -68,7 +69,8 @@ def test_of_torturous_text_too(text):
 
 def test_a_teachers_vocabulary_is_taken_without_its_signs(prepared):
     folder = prepared / "models/sst-2/tiny-bert"
-    tokenizer, (places, _) = teacher_pieces(folder, 50), teacher_marks(folder)
+    vocabulary = teacher_vocabulary(folder)
+    tokenizer, places = vocabulary.tokenizer(50), vocabulary.rows
     told = json.loads((folder / "huggingface/tokenizer.json").read_text())
     assert tokenizer.pieces[0] == "[UNK]"
     assert not {"[CLS]", "[SEP]", "[PAD]", "[MASK]"} & set(tokenizer.pieces)
@@ -107,8 +109,8 @@ def test_a_student_of_word_pieces_goes_all_the_way(workspace):
 
 def test_a_teacher_without_word_pieces_is_refused(tmp_path):
     with pytest.raises(UserError, match="no Hugging Face teacher"):
-        teacher_pieces(tmp_path, 9)
+        teacher_vocabulary(tmp_path).tokenizer(9)
     (tmp_path / "huggingface").mkdir()
     (tmp_path / "huggingface/tokenizer.json").write_text('{"model": {"type": "BPE"}}')
     with pytest.raises(UserError, match="splits words by BPE, not WordPiece"):
-        teacher_pieces(tmp_path, 9)
+        teacher_vocabulary(tmp_path).tokenizer(9)

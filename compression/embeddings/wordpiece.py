@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -74,33 +74,3 @@ class WordPieceTokenizer:
         gone = set(rows)
         kept = [piece for row, piece in enumerate(self.pieces) if row not in gone]
         return WordPieceTokenizer(kept, self.lowercase, self.max_tokens)
-
-
-def teacher_pieces(folder: Path, max_tokens: int) -> WordPieceTokenizer:
-    """A tokenizer of a teacher's word pieces. folder: its model folder. Raises UserError where it has none."""
-    pieces, told = _vocabulary(folder)
-    return WordPieceTokenizer(pieces, bool(told["normalizer"].get("lowercase")), max_tokens)
-
-
-def teacher_marks(folder: Path) -> tuple[np.ndarray, tuple[int, int]]:
-    """The teacher's rows: of `teacher_pieces`'s pieces, int64 [pieces], and of what it puts first and between texts."""
-    pieces, told = _vocabulary(folder)
-    rows = told["model"]["vocab"]
-    return np.array([rows[piece] for piece in pieces], np.int64), (rows["[CLS]"], rows["[SEP]"])
-
-
-def _vocabulary(folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """The pieces that text can have, in the teacher's order but the unknown one first, and the tokenizer's file.
-
-    Raises UserError for a teacher whose tokenizer is no WordPiece, saying which it is.
-    """
-    file = folder / "huggingface" / "tokenizer.json"
-    if not file.exists():
-        raise UserError(f"--embedding-type wordpiece: {folder.name} has no word pieces: it is no Hugging Face teacher")
-    told = read_json(file)
-    model, normalizer = told.get("model") or {}, told.get("normalizer") or {}
-    if model.get("type") != "WordPiece" or normalizer.get("type") != "BertNormalizer":
-        raise UserError(f"--embedding-type wordpiece: {folder.name} splits words by {model.get('type')}, not WordPiece")
-    unknown, rows = model["unk_token"], model["vocab"]
-    not_text = {unknown, *(token["content"] for token in told.get("added_tokens", ()))}
-    return [unknown, *sorted(rows.keys() - not_text, key=rows.__getitem__)], told

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
 from common.checkpoint import load_tensors
 from common.errors import UserError
 from common.models import WEIGHTS_FILE
-from compression.embeddings.wordpiece import teacher_marks
+from compression.embeddings.teacher_vocabulary import teacher_vocabulary
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_layers import check_layers, chosen_layers, teacher_config
@@ -68,16 +67,17 @@ def start_from_teacher(student: Student, settings: StudentSettings, layers: Sequ
 
 
 def _start_embedding(student: Student, settings: StudentSettings, own: Tensors, teacher: Path) -> None:
-    places, marks = teacher_marks(teacher)
+    vocabulary = teacher_vocabulary(teacher)
+    places, marks = torch.from_numpy(vocabulary.rows), torch.tensor(vocabulary.marks)
     vectors = own["embeddings.word_embeddings.weight"]
     if settings.embedding_dim < settings.encoder_hidden_dim:
-        _, _, right = torch.linalg.svd(vectors[torch.from_numpy(places)], full_matrices=False)
+        _, _, right = torch.linalg.svd(vectors[places], full_matrices=False)
         basis = right[: settings.embedding_dim]
         student.encoder.projection.weight.value.copy_(basis.T)
         student.encoder.projection.bias.zero_()
         vectors = vectors @ basis.T
-    student.embedding.table.weight.value.copy_(vectors[torch.from_numpy(places)])
-    student.encoder.marks.weight.value.copy_(vectors[torch.from_numpy(np.array(marks))])
+    student.embedding.table.weight.value.copy_(vectors[places])
+    student.encoder.marks.weight.value.copy_(vectors[marks])
 
 
 def _copy(to: torch.Tensor, rows: torch.Tensor) -> None:

@@ -18,6 +18,8 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 NAMES_SHOWN = 8
 """Models named, those of the most similar names, when one is not there."""
+GENERAL = "general"
+"""In place of a task: students that have learned a language and no task yet, from which any task's can start."""
 SUBFOLDERS = ("huggingface", "fairseq")
 """Folders in which teacher backends keep their files, weights and tokenizer, loadable by their own library."""
 
@@ -31,7 +33,7 @@ class ModelConfig(Settings):
     """Name of the model, its folder's name."""
     kind: Literal["teacher", "student"]
     """Which of the two it is."""
-    stage: Literal["teacher", "distilled", "factorized", "pruned", "quantized"]
+    stage: Literal["teacher", "general", "distilled", "factorized", "pruned", "quantized"]
     """The last thing done to it."""
     task: str
     """Task it was trained for."""
@@ -101,6 +103,11 @@ def _others(folder: Path) -> str:
 def model_folder(paths: Workspace, task: Task, name: str) -> Path:
     """Where a model is, there or not: by its name, or by the path of its folder. Raises UserError for no such name."""
     return Path(name) if "/" in name else paths.model(task.models_task, name)
+
+
+def general_folder(paths: Workspace, name: str) -> Path:
+    """Where a general student is, there or not: by its name, or by the path of its folder."""
+    return Path(name) if "/" in name else paths.model(GENERAL, name)
 
 
 def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None) -> tuple[Path, ModelConfig]:

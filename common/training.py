@@ -7,6 +7,7 @@ A run that is killed and started again ends with the bytes of one never stopped:
 import contextlib
 import dataclasses
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -74,7 +75,7 @@ class _State:
     recent_losses: list[float] = dataclasses.field(default_factory=list)
     """Of the steps since a training loss was logged."""
     seconds: float = 0.0
-    best_score: float = -2.0  # below every metric: correlations go down to -1
+    best_score: float = -math.inf  # below every metric, and a loss with its sign turned
     best_epoch: int = -1
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 

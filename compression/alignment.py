@@ -17,7 +17,7 @@ from common.errors import UserError
 from common.teachers.huggingface import HuggingFaceTeacher, look_inside
 from compression.embeddings.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 from compression.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
-from compression.students.teacher_layers import check_layers, chosen_layers
+from compression.students.teacher_layers import chosen_layers
 from compression.students.transformer import Sentences, Trace, framed
 
 if TYPE_CHECKING:
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 _FLAG = "--layer-map"
 
 
-def check_alignment(settings: DistillSettings, teacher: Path) -> None:
-    """Raises UserError where the student's layers cannot be set beside those of this teacher, with what to set."""
-    told = check_layers("--align", settings, settings.student_arch, teacher)
+def check_alignment(settings: DistillSettings, told: dict[str, Any], teacher: str) -> None:
+    """Raises UserError where the student's layers cannot be set beside the teacher's, with what to set.
+
+    told: the teacher's config.json; teacher: its name.
+    """
     aligned_layers(settings, told["num_hidden_layers"])
-    if settings.align_attention and told["num_attention_heads"] != settings.heads:
-        heads = told["num_attention_heads"]
-        raise UserError(f"--align-attention compares head with head, and {teacher.name} has {heads}: --heads {heads}")
+    heads = told["num_attention_heads"]
+    if settings.align_attention and heads != settings.heads:
+        raise UserError(f"--align-attention compares head with head, and {teacher} has {heads}: --heads {heads}")
 
 
 def aligned_layers(settings: DistillSettings, there: int) -> list[int]:

@@ -43,6 +43,8 @@ ACTIONS = {
 
 def compress(settings: CompressSettings) -> list[Path]:
     """Do the actions in order. Returns the folder of each model made; files made of the last one lie in its."""
+    if "pretrain" in settings.compression_actions:
+        return [_pretrain(settings)]
     check_trains(load_task(settings.task))
     folders: list[Path] = []
     name = settings.load_trained_model or ""
@@ -61,6 +63,12 @@ def compress(settings: CompressSettings) -> list[Path]:
             say(f"{action}: {path}, {path.stat().st_size:,} bytes")
             folders = folders or [folder]
     return folders
+
+
+def _pretrain(settings: CompressSettings) -> Path:
+    from compression.pretrain import pretrain  # Hugging Face's library, which others do not need
+
+    return pretrain(settings)
 
 
 def _export(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from common.workspace import fingerprint
 from compression.distillation_set import DistillationSet, distillation_set, held_out_rows
 from compression.prune import pruning_companion
 from compression.pruning.keeping import Together
-from compression.settings import ACTION_SETTINGS, LATER_SETTINGS, CompressSettings
+from compression.settings import ACTION_SETTINGS, LATER_SETTINGS, PRETRAIN_SETTINGS, CompressSettings
 from compression.student_start import Start, find_start
 from compression.student_store import save_student
 from compression.student_training import Lesson, train_student
@@ -40,7 +40,7 @@ NOT_IDENTITY = {
     "embedding_rank",
 }
 """Settings that do not change what is learned."""
-INPUTS_COUNT_INSTEAD = {"teacher", "bpe_model", "bpe_vectors"}
+INPUTS_COUNT_INSTEAD = {"teacher", "bpe_model", "bpe_vectors", "start_from"}
 """Names whose content is in the fingerprint: the same logits and vectors under other names give the same student."""
 
 
@@ -103,7 +103,7 @@ def _identity(settings: CompressSettings, rows: DistillationSet, held_out: Split
 def own_settings(settings: CompressSettings) -> dict[str, Any]:
     """The settings that decide what is learned: not those of later actions, nor where and how loudly it runs."""
     later = LATER_SETTINGS - ACTION_SETTINGS["prune"] if settings.prune_aware else LATER_SETTINGS
-    return settings.model_dump(mode="json", exclude=NOT_IDENTITY | later)
+    return settings.model_dump(mode="json", exclude=NOT_IDENTITY | PRETRAIN_SETTINGS | later)
 
 
 def _train(

@@ -81,6 +81,16 @@ def attention_kl(student: torch.Tensor, teacher: torch.Tensor, inside: torch.Ten
     return divergence.sum(3).transpose(1, 2)[inside].mean()
 
 
+def masked_lm(guesses: torch.Tensor, pieces: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of masked pieces (MiniALBERT's equation 6). guesses: [guesses, pieces]; pieces: int64 [guesses]."""
+    return F.cross_entropy(guesses, pieces)
+
+
+def masked_kl(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    """KL(teacher || student) of what both guess at masked pieces, [guesses, pieces] (MiniALBERT's equation 10)."""
+    return kl(student, teacher, 1.0)
+
+
 InsideLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 HIDDEN_LOSSES: dict[str, InsideLoss] = {"mse": hidden_mse, "cosine": hidden_cosine}
 ATTENTION_LOSSES: dict[str, InsideLoss] = {"mse": attention_mse, "kl": attention_kl}

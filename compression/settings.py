@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal, get_args
 import pydantic
 
 from common.cli import StageSettings
-from common.config import OLD_NAMES
+from common.config import CONFIG_DIR, OLD_NAMES
 from common.errors import UserError
-from common.models import model_folder, read_config
+from common.models import GENERAL, general_folder, model_folder, read_config
 from common.seeds import NAMED_SEEDS
 from common.tasks import Task, load_task
 from common.workspace import Workspace, default_root
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
-Action = Literal["distill", "factorize", "prune", "quantize", "pack", "export"]
+Action = Literal["pretrain", "distill", "factorize", "prune", "quantize", "pack", "export"]
 ORDER = get_args(Action)
 Bits = Annotated[
     Literal[8, 6, 4, 3, 2], pydantic.BeforeValidator(lambda value: int(value) if str(value).isdecimal() else value)
@@ -33,6 +33,7 @@ ACTION_SETTINGS: dict[str, set[str]] = {
     },
 }
 """Action -> the settings that decide what it makes of a student, beside those of tuning."""
+PRETRAIN_SETTINGS = {"corpus", "masked_lm_weight", "output_weight"}
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
 LATER_SETTINGS = TUNE_SETTINGS.union(*ACTION_SETTINGS.values())
 """Settings of everything that comes after distilling."""
@@ -61,6 +62,8 @@ class DistillSettings(StageSettings, StudentSettings):
     """Temperature of temperature-softmax and kl."""
     embedding_init: Literal["vectors", "teacher"] = "vectors"
     """How byte pairs' embeddings start: as BPEmb's or word2vec's vectors, or by what the teacher makes of each."""
+    start_from: str | None = None
+    """General student (of `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     init_from_teacher: tuple[str, ...] = ()
     """Layers of the teacher that a transformer starts from: every-other, first, last, or their numbers from 0."""
     align_hidden: float = pydantic.Field(0.0, ge=0)
@@ -133,7 +136,14 @@ class CompressSettings(DistillSettings):
     """Everything compress.py can be told."""
 
     compression_actions: tuple[Action, ...] = ("distill",)
-    """What to do, in this order: distill, factorize, prune, quantize, pack (into a .fwt file), export (to ONNX)."""
+    """What to do, in this order: distill, factorize, prune, quantize, pack (into a .fwt file), export (to ONNX). Before
+    all of it, alone: pretrain, on plain text, a transformer that students of any task start from."""
+    corpus: Path | None = None
+    """Text file that pretrain learns from, a text a line."""
+    masked_lm_weight: float = pydantic.Field(1.0, ge=0)
+    """pretrain: weight of the loss of guessing masked pieces."""
+    output_weight: float | None = pydantic.Field(None, ge=0)
+    """pretrain: weight of the KL divergence from the teacher's guesses; unset: 1 where the teacher can guess."""
     load_trained_model: str | None = None
     """Start from this student instead of distilling one."""
     model_name: str | None = None
@@ -219,6 +229,9 @@ class CompressSettings(DistillSettings):
             raise ValueError("--compression-actions names an action twice")
         if list(actions) != sorted(actions, key=ORDER.index):
             raise ValueError(f"--compression-actions: the order is {', '.join(ORDER)}")
+        if "pretrain" in actions:
+            self._check_pretraining()
+            return self
         if "distill" in actions and self.load_trained_model:
             raise ValueError(
                 "--load-trained-model starts from a finished student: leave distill out of --compression-actions"
@@ -239,6 +252,22 @@ class CompressSettings(DistillSettings):
             raise ValueError("--prune-threshold: a share of weights is below 1 (got " + str(self.prune_threshold) + ")")
         return self
 
+    def _check_pretraining(self) -> None:
+        if len(self.compression_actions) > 1:
+            raise ValueError("--compression-actions pretrain stands alone: tasks start from it with --start-from")
+        if self.load_trained_model or self.start_from or self.init_from_teacher:
+            raise ValueError("pretrain starts afresh: no --load-trained-model, --start-from, --init-from-teacher")
+        if self.teacher is None:
+            raise ValueError("pretrain: --teacher says from whom: minilm, a Hugging Face model's folder, or its name")
+
+    def pretraining(self) -> dict[str, Any]:
+        """The settings that decide what `pretrain` makes."""
+        aligning = {name for name in DistillSettings.model_fields if name.startswith("align_")}
+        recipe = {"epochs", "patience", "batch_size", "optimizer", "lr", "schedule", "weight_decay", "max_grad_norm"}
+        names = {*StudentSettings.model_fields, *aligning, *recipe, *PRETRAIN_SETTINGS}
+        names |= {"student_arch", "hidden_loss", "attention_loss", "layer_map", "seed"}
+        return self.model_dump(mode="json", include=names - {"corpus", "align_first"})
+
     def student(self) -> StudentSettings:
         """The part that builds the student."""
         return StudentSettings(**{name: getattr(self, name) for name in StudentSettings.model_fields})
@@ -246,16 +275,31 @@ class CompressSettings(DistillSettings):
 
 def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     """Defaults of the student architecture and task the user asks for: what lies below YAML and flags."""
+    before = _shape_of_start(given)
+    if "pretrain" in (given.get("compression_actions") or ()):
+        before = {"task": GENERAL, "student_arch": "transformer", "embedding_type": "wordpiece"}
+    given = {**before, **given}
     arch = given.get("student_arch", "bilstm")
     arch = OLD_NAMES.get(arch, arch)
-    if not (Path(__file__).parent.parent / "configs" / "students" / f"{arch}.yaml").exists():
-        return {}
-    if "task" not in given:
-        return _at_batch_size(student_defaults(arch, False), given)
+    if not (CONFIG_DIR / "students" / f"{arch}.yaml").exists():
+        return before
+    if given.get("task", GENERAL) == GENERAL:
+        return _at_batch_size(student_defaults(arch, False), given) | before
     task = load_task(given["task"])
     usual = _at_batch_size(student_defaults(arch, task.pair), given)
     # The other losses compare distributions over classes.
-    return usual | ({"loss": "mse"} if task.regression else {}) | _recipe_of(given, task)
+    return usual | ({"loss": "mse"} if task.regression else {}) | before | _recipe_of(given, task)
+
+
+def _shape_of_start(given: dict[str, Any]) -> dict[str, Any]:
+    """A student that starts from a general one has its shape. One that is not there is told of later."""
+    if not given.get("start_from"):
+        return {}
+    try:
+        config = read_config(general_folder(Workspace(given.get("workspace", default_root())), given["start_from"]))
+    except UserError:
+        return {}
+    return {"student_arch": config.arch, **config.student}
 
 
 def _at_batch_size(usual: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

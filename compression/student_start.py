@@ -11,7 +11,7 @@ import numpy as np
 
 from common.data import load_split
 from common.errors import UserError
-from common.models import find_model, members_of
+from common.models import WEIGHTS_FILE, find_model, members_of, read_config
 from common.tasks import Task
 from common.teachers.logits import teacher_fingerprint
 from compression.distillation_set import DistillationSet
@@ -22,8 +22,10 @@ from compression.embeddings.teacher_vectors import find_teacher_vectors
 from compression.embeddings.teacher_vocabulary import teacher_vocabulary
 from compression.embeddings.wordpiece import WordPieceTokenizer
 from compression.settings import CompressSettings
+from compression.students.general_start import find_general, start_from_general
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
+from compression.students.teacher_layers import check_layers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Start:
     """Pre-trained vectors of byte pairs, where there are any, [pieces, dim]."""
     inside: Path | None
     """The teacher whose layers are copied or aligned with; None where nothing is."""
+    general: Path | None
+    """The general student that it starts from."""
 
     def hashes(self) -> list[str]:
         """Of everything in it that decides what is learned, but for the settings."""
@@ -47,6 +51,8 @@ class Start:
             inputs.append(self.tokenizer.identity.encode())
         if self.inside is not None:
             inputs.append(teacher_fingerprint(self.inside).encode())
+        if self.general is not None:
+            inputs.append((self.general / WEIGHTS_FILE).read_bytes())
         return [hashlib.sha256(content).hexdigest() for content in inputs]
 
     def give(self, student: Student, settings: CompressSettings) -> None:
@@ -58,6 +64,8 @@ class Start:
 
             layers = layers_to_copy(settings.init_from_teacher, len(student.encoder.blocks), self.inside)
             start_from_teacher(student, self.settings, layers, self.inside)
+        if self.general is not None:
+            start_from_general(student, self.general)
 
 
 def find_start(settings: CompressSettings, task: Task, rows: DistillationSet) -> Start:
@@ -65,18 +73,25 @@ def find_start(settings: CompressSettings, task: Task, rows: DistillationSet) ->
 
     Raises UserError for a teacher that is not there, or does not fit.
     """
-    tokenizer, student, vectors = _tokenizer(settings, task, rows)
-    return Start(tokenizer, student, vectors, _looked_into(settings, task, rows.teacher))
+    general = find_general(settings) if settings.start_from else None
+    tokenizer, student, vectors = _tokenizer(settings, task, rows, general)
+    inside = _looked_into(settings, task, rows.teacher)
+    if general and inside and teacher_vocabulary(inside).pieces != tokenizer.pieces:
+        raise UserError(f"{general.name} has other word pieces than {inside.name}: nothing can be aligned")
+    return Start(tokenizer, student, vectors, inside, general)
 
 
 def _tokenizer(
-    settings: CompressSettings, task: Task, rows: DistillationSet
+    settings: CompressSettings, task: Task, rows: DistillationSet, general: Path | None
 ) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
     """The tokenizer, the student's settings as they turn out, and pre-trained vectors where there are any.
 
     rows: what the student learns from; byte pairs are made from all of it.
     """
     student = settings.student()
+    if general is not None:
+        student = student.model_copy(update={"vocab_size": read_config(general).student["vocab_size"]})
+        return load_tokenizer(student, general), student, None
     if student.embedding_type == "wordpiece":
         folder = _teacher_folder(settings, task, rows.teacher)
         # Of an ensemble the first member's: it has none of its own.
@@ -119,7 +134,8 @@ def _looked_into(settings: CompressSettings, task: Task, teacher: str | None) ->
     if settings.aligns:
         from compression.alignment import check_alignment
 
-        check_alignment(settings, folder)
+        told = check_layers("--align", settings, settings.student_arch, folder)
+        check_alignment(settings, told, folder.name)
     return folder
 
 

@@ -176,7 +176,7 @@ def test_every_key_of_the_student_files_is_a_setting():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--compression-actions", "prune", "distill"], "the order is distill, factorize, prune"),
+        (["--compression-actions", "prune", "distill"], "the order is pretrain, distill, factorize, prune"),
         (["--compression-actions", "distill", "prune", "prune"], "twice"),
         (["--compression-actions", "prune"], "--load-trained-model"),
         (["--load-trained-model", "x"], "leave distill out"),

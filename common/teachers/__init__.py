@@ -38,12 +38,15 @@ class States:
     """What goes on inside a teacher, for one padded batch; the rows of a pair are one sequence.
 
     hidden: one float32 [batch, length, dim] a layer, the embeddings' output first;
-    attention: one float32 [batch, heads, length, length] a layer; lengths: int64 [batch], tokens that are not padding.
+    attention: one float32 [batch, heads, length, length] a layer; lengths: int64 [batch], tokens that are not padding;
+    logits: what the head makes of it, of a classifier [batch, outputs], of a masked language model [batch, length,
+    pieces], where it was asked for.
     """
 
     hidden: list[torch.Tensor]
     attention: list[torch.Tensor]
     lengths: torch.Tensor
+    logits: torch.Tensor | None = None
 
 
 def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teacher:

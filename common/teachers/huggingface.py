@@ -136,7 +136,8 @@ def look_inside(model: Any, arguments: dict[str, torch.Tensor], maps: bool) -> S
     if maps and (not found or any(tensor is None or tensor.dim() != 4 for tensor in found)):
         raise _no_maps(model, "its layers do not return them")
     lengths = arguments["attention_mask"].sum(1)
-    return States([state.float() for state in output.hidden_states], [tensor.float() for tensor in found], lengths)
+    hidden, attention = ([tensor.float() for tensor in some] for some in (output.hidden_states, found))
+    return States(hidden, attention, lengths, output.get("logits"))
 
 
 def _no_maps(model: Any, reason: str) -> UserError:

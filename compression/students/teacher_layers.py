@@ -20,16 +20,21 @@ def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path)
 
     flag: what asks for layers, for the message.
     """
-    if arch not in TRANSFORMERS:
-        raise UserError(f"{flag}: a {arch} has no layers that a teacher has")
-    if settings.embedding_type != "wordpiece":
-        raise UserError(f"{flag} needs the teacher's word pieces: --embedding-type wordpiece")
+    check_arch(flag, settings, arch)
     if members := members_of(teacher):
         names = ", ".join(path.name for path in members)
         raise UserError(
             f"{flag}: {teacher.name} is an ensemble, and has no layers of its own: learn from one of {names}"
         )
     return teacher_config(teacher)
+
+
+def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
+    """Raises UserError where the student has no layers or no word pieces of a teacher's."""
+    if arch not in TRANSFORMERS:
+        raise UserError(f"{flag}: a {arch} has no layers that a teacher has")
+    if settings.embedding_type != "wordpiece":
+        raise UserError(f"{flag} needs the teacher's word pieces: --embedding-type wordpiece")
 
 
 def teacher_config(teacher: Path) -> dict[str, Any]:

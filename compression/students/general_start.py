@@ -1,0 +1,49 @@
+"""Starting a transformer student from a general one (compression.pretrain): all but the classifier is there already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.checkpoint import load_tensors
+from common.errors import UserError
+from common.models import GENERAL, WEIGHTS_FILE, general_folder, read_config
+from compression.students.student import Student
+
+if TYPE_CHECKING:
+    from compression.settings import CompressSettings
+
+_SHAPE = ("embedding_type", "embedding_dim", "encoder_hidden_dim", "heads", "intermediate_dim")
+"""What both must have alike; the depth too."""
+_DEPTH = {"transformer": "layers", "recursive": "iterations"}
+
+
+def find_general(settings: CompressSettings) -> Path:
+    """Folder of the student that --start-from names. Raises UserError where there is none, or one of another shape."""
+    folder = general_folder(settings.paths, str(settings.start_from))
+    config = read_config(folder)
+    if config.stage != GENERAL:
+        raise UserError(f"--start-from {settings.start_from}: no general student; compress.py's pretrain makes one")
+    if config.arch != settings.student_arch:
+        raise UserError(f"--start-from {config.name} is a {config.arch}: --student-arch {config.arch}")
+    alike = [*_SHAPE, _DEPTH[config.arch]]
+    if settings.adapters and config.student["adapters"]:
+        alike.append("adapters")
+    for name in alike:
+        if getattr(settings, name) != config.student[name]:
+            flag = name.replace("_", "-")
+            raise UserError(f"--start-from {config.name}: --{flag} is {config.student[name]}, and cannot be another")
+    return folder
+
+
+def start_from_general(student: Student, folder: Path) -> None:
+    """Copy embedding and layers into a fresh student, in place; adapters that only one of them has stay out.
+
+    Where a text has fewer places in one than in the other (--max-tokens, pairs), those that both have are copied.
+    """
+    tensors, _ = load_tensors(folder / WEIGHTS_FILE)
+    own = student.state_dict()  # the very tensors, not copies
+    for name, tensor in tensors.items():
+        if name in own:
+            places = min(len(tensor), len(own[name]))
+            own[name][:places] = tensor[:places]

@@ -18,7 +18,14 @@ from common.workspace import fingerprint
 from compression.distillation_set import DistillationSet, distillation_set, held_out_rows
 from compression.prune import pruning_companion
 from compression.pruning.keeping import Together
-from compression.settings import ACTION_SETTINGS, LATER_SETTINGS, PRETRAIN_SETTINGS, CompressSettings
+from compression.settings import (
+    ACTION_SETTINGS,
+    ALIGN_SETTINGS,
+    LATER_SETTINGS,
+    PRETRAIN_SETTINGS,
+    TRANSFORMER_SETTINGS,
+    CompressSettings,
+)
 from compression.student_start import Start, find_start
 from compression.student_store import save_student
 from compression.student_training import Lesson, train_student
@@ -103,7 +110,15 @@ def _identity(settings: CompressSettings, rows: DistillationSet, held_out: Split
 def own_settings(settings: CompressSettings) -> dict[str, Any]:
     """The settings that decide what is learned: not those of later actions, nor where and how loudly it runs."""
     later = LATER_SETTINGS - ACTION_SETTINGS["prune"] if settings.prune_aware else LATER_SETTINGS
-    return settings.model_dump(mode="json", exclude=NOT_IDENTITY | PRETRAIN_SETTINGS | later)
+    return settings.model_dump(mode="json", exclude=NOT_IDENTITY | unused(settings) | later)
+
+
+def unused(settings: CompressSettings) -> set[str]:
+    """Settings without a meaning here. They are told nowhere: a student made before they were is found again."""
+    names = PRETRAIN_SETTINGS if settings.aligns else PRETRAIN_SETTINGS | ALIGN_SETTINGS
+    if settings.student_arch not in ("transformer", "recursive"):
+        return names | TRANSFORMER_SETTINGS
+    return names if settings.start_from else names | {"start_from"}
 
 
 def _train(

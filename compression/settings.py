@@ -34,6 +34,14 @@ ACTION_SETTINGS: dict[str, set[str]] = {
 }
 """Action -> the settings that decide what it makes of a student, beside those of tuning."""
 PRETRAIN_SETTINGS = {"corpus", "masked_lm_weight", "output_weight"}
+ALIGN_SETTINGS = {
+    *("align_hidden", "align_attention", "align_embedding", "align_first"),
+    *("hidden_loss", "attention_loss", "layer_map"),
+}
+TRANSFORMER_SETTINGS = {
+    *("layers", "iterations", "heads", "intermediate_dim", "adapters"),
+    *("init_from_teacher", "start_from"),
+}
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
 LATER_SETTINGS = TUNE_SETTINGS.union(*ACTION_SETTINGS.values())
 """Settings of everything that comes after distilling."""
@@ -262,11 +270,9 @@ class CompressSettings(DistillSettings):
 
     def pretraining(self) -> dict[str, Any]:
         """The settings that decide what `pretrain` makes."""
-        aligning = {name for name in DistillSettings.model_fields if name.startswith("align_")}
         recipe = {"epochs", "patience", "batch_size", "optimizer", "lr", "schedule", "weight_decay", "max_grad_norm"}
-        names = {*StudentSettings.model_fields, *aligning, *recipe, *PRETRAIN_SETTINGS}
-        names |= {"student_arch", "hidden_loss", "attention_loss", "layer_map", "seed"}
-        return self.model_dump(mode="json", include=names - {"corpus", "align_first"})
+        names = {*StudentSettings.model_fields, *ALIGN_SETTINGS, *recipe, *PRETRAIN_SETTINGS}
+        return self.model_dump(mode="json", include=(names | {"student_arch", "seed"}) - {"corpus", "align_first"})
 
     def student(self) -> StudentSettings:
         """The part that builds the student."""

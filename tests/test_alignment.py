@@ -16,7 +16,7 @@ from common.stopping import graceful
 from common.tasks import load_task
 from common.workspace import Workspace
 from compression.alignment import Aligner, InsideTeacher, aligned_layers
-from compression.distill import distill
+from compression.distill import distill, own_settings
 from compression.embeddings.teacher_vocabulary import teacher_vocabulary
 from compression.scoring import batch_of, encode_split
 from compression.settings import CompressSettings
@@ -147,3 +147,14 @@ def test_a_teacher_that_cannot_give_attention_maps_says_why(workspace, teacher, 
     with pytest.raises(UserError, match=r"bert gives no attention maps: this model has none .*--align-attention 0"):
         distilled(workspace, **shape(teacher, layers=1), align_attention=1.0)
     assert distilled(workspace, **shape(teacher, layers=1), align_attention=0.0).exists()
+
+
+def test_what_means_nothing_to_a_student_makes_no_other_one():
+    """So a student made before a setting came is found again."""
+    plain = own_settings(CompressSettings(task="sst-2"))
+    for setting in ({"heads": 3}, {"attention_loss": "kl"}, {"masked_lm_weight": 0.5}, {"corpus": "text.txt"}):
+        assert own_settings(CompressSettings(task="sst-2", **setting)) == plain
+    layered = {"task": "sst-2", "student_arch": "transformer", "encoder_hidden_dim": 12}
+    assert own_settings(CompressSettings(**layered, heads=3)) != own_settings(CompressSettings(**layered, heads=4))
+    aligned = [own_settings(CompressSettings(**layered, align_hidden=weight)) for weight in (0.0, 1.0, 2.0)]
+    assert aligned[0] != aligned[1] != aligned[2]

@@ -9,18 +9,18 @@ from typing import Any
 
 from common.data import file_text_fingerprint, read_metadata
 from common.errors import UserError
-from common.models import CONFIG_FILE
+from common.models import CONFIG_FILE, WEIGHTS_FILE, general_folder
 from common.tasks import Task, load_task
 from common.teachers.logits import teacher_fingerprint
 from common.workspace import Workspace, file_fingerprint, fingerprint
-from compression.distill import INPUTS_COUNT_INSTEAD, NOT_IDENTITY, own_settings
+from compression.distill import INPUTS_COUNT_INSTEAD, NOT_IDENTITY, own_settings, unused
 from compression.embeddings.bpe_files import cached_files
 from compression.settings import CompressSettings
 
 
 def effective_settings(settings: CompressSettings, chains: Sequence[Sequence[str]]) -> dict[str, Any]:
     """The settings that decide what a run gives: not where, how loudly and under which names it runs."""
-    own = settings.model_dump(mode="json", exclude=NOT_IDENTITY | INPUTS_COUNT_INSTEAD)
+    own = settings.model_dump(mode="json", exclude=NOT_IDENTITY | INPUTS_COUNT_INSTEAD | unused(settings))
     return {**own, "chains": [list(chain) for chain in chains] or [list(settings.compression_actions)]}
 
 
@@ -31,6 +31,8 @@ def input_fingerprints(settings: CompressSettings) -> dict[str, str]:
     found = {name: _of_split(paths.split(task.name, name)) for name in splits}
     if settings.alpha < 1 or not settings.only_original_data:
         found |= _teacher_inputs(settings, paths, task)
+    if settings.start_from:
+        found["general"] = _of_file(general_folder(paths, settings.start_from) / WEIGHTS_FILE)
     return found | {name: _of_file(file) for name, file in _byte_pairs(settings).items()}
 
 

@@ -16,6 +16,8 @@ from common.workspace import Workspace, read_json
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+ADAPTERS_FILE = "adapters.safetensors"
+"""In place of WEIGHTS_FILE where a teacher is an encoder that lies elsewhere, and adapters."""
 NAMES_SHOWN = 8
 """Models named, those of the most similar names, when one is not there."""
 GENERAL = "general"
@@ -57,6 +59,8 @@ class ModelConfig(Settings):
     """Weight of the labels it was distilled with."""
     augmented: bool = False
     """Whether augmented rows were among its training rows."""
+    trained_parameters: int | None = None
+    """Numbers that training could change, where these are adapters and a head."""
     members: tuple[str, ...] = ()
     """Names of the teachers that an ensemble is the mean of; they lie beside it."""
     settings: dict[str, Any] = {}
@@ -169,14 +173,22 @@ def weights_file(folder: Path) -> Path:
     if members := members_of(folder):
         raise UserError(f"{folder.name} is an ensemble: name one of {', '.join(path.name for path in members)}")
     own = folder / WEIGHTS_FILE
-    found = [path for path in (own, *(folder / name / WEIGHTS_FILE for name in SUBFOLDERS)) if path.exists()]
+    files = (own, *(folder / name / file for name in SUBFOLDERS for file in (WEIGHTS_FILE, ADAPTERS_FILE)))
+    found = [path for path in files if path.exists()]
     if not found:
         raise UserError(f"{folder}: holds no {WEIGHTS_FILE}")
     return found[0]
 
 
 def load_weights(folder: Path) -> dict[str, Any]:
-    """Name -> tensor of a model folder's weights file. Raises UserError when it is missing or damaged."""
+    """Name -> tensor of a model's weights; of adapters, with those of their encoder. Raises UserError for damage."""
     from common.checkpoint import load_tensors  # PyTorch, which a look at configs does not need
 
-    return load_tensors(weights_file(folder))[0]
+    file = weights_file(folder)
+    if file.name == ADAPTERS_FILE:
+        import torch
+
+        from common.teachers.huggingface import HuggingFaceTeacher
+
+        return HuggingFaceTeacher.load(folder, torch.device("cpu"), torch.float32).model.state_dict()
+    return load_tensors(file)[0]

@@ -96,8 +96,10 @@ def _about_model(paths: Workspace, task: Task, folder: Path, config: ModelConfig
     if has_validation(task, config) and paths.split(task.name, "validation").exists():
         split = load_split(paths, task, "validation")
         validation = _metrics(paths, task, config, "validation", split, predict(split)) or None
+    trained = {} if config.trained_parameters is None else {"trained_parameters": config.trained_parameters}
     return {
         **measure(folder),
+        **trained,
         "parts": _parts(folder, config),
         "settings": config.settings,
         "validation": validation,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from common.models import load_weights, members_of, read_config, weights_file
+from common.checkpoint import save_tensors
+from common.models import ADAPTERS_FILE, WEIGHTS_FILE, load_weights, members_of, read_config, weights_file
 from compression.matrices import matrix_like
 from compression.packing import packed_size
 
@@ -45,20 +47,28 @@ def measure(folder: Path) -> dict[str, Any]:
     """Sizes of a model folder, by the names of results.json.
 
     bytes_packed: of the packed file that a student makes, all in; None for a teacher, which makes none. An ensemble is
-    as large as its members together.
+    as large as its members together, and a teacher of adapters as large as with its encoder in one file.
     """
     if members := members_of(folder):
         sizes = [measure(member) for member in members]
         return {name: None if value is None else sum(size[name] for size in sizes) for name, value in sizes[0].items()}
-    weights = logical_weights(load_weights(folder))
-    path = weights_file(folder)
-    return {
+    stored, path = load_weights(folder), weights_file(folder)
+    weights = logical_weights(stored)
+    sizes = {
         "parameters": sum(tensor.numel() for tensor in weights.values()),
         "nonzero_parameters": sum(int((tensor != 0).sum()) for tensor in weights.values()),
-        "bytes_model": path.stat().st_size,
-        "bytes_gzip": gzip_bytes(path),
-        "bytes_packed": packed_size(folder) if read_config(folder).kind == "student" else None,
     }
+    if path.name == ADAPTERS_FILE:
+        with tempfile.TemporaryDirectory() as place:
+            whole = Path(place) / WEIGHTS_FILE
+            save_tensors(whole, stored, {})
+            return sizes | _file_sizes(whole) | {"bytes_packed": None}
+    packed = packed_size(folder) if read_config(folder).kind == "student" else None
+    return sizes | _file_sizes(path) | {"bytes_packed": packed}
+
+
+def _file_sizes(path: Path) -> dict[str, int]:
+    return {"bytes_model": path.stat().st_size, "bytes_gzip": gzip_bytes(path)}
 
 
 def parameters_by_part(weights: Iterable[Weight]) -> dict[str, int]:

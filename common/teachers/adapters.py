@@ -17,7 +17,6 @@ from torch import nn
 from common.checkpoint import load_tensors, save_tensors
 from common.errors import UserError
 
-FILE = "adapters.safetensors"
 _PARTS = ("attention.output.dense", "output.dense")
 """What ends a layer's attention and its feed-forward part, in BERT and all that is laid out like it."""
 
@@ -51,6 +50,11 @@ def insert(model: Any, bottleneck: int) -> None:
         parameter.requires_grad_(_is_trained(model, name))
 
 
+def base_of(arch: str) -> str:
+    """An --arch in a way that means the same from any folder."""
+    return str(Path(arch).resolve()) if Path(arch).is_dir() else arch
+
+
 def save_adapters(model: Any, file: Path, base: str) -> None:
     """Write adapters and head, and which encoder they are for. base: what `resolve` takes, such as minilm."""
     trained = {name: tensor for name, tensor in model.state_dict().items() if _is_trained(model, name)}
@@ -58,12 +62,12 @@ def save_adapters(model: Any, file: Path, base: str) -> None:
     save_tensors(file, trained, {"base": base, "base_weights": _digest(model), "adapters": width})
 
 
-def read_base(file: Path) -> tuple[str, int]:
-    """What encoder a file of `save_adapters` is for, and its bottleneck. Raises UserError when it says neither."""
+def read_base(file: Path) -> str:
+    """What encoder a file of `save_adapters` is for. Raises UserError when it does not say."""
     _, told = load_tensors(file)
     if not isinstance(told.get("base"), str) or not isinstance(told.get("adapters"), int):
         raise UserError(f"{file}: does not say what model its adapters are for")
-    return told["base"], told["adapters"]
+    return told["base"]
 
 
 def load_adapters(model: Any, file: Path) -> None:

@@ -97,7 +97,10 @@ def _is_foreign(folder: Path) -> bool:
 
 
 def _identity(settings: FinetuneSettings, source: str, splits: dict[str, Split]) -> str:
-    own = settings.model_dump(mode="json", exclude={"workspace", "force", "loadbar", "cpu", "model_name", "arch"})
+    without = {"workspace", "force", "loadbar", "cpu", "model_name", "arch"} | (
+        set() if settings.adapters else {"adapters"}
+    )
+    own = settings.model_dump(mode="json", exclude=without)
     folder = Path(source)
     names = ("*.safetensors", "model.pt", "dict.txt")  # the last two are fairseq's
     weights = sorted(path for name in names for path in folder.glob(name)) if folder.is_dir() else []

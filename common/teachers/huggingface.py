@@ -13,9 +13,10 @@ from common.batching import sorted_batches
 from common.data import Split
 from common.devices import autocast
 from common.errors import UserError
-from common.models import CONFIG_FILE, WEIGHTS_FILE, read_config
+from common.models import ADAPTERS_FILE, CONFIG_FILE, WEIGHTS_FILE, read_config
 from common.progress import Advance, nothing
 from common.teachers import States
+from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
 from common.tokens import EncodedText
 
 SUBFOLDER = "huggingface"
@@ -54,21 +55,40 @@ class HuggingFaceTeacher:
             raise UserError(f"no teacher could be loaded from {source}: {str(error).splitlines()[0]}") from error
         self.model.to(device)
         self.device, self.dtype, self.max_tokens = device, dtype, max_tokens
+        self.base: str | None = None
 
     @classmethod
     def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "HuggingFaceTeacher":
-        """Load a teacher that `save` wrote."""
-        config = read_config(folder)
-        return cls(folder / SUBFOLDER, config.labels, config.outputs, device, dtype, config.settings["max_tokens"])
+        """Load a teacher that `save` wrote. Raises UserError when the encoder of its adapters is gone, or another."""
+        config, file = read_config(folder), folder / SUBFOLDER / ADAPTERS_FILE
+        about = config.labels, config.outputs, device, dtype, config.settings["max_tokens"]
+        if not file.exists():
+            return cls(folder / SUBFOLDER, *about)
+        base = read_base(file)
+        teacher = cls(resolve(base)[0], *about, new_head=True)
+        load_adapters(teacher.model, file)
+        teacher.model.to(device)
+        teacher.base = base
+        return teacher
+
+    def adapt(self, bottleneck: int, base: str) -> None:
+        """Put adapters into the encoder, which alone are trained from now on. base: the --arch that it came from."""
+        insert(self.model, bottleneck)
+        self.model.to(self.device)
+        self.base = base
 
     def save(self, folder: Path) -> None:
-        """Write weights (safetensors) and tokenizer below a model folder."""
+        """Write weights (safetensors) and tokenizer below a model folder; of an adapted encoder only what is new."""
+        self.tokenizer.save_pretrained(folder / SUBFOLDER)
+        if self.base is not None:
+            self.model.config.save_pretrained(folder / SUBFOLDER)
+            save_adapters(self.model, folder / SUBFOLDER / ADAPTERS_FILE, self.base)
+            return
         try:
             self.model.save_pretrained(folder / SUBFOLDER)
         except SafetensorError as error:
             raise OSError(None, str(error), str(folder)) from error  # a full disk, most likely
         (folder / SUBFOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors lets only the owner read
-        self.tokenizer.save_pretrained(folder / SUBFOLDER)
 
     def encode(self, split: Split) -> EncodedText:
         """Word pieces and segment ids of every row; a pair is one sequence."""

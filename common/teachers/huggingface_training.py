@@ -14,6 +14,7 @@ from common.seeds import seed_everything
 from common.targets import targets
 from common.tasks import Task
 from common.teachers import huggingface
+from common.teachers.adapters import base_of, trained_parameters
 from common.teachers.huggingface import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
 from common.training import Run, fit, label_loss, linear_schedule, write_history
@@ -38,7 +39,9 @@ def train(
     dtype = pick_dtype("fp16" if settings.fp16 else settings.precision, device)
     seed_everything(settings.seed)
     teacher = HuggingFaceTeacher(source, task.labels, task.outputs, device, dtype, settings.max_tokens, new_head=True)
-    if settings.freeze_embeddings:
+    if settings.adapters:
+        teacher.adapt(settings.adapters, base_of(settings.arch))
+    elif settings.freeze_embeddings:
         teacher.model.get_input_embeddings().requires_grad_(False)
     train, held_out = splits["train"], splits[task.selection_split(settings.select_on)]
     encoded = teacher.encode(train)
@@ -66,6 +69,8 @@ def train(
         label=f"fine-tuning {config.name}",
     )
     history = fit(run)
+    if settings.adapters:
+        config = config.model_copy(update={"trained_parameters": trained_parameters(teacher.model)})
     with whole_folder(folder) as partial:
         teacher.save(partial)
         write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))

@@ -44,6 +44,9 @@ class FinetuneSettings(StageSettings):
     """Word pieces a row (a pair counts as one) is cut at."""
     freeze_embeddings: bool = True
     """Leave the word embeddings as pre-trained: much faster on a CPU, no worse in our runs."""
+    adapters: int = pydantic.Field(0, ge=0)
+    """Width of bottleneck adapters, two a layer: they and the head alone are trained, and saved apart from the encoder,
+    which stays where --arch found it. 0: the whole encoder is trained. Adapters want a higher --lr (unset: 0.001)."""
     precision: Precision = "auto"
     """Arithmetic: auto, fp32, bf16 or fp16; auto is bf16 where the hardware has it."""
     fp16: bool = False
@@ -55,6 +58,8 @@ class FinetuneSettings(StageSettings):
     def _check(self) -> "FinetuneSettings":
         if self.fp16 and self.precision not in ("auto", "fp16"):
             raise ValueError(f"--fp16 contradicts --precision {self.precision}")
+        if self.adapters and (self.as_is or self.ensemble):
+            raise ValueError("--adapters are trained: --as-is and --ensemble train nothing")
         if self.ensemble and self.as_is:
             raise ValueError("--ensemble and --as-is exclude each other")
         if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):
@@ -70,7 +75,7 @@ class FinetuneSettings(StageSettings):
 def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     """Defaults below YAML and flags of the encoder and task the user asks for: a RoBERTa's recipe for the task."""
     if not is_fairseq(str(given.get("arch", ""))):
-        return {}
+        return {"lr": 1e-3} if given.get("adapters") else {}
     values = load_yaml(CONFIG_DIR / "teachers" / "roberta.yaml")
     recipes = values.pop("tasks")
     return {**values, **recipes.get(given.get("task"), {})}

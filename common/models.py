@@ -12,7 +12,7 @@ from typing import Any, Literal
 from common.config import OLD_NAMES, Settings, build
 from common.errors import UserError
 from common.tasks import Task, check_no_overlap
-from common.workspace import Workspace, read_json
+from common.workspace import Workspace, file_fingerprint, read_json
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -61,6 +61,10 @@ class ModelConfig(Settings):
     """Whether augmented rows were among its training rows."""
     trained_parameters: int | None = None
     """Numbers that training could change, where these are adapters and a head."""
+    base: str | None = None
+    """General student, by name or folder, whose file holds the weights that are not in a student's own."""
+    base_weights: str | None = None
+    """Fingerprint of the base's weights file."""
     members: tuple[str, ...] = ()
     """Names of the teachers that an ensemble is the mean of; they lie beside it."""
     settings: dict[str, Any] = {}
@@ -181,14 +185,37 @@ def weights_file(folder: Path) -> Path:
 
 
 def load_weights(folder: Path) -> dict[str, Any]:
-    """Name -> tensor of a model's weights; of adapters, with those of their encoder. Raises UserError for damage."""
-    from common.checkpoint import load_tensors  # PyTorch, which a look at configs does not need
+    """Name -> tensor of a model's weights, all of them: adapters are put into what they are for.
+
+    Raises UserError when a file is missing or damaged, or when what adapters are for is gone, or another.
+    """
+    import torch  # which a look at configs does not need
+
+    from common.checkpoint import load_tensors
 
     file = weights_file(folder)
     if file.name == ADAPTERS_FILE:
-        import torch
-
         from common.teachers.huggingface import HuggingFaceTeacher
 
         return HuggingFaceTeacher.load(folder, torch.device("cpu"), torch.float32).model.state_dict()
-    return load_tensors(file)[0]
+    below = base_file(folder, read_config(folder))
+    return {**(load_tensors(below)[0] if below else {}), **load_tensors(file)[0]}
+
+
+def base_file(folder: Path, config: ModelConfig) -> Path | None:
+    """The weights file below a student's own, checked; None where its own holds all. Raises UserError for another."""
+    if config.base is None:
+        return None
+    # By name it lies beside this one's task, wherever the workspace is moved.
+    place = Path(config.base) if "/" in config.base else folder.parent.parent / GENERAL / config.base
+    file = place / WEIGHTS_FILE
+    if not file.exists():
+        raise UserError(f"{folder.name} has adapters for {config.base}, which is not there")
+    if file_fingerprint(file) != config.base_weights:
+        raise UserError(f"{folder.name} has adapters for another model than {config.base} is now")
+    return file
+
+
+def is_apart(folder: Path) -> bool:
+    """Whether a model's weights file holds adapters and a head alone."""
+    return weights_file(folder).name == ADAPTERS_FILE or read_config(folder).base is not None

@@ -227,6 +227,11 @@ def _below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Ten
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
+def trained_parameters(model: nn.Module) -> int:
+    """Numbers that training may change."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
 def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Cross-entropy with classes int64 [batch], or for regression mean squared error with scores float32 [batch]."""
     if targets.is_floating_point():

@@ -41,8 +41,11 @@ def check_alignment(settings: DistillSettings, told: dict[str, Any], teacher: st
 def aligned_layers(settings: DistillSettings, there: int) -> list[int]:
     """The teacher's layer, counted from 0, for each of the student's. there: how many the teacher has.
 
-    uniform spreads the student's layers over the teacher's, the last beside the last (TinyBERT's mapping function).
+    None where no layers are compared. uniform spreads the student's over the teacher's, the last beside the last
+    (TinyBERT's mapping function).
     """
+    if not settings.align_hidden and not settings.align_attention:
+        return []
     depth = settings.iterations if settings.student_arch == "recursive" else settings.layers
     # The last of each share of the teacher's layers; shares of 6 layers for 4 end at 1.5, 3, 4.5 and 6, rounded up.
     uniform = [-(-(layer + 1) * there // depth) - 1 for layer in range(depth)] if depth <= there else []

@@ -10,11 +10,12 @@ from common.data import Split
 from common.devices import pick_device
 from common.errors import UserError
 from common.locks import only_one
-from common.models import ModelConfig, clear_training, is_finished
+from common.models import WEIGHTS_FILE, ModelConfig, clear_training, is_finished
 from common.progress import say
 from common.seeds import seed_everything
 from common.tasks import Task, load_task
-from common.workspace import fingerprint
+from common.training import trained_parameters
+from common.workspace import file_fingerprint, fingerprint
 from compression.distillation_set import DistillationSet, distillation_set, held_out_rows
 from compression.prune import pruning_companion
 from compression.pruning.keeping import Together
@@ -29,6 +30,7 @@ from compression.settings import (
 from compression.student_start import Start, find_start
 from compression.student_store import save_student
 from compression.student_training import Lesson, train_student
+from compression.students.general_start import freeze_all_but_adapters
 from compression.students.student import Student
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def unused(settings: CompressSettings) -> set[str]:
     names = PRETRAIN_SETTINGS if settings.aligns else PRETRAIN_SETTINGS | ALIGN_SETTINGS
     if settings.student_arch not in ("transformer", "recursive"):
         return names | TRANSFORMER_SETTINGS
-    return names if settings.start_from else names | {"start_from"}
+    return names if settings.start_from else names | {"start_from", "adapter_tuning"}
 
 
 def _train(
@@ -127,6 +129,10 @@ def _train(
     seed_everything(settings.seed)
     student = Student(config.arch, start.settings, task.outputs, task.pair)
     start.give(student, settings)
+    if settings.adapter_tuning and start.general is not None:
+        freeze_all_but_adapters(student)
+        told = {"base": settings.start_from, "base_weights": file_fingerprint(start.general / WEIGHTS_FILE)}
+        config = config.model_copy(update={**told, "trained_parameters": trained_parameters(student)})
     pruner = pruning_companion(student, settings) if settings.prune_aware else None
     aligner = _aligner(settings, start.inside) if settings.aligns and start.inside else None
     companion = Together([each for each in (pruner, aligner) if each is not None])

@@ -40,7 +40,7 @@ ALIGN_SETTINGS = {
 }
 TRANSFORMER_SETTINGS = {
     *("layers", "iterations", "heads", "intermediate_dim", "adapters"),
-    *("init_from_teacher", "start_from"),
+    *("init_from_teacher", "start_from", "adapter_tuning"),
 }
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
 LATER_SETTINGS = TUNE_SETTINGS.union(*ACTION_SETTINGS.values())
@@ -72,6 +72,8 @@ class DistillSettings(StageSettings, StudentSettings):
     """How byte pairs' embeddings start: as BPEmb's or word2vec's vectors, or by what the teacher makes of each."""
     start_from: str | None = None
     """General student (of `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
+    adapter_tuning: bool = False
+    """Train nothing but adapters and classifier of a student that starts from a general one; they are saved apart."""
     init_from_teacher: tuple[str, ...] = ()
     """Layers of the teacher that a transformer starts from: every-other, first, last, or their numbers from 0."""
     align_hidden: float = pydantic.Field(0.0, ge=0)
@@ -120,6 +122,14 @@ class DistillSettings(StageSettings, StudentSettings):
     def _check_heads(self) -> "DistillSettings":
         if self.student_arch in ("transformer", "recursive") and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} do not divide the layers' width of {self.encoder_hidden_dim}")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _check_adapters(self) -> "DistillSettings":
+        if self.adapter_tuning and (not self.start_from or not self.adapters):
+            raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
+        if self.adapter_tuning and self.prune_aware:
+            raise ValueError("--adapter-tuning leaves weights as they are, and --prune-aware does not")
         return self
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from common.checkpoint import save_tensors
-from common.models import ADAPTERS_FILE, WEIGHTS_FILE, load_weights, members_of, read_config, weights_file
+from common.models import WEIGHTS_FILE, is_apart, load_weights, members_of, read_config, weights_file
 from compression.matrices import matrix_like
 from compression.packing import packed_size
 
@@ -47,7 +47,7 @@ def measure(folder: Path) -> dict[str, Any]:
     """Sizes of a model folder, by the names of results.json.
 
     bytes_packed: of the packed file that a student makes, all in; None for a teacher, which makes none. An ensemble is
-    as large as its members together, and a teacher of adapters as large as with its encoder in one file.
+    as large as its members together, and one with adapters apart as large as in one file.
     """
     if members := members_of(folder):
         sizes = [measure(member) for member in members]
@@ -58,17 +58,13 @@ def measure(folder: Path) -> dict[str, Any]:
         "parameters": sum(tensor.numel() for tensor in weights.values()),
         "nonzero_parameters": sum(int((tensor != 0).sum()) for tensor in weights.values()),
     }
-    if path.name == ADAPTERS_FILE:
-        with tempfile.TemporaryDirectory() as place:
-            whole = Path(place) / WEIGHTS_FILE
-            save_tensors(whole, stored, {})
-            return sizes | _file_sizes(whole) | {"bytes_packed": None}
     packed = packed_size(folder) if read_config(folder).kind == "student" else None
-    return sizes | _file_sizes(path) | {"bytes_packed": packed}
-
-
-def _file_sizes(path: Path) -> dict[str, int]:
-    return {"bytes_model": path.stat().st_size, "bytes_gzip": gzip_bytes(path)}
+    with tempfile.TemporaryDirectory() as place:
+        if is_apart(folder):
+            path = Path(place) / WEIGHTS_FILE
+            save_tensors(path, stored, {})
+        files = {"bytes_model": path.stat().st_size, "bytes_gzip": gzip_bytes(path)}
+    return {**sizes, **files, "bytes_packed": packed}
 
 
 def parameters_by_part(weights: Iterable[Weight]) -> dict[str, int]:

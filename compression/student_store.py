@@ -8,7 +8,7 @@ import torch
 from common.checkpoint import load_tensors, save_tensors
 from common.config import build
 from common.errors import UserError
-from common.models import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, read_config
+from common.models import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, base_file, load_weights, read_config
 from common.training import write_history
 from common.workspace import whole_folder, write_json
 from compression.embeddings import Tokenizer, load_tokenizer
@@ -24,13 +24,21 @@ def save_student(
     tokenizer: Tokenizer,
     history: list[dict[str, Any]] | None = None,
 ) -> None:
-    """Write a student's folder, whole or not at all."""
+    """Write a student's folder, whole or not at all; of one that has a base, only the weights that the base has not."""
+    tensors = student.state_dict()
+    if (base := base_file(folder, config)) is not None:
+        below, _ = load_tensors(base)
+        tensors = {name: tensor for name, tensor in tensors.items() if not _same(tensor, below.get(name))}
     with whole_folder(folder) as partial:
-        save_tensors(partial / WEIGHTS_FILE, student.state_dict(), {})
+        save_tensors(partial / WEIGHTS_FILE, tensors, {})
         tokenizer.save(partial)
         write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
         if history is not None:
             write_history(partial / "history.jsonl", history)
+
+
+def _same(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:
+    return other is not None and tensor.shape == other.shape and bool((tensor == other).all())
 
 
 def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer, ModelConfig]:
@@ -39,7 +47,7 @@ def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer
     settings = build(StudentSettings, config.student)
     student = Student(config.arch, settings, config.outputs, config.pair)
     path = folder / WEIGHTS_FILE
-    tensors, _ = load_tensors(path)
+    tensors = load_weights(folder)
     try:
         restore_matrices(student, tensors)
         round_inputs(student, config.compression.get("inputs", {}), None)

@@ -124,9 +124,10 @@ def train_student(
 
 
 def make_optimizer(settings: DistillSettings, student: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer the settings name, over all of the student's parameters, each once (seed fault 7)."""
+    """The optimizer the settings name, over the parameters that are to be trained, each once (seed fault 7)."""
+    trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adadelta":
-        return torch.optim.Adadelta(student.parameters(), rho=0.95, **common)
+        return torch.optim.Adadelta(trained, rho=0.95, **common)
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(student.parameters(), fused=True, **common)
+    return kind(trained, fused=True, **common)

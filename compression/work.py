@@ -88,8 +88,9 @@ class Work:
         return main_score(self.task, self.held_out.labels, self.logits(self.held_out))
 
     def save(self, folder: Path, config: ModelConfig) -> None:
-        """Write the student into a model folder."""
-        config = config.model_copy(update={"student": {**config.student, **self.widths}})
+        """Write the student into a model folder, all of its weights."""
+        whole = {"base": None, "base_weights": None, "trained_parameters": None}
+        config = config.model_copy(update={**whole, "student": {**config.student, **self.widths}})
         save_student(folder, config, self.student, self.tokenizer, self.history)
 
     def packed_size(self) -> int:

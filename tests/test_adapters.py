@@ -1,4 +1,4 @@
-"""Adapter tuning of teachers: the encoder stays as it is, little is saved, and the two find together again."""
+"""Adapter tuning: the encoder stays as it is, little is saved, and the two find together again."""
 
 import json
 import shutil
@@ -11,13 +11,15 @@ import torch
 from common.checkpoint import load_tensors, save_tensors
 from common.data import load_split
 from common.errors import UserError
-from common.models import read_config
+from common.models import load_weights, read_config
 from common.tasks import load_task
 from common.teachers import load_teacher
 from common.teachers.finetune import finetune
 from common.teachers.logits import teacher_fingerprint
 from common.workspace import Workspace
+from compression.compress import compress
 from compression.evaluate import EvaluateSettings, evaluate
+from compression.settings import CompressSettings, defaults_for
 from compression.sizes import measure
 
 CPU = torch.device("cpu")
@@ -90,3 +92,51 @@ def test_what_has_no_place_for_adapters_is_refused(workspace, tmp_path):
         tuned(workspace, other)
     with pytest.raises(ValueError, match="--adapters are trained"):
         tiny.finetune_settings(workspace, "sst-2", other, adapters=1, as_is=True)
+
+
+@pytest.fixture
+def general(workspace, encoder, tmp_path):
+    """A general student, hardly trained."""
+    (tmp_path / "corpus.txt").write_text("\n".join(text for text, _ in tiny.sentences(40)))
+    shape = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
+    return compress_with(
+        compression_actions=["pretrain"], teacher=str(encoder), corpus=tmp_path / "corpus.txt", workspace=workspace,
+        student_arch="recursive", iterations=2, adapters=0, model_name="mini", **shape,
+    )  # fmt: skip
+
+
+def compress_with(**given):
+    values = {"epochs": 1, "batch_size": 16, "cpu": True, "loadbar": False, **given}
+    return compress(CompressSettings(**{**defaults_for(values), **values}))[-1]
+
+
+@pytest.mark.parametrize("task", ["sst-2", "qqp"])
+def test_a_students_adapters_are_saved_apart_and_composed_for_all_that_comes(workspace, general, task):
+    start = {"task": task, "workspace": workspace, "start_from": "mini", "only_original_data": True, "lr": 0.01}
+    folder = compress_with(**start, adapters=4, adapter_tuning=True, cls_hidden_dim=4)
+    own, whole = load_tensors(folder / "model.safetensors")[0], load_weights(folder)
+    assert {name.split(".")[0] for name in own} <= {"encoder", "classifier"}
+    for name, tensor in load_tensors(general / "model.safetensors")[0].items():
+        assert torch.equal(whole[name][: len(tensor)], tensor)
+    named = {name for name in own if "adapters" in name}
+    assert named
+    assert (
+        sum(tensor.numel() for name, tensor in own.items() if "positions" not in name)
+        == read_config(folder).trained_parameters
+    )
+    assert measure(folder)["parameters"] == sum(tensor.numel() for tensor in whole.values())
+    # What comes after has all weights of its own.
+    smaller = compress_with(
+        task=task, workspace=workspace, load_trained_model=folder.name, compression_actions=["quantize", "pack"]
+    )
+    assert read_config(smaller).base is None
+    shutil.rmtree(general)
+    assert measure(smaller)["bytes_packed"] > 0
+    with pytest.raises(UserError, match="has adapters for mini, which is not there"):
+        load_weights(folder)
+
+
+def test_adapter_tuning_without_what_it_needs_is_refused():
+    for given in ({}, {"start_from": "mini"}, {"adapters": 4}):
+        with pytest.raises(ValueError, match="--start-from says what stays as it is"):
+            CompressSettings(task="sst-2", adapter_tuning=True, **given)

@@ -55,6 +55,7 @@ def test_layer_maps():
     assert layers(6, 2, "last") == [4, 5]
     assert layers(6, 3, "0", "0", "5") == [0, 0, 5]
     assert layers(6, 1, "last", student_arch="recursive", iterations=3, heads=5) == [3, 4, 5]
+    assert layers(6, 7, align_hidden=0.0, align_embedding=1.0) == []
     for how in (["uniform"], ["last"], ["0"] * 6, ["6"] * 7):
         with pytest.raises(UserError, match="of the teacher's 6 layers for 7 of the student's"):
             layers(6, 7, *how)

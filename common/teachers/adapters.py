@@ -82,11 +82,6 @@ def load_adapters(model: Any, file: Path) -> None:
     model.load_state_dict(tensors, strict=False)
 
 
-def trained_parameters(model: nn.Module) -> int:
-    """Numbers that training may change."""
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
 def _is_trained(model: Any, name: str) -> bool:
     """Whether a parameter belongs to the adapters or the head, and not to the encoder."""
     return not name.startswith(f"{model.base_model_prefix}.")

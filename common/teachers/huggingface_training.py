@@ -14,10 +14,10 @@ from common.seeds import seed_everything
 from common.targets import targets
 from common.tasks import Task
 from common.teachers import huggingface
-from common.teachers.adapters import base_of, trained_parameters
+from common.teachers.adapters import base_of
 from common.teachers.huggingface import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
-from common.training import Run, fit, label_loss, linear_schedule, write_history
+from common.training import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
 from common.workspace import whole_folder, write_json
 
 

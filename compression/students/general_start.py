@@ -47,3 +47,9 @@ def start_from_general(student: Student, folder: Path) -> None:
         if name in own:
             places = min(len(tensor), len(own[name]))
             own[name][:places] = tensor[:places]
+
+
+def freeze_all_but_adapters(student: Student) -> None:
+    """Leave adapters and classifier alone to be trained, in place (adapter tuning)."""
+    for name, parameter in student.named_parameters():
+        parameter.requires_grad_(name.startswith(("encoder.adapters.", "classifier.")))

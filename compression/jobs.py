@@ -171,7 +171,10 @@ def _finetune(job: Job, made: Made) -> list[dict[str, Any]]:
 def _compress(job: Job, made: Made) -> list[dict[str, Any]]:
     from compression.compress import compress
 
-    made.models += [folder.name for folder in compress(job_settings(job, made.given("teacher")))]
+    settings = job_settings(job, made.given("teacher"))
+    folders = compress(settings)
+    if "pretrain" not in settings.compression_actions:  # what that makes is no model of any task
+        made.models += [folder.name for folder in folders]
     return []
 
 

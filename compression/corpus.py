@@ -6,9 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from common.data import read_part
 from common.errors import UserError
 from common.progress import bar
+from common.shards import parts_of
+from common.tasks import known_tasks
 from common.tokens import EncodedText
+from common.workspace import Workspace
 from compression.embeddings.wordpiece import WordPieceTokenizer
 
 _LINES = 20_000
@@ -16,22 +20,31 @@ _LINES = 20_000
 _NO_LIMIT = 2**31
 
 
-def corpus_file(path: Path | None) -> Path:
-    """The file that --corpus names. Raises UserError where it names none, or none that is there."""
-    if path is None:
-        raise UserError("pretrain: --corpus FILE says what to read, a text a line")
-    if not path.is_file():
-        raise UserError(f"--corpus {path}: no such file")
-    return path
+def corpus_file(corpus: str | None, paths: Workspace) -> Path:
+    """The file that --corpus means: one of text, or the prepared train rows of the task that it names.
+
+    Raises UserError where it means nothing that is there.
+    """
+    if corpus is None:
+        raise UserError("pretrain: --corpus says what to read: a file with a text a line, or a task's name")
+    if Path(corpus).is_file():
+        return Path(corpus)
+    if corpus not in known_tasks():
+        raise UserError(f"--corpus {corpus}: no such file, and no task")
+    rows = paths.split(corpus, "train")
+    if not rows.exists():
+        raise UserError(f"--corpus {corpus}: not prepared yet; run: python preprocess.py --task {corpus}")
+    return rows
 
 
 def read_corpus(path: Path, tokenizer: WordPieceTokenizer) -> EncodedText:
     """The texts of a file, each cut into windows of at most `tokenizer.max_tokens` tokens; empty lines are passed over.
 
-    Raises UserError when it is not UTF-8 (with the line's number), or has no text.
+    path: of `corpus_file`. Raises UserError when it is not UTF-8 (with the line's number), or has no text.
     """
     whole = WordPieceTokenizer(tokenizer.pieces, tokenizer.lowercase, _NO_LIMIT)
-    parts = [whole.encode(lines) for lines in bar(_chunks(path), f"reading {path.name}") if lines]
+    chunks = _of_rows(path) if path.suffix == ".parquet" else _of_lines(path)
+    parts = [whole.encode(texts) for texts in bar(chunks, f"reading {path.name}") if texts]
     if not parts:
         raise UserError(f"--corpus {path}: there is no text in it")
     return windows(EncodedText.joined(parts), tokenizer.max_tokens)
@@ -45,7 +58,13 @@ def windows(text: EncodedText, size: int) -> EncodedText:
     return EncodedText(text.ids, np.concatenate([starts, text.offsets[-1:]]))
 
 
-def _chunks(path: Path) -> Iterator[list[str]]:
+def _of_rows(path: Path) -> Iterator[list[str]]:
+    """The sentences of a split file, a part at a time."""
+    for part, _ in parts_of(path):
+        yield [text for sentences in read_part(path, part).sentences() for text in sentences if text]
+
+
+def _of_lines(path: Path) -> Iterator[list[str]]:
     """Lines that are not empty, some at a time."""
     with path.open("rb") as file:
         numbered = enumerate(file, 1)

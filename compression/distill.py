@@ -73,7 +73,7 @@ def distill(settings: CompressSettings) -> Path:
         seed=settings.seed,
         select_on=settings.select_on,
         teacher=rows.teacher,
-        trained_on=(task.name,),
+        trained_on=tuple(sorted({task.name, *start.read_before()})),
         alpha=settings.alpha,
         augmented=rows.augmented,
         settings=own_settings(settings),

@@ -23,6 +23,7 @@ from common.locks import only_one
 from common.models import CONFIG_FILE, GENERAL, WEIGHTS_FILE, ModelConfig, clear_training, is_finished, training_folder
 from common.progress import bar, say
 from common.seeds import derive, seed_everything
+from common.tasks import known_tasks
 from common.teachers.general import GeneralTeacher, load_general
 from common.tokens import EncodedText
 from common.training import Run, fit, linear_schedule, write_history
@@ -51,7 +52,7 @@ def pretrain(settings: CompressSettings) -> Path:
     Raises UserError for a corpus without text, and a teacher that cannot give what is asked for.
     """
     check_arch("pretrain", settings, settings.student_arch)
-    corpus_file(settings.corpus)
+    corpus_file(settings.corpus, settings.paths)
     teacher = load_general(str(settings.teacher))
     vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
     settings = settings.model_copy(update={"output_weight": _output_weight(settings, teacher)})
@@ -72,6 +73,7 @@ def pretrain(settings: CompressSettings) -> Path:
         arch=settings.student_arch,
         seed=settings.seed,
         teacher=teacher.name,
+        trained_on=(str(settings.corpus),) if settings.corpus in known_tasks() else (),
         settings=settings.pretraining(),
         student=student_settings.model_dump(mode="json"),
         fingerprint=_identity(settings, tokenizer, teacher.model),
@@ -106,7 +108,7 @@ def _identity(settings: CompressSettings, tokenizer: WordPieceTokenizer, model: 
     weights = hashlib.sha256()
     for tensor in model.state_dict().values():
         weights.update(tensor.contiguous().numpy().tobytes())
-    corpus = file_fingerprint(corpus_file(settings.corpus))
+    corpus = file_fingerprint(corpus_file(settings.corpus, settings.paths))
     return fingerprint([settings.pretraining(), corpus, tokenizer.identity, weights.hexdigest()])
 
 
@@ -119,7 +121,7 @@ def _make(
     folder: Path,
 ) -> None:
     """Train a fresh student and save it, but for its classifier."""
-    texts = read_corpus(corpus_file(settings.corpus), tokenizer)
+    texts = read_corpus(corpus_file(settings.corpus, settings.paths), tokenizer)
     seed_everything(settings.seed)
     student = Student(config.arch, student_settings, 1, False)
     masked = MaskedStudent(student, student_settings.encoder_hidden_dim, student_settings.embedding_dim)

@@ -1,6 +1,5 @@
 """Settings of compress.py: the thesis's table C.3, every setting of configs/students, and what goes beyond them."""
 
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import pydantic
@@ -156,8 +155,8 @@ class CompressSettings(DistillSettings):
     compression_actions: tuple[Action, ...] = ("distill",)
     """What to do, in this order: distill, factorize, prune, quantize, pack (into a .fwt file), export (to ONNX). Before
     all of it, alone: pretrain, on plain text, a transformer that students of any task start from."""
-    corpus: Path | None = None
-    """Text file that pretrain learns from, a text a line."""
+    corpus: str | None = None
+    """What pretrain learns from: a text file, a text a line, or a task, whose prepared train rows are meant."""
     masked_lm_weight: float = pydantic.Field(1.0, ge=0)
     """pretrain: weight of the loss of guessing masked pieces."""
     output_weight: float | None = pydantic.Field(None, ge=0)

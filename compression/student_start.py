@@ -55,6 +55,10 @@ class Start:
             inputs.append((self.general / WEIGHTS_FILE).read_bytes())
         return [hashlib.sha256(content).hexdigest() for content in inputs]
 
+    def read_before(self) -> tuple[str, ...]:
+        """Tasks whose rows the general student has read."""
+        return read_config(self.general).trained_on if self.general else ()
+
     def give(self, student: Student, settings: CompressSettings) -> None:
         """Put what there is into a fresh student, in place."""
         if self.vectors is not None:
@@ -73,7 +77,7 @@ def find_start(settings: CompressSettings, task: Task, rows: DistillationSet) ->
 
     Raises UserError for a teacher that is not there, or does not fit.
     """
-    general = find_general(settings) if settings.start_from else None
+    general = find_general(settings, task) if settings.start_from else None
     tokenizer, student, vectors = _tokenizer(settings, task, rows, general)
     inside = _looked_into(settings, task, rows.teacher)
     if general and inside and teacher_vocabulary(inside).pieces != tokenizer.pieces:

@@ -92,6 +92,8 @@ def test_what_has_no_place_for_adapters_is_refused(workspace, tmp_path):
         tuned(workspace, other)
     with pytest.raises(ValueError, match="--adapters are trained"):
         tiny.finetune_settings(workspace, "sst-2", other, adapters=1, as_is=True)
+    with pytest.raises(ValueError, match="not into fairseq's RoBERTa"):
+        tiny.finetune_settings(workspace, "sst-2", other, adapters=1, arch="roberta_base")
 
 
 @pytest.fixture
@@ -100,9 +102,16 @@ def general(workspace, encoder, tmp_path):
     (tmp_path / "corpus.txt").write_text("\n".join(text for text, _ in tiny.sentences(40)))
     shape = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
     return compress_with(
-        compression_actions=["pretrain"], teacher=str(encoder), corpus=tmp_path / "corpus.txt", workspace=workspace,
-        student_arch="recursive", iterations=2, adapters=0, model_name="mini", **shape,
-    )  # fmt: skip
+        compression_actions=["pretrain"],
+        teacher=str(encoder),
+        corpus=str(tmp_path / "corpus.txt"),
+        workspace=workspace,
+        student_arch="recursive",
+        iterations=2,
+        adapters=0,
+        model_name="mini",
+        **shape,
+    )
 
 
 def compress_with(**given):

@@ -12,7 +12,9 @@ import torch
 from common import training
 from common.checkpoint import load_tensors
 from common.errors import UserError
+from common.models import read_config
 from common.stopping import graceful
+from common.tasks import load_task
 from common.teachers.general import load_general
 from common.tokens import EncodedText
 from compression.compress import compress
@@ -20,6 +22,7 @@ from compression.corpus import read_corpus, windows
 from compression.embeddings.wordpiece import WordPieceTokenizer
 from compression.masking import mask
 from compression.settings import CompressSettings, defaults_for
+from compression.students.general_start import find_general
 
 SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
 
@@ -37,7 +40,12 @@ def corpus(tmp_path):
 
 
 def pretrained(workspace, teacher, corpus, **given):
-    values = {"compression_actions": ("pretrain",), "teacher": str(teacher), "corpus": corpus, "workspace": workspace}
+    values = {
+        "compression_actions": ("pretrain",),
+        "teacher": str(teacher),
+        "corpus": corpus and str(corpus),
+        "workspace": workspace,
+    }
     values |= {"epochs": 1, "batch_size": 16, "cpu": True, "model_name": "mini", "dropout": 0.0, **SHAPE, **given}
     (folder,) = compress(CompressSettings(**{**defaults_for(values), **values}))
     return folder
@@ -136,8 +144,9 @@ def test_what_the_teacher_cannot_do_is_said(workspace, masked_lm, encoder, corpu
         json.loads((pretrained(workspace, encoder, corpus, layers=1) / "config.json").read_text())["task"] == "general"
     )
     for wrong, message in (
-        ({"corpus": None}, "--corpus FILE says what to read"),
-        ({"corpus": workspace / "none.txt"}, "no such file"),
+        ({"corpus": None}, "--corpus says what to read"),
+        ({"corpus": workspace / "none.txt"}, "no such file, and no task"),
+        ({"corpus": "mrpc"}, "not prepared yet; run: python preprocess.py --task mrpc"),
         ({"student_arch": "ffn", "embedding_type": "wordpiece"}, "a ffn has no layers"),
         ({"masked_lm_weight": 0.0, "output_weight": 0.0}, "every loss has a weight of 0"),
     ):
@@ -150,3 +159,17 @@ def test_what_the_teacher_cannot_do_is_said(workspace, masked_lm, encoder, corpu
     ):
         with pytest.raises(ValueError, match=message):
             CompressSettings(**{"task": "general", "compression_actions": ["pretrain"], "teacher": "minilm", **wrong})
+
+
+def test_a_general_student_that_has_read_a_task_is_not_scored_on_one_of_the_same_text(workspace, encoder):
+    folder = pretrained(workspace, encoder, "sst-2")
+    assert read_config(folder).trained_on == ("sst-2",)
+    given = {"workspace": workspace, "start_from": "mini", "only_original_data": True, "alpha": 1.0, "epochs": 1}
+
+    def settings(task):
+        return CompressSettings(**{**defaults_for({"task": task, **given}), "task": task, **given})
+
+    with pytest.raises(UserError, match="sst-2"):
+        find_general(settings("rotten-tomatoes"), load_task("rotten-tomatoes"))
+    (student,) = compress(settings("qqp"))
+    assert read_config(student).trained_on == ("qqp", "sst-2")

@@ -60,6 +60,8 @@ class FinetuneSettings(StageSettings):
             raise ValueError(f"--fp16 contradicts --precision {self.precision}")
         if self.adapters and (self.as_is or self.ensemble):
             raise ValueError("--adapters are trained: --as-is and --ensemble train nothing")
+        if self.adapters and is_fairseq(self.arch):
+            raise ValueError("--adapters go into encoders of Hugging Face's, not into fairseq's RoBERTa")
         if self.ensemble and self.as_is:
             raise ValueError("--ensemble and --as-is exclude each other")
         if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):

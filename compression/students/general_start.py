@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from common.checkpoint import load_tensors
 from common.errors import UserError
 from common.models import GENERAL, WEIGHTS_FILE, general_folder, read_config
+from common.tasks import Task, check_no_overlap
 from compression.students.student import Student
 
 if TYPE_CHECKING:
@@ -18,10 +19,14 @@ _SHAPE = ("embedding_type", "embedding_dim", "encoder_hidden_dim", "heads", "int
 _DEPTH = {"transformer": "layers", "recursive": "iterations"}
 
 
-def find_general(settings: CompressSettings) -> Path:
-    """Folder of the student that --start-from names. Raises UserError where there is none, or one of another shape."""
+def find_general(settings: CompressSettings, task: Task) -> Path:
+    """Folder of the student that --start-from names.
+
+    Raises UserError where there is none, or one of another shape, or one that has read what the task is scored on.
+    """
     folder = general_folder(settings.paths, str(settings.start_from))
     config = read_config(folder)
+    check_no_overlap(list(config.trained_on), task.name)
     if config.stage != GENERAL:
         raise UserError(f"--start-from {settings.start_from}: no general student; compress.py's pretrain makes one")
     if config.arch != settings.student_arch:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from common.errors import UserError
-from common.teachers.huggingface import quiet_transformers, resolve
+from common.teachers.huggingface import quiet_transformers, resolve, untrained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +34,7 @@ def load_general(source: str) -> GeneralTeacher:
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(place)
         model, loaded = transformers.AutoModelForMaskedLM.from_pretrained(place, output_loading_info=True, **safely)
-        # A tied weight is the same tensor as one that is there.
-        has_head = not set(loaded["missing_keys"]) - set(model._tied_weights_keys or ())
+        has_head = not untrained(model, loaded)
         model = model if has_head else transformers.AutoModel.from_pretrained(place, **safely)
     except Exception as error:  # transformers raises OSError, ValueError, KeyError and more for bad folders
         reason = (str(error).splitlines() or [type(error).__name__])[0]

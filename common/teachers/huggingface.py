@@ -165,6 +165,14 @@ def _no_maps(model: Any, reason: str) -> UserError:
     return UserError(f"a teacher of type {kind} gives no attention maps: {reason} (--align-attention 0 does without)")
 
 
+def untrained(model: Any, loaded: dict[str, Any]) -> list[str]:
+    """Names of a model's tensors that its checkpoint lacked, sorted: noise, in a head that nobody trained.
+
+    loaded: what transformers says of loading. A tied weight is the same tensor as one that is there.
+    """
+    return sorted(set(loaded["missing_keys"]) - set(model._tied_weights_keys or ()))
+
+
 def resolve(arch: str) -> tuple[str, str]:
     """(what transformers loads, short name) of an --arch: minilm, a folder, or a hub name.
 

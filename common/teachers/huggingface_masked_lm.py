@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from common.errors import UserError
-from common.teachers.huggingface import quiet_transformers
+from common.teachers.huggingface import quiet_transformers, untrained
 from common.teachers.masked_lm import Pieces
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
@@ -43,9 +43,7 @@ class HuggingFaceMaskedLM:
         except Exception as error:  # transformers raises OSError, ValueError, KeyError and more for bad folders
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(f"no masked language model could be loaded from {source}: {reason}") from error
-        # A tied weight is the same tensor as one that is there.
-        missing = sorted(set(loaded["missing_keys"]) - set(model._tied_weights_keys or ()))
-        if missing:
+        if missing := untrained(model, loaded):
             raise UserError(f"{source} has no trained head for masked language modelling (it lacks {missing[0]})")
         if not tokenizer.is_fast or tokenizer.mask_token_id is None:
             raise UserError(f"{source}: its tokenizer has no mask, or does not say which characters a piece covers")

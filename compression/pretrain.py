@@ -55,6 +55,8 @@ def pretrain(settings: CompressSettings) -> Path:
     corpus_file(settings.corpus, settings.paths)
     teacher = load_general(str(settings.teacher))
     vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
+    if vocabulary.mask is None:
+        raise UserError(f"pretrain: {teacher.name}'s vocabulary has no piece that masks another")
     settings = settings.model_copy(update={"output_weight": _output_weight(settings, teacher)})
     if settings.aligns:
         check_alignment(settings, teacher.model.config.to_dict(), teacher.name)
@@ -83,14 +85,8 @@ def pretrain(settings: CompressSettings) -> Path:
         if is_finished(folder, config.fingerprint, settings.force):
             say(f"student {name} is up to date")
         else:
-            _make(
-                settings,
-                config,
-                student_settings,
-                InsideTeacher(teacher.model, vocabulary, pick_device(settings.cpu)),
-                tokenizer,
-                folder,
-            )
+            inside = InsideTeacher(teacher.model, vocabulary, pick_device(settings.cpu))
+            _make(settings, config, student_settings, inside, tokenizer, folder)
     return folder
 
 

@@ -31,7 +31,7 @@ from compression.student_start import Start, find_start
 from compression.student_store import save_student
 from compression.student_training import Lesson, train_student
 from compression.students.general_start import freeze_all_but_adapters
-from compression.students.student import Student
+from compression.students.student import TRANSFORMERS, Student
 
 if TYPE_CHECKING:
     from compression.alignment import Aligner
@@ -118,7 +118,7 @@ def own_settings(settings: CompressSettings) -> dict[str, Any]:
 def unused(settings: CompressSettings) -> set[str]:
     """Settings without a meaning here. They are told nowhere: a student made before they were is found again."""
     names = PRETRAIN_SETTINGS if settings.aligns else PRETRAIN_SETTINGS | ALIGN_SETTINGS
-    if settings.student_arch not in ("transformer", "recursive"):
+    if settings.student_arch not in TRANSFORMERS:
         return names | TRANSFORMER_SETTINGS
     return names if settings.start_from else names | {"start_from", "adapter_tuning"}
 

@@ -20,13 +20,13 @@ from common.checkpoint import save_tensors
 from common.devices import pick_device
 from common.errors import UserError
 from common.locks import only_one
-from common.models import CONFIG_FILE, GENERAL, WEIGHTS_FILE, ModelConfig, clear_training, is_finished, training_folder
+from common.models import CONFIG_FILE, GENERAL, WEIGHTS_FILE, ModelConfig, clear_training, is_finished
 from common.progress import bar, say
 from common.seeds import derive, seed_everything
 from common.tasks import known_tasks
 from common.teachers.general import GeneralTeacher, load_general
 from common.tokens import EncodedText
-from common.training import Run, fit, linear_schedule, write_history
+from common.training import Run, fit, write_history
 from common.workspace import file_fingerprint, fingerprint, whole_folder, write_json
 from compression.alignment import Aligner, InsideTeacher, check_alignment
 from compression.corpus import corpus_file, read_corpus
@@ -36,7 +36,7 @@ from compression.losses import masked_kl, masked_lm
 from compression.masking import MaskedStudent, mask
 from compression.scoring import batch_of
 from compression.settings import CompressSettings
-from compression.student_training import make_optimizer
+from compression.student_training import make_optimizer, run_recipe
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_layers import check_arch
@@ -162,17 +162,11 @@ def _train(
         loss=loss,
         validate=validate,
         epochs=settings.epochs,
-        patience=settings.patience,
-        seed=settings.seed,
-        state_file=training_folder(folder) / "state.safetensors",
         fingerprint=fingerprint,
-        max_grad_norm=settings.max_grad_norm,
         on_start=aligner.start,
         extra_state=aligner.state,
-        label=folder.name,
+        **run_recipe(settings, folder),
     )
-    if settings.schedule == "linear":
-        run.schedule = linear_schedule(0.05)
     history = fit(run)
     masked.cpu()
     return history

@@ -106,21 +106,27 @@ def train_student(
         loss=loss,
         validate=validate,
         epochs=settings.epochs if aligner is None else settings.align_first + settings.epochs,
-        patience=settings.patience,
-        seed=settings.seed,
-        state_file=training_folder(folder) / "state.safetensors",
         fingerprint=fingerprint,
-        max_grad_norm=settings.max_grad_norm,
-        label=folder.name,
+        **run_recipe(settings, folder),
     )
-    if settings.schedule == "linear":
-        run.schedule = linear_schedule(0.05)
     if companion is not None:
         run.on_start, run.extra_state = companion.start, companion.state
         run.after_step, run.eligible = companion.step, companion.finished
     history = fit(run)
     student.cpu()
     return history
+
+
+def run_recipe(settings: DistillSettings, folder: Path) -> dict[str, Any]:
+    """What a Run takes of the settings, whatever is trained for the model folder `folder`."""
+    recipe: dict[str, Any] = {
+        "patience": settings.patience,
+        "seed": settings.seed,
+        "max_grad_norm": settings.max_grad_norm,
+        "state_file": training_folder(folder) / "state.safetensors",
+        "label": folder.name,
+    }
+    return recipe | ({"schedule": linear_schedule(0.05)} if settings.schedule == "linear" else {})
 
 
 def make_optimizer(settings: DistillSettings, student: nn.Module) -> torch.optim.Optimizer:

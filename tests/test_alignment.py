@@ -1,18 +1,15 @@
 """Layer-to-layer distillation: what is compared with what, and training that aligns."""
 
-import itertools
 import json
-import signal
 
 import numpy as np
 import pytest
 import tiny
 import torch
+from stops import stopped_in_step
 
-from common import training
 from common.data import load_split
 from common.errors import UserError
-from common.stopping import graceful
 from common.tasks import load_task
 from common.workspace import Workspace
 from compression.alignment import Aligner, InsideTeacher, aligned_layers
@@ -97,7 +94,7 @@ def history(folder):
     return [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
 
 
-def test_epochs_that_align_first_choose_no_weights_and_are_gone_on_with_after_a_stop(workspace, teacher, monkeypatch):
+def test_epochs_that_align_first_choose_no_weights_and_are_gone_on_with_after_a_stop(workspace, teacher):
     """With another width than the teacher's: its projection is learned, and kept over a stop."""
     width = 2 * shape(teacher)["heads"]
     given = shape(teacher, layers=1, encoder_hidden_dim=width, embedding_dim=width)
@@ -106,19 +103,9 @@ def test_epochs_that_align_first_choose_no_weights_and_are_gone_on_with_after_a_
     told = history(whole)
     assert [record["epoch"] for record in told] == [0, 1, 2]
     assert told[1]["loss"] < told[0]["loss"]
-    usual = training._step
     for stop in (5, 14, 14):  # once in each epoch: an attempt counts from where it goes on
-        steps = itertools.count(1)
-
-        def stopping(run, rows, steps=steps, stop=stop):
-            if next(steps) == stop:
-                signal.raise_signal(signal.SIGINT)
-            return usual(run, rows)
-
-        monkeypatch.setattr(training, "_step", stopping)
-        with graceful(), pytest.raises(KeyboardInterrupt):
+        with stopped_in_step(stop):
             distilled(workspace, **given, model_name="stopped")
-    monkeypatch.setattr(training, "_step", usual)
     again = distilled(workspace, **given, model_name="stopped")
     assert (again / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 

@@ -1,19 +1,16 @@
 """General distillation: pieces are hidden as they should be, guesses are learned, any task starts from the result."""
 
-import itertools
 import json
-import signal
 
 import numpy as np
 import pytest
 import tiny
 import torch
+from stops import stopped_in_step
 
-from common import training
 from common.checkpoint import load_tensors
 from common.errors import UserError
 from common.models import read_config
-from common.stopping import graceful
 from common.tasks import load_task
 from common.teachers.general import load_general
 from common.tokens import EncodedText
@@ -97,25 +94,15 @@ def test_a_head_that_was_never_trained_is_none(masked_lm, encoder):
     assert not load_general(str(encoder)).has_head
 
 
-def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(workspace, masked_lm, corpus, monkeypatch):
+def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(workspace, masked_lm, corpus):
     """Single sentences and pairs, and with adapters that it did not have."""
     given = {"student_arch": "recursive", "iterations": 2, "epochs": 3, "lr": 5e-3, "align_hidden": 1.0, "adapters": 0}
     whole = pretrained(workspace, masked_lm, corpus, **given, layer_map=("0", "0"))
     losses = [-record["score"] for record in history(whole)]
     assert losses[2] < losses[0]
-    usual = training._step
     for stop in (5, 9):
-        steps = itertools.count(1)
-
-        def stopping(run, rows, steps=steps, stop=stop):
-            if next(steps) == stop:
-                signal.raise_signal(signal.SIGINT)
-            return usual(run, rows)
-
-        monkeypatch.setattr(training, "_step", stopping)
-        with graceful(), pytest.raises(KeyboardInterrupt):
+        with stopped_in_step(stop):
             pretrained(workspace, masked_lm, corpus, **given, layer_map=("0", "0"), model_name="stopped")
-    monkeypatch.setattr(training, "_step", usual)
     again = pretrained(workspace, masked_lm, corpus, **given, layer_map=("0", "0"), model_name="stopped")
     assert (again / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 

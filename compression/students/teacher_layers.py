@@ -10,9 +10,7 @@ from common.errors import UserError
 from common.models import CONFIG_FILE, members_of
 from common.workspace import read_json
 from compression.students.settings import StudentSettings
-
-TRANSFORMERS = ("transformer", "recursive")
-"""Student architectures that have layers."""
+from compression.students.student import TRANSFORMERS
 
 
 def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def windows(text: EncodedText, size: int) -> EncodedText:
 
 def _of_rows(path: Path) -> Iterator[list[str]]:
     """The sentences of a split file, a part at a time."""
-    for part, _ in parts_of(path):
+    for part in range(len(parts_of(path))):
         yield [text for sentences in read_part(path, part).sentences() for text in sentences if text]
 
 

@@ -9,6 +9,7 @@ import torch
 from stops import stopped_in_step
 
 from common.checkpoint import load_tensors
+from common.data import PART_ROWS, Split, write_split
 from common.errors import UserError
 from common.models import read_config
 from common.tasks import load_task
@@ -68,6 +69,13 @@ def test_what_is_no_text_is_refused(tmp_path):
             read_corpus(tmp_path / "some.txt", tokenizer)
     (tmp_path / "some.txt").write_text("a a a\n\na a a a a a a")
     assert read_corpus(tmp_path / "some.txt", tokenizer).lengths.tolist() == [3, 5, 2]
+
+
+def test_a_tasks_rows_are_read_to_the_last_one(tmp_path):
+    count = PART_ROWS + 1  # of two parts
+    numbers = np.arange(count)
+    write_split(tmp_path / "train.parquet", Split(["a a"] * count, None, numbers, numbers), {})
+    assert len(read_corpus(tmp_path / "train.parquet", WordPieceTokenizer(["[UNK]", "a"], True, 5))) == count
 
 
 def test_pieces_are_masked_as_bert_masks_them():

@@ -28,7 +28,7 @@ from shared import make_parser, memory_above, only_memory, rows_of, sentences, w
 from common.data import Split
 from common.models import CONFIG_FILE, ModelConfig
 from common.progress import show_bars
-from common.teachers.huggingface import _SCORING_BATCH, HuggingFaceTeacher, quiet_transformers, resolve
+from common.teachers.huggingface import SCORING_BATCH, HuggingFaceTeacher, quiet_transformers, resolve
 from common.teachers.logits import LogitsWork
 from common.workspace import write_json
 
@@ -40,8 +40,8 @@ def plain_logits(teacher: HuggingFaceTeacher, split: Split) -> np.ndarray:
     encoded = teacher.encode(split)
     teacher.model.eval()
     with torch.inference_mode():
-        starts = range(0, len(split), _SCORING_BATCH)
-        batches = [np.arange(i, min(i + _SCORING_BATCH, len(split))) for i in starts]
+        starts = range(0, len(split), SCORING_BATCH)
+        batches = [np.arange(i, min(i + SCORING_BATCH, len(split))) for i in starts]
         return np.concatenate([teacher.forward(encoded, rows).numpy() for rows in batches])
 
 
@@ -57,7 +57,7 @@ def speed(text: Path | None, rounds: int, rows: int, clock: Callable[[], float])
     seconds = {"plain": 0.0, "ours": 0.0}
     difference, same = 0.0, True
     for number in range(-1, rounds):  # the first round warms up
-        part = rows_of(texts[(number + 1) * rows :], rows if number >= 0 else _SCORING_BATCH)
+        part = rows_of(texts[(number + 1) * rows :], rows if number >= 0 else SCORING_BATCH)
         start = clock()
         plain = plain_logits(teacher, part)
         middle = clock()

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.errors import UserError
+from common.tagging import from_lists, joined, to_lists
 from common.tasks import Task
 from common.workspace import Workspace, read_json, whole_file
 
@@ -27,7 +28,8 @@ class Split:
     """Rows of text with labels, in file order.
 
     sentence1: n strings; sentence2: n strings or None for single sentences;
-    labels: int64 [n], -1 where unknown, or for regression float32 [n], NaN where unknown;
+    labels: int64 [n], -1 where unknown, or for regression float32 [n], NaN where unknown; of every word where the task
+    is of tokens, int64 [n, words], -1 past a row's last word;
     source_rows: int64 [n], the row of the source file (augmented rows: of train).
     """
 
@@ -53,13 +55,20 @@ class Split:
         return [self.sentence1] if self.sentence2 is None else [self.sentence1, self.sentence2]
 
     @property
+    def tokens(self) -> bool:
+        """Whether every word has a label, not the row."""
+        return self.labels.ndim == 2
+
+    @property
     def labelled(self) -> np.ndarray:
         """bool [n]: which rows have a label."""
-        return ~np.isnan(self.labels) if self.labels.dtype.kind == "f" else self.labels >= 0
+        known = ~np.isnan(self.labels) if self.labels.dtype.kind == "f" else self.labels >= 0
+        return known.any(1) if self.tokens else known
 
     def fingerprint(self) -> str:
         """Fingerprint of texts and labels: equal exactly when both are."""
-        return _fingerprint([*_quoted(self), map(json.dumps, self.labels.tolist())])
+        labels = _label_column(self).to_pylist() if self.tokens else self.labels.tolist()
+        return _fingerprint([*_quoted(self), map(json.dumps, labels)])
 
     def text_fingerprint(self) -> str:
         """Fingerprint of the texts alone."""
@@ -76,7 +85,7 @@ def concatenate(first: Split, second: Split) -> Split:
     return Split(
         first.sentence1 + second.sentence1,
         pair,
-        np.concatenate([first.labels, second.labels]),
+        joined([first.labels, second.labels]),
         np.concatenate([first.source_rows, second.source_rows + first.source_rows.max() + 1]),
     )
 
@@ -102,13 +111,19 @@ def write_split(path: Path, split: Split, metadata: dict[str, str]) -> None:
 
 
 def split_table(split: Split) -> pa.Table:
-    """A split's columns: sentence1, sentence2 for pairs, label, source_row."""
+    """A split's columns: sentence1, sentence2 for pairs, label (a list where every word has one), source_row."""
     columns = {"sentence1": pa.array(split.sentence1, pa.string())}
     if split.sentence2 is not None:
         columns["sentence2"] = pa.array(split.sentence2, pa.string())
-    columns["label"] = pa.array(split.labels, pa.float32() if split.labels.dtype.kind == "f" else pa.int32())
+    columns["label"] = _label_column(split)
     columns["source_row"] = pa.array(split.source_rows, pa.int64())
     return pa.table(columns)
+
+
+def _label_column(split: Split) -> pa.Array:
+    if split.tokens:
+        return to_lists(split.labels, pa.int32())
+    return pa.array(split.labels, pa.float32() if split.labels.dtype.kind == "f" else pa.int32())
 
 
 def read_split(path: Path, missing: str) -> Split:
@@ -136,7 +151,8 @@ def file_text_fingerprint(path: Path) -> str:
 def _as_split(path: Path, table: pa.Table) -> Split:
     try:
         pair = table["sentence2"].to_pylist() if "sentence2" in table.column_names else None
-        labels = table["label"].to_numpy()
+        column = table["label"]
+        labels = from_lists(column) if pa.types.is_list(column.type) else column.to_numpy()
         return Split(
             table["sentence1"].to_pylist(),
             pair,

@@ -1,4 +1,4 @@
-"""Task metrics, computed by scikit-learn and SciPy."""
+"""Task metrics, computed by scikit-learn, SciPy and, of entities, seqeval."""
 
 import numpy as np
 from scipy import stats
@@ -9,12 +9,17 @@ from common.tasks import Task
 
 
 def score(task: Task, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
-    """The task's metrics by name. labels: as in Split, all known; logits: float32 [n, outputs].
+    """The task's metrics by name.
+
+    labels: as in Split, all known; logits: float32 [n, outputs], of tokens [n, words, outputs].
 
     accuracy, f1 (of class 1; equation 6.9 of the thesis) and f1_macro lie in [0, 1]; matthews, pearson and spearman
-    in [-1, 1], 0 where predictions are constant.
+    in [-1, 1], 0 where predictions are constant. Those of entities count one as found where all its words and its kind
+    are right, and so do conlleval and seqeval; tags may go on with what nothing began. accuracy is then of words.
     """
     predictions = choices(task, logits)
+    if task.tokens:
+        return _score_words(task, labels, predictions)
     functions = {
         "accuracy": lambda: accuracy_score(labels, predictions),
         "f1": lambda: f1_score(labels, predictions, zero_division=0.0),
@@ -31,13 +36,30 @@ def main_score(task: Task, labels: np.ndarray, logits: np.ndarray) -> float:
     return score(task, labels, logits)[task.all_metrics[0]]
 
 
+def _score_words(task: Task, labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    """labels, predictions: int64 [n, words], -1 past a row's last word."""
+    from seqeval.metrics import f1_score as entity_f1
+    from seqeval.metrics import precision_score, recall_score
+
+    true, said = ([[task.labels[i] for i in row[row >= 0]] for row in values] for values in (labels, predictions))
+    functions = {
+        "accuracy": lambda: accuracy_score(labels[labels >= 0], predictions[predictions >= 0]),
+        "entity_f1": lambda: entity_f1(true, said, zero_division=0),
+        "entity_precision": lambda: precision_score(true, said, zero_division=0),
+        "entity_recall": lambda: recall_score(true, said, zero_division=0),
+    }
+    return {name: float(functions[name]()) for name in task.all_metrics}
+
+
 AGREEMENTS = ("agreement", "agreement_pearson")
 """What rows without labels are scored by: the share of equal classes, and of a regression Pearson's correlation."""
 
 
 def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> dict[str, float]:
-    """How far a student's outputs [n, outputs] are its teacher's, by the one of AGREEMENTS for the task's kind."""
+    """How far a student's outputs are its teacher's, by the one of AGREEMENTS for its kind. Both as in `score`."""
     theirs, own = choices(task, teacher), choices(task, student)
+    if task.tokens:
+        theirs, own = theirs[theirs >= 0], own[own >= 0]
     if task.regression:
         return {"agreement_pearson": float(_correlation(stats.pearsonr, theirs, own))}
     return {"agreement": float(accuracy_score(theirs, own))}

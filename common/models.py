@@ -43,6 +43,8 @@ class ModelConfig(Settings):
     """Label names by class index; none for regression."""
     pair: bool
     """Whether it reads two sentences."""
+    tokens: bool = False
+    """Whether it gives every word a label, not the text."""
     arch: str
     """Teacher: its source, such as minilm, or ensemble. Student: bilstm, rnn, ffn or conv."""
     seed: int
@@ -195,9 +197,10 @@ def load_weights(folder: Path) -> dict[str, Any]:
 
     file = weights_file(folder)
     if file.name == ADAPTERS_FILE:
-        from common.teachers.huggingface import HuggingFaceTeacher
+        from common.teachers.huggingface_tagger import teacher_class
 
-        return HuggingFaceTeacher.load(folder, torch.device("cpu"), torch.float32).model.state_dict()
+        kind = teacher_class(read_config(folder).tokens)
+        return kind.load(folder, torch.device("cpu"), torch.float32).model.state_dict()
     below = base_file(folder, read_config(folder))
     return {**(load_tensors(below)[0] if below else {}), **load_tensors(file)[0]}
 

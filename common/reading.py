@@ -2,6 +2,7 @@
 
 The suffix tells how rows are read. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text
 and no cell holds a tab or a newline; .jsonl: one JSON object a line; .parquet; .txt: one sentence a line, no label.
+Files of tagged words are read by common.tagged_files, whatever their suffix.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from common.cells import CELL_LIMIT, as_sentence, check_width, json_object, plac
 from common.config import nearest
 from common.data import Split
 from common.errors import UserError
+from common.tagged_files import tagged_split
 from common.tasks import Task
 from common.text import normalise
 
@@ -36,6 +38,9 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     many cells, wrong encoding, what is no text, and an unknown label.
     """
     kind = _kind(path)
+    if task.tokens:
+        with _opened(path) as file:
+            return tagged_split(path, enumerate(file, 1), task.values)
     if kind not in _READERS:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(_READERS)} (UTF-8)")
     columns = _columns(path, task, labelled)

@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from common.tagging import known
 from common.tasks import Task
 
 
 def targets(task: Task, labels: np.ndarray) -> np.ndarray:
-    """What a model is trained to: class indices int64 [n] as they are, or scores float32 [n] scaled to [0, 1]."""
+    """What a model is trained to: class indices int64 [n], or [n, words], as they are, or scores float32 [n] scaled to
+    [0, 1]."""
     if task.range is None:
         return labels
     low, high = task.range
@@ -14,7 +16,12 @@ def targets(task: Task, labels: np.ndarray) -> np.ndarray:
 
 
 def choices(task: Task, logits: np.ndarray) -> np.ndarray:
-    """A model's outputs [n, outputs] as labels: its class int64 [n], or its score in the task's range float32 [n]."""
+    """A model's outputs [n, outputs] as labels: its class int64 [n], or its score in the task's range float32 [n].
+
+    Of tokens, padded arrays (see common.tagging): [n, words, outputs] -> int64 [n, words].
+    """
+    if task.tokens:
+        return np.where(known(logits), logits.argmax(-1), -1)
     if task.range is None:
         return logits.argmax(1)
     low, high = task.range

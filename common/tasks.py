@@ -7,11 +7,17 @@ import pydantic
 
 from common.config import CONFIG_DIR, Settings, build, load_yaml, nearest
 from common.errors import UserError
+from common.iob import check_tags
 
 TASK_DIR = CONFIG_DIR / "tasks"
-Metric = Literal["accuracy", "f1", "f1_macro", "matthews", "pearson", "spearman"]
+Metric = Literal[
+    *("accuracy", "f1", "f1_macro", "matthews"),
+    *("pearson", "spearman"),
+    *("entity_f1", "entity_precision", "entity_recall"),
+]
 REGRESSION_METRICS = ("pearson", "spearman")
 CLASSIFICATION_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
+ENTITY_METRICS = ("entity_f1", "entity_precision", "entity_recall", "accuracy")
 
 
 class Source(Settings):
@@ -56,10 +62,13 @@ A_TENTH = Carve(fraction=0.1)
 
 
 class Task(Settings):
-    """One task: classification, or regression where it has a range instead of labels."""
+    """One task: classification, regression where it has a range instead of labels, or tagging of words."""
 
     name: str
     """Name in the workspace and on the command line."""
+    kind: Literal["texts", "tokens"] = "texts"
+    """What has a label: a text (or a pair of them), or each of its words; then labels are IOB tags, O first, and files
+    have a word and its tag a line."""
     labels: tuple[str, ...] = ()
     """Label names; a label's place is its class index. Empty for regression."""
     label_values: tuple[str, ...] = ()
@@ -69,7 +78,8 @@ class Task(Settings):
     columns: dict[Literal["sentence1", "sentence2", "label"], str] = {"sentence1": "text", "label": "label"}
     """Our column -> the file's column. With sentence2 rows are pairs of sentences; without label no row has one."""
     metrics: tuple[Metric, ...] = ()
-    """Metrics to report; the first one chooses checkpoints. Unset means accuracy, for regression pearson."""
+    """Metrics to report; the first one chooses checkpoints. Unset means accuracy, for regression pearson, for tokens
+    entity_f1."""
     source: Source
     """Where the files come from."""
     models_of: str | None = None
@@ -123,13 +133,27 @@ class Task(Settings):
                 raise ValueError("labels and label_values must not repeat")
         if "sentence1" not in self.columns:
             raise ValueError("columns must name sentence1")
-        allowed = REGRESSION_METRICS if self.regression else CLASSIFICATION_METRICS
+        if self.tokens:
+            self._check_tokens()
+        allowed = REGRESSION_METRICS if self.regression else ENTITY_METRICS if self.tokens else CLASSIFICATION_METRICS
         for metric in self.metrics:
             if metric not in allowed:
                 raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(allowed)})")
         if "f1" in self.metrics and len(self.labels) > 2:
             raise ValueError("f1 is of two labels' second one; with more labels take f1_macro")
         return self
+
+    def _check_tokens(self) -> None:
+        if self.regression or self.pair:
+            raise ValueError("kind: tokens have labels, and texts are single ones")
+        if "unlabelled" in self.source.files or self.source.where or self.source.header:
+            raise ValueError("kind: files of tokens have a word and its tag a line, and nothing else")
+        check_tags(self.labels)
+
+    @property
+    def tokens(self) -> bool:
+        """Whether every word has a label, an IOB tag, not the text."""
+        return self.kind == "tokens"
 
     @property
     def regression(self) -> bool:
@@ -149,7 +173,8 @@ class Task(Settings):
     @property
     def all_metrics(self) -> tuple[str, ...]:
         """Metrics to report, the one that chooses checkpoints first."""
-        return self.metrics or (("pearson", "spearman") if self.regression else ("accuracy",))
+        usual = ("pearson", "spearman") if self.regression else ENTITY_METRICS[:3] if self.tokens else ("accuracy",)
+        return self.metrics or usual
 
     @property
     def pair(self) -> bool:

@@ -233,7 +233,12 @@ def trained_parameters(model: nn.Module) -> int:
 
 
 def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy with classes int64 [batch], or for regression mean squared error with scores float32 [batch]."""
+    """Cross-entropy with classes int64 [batch], or for regression mean squared error with scores float32 [batch].
+
+    Of tokens, logits are those of all words in a row, [words, outputs], and targets padded, int64 [batch, words].
+    """
+    if targets.dim() == 2:
+        targets = targets[targets >= 0]
     if targets.is_floating_point():
         return nn.functional.mse_loss(logits[:, 0], targets)
     return nn.functional.cross_entropy(logits, targets)

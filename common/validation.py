@@ -11,6 +11,7 @@ import numpy as np
 
 from common.data import Split
 from common.report.tables import text_table
+from common.tagging import known
 from common.tasks import Task
 
 PERCENTILES = (5, 50, 95, 99)
@@ -48,10 +49,10 @@ def describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[str
         "unlabelled": int((~labelled).sum()),
         "empty": sum(not text for text in sentences),
         "repeated": len(texts) - len(set(texts)),
-        "contradictory": _contradictory(texts, split.labels, labelled),
+        "contradictory": _contradictory(texts, [value.tobytes() for value in split.labels], labelled),
         "words": _percentiles(text.count(" ") + 1 if text else 0 for text in sentences),
         "characters": _percentiles(map(len, sentences)),
-        "labels": _balance(task, split.labels[labelled]),
+        "labels": _balance(task, split.labels[known(split.labels)] if split.tokens else split.labels[labelled]),
     }
 
 
@@ -60,8 +61,8 @@ def _folded(split: Split) -> list[tuple[str, ...]]:
     return list(zip(*([text.casefold() for text in column] for column in split.sentences()), strict=True))
 
 
-def _contradictory(texts: list[tuple[str, ...]], labels: np.ndarray, labelled: np.ndarray) -> int:
-    first: dict[tuple[str, ...], float] = {}
+def _contradictory(texts: list[tuple[str, ...]], labels: list[bytes], labelled: np.ndarray) -> int:
+    first: dict[tuple[str, ...], bytes] = {}
     contradicted = set()
     for row in np.flatnonzero(labelled).tolist():
         if first.setdefault(texts[row], labels[row]) != labels[row]:
@@ -76,7 +77,7 @@ def _percentiles(lengths: Iterable[int]) -> dict[str, int]:
 
 
 def _balance(task: Task, labels: np.ndarray) -> dict[str, Any]:
-    """Rows and share of every class, or lowest, mean and highest score. labels: those known."""
+    """Rows (of tokens, words) and share of every class, or lowest, mean and highest score. labels: those known."""
     if task.regression:
         parts = {"lowest": np.min, "mean": np.mean, "highest": np.max}
         return {name: round(float(part(labels)), 4) for name, part in parts.items()} if len(labels) else {}

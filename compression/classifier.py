@@ -26,15 +26,18 @@ Texts = Sequence[tuple[str, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Classifier:
-    """A model ready to be asked. labels: empty for a regression; pair: whether a text is two sentences.
+    """A model ready to be asked. labels: empty for a regression; pair: whether a text is two sentences; tokens: whether
+    every word has an answer.
 
-    probabilities: texts -> float32 [n, labels]; of a regression scores in the task's range, float32 [n, 1].
+    probabilities: texts -> float32 [n, labels]; of a regression scores in the task's range, float32 [n, 1]; of tokens
+    [n, words, labels], NaN past a text's last word.
     """
 
     name: str
     task: str
     labels: tuple[str, ...]
     pair: bool
+    tokens: bool
     probabilities: Callable[[Texts], np.ndarray]
 
 
@@ -80,7 +83,8 @@ def _packed(path: Path, task: str | None) -> Classifier:
     def logits(texts: Texts) -> np.ndarray:
         return model.logits(texts if model.pair else [text for (text,) in texts])
 
-    return Classifier(model.name, model.task, model.labels, model.pair, _meant(model, logits, task or model.task))
+    meant = _meant(model, logits, task or model.task)
+    return Classifier(model.name, model.task, model.labels, model.pair, model.tokens, meant)
 
 
 def _saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
@@ -92,11 +96,13 @@ def _saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Class
 
     def logits(texts: Texts) -> np.ndarray:
         first, *second = (list(sentences) for sentences in zip(*texts, strict=True))
-        nothing = np.zeros(len(texts), np.int64)
-        return predict(Split(first, second[0] if second else None, nothing, nothing))
+        # Labels tell whether words are asked about.
+        nothing = np.zeros((len(texts), 1) if config.tokens else len(texts), np.int64)
+        return predict(Split(first, second[0] if second else None, nothing, np.arange(len(texts))))
 
     task = task or read_report(paths, config.task).get("task_file") or config.task
-    return Classifier(config.name, config.task, config.labels, config.pair, _meant(config, logits, task))
+    meant = _meant(config, logits, task)
+    return Classifier(config.name, config.task, config.labels, config.pair, config.tokens, meant)
 
 
 def _meant(model: Any, logits: Callable[[Texts], np.ndarray], task: str) -> Callable[[Texts], np.ndarray]:
@@ -113,6 +119,6 @@ def _meant(model: Any, logits: Callable[[Texts], np.ndarray], task: str) -> Call
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """float32 [n, outputs] -> probabilities of the same shape."""
-    odds = np.exp(logits - logits.max(1, keepdims=True))
-    return odds / odds.sum(1, keepdims=True)
+    """float32 [..., outputs] -> probabilities of the same shape."""
+    odds = np.exp(logits - logits.max(-1, keepdims=True))
+    return odds / odds.sum(-1, keepdims=True)

@@ -69,6 +69,7 @@ def distill(settings: CompressSettings) -> Path:
         task=task.name,
         labels=task.labels,
         pair=task.pair,
+        tokens=task.tokens,
         arch=settings.student_arch,
         seed=settings.seed,
         select_on=settings.select_on,
@@ -127,7 +128,7 @@ def _train(
     settings: CompressSettings, task: Task, config: ModelConfig, lesson: Lesson, start: Start, folder: Path
 ) -> None:
     seed_everything(settings.seed)
-    student = Student(config.arch, start.settings, task.outputs, task.pair)
+    student = Student(config.arch, start.settings, task.outputs, task.pair, task.tokens)
     start.give(student, settings)
     if settings.adapter_tuning and start.general is not None:
         freeze_all_but_adapters(student)

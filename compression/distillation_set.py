@@ -8,6 +8,7 @@ from common.data import Split, load_split
 from common.errors import UserError
 from common.progress import say
 from common.seeds import drawn
+from common.tagging import joined
 from common.targets import choices
 from common.tasks import Task
 from common.teachers.logits import load_logits
@@ -17,7 +18,7 @@ from compression.settings import DistillSettings
 
 @dataclasses.dataclass
 class DistillationSet:
-    """Rows to learn from. logits: float32 [n, outputs], or None when no teacher takes part."""
+    """Rows to learn from. logits: float32 [n, outputs] (of tokens [n, words, outputs]), or None without a teacher."""
 
     split: Split
     logits: np.ndarray | None
@@ -46,7 +47,7 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     chosen = _of_kept(settings, more, kept)
     more_logits = more_logits[chosen]
     more = dataclasses.replace(more.take(chosen), labels=choices(task, more_logits))
-    return DistillationSet(_joined(own, more), np.concatenate([logits, more_logits]), teacher, True)
+    return DistillationSet(_joined(own, more), joined([logits, more_logits]), teacher, True)
 
 
 def distillation_text(settings: DistillSettings, task: Task) -> Split:
@@ -70,7 +71,7 @@ def _joined(own: Split, more: Split) -> Split:
     return Split(
         own.sentence1 + more.sentence1,
         None if own.sentence2 is None or more.sentence2 is None else own.sentence2 + more.sentence2,
-        np.concatenate([own.labels, more.labels]),
+        joined([own.labels, more.labels]),
         np.concatenate([own.source_rows, more.source_rows]),
     )
 
@@ -88,6 +89,8 @@ def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) ->
 
 def with_choices(task: Task, split: Split, logits: np.ndarray) -> Split:
     """The split with the teacher's choice where a row has no label. logits: float32 [n, outputs]."""
+    if split.labelled.all():
+        return split
     return dataclasses.replace(split, labels=np.where(split.labelled, split.labels, choices(task, logits)))
 
 

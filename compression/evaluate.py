@@ -129,7 +129,7 @@ def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:
 
 
 def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
-    """A function from a Split to logits, float32 [n, outputs], for a teacher or a student."""
+    """A function from a Split to logits, as in common.metrics.score, for a teacher or a student."""
     from common.devices import pick_device, pick_dtype
 
     device = pick_device(cpu)

@@ -66,7 +66,7 @@ def recorded_labels(
     found: list[LabelShares] = []
     for name, teacher in teachers.items():
         task = load_task(name)
-        if task.regression:
+        if task.regression or task.tokens:
             continue
         files = [(split, paths.split(task.name, split)) for split in task.splits]
         found += [_recorded(task, split, _label_counts(task, file)) for split, file in files if file.exists()]

@@ -48,8 +48,11 @@ def combined(
     """alpha * loss of the labels + (1 - alpha) * distillation loss (equation 6.3).
 
     labels: int64 [batch], or float32 [batch] for regression, whose label loss is the mean squared error;
-    teacher: logits, or None where alpha is 1 and no teacher takes part.
+    teacher: logits, or None where alpha is 1 and no teacher takes part. Of tokens, logits are those of all words in a
+    row, [words, outputs], labels and the teacher's logits padded, [batch, words] and [batch, words, outputs].
     """
+    if labels.dim() == 2 and teacher is not None:
+        teacher = teacher[labels >= 0]
     if alpha == 1 or teacher is None:
         return label_loss(logits, labels)
     distillation = DISTILLATION_LOSSES[loss](logits, teacher, temperature)

@@ -103,7 +103,7 @@ def predict(settings: PredictSettings) -> None:
             prompt(model, stream, columns, settings.written_format)
             return
         texts = read_texts(stream, settings.input_format, columns, settings.delimiter)
-        header, write = make_writer(settings.written_format, texts, model.labels)
+        header, write = make_writer(settings.written_format, texts, model.labels, model.tokens)
         _send(header, _answers(model, texts.rows, write, settings.batch_size), settings.output)
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from common.data import Split, read_metadata, read_table
 from common.errors import UserError
 from common.models import ModelConfig, read_config
+from common.tagging import known
 from common.targets import choices
 from common.tasks import Task
 from common.workspace import whole_file
@@ -21,7 +22,7 @@ from common.workspace import whole_file
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """A model's choices for the rows of a split, in the rows' order.
+    """A model's choices for the rows of a split, in the rows' order, or for all words of its rows.
 
     labels: int64 [n], -1 where unknown, or for regression float64 [n], NaN where unknown;
     choices: class indices int64 [n], or for regression scores float64 [n] in the task's range.
@@ -49,10 +50,17 @@ def predictions_file(folder: Path, config: ModelConfig, task: str, split: str) -
 def write_predictions(
     folder: Path, config: ModelConfig, task: Task, row: dict[str, Any], split: Split, logits: Any
 ) -> None:
-    """Save the choices behind a row of results.json. split: the rows scored; logits: float32 [n, outputs]."""
+    """Save the choices behind a row of results.json, of tokens one for every word.
+
+    split: the rows scored; logits: as in common.metrics.score.
+    """
     kind = pa.float64() if task.regression else pa.int64()
-    labels = pa.array(split.labels.astype(kind.to_pandas_dtype()), kind, mask=~split.labelled)
-    table = pa.table({"label": labels, "prediction": pa.array(choices(task, logits), kind)})
+    values, said, labelled = split.labels, choices(task, logits), split.labelled
+    if task.tokens:
+        labelled = np.ones(np.count_nonzero(known(said)), bool)
+        values, said = values[known(values)], said[known(said)]
+    labels = pa.array(values.astype(kind.to_pandas_dtype()), kind, mask=~labelled)
+    table = pa.table({"label": labels, "prediction": pa.array(said, kind)})
     with whole_file(predictions_file(folder, config, task.name, row["split"])) as partial:
         pq.write_table(table.replace_schema_metadata(_made_of(row)), partial, compression="zstd")
 

@@ -171,7 +171,7 @@ def _generate(settings: PreprocessSettings, paths: Workspace, task: Task, name: 
     work = LogitsWork(folder, settings.cpu, settings.precision, settings.seed)
     split_name = "train" if name == "processed" else name
     target = generate(paths, task, split_name, source, work, settings.launch, settings.force)
-    if _is_augmented(task, name) and not task.regression:
+    if _is_augmented(task, name) and not task.regression and not task.tokens:
         say_label_table(task, paths.split(task.name, "train"), target)
     return count_rows(source, "")
 

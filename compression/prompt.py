@@ -33,7 +33,7 @@ def prompt(model: Classifier, stream: BinaryIO, columns: Columns, kind: Format) 
 
 def _answer(model: Classifier, line: bytes, columns: Columns, kind: Format) -> str:
     texts = read_texts(io.BytesIO(line + b"\n"), "lines", columns)
-    write = make_writer(kind, texts, model.labels)[1]
+    write = make_writer(kind, texts, model.labels, model.tokens)[1]
     row = next(texts.rows)
     return write(row, model.probabilities([row.sentences]).tolist()[0])
 

@@ -34,7 +34,7 @@ TRANSFORMERS = ARCHS[4:]
 """Those that read a pair as one text."""
 EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
 GATES = {"rnn": 1, "bilstm": 4}
-PAIR, POOL_MAX = 1, 2
+PAIR, POOL_MAX, TOKENS = 1, 2, 4
 """Bits of the settings' flags."""
 RAW, CONSTANT, CODED, BY_ROW, BY_COLUMN = range(5)
 """How an array is stored."""
@@ -655,6 +655,9 @@ class BytePairs:
 class PieceTable:
     """Byte pairs' vectors."""
 
+    after_word = ""
+    """What stands after each word where words are encoded one by one: the space, where that is a token."""
+
     def __init__(self, pieces: BytePairs, table: np.ndarray) -> None:
         self.table, self.encode, self.empty = table, pieces.encode, 0
 
@@ -666,6 +669,7 @@ class WordPieces:
     """BERT's tokens (Wu et al., 2016; Devlin et al., 2019): of each word the longest pieces from the left, of which all
     but its first begin with ##."""
 
+    after_word = ""
     longest = 100
     """Characters of a word beyond which it is unknown, as in BERT."""
     most = 1 << 17
@@ -749,6 +753,7 @@ class Letters:
     """33 vectors for letters and signs, accents removed."""
 
     alphabet = " abcdefghijklmnopqrstuvwxyz'.,!?"
+    after_word = " "
 
     def __init__(self, table: np.ndarray) -> None:
         self.table, self.empty = table, 0
@@ -773,6 +778,7 @@ class HashedWords:
     """Hash embeddings (Svenstrup et al., 2017): a word's vector is a weighted sum of three. Vectors of words met before
     are kept: the table grows, and starts anew where it has become large."""
 
+    after_word = ""
     most = 3 << 20
     """Numbers kept from one batch to the next."""
 
@@ -874,8 +880,28 @@ class Recurrent:
             result[batch] = self._batch(table, rows, starts[batch], lengths[batch])
         return result
 
-    def _batch(self, table: np.ndarray, rows: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Longest first: at each step those texts that go on are the first ones, and nothing is padded."""
+    def states(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """The same at each token: [tokens, 2 hidden]."""
+        starts = np.cumsum(lengths) - lengths
+        order = np.argsort(-lengths, kind="stable")
+        result = np.empty((len(rows), 2 * self._hidden), np.float32)
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            self._batch(table, rows, starts[batch], lengths[batch], result)
+        return result
+
+    def _batch(
+        self,
+        table: np.ndarray,
+        rows: np.ndarray,
+        starts: np.ndarray,
+        lengths: np.ndarray,
+        every: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Longest first: at each step those texts that go on are the first ones, and nothing is padded.
+
+        every: where given, it gets the state at each token, [tokens, 2 hidden].
+        """
         size = len(lengths)
         state = np.zeros((2, size, self._hidden), np.float32)
         cell = np.zeros_like(state) if self._lstm else None
@@ -893,16 +919,27 @@ class Recurrent:
             for start, end in itertools.pairwise(changes):
                 live = int(going[start])
                 views = [None if array is None else array[:, :live] for array in (state, cell, best)]
-                self._run(given[:, start:end, :live], *views)
+                seen = None if every is None else np.empty((2, end - start, live, self._hidden), np.float32)
+                self._run(given[:, start:end, :live], *views, seen)
+                if every is not None:
+                    every[places[0, start:end, :live], : self._hidden] = seen[0]
+                    every[places[1, start:end, :live], self._hidden :] = seen[1]
         return (state if best is None else best).transpose(1, 0, 2).reshape(size, -1)
 
-    def _run(self, given: np.ndarray, state: np.ndarray, cell: np.ndarray | None, best: np.ndarray | None) -> None:
+    def _run(
+        self,
+        given: np.ndarray,
+        state: np.ndarray,
+        cell: np.ndarray | None,
+        best: np.ndarray | None,
+        seen: np.ndarray | None,
+    ) -> None:
         """Steps of as many texts, in place. given: [2, steps, texts, gates * hidden], what inputs and biases give;
-        state, cell, best: [2, texts, hidden]."""
+        state, cell, best: [2, texts, hidden]; seen: [2, steps, texts, hidden], gets the state of each step."""
         gates = np.empty((2, *given.shape[2:]), np.float32)
         take, forget, give, candidate = np.split(gates, 4, 2) if cell is not None else (gates,) * 4
         sigmoids = gates[..., : 3 * self._hidden]
-        for step in given.swapaxes(0, 1):
+        for number, step in enumerate(given.swapaxes(0, 1)):
             np.matmul(state, self._states, gates)
             np.add(gates, step, gates)
             np.tanh(gates, state if cell is None else gates)
@@ -916,6 +953,8 @@ class Recurrent:
                 np.multiply(state, give, state)
             if best is not None:
                 np.maximum(best, state, out=best)
+            if seen is not None:
+                seen[:, number] = state
 
 
 class Convolution:
@@ -930,6 +969,21 @@ class Convolution:
     def __call__(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """As Mean; [texts, hidden]."""
         best = np.full((len(lengths), self._hidden), -np.inf, np.float32)
+        for own, states in self._blocks(table, rows, lengths):
+            first = np.flatnonzero(np.diff(own, prepend=-1))
+            texts = own[first]
+            best[texts] = np.maximum(best[texts], np.maximum.reduceat(states, first))
+        return np.clip(best, -LARGEST, LARGEST, best)  # no real state is cut; logits of any file stay finite
+
+    def states(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """The same at each token: [tokens, hidden]."""
+        states = np.concatenate([states for _, states in self._blocks(table, rows, lengths)])
+        return np.clip(states, -LARGEST, LARGEST, states)
+
+    def _blocks(
+        self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Some tokens at a time: the text that each is of, and its units' states [tokens, hidden]."""
         owner, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
         window = np.arange(-self._reach, self._reach + 1)
         block = max(1, _IN_CACHE // max(self._weight.shape))
@@ -939,11 +993,7 @@ class Convolution:
             end = ends[own][:, None]
             vectors = table.take(rows.take(places, mode="clip"), 0)
             vectors[(places < end - lengths[own][:, None]) | (places >= end)] = 0
-            states = self._states(vectors.reshape(len(own), -1))
-            first = np.flatnonzero(np.diff(own, prepend=-1))
-            texts = own[first]
-            best[texts] = np.maximum(best[texts], np.maximum.reduceat(states, first))
-        return np.clip(best, -LARGEST, LARGEST, best)  # no real state is cut; logits of any file stay finite
+            yield own, self._states(vectors.reshape(len(own), -1))
 
     def _states(self, windows: np.ndarray) -> np.ndarray:
         """windows: float32 [tokens, width * dim] -> [tokens, hidden]."""
@@ -967,6 +1017,25 @@ class Transformer:
 
     def __call__(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """As Mean, of single texts or of both sentences of each pair one after the other; [texts, hidden]."""
+        result = np.empty((len(lengths) // (1 + self._pair), self._size.hidden), np.float32)
+        for batch, states in self._batches(table, rows, lengths):
+            result[batch] = states[:, 0]
+        return result
+
+    def states(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Of single texts the state at each token: [tokens, hidden]."""
+        starts = np.cumsum(lengths) - lengths
+        result = np.empty((len(rows), self._size.hidden), np.float32)
+        for batch, states in self._batches(table, rows, lengths):
+            steps = np.arange(states.shape[1] - 2)
+            inside = steps < lengths[batch, None]
+            result[(starts[batch, None] + steps)[inside]] = states[:, 1:-1][inside]
+        return result
+
+    def _batches(
+        self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Some texts at a time: their numbers, and their states [texts, time, hidden], those of marks among them."""
         sentences = 1 + self._pair
         owner = np.repeat(np.arange(len(lengths)), lengths)
         # Before a token stand a first mark for each text so far and a separator for each sentence that has ended.
@@ -979,7 +1048,6 @@ class Transformer:
         if self._pair:
             segments[places[owner % 2 == 1]] = 1
             segments[starts + whole - 1] = 1
-        result = np.empty((len(whole), self._size.hidden), np.float32)
         order = np.argsort(-whole, kind="stable")
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
@@ -989,8 +1057,7 @@ class Transformer:
             states = self._start(table, framed[read], segments[read])
             for number in range(self._size.depth):
                 states = self._layer(states, inside, number)
-            result[batch] = states[:, 0]
-        return result
+            yield batch, states
 
     def _start(self, table: np.ndarray, framed: np.ndarray, segments: np.ndarray) -> np.ndarray:
         """[texts, time] -> [texts, time, hidden]."""
@@ -1070,13 +1137,14 @@ class Model:
     """A packed student.
 
     name, task: as it was called and what it was trained for. labels: none for a regression. pair: whether it reads two
-    sentences. arch: one of ARCHS. embedding: bpe, hash or char.
+    sentences. tokens: whether every word (between single spaces) has an answer. arch: one of ARCHS. embedding: one of
+    EMBEDDINGS.
     """
 
     def __init__(self, head: Head, matrices: dict[str, np.ndarray]) -> None:
         self.name, self.task, self.labels, self.pair = head.name, head.task, head.labels, head.pair
         self.arch, self.embedding, self.max_tokens = head.arch, head.embedding, head.max_tokens
-        self.outputs = head.outputs
+        self.outputs, self.tokens = head.outputs, head.tokens
         table = matrices["embedding.table"]
         if head.embedding == "bpe":
             self._tokens = PieceTable(head.pieces, table)
@@ -1093,22 +1161,38 @@ class Model:
         ]
 
     def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """float32 [texts, outputs]; of a regression, the score scaled to [0, 1]. Raises PackedError for no text."""
-        result = np.zeros((len(texts), self.outputs), np.float32)
-        start = 0
+        """float32 [texts, outputs]; of a regression, the score scaled to [0, 1]; of tokens [texts, words, outputs], NaN
+        past a text's last word. Raises PackedError for no text."""
+        parts, counts = [np.zeros((0, self.outputs), np.float32)], []
         self._tokens.make_room()
         rows: list[int] = []
         lengths: list[int] = []
+        words: list[int] = []
         for place, text in enumerate(texts, 1):
             for sentence in self._sentences(text):
-                found = self._tokens.encode(sentence)[: self.max_tokens] or [self._tokens.empty]
+                found, starts = self._encoded(sentence)
+                words += [len(rows) + start for start in starts]
                 rows += found
                 lengths.append(len(found))
-            if place == len(texts) or place - start == _TEXTS_AT_ONCE or len(rows) > _TOKENS_AT_ONCE:
-                result[start:place] = self._forward(np.array(rows), np.array(lengths))
-                start, rows, lengths = place, [], []
+                counts.append(len(starts))
+            if place == len(texts) or len(lengths) >= _TEXTS_AT_ONCE * (1 + self.pair) or len(rows) > _TOKENS_AT_ONCE:
+                parts.append(self._forward(np.array(rows), np.array(lengths), np.array(words)))
+                rows, lengths, words = [], [], []
                 self._tokens.make_room()
-        return result
+        logits = np.concatenate(parts)
+        return _by_text(logits, np.array(counts, np.int64)) if self.tokens else logits
+
+    def _encoded(self, sentence: str) -> tuple[list[int], list[int]]:
+        """Rows of a sentence's tokens; and where words have answers, the place of each one's first token."""
+        encode, empty = self._tokens.encode, self._tokens.empty
+        if not self.tokens:
+            return encode(sentence)[: self.max_tokens] or [empty], []
+        rows: list[int] = []
+        starts: list[int] = []
+        for word in sentence.split(" "):
+            starts.append(min(len(rows), self.max_tokens - 1))
+            rows += encode(word + self._tokens.after_word)[: self.max_tokens] or [empty]
+        return rows[: self.max_tokens], starts
 
     def _sentences(self, text: str | tuple[str, str]) -> list[str]:
         sentences = list(text) if isinstance(text, tuple | list) else [text]
@@ -1116,8 +1200,11 @@ class Model:
             raise PackedError(f"{self.name} reads {'pairs of texts' if self.pair else 'single texts'}")
         return [sentence if sentence.isascii() else _whole(sentence) for sentence in sentences]
 
-    def _forward(self, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        encoded = self._encoder(self._tokens.table, rows, lengths)
+    def _forward(self, rows: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
+        if self.tokens:
+            encoded = self._encoder.states(self._tokens.table, rows, lengths)[words]
+        else:
+            encoded = self._encoder(self._tokens.table, rows, lengths)
         if self.pair and self.arch not in TRANSFORMERS:
             u, v = encoded[::2], encoded[1::2]
             encoded = np.concatenate([u, v, np.abs(u - v), u * v], 1)
@@ -1127,12 +1214,13 @@ class Model:
         return np.maximum(hidden, 0, out=hidden) @ last + last_bias
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Softmax of the logits, float32 [texts, labels]; of a regression, the score itself [texts, 1]."""
+        """Softmax of the logits, float32 [texts, labels], or [texts, words, labels]; of a regression, the score itself
+        [texts, 1]."""
         logits = self.logits(texts)
         if not self.labels:
             return logits
-        powers = np.exp(logits - logits.max(1, keepdims=True))
-        return powers / powers.sum(1, keepdims=True)
+        powers = np.exp(logits - logits.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
 
 
 def _encoder(head: Head, matrices: dict[str, np.ndarray]) -> Mean | Recurrent | Convolution | Transformer:
@@ -1145,6 +1233,14 @@ def _encoder(head: Head, matrices: dict[str, np.ndarray]) -> Mean | Recurrent | 
     ways = ("forward_rnn", "backward_rnn")
     both = [np.stack([matrices[f"{way}.{name}"] for way in ways]) for name in ("weight_ih", "weight_hh", "bias")]
     return Recurrent(*both, head.arch == "bilstm", head.pool_max)
+
+
+def _by_text(flat: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """[words of all texts, outputs] -> [texts, words, outputs], NaN past a text's last word."""
+    inside = np.arange(counts.max(initial=0)) < counts[:, None]
+    made = np.full((*inside.shape, flat.shape[1]), np.nan, np.float32)
+    made[inside] = flat
+    return made
 
 
 def _whole(text: str) -> str:
@@ -1244,11 +1340,13 @@ class Head:
         """Read all of the head. Raises PackedError."""
         self.arch = ARCHS[reader.byte(len(ARCHS))]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
-        flags = reader.byte(4)
-        self.pair, self.pool_max = bool(flags & PAIR), bool(flags & POOL_MAX)
+        flags = reader.byte(8)
+        self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
+        if self.tokens and (self.pair or not self.labels or self.arch == "ffn"):
+            raise PackedError("words that have answers, of a model that cannot give them")
         self.max_tokens, self.dim, self.classifier = reader.size(), reader.size(), reader.size()
         self.size = self._encoder_size(reader)
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
@@ -1526,8 +1624,13 @@ def tidy(text: str) -> str:
 
 
 def answers(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> Iterator[str]:
-    """A line for each text: the label and all probabilities, or a regression's score."""
-    for row in model.probabilities(texts).tolist():
+    """A line for each text: the label and all probabilities, or a regression's score; of tokens a line for each word,
+    with its tag, and an empty one."""
+    for text, row in zip(texts, model.probabilities(texts).tolist(), strict=True):
+        if model.tokens:
+            tags = (model.labels[each.index(max(each))] for each in row)
+            yield "".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False))
+            continue
         if not model.labels:
             yield f"{row[0]:.6f}"
             continue

@@ -6,8 +6,10 @@ import torch
 from common.batching import sorted_batches
 from common.data import Split
 from common.progress import bar
+from common.tagging import count_words, padded
 from common.tokens import EncodedText
 from compression.embeddings import Tokenizer
+from compression.students.layers import inside
 from compression.students.student import Student
 
 _BATCH = 256
@@ -16,8 +18,25 @@ _CHUNK = 20_000
 
 
 def encode_split(tokenizer: Tokenizer, split: Split) -> list[EncodedText]:
-    """Token ids of a split: one EncodedText, or two for pairs."""
+    """Token ids of a split: one EncodedText, or two for pairs; of tokens a text, and its words' places in it."""
+    if split.tokens:
+        return encode_words(tokenizer, split.sentence1)
     return [_encode(tokenizer, sentences) for sentences in split.sentences()]
+
+
+def encode_words(tokenizer: Tokenizer, sentences: list[str]) -> list[EncodedText]:
+    """Token ids of texts whose words, between single spaces, are encoded each by itself, and where each word begins.
+
+    A word that is cut off has the last token's place.
+    """
+    counts = count_words(sentences)
+    words = _encode(tokenizer, [word + tokenizer.after_word for text in sentences for word in text.split(" ")])
+    owner = np.repeat(np.arange(len(sentences)), counts)
+    whole = np.bincount(owner, words.lengths, len(sentences)).astype(np.int64)
+    text = EncodedText.from_flat(words.ids, whole, words.ids[0], tokenizer.max_tokens)
+    starts = words.offsets[:-1] - np.repeat(np.cumsum(whole) - whole, counts)
+    places = np.minimum(starts, text.lengths[owner] - 1)
+    return [text, EncodedText(places[:, None].astype(np.int32), np.concatenate([[0], np.cumsum(counts)]))]
 
 
 def _encode(tokenizer: Tokenizer, sentences: list[str]) -> EncodedText:
@@ -26,7 +45,7 @@ def _encode(tokenizer: Tokenizer, sentences: list[str]) -> EncodedText:
 
 
 def bucket_lengths(encoded: list[EncodedText]) -> np.ndarray:
-    """One length a row to make batches by: the sum over its sentences."""
+    """One length a row to make batches by: the sum over its sentences, or over tokens and words."""
     return np.sum([text.lengths for text in encoded], axis=0)
 
 
@@ -38,14 +57,22 @@ def batch_of(
 
 
 def forward(student: Student, encoded: list[EncodedText], rows: np.ndarray, device: torch.device) -> torch.Tensor:
-    """Logits of a batch of rows, [batch, outputs]."""
-    return student(*batch_of(encoded, rows, device))
+    """Logits of a batch of rows, [batch, outputs]; of tokens those of all words in a row, [words, outputs]."""
+    sentences = batch_of(encoded, rows, device)
+    return in_a_row(student, student(*sentences), sentences)
+
+
+def in_a_row(
+    student: Student, logits: torch.Tensor, sentences: list[tuple[torch.Tensor, torch.Tensor]]
+) -> torch.Tensor:
+    """A student's answers to a batch without padding: of tokens [batch, words, outputs] -> [words, outputs]."""
+    return logits[inside(logits, sentences[1][1])[..., 0]] if student.tokens else logits
 
 
 def student_logits(
     student: Student, encoded: list[EncodedText], device: torch.device, label: str = "student"
 ) -> np.ndarray:
-    """Logits of every row, float32 [n, outputs], in the rows' order."""
+    """Logits of every row, float32 [n, outputs], in the rows' order; of tokens padded, [n, words, outputs]."""
     lengths = bucket_lengths(encoded)
     batches = sorted_batches(lengths, _BATCH)
     was_training = student.training
@@ -53,7 +80,9 @@ def student_logits(
     with torch.inference_mode():
         parts = [forward(student, encoded, rows, device).float().cpu().numpy() for rows in bar(batches, label)]
     student.train(was_training)
-    result = np.zeros((len(lengths), parts[0].shape[1]), np.float32)
-    for rows, part in zip(batches, parts, strict=True):
-        result[rows] = part
-    return result
+    order = np.concatenate(batches)
+    counts = encoded[1].lengths[order] if student.tokens else np.ones(len(order), np.int64)
+    made = padded(np.concatenate(parts), counts)  # [n, words, outputs], in the batches' order
+    result = np.empty_like(made)
+    result[order] = made
+    return result if student.tokens else result[:, 0]

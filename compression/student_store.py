@@ -45,7 +45,7 @@ def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer
     """Load a student ready to score. Raises UserError when its files are missing, damaged or do not fit."""
     config = read_config(folder)
     settings = build(StudentSettings, config.student)
-    student = Student(config.arch, settings, config.outputs, config.pair)
+    student = Student(config.arch, settings, config.outputs, config.pair, config.tokens)
     path = folder / WEIGHTS_FILE
     tensors = load_weights(folder)
     try:

@@ -21,7 +21,7 @@ from common.training import Run, fit, linear_schedule
 from compression.distillation_set import DistillationSet
 from compression.embeddings import Tokenizer
 from compression.losses import combined
-from compression.scoring import batch_of, bucket_lengths, encode_split, student_logits
+from compression.scoring import batch_of, bucket_lengths, encode_split, in_a_row, student_logits
 from compression.settings import DistillSettings
 from compression.students.student import Student
 from compression.token_cache import cached_tokens
@@ -91,10 +91,10 @@ def train_student(
     def loss(batch: np.ndarray) -> torch.Tensor:
         sentences = batch_of(encoded, batch, device)
         if aligner is None:
-            return answer_loss(student(*sentences), batch)
+            return answer_loss(in_a_row(student, student(*sentences), sentences), batch)
         predicted, trace = student.traced(*sentences)
-        aligned = aligner.loss(trace, aligner.states(sentences))
-        return aligned if aligner.comes_first else aligned + answer_loss(predicted, batch)
+        aligned = aligner.loss(trace, aligner.states(sentences[:1] if student.tokens else sentences))
+        return aligned if aligner.comes_first else aligned + answer_loss(in_a_row(student, predicted, sentences), batch)
 
     def validate() -> float:
         return main_score(task, lesson.held_out.labels, student_logits(student, held_out, device, "validating"))

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from common.errors import UserError
+from compression.tag_output import TagAnswers
 from compression.text_input import Format, Row, Texts
 
 DIGITS = 6
 """Decimal places of a probability or a score."""
 
-Writer = Callable[[Row, list[float]], str]
-"""From a row and what the model gives it, a probability a label or one score, to text with its newline."""
+Writer = Callable[[Row, list], str]
+"""From a row and what the model gives it to text with its newline: a probability a label, of each word where these have
+answers, or one score."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +38,11 @@ class Answers:
             return ["predicted_score"]
         return ["predicted_label", *(f"probability_{label}" for label in self.labels)]
 
-    def cells(self, values: list[float]) -> list[str]:
+    def cells(self, row: Row, values: list[float]) -> list[str]:
         """What stands in them."""
         return [self.choice(values), *(f"{value:.{DIGITS}f}" for value in values if self.labels)]
 
-    def fields(self, values: list[float]) -> dict[str, Any]:
+    def fields(self, row: Row, values: list[float]) -> dict[str, Any]:
         """The fields that a JSON object gains."""
         rounded = [round(value, DIGITS) for value in values]
         if not self.labels:
@@ -48,30 +50,28 @@ class Answers:
         probabilities = dict(zip(self.labels, rounded, strict=True))
         return {"predicted_label": self.choice(values), "probabilities": probabilities}
 
+    def lines(self, row: Row, values: list[float]) -> str:
+        """positive <tab> negative 0.012876 <tab> positive 0.987124: a label, and each label's probability."""
+        choice, *each = self.cells(row, values)
+        return "\t".join([choice, *map(" ".join, zip(self.labels, each, strict=True))]) + "\n"
 
-def make_writer(kind: Format, texts: Texts, labels: tuple[str, ...]) -> tuple[str, Writer]:
-    """What stands above the rows, and what writes one. Raises UserError for a name that is there already."""
-    answers = Answers(labels)
+
+def make_writer(kind: Format, texts: Texts, labels: tuple[str, ...], tokens: bool = False) -> tuple[str, Writer]:
+    """What stands above the rows, and what writes one. tokens: whether every word has an answer.
+
+    Raises UserError for a name that is there already.
+    """
+    answers = TagAnswers(labels) if tokens else Answers(labels)
     if kind in ("csv", "tsv"):
         return _table_writer(texts, answers, _tsv_line if kind == "tsv" else _csv_line(texts.delimiter))
-    return "", _json_writer(texts, answers) if kind == "jsonl" else _line_writer(answers)
+    return "", _json_writer(texts, answers) if kind == "jsonl" else answers.lines
 
 
-def _line_writer(answers: Answers) -> Writer:
-    """positive <tab> negative 0.012876 <tab> positive 0.987124: a label, and each label's probability."""
-
-    def write(row: Row, values: list[float]) -> str:
-        choice, *each = answers.cells(values)
-        return "\t".join([choice, *map(" ".join, zip(answers.labels, each, strict=True))]) + "\n"
-
-    return write
-
-
-def _table_writer(texts: Texts, answers: Answers, line: Callable[[list[str]], str]) -> tuple[str, Writer]:
+def _table_writer(texts: Texts, answers: Answers | TagAnswers, line: Callable[[list[str]], str]) -> tuple[str, Writer]:
     for name in answers.columns:
         _refuse_twice(name, texts.header, "the input")
     header = line([*texts.header, *answers.columns])
-    return header, lambda row, values: line([*row.cells, *answers.cells(values)])
+    return header, lambda row, values: line([*row.cells, *answers.cells(row, values)])
 
 
 def _csv_line(delimiter: str) -> Callable[[list[str]], str]:
@@ -88,10 +88,10 @@ def _tsv_line(cells: list[str]) -> str:
     return "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in cells) + "\n"
 
 
-def _json_writer(texts: Texts, answers: Answers) -> Writer:
+def _json_writer(texts: Texts, answers: Answers | TagAnswers) -> Writer:
     def write(row: Row, values: list[float]) -> str:
         given = dict(zip(texts.header, row.cells, strict=True)) if row.fields is None else row.fields
-        added = answers.fields(values)
+        added = answers.fields(row, values)
         for name in added:
             _refuse_twice(name, given, f"line {row.line}")
         return _json_text({**given, **added}) + "\n"

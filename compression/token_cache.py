@@ -23,13 +23,15 @@ _METHOD = 1
 
 
 def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> list[EncodedText]:
-    """Token ids of a split: one EncodedText, or two for pairs. Read from the workspace, or made and kept there."""
-    identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint()])
+    """Token ids of a split, as `encode_split` gives them. Read from the workspace, or made and kept there."""
+    by_word = ["by word"] if split.tokens else []
+    identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint(), *by_word])
     folder = paths.tokens(task.name, identity)
-    if found := _read(folder, len(split.sentences())):
+    count = 2 if split.tokens else len(split.sentences())
+    if found := _read(folder, count):
         return found
     with only_one(folder, f"tokens of {task.name}", wait=True):
-        if not (found := _read(folder, len(split.sentences()))):
+        if not (found := _read(folder, count)):
             found = encode_split(tokenizer, split)
             with whole_folder(folder) as partial:
                 for name, array in _files(partial, found):

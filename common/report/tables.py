@@ -9,7 +9,15 @@ from common.report.families import Family, Group, Stat
 
 DASH = "–"
 TERMINAL_WIDTH = 110
-TITLES = {"accuracy": "Accuracy", "agreement": "Agreement with teacher", "f1": "F1", "f1_macro": "F1 macro"}
+TITLES = {
+    "accuracy": "Accuracy",
+    "agreement": "Agreement with teacher",
+    "f1": "F1",
+    "f1_macro": "F1 macro",
+    "entity_f1": "Entity F1",
+    "entity_precision": "Precision",
+    "entity_recall": "Recall",
+}
 CORRELATIONS = {
     "matthews": "Matthews",
     "pearson": "Pearson",

@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from common.models import members_of
+from common.models import members_of, read_config
 from common.progress import Advance, nothing
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ class Teacher(Protocol):
     """What the other stages ask of a teacher."""
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """float32 [n, outputs], rows in the split's order; `advance` hears of rows as they are done."""
+        """float32 [n, outputs], of tokens [n, words, outputs], rows in the split's order.
+
+        `advance` hears of rows as they are done.
+        """
         ...
 
     def states(self, split: Split) -> States:
@@ -59,9 +62,9 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
         from common.teachers.fairseq import FairseqTeacher
 
         return FairseqTeacher.load(folder, device, dtype)
-    from common.teachers.huggingface import HuggingFaceTeacher
+    from common.teachers.huggingface_tagger import teacher_class
 
-    return HuggingFaceTeacher.load(folder, device, dtype)
+    return teacher_class(read_config(folder).tokens).load(folder, device, dtype)
 
 
 def is_fairseq(arch: str) -> bool:

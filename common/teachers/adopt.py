@@ -13,12 +13,15 @@ from common.errors import UserError
 from common.models import SUBFOLDERS, ModelConfig, read_config
 from common.tasks import Task, check_no_overlap, check_trains, load_task
 from common.teachers import is_fairseq
-from common.teachers.huggingface import HuggingFaceTeacher, quiet_transformers, resolve
+from common.teachers.huggingface import quiet_transformers, resolve
+from common.teachers.huggingface_tagger import teacher_class
 from common.teachers.logits import teacher_fingerprint
 from common.teachers.settings import FinetuneSettings
 from common.teachers.untrained import save_untrained
 from common.text import normalise
 from common.workspace import file_fingerprint, fingerprint
+
+_LABELLED = ("texts", "words")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,7 @@ def adopt(settings: FinetuneSettings) -> Path:
         task=task.name,
         labels=task.labels,
         pair=task.pair,
+        tokens=task.tokens,
         arch=found.arch,
         seed=settings.seed,
         trained_on=found.trained_on,
@@ -78,6 +82,10 @@ def _ours(settings: FinetuneSettings, task: Task, folder: Path) -> _Found:
         raise UserError(f"--as-is: {settings.arch} is a student; a task is taught by a teacher")
     if config.members:
         raise UserError(f"--as-is: {settings.arch} is an ensemble; adopt its members, then --ensemble them")
+    if config.tokens != task.tokens:
+        raise UserError(
+            f"--as-is: {settings.arch} labels {_LABELLED[config.tokens]}, {task.name} {_LABELLED[task.tokens]}"
+        )
     if config.pair != task.pair:
         kinds = ("single sentences", "pairs of sentences")
         raise UserError(f"--as-is: {settings.arch} reads {kinds[config.pair]}, {task.name} has {kinds[task.pair]}")
@@ -102,7 +110,8 @@ def _hugging_face(settings: FinetuneSettings, task: Task) -> _Found:
 
     def write(partial: Path) -> None:
         cpu = torch.device("cpu")
-        HuggingFaceTeacher(source, task.labels, task.outputs, cpu, torch.float32, settings.max_tokens).save(partial)
+        kind = teacher_class(task.tokens)
+        kind(source, task.labels, task.outputs, cpu, torch.float32, settings.max_tokens).save(partial)
 
     weights = fingerprint([file_fingerprint(path) for path in files] or source)
     return _Found(name, name, (), settings.max_tokens, weights, write)
@@ -112,9 +121,8 @@ def _check_classifier(arch: str, source: str, task: Task) -> None:
     """Check a Hugging Face model: that its head was trained, and for these labels. Raises UserError."""
     transformers = quiet_transformers()
     try:
-        model, loaded = transformers.AutoModelForSequenceClassification.from_pretrained(
-            source, output_loading_info=True
-        )
+        head = getattr(transformers, teacher_class(task.tokens).head)
+        model, loaded = head.from_pretrained(source, output_loading_info=True)
     except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
         raise UserError(
             f"--as-is: {arch} is no folder, no TASK/NAME of a teacher in the workspace, and Hugging Face's library "

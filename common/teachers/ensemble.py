@@ -59,6 +59,7 @@ def combine(settings: FinetuneSettings) -> Path:
         task=task.name,
         labels=task.labels,
         pair=task.pair,
+        tokens=task.tokens,
         arch="ensemble",
         seed=settings.seed,
         trained_on=tuple(sorted({name for member in members for name in member.trained_on})),

@@ -33,6 +33,8 @@ def finetune(settings: FinetuneSettings) -> Path:
         return combine(settings)
     task = load_task(settings.task)
     check_trains(task)
+    if task.tokens and is_fairseq(settings.arch):
+        raise UserError(f"{task.name} has a label for every word: take an encoder of Hugging Face's, not fairseq's")
     backend = _backend(settings.arch)
     source, short_name = backend.resolve(settings.arch, settings.paths.downloads())
     splits = {name: _labelled(settings, task, name) for name in ("train", task.selection_split(settings.select_on))}
@@ -46,6 +48,7 @@ def finetune(settings: FinetuneSettings) -> Path:
         task=task.name,
         labels=task.labels,
         pair=task.pair,
+        tokens=task.tokens,
         arch=short_name,
         seed=settings.seed,
         select_on=settings.select_on,

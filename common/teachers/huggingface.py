@@ -20,11 +20,14 @@ from common.teachers.adapters import insert, load_adapters, read_base, save_adap
 from common.tokens import EncodedText
 
 SUBFOLDER = "huggingface"
-_SCORING_BATCH = 64
+SCORING_BATCH = 64
 
 
 class HuggingFaceTeacher:
     """A fine-tuned encoder with its tokenizer."""
+
+    head = "AutoModelForSequenceClassification"
+    """Class of transformers' that adds a head to an encoder."""
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class HuggingFaceTeacher:
         names = dict(enumerate(labels or ["score"]))
         try:
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-            self.model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            self.model = getattr(transformers, self.head).from_pretrained(
                 source,
                 num_labels=outputs,
                 id2label=names,
@@ -122,7 +125,7 @@ class HuggingFaceTeacher:
         result = np.zeros((len(split), self.model.config.num_labels), np.float32)
         self.model.eval()
         with torch.inference_mode():
-            for rows in sorted_batches(encoded.lengths, _SCORING_BATCH):
+            for rows in sorted_batches(encoded.lengths, SCORING_BATCH):
                 result[rows] = self.forward(encoded, rows).cpu().numpy()
                 advance(len(rows))
         return result

@@ -15,7 +15,7 @@ from common.targets import targets
 from common.tasks import Task
 from common.teachers import huggingface
 from common.teachers.adapters import base_of
-from common.teachers.huggingface import HuggingFaceTeacher
+from common.teachers.huggingface_tagger import teacher_class
 from common.teachers.settings import FinetuneSettings
 from common.training import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
 from common.workspace import whole_folder, write_json
@@ -38,7 +38,8 @@ def train(
     device = pick_device(settings.cpu)
     dtype = pick_dtype("fp16" if settings.fp16 else settings.precision, device)
     seed_everything(settings.seed)
-    teacher = HuggingFaceTeacher(source, task.labels, task.outputs, device, dtype, settings.max_tokens, new_head=True)
+    kind = teacher_class(task.tokens)
+    teacher = kind(source, task.labels, task.outputs, device, dtype, settings.max_tokens, new_head=True)
     if settings.adapters:
         teacher.adapt(settings.adapters, base_of(settings.arch))
     elif settings.freeze_embeddings:

@@ -16,6 +16,7 @@ from common.models import SUBFOLDERS, members_of, weights_file
 from common.progress import Advance
 from common.seeds import seed_everything
 from common.shards import PartFunction, map_parts
+from common.tagging import from_lists, to_lists
 from common.tasks import Task
 from common.teachers.settings import Precision
 from common.workspace import Workspace, file_fingerprint, fingerprint, whole_file
@@ -41,10 +42,23 @@ class LogitsWork:
         teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))
 
         def logits(rows: Split, first: int, advance: Advance) -> pa.Table:
-            values = teacher.logits(rows, advance)
-            return pa.table({f"logit_{i}": pa.array(values[:, i], pa.float32()) for i in range(values.shape[1])})
+            return _as_table(teacher.logits(rows, advance))
 
         return logits
+
+
+def _as_table(logits: np.ndarray) -> pa.Table:
+    """A column for each output; of tokens, of lists. logits: float32 [n, outputs] or [n, words, outputs]."""
+    of_words = logits.ndim == 3
+    columns = [logits[..., i] for i in range(logits.shape[-1])]
+    arrays = [to_lists(each, pa.float32()) if of_words else pa.array(each, pa.float32()) for each in columns]
+    return pa.table({f"logit_{i}": array for i, array in enumerate(arrays)})
+
+
+def _from_table(table: pa.Table) -> np.ndarray:
+    """The logits that `_as_table` made a table of."""
+    of_words = pa.types.is_list(table.schema.field(0).type)
+    return np.stack([from_lists(column) if of_words else column.to_numpy() for column in table.columns], -1)
 
 
 def teacher_fingerprint(folder: Path) -> str:
@@ -74,17 +88,13 @@ def generate(
 
 
 def _write_mean(files: list[Path], target: Path, identity: dict[str, str]) -> None:
-    tables = [pq.read_table(file) for file in files]
-    means = {
-        name: np.mean([table[name].to_numpy() for table in tables], axis=0, dtype=np.float32)
-        for name in tables[0].column_names
-    }
+    mean = np.mean([_from_table(pq.read_table(file)) for file in files], axis=0, dtype=np.float32)
     with whole_file(target) as partial:
-        pq.write_table(pa.table(means).replace_schema_metadata(identity), partial, compression="zstd")
+        pq.write_table(_as_table(mean).replace_schema_metadata(identity), partial, compression="zstd")
 
 
 def load_logits(paths: Workspace, task: Task, name: str, split_name: str, split: Split) -> np.ndarray:
-    """Logits float32 [n, outputs] of teacher `name` over `split`.
+    """Logits float32 [n, outputs], of tokens [n, words, outputs], of teacher `name` over `split`.
 
     Raises UserError when they are missing, or stale: made for other text, or by a teacher since replaced.
     """
@@ -97,7 +107,7 @@ def load_logits(paths: Workspace, task: Task, name: str, split_name: str, split:
         raise UserError(f"{target}: made for other text than is there now; run again: {command}")
     if folder.exists() and metadata.get("teacher") != teacher_fingerprint(folder):
         raise UserError(f"{target}: made by another teacher than {name} is now; run again: {command}")
-    return np.stack([table[column].to_numpy() for column in table.column_names], 1)
+    return _from_table(table)
 
 
 def _argument(split_name: str) -> str:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 class Tokenizer(Protocol):
     """What students ask of a tokenizer."""
 
+    max_tokens: int
+    """Tokens that a text is cut at."""
+    after_word: str
+    """What stands after each word where words are encoded one by one: the space, where that is a token."""
+
     @property
     def identity(self) -> str:
         """Equal for tokenizers that give the same tokens."""

@@ -31,6 +31,8 @@ UNKNOWN = 0
 class BpeTokenizer:
     """A sentencepiece BPE model read by bpemb, with bpemb's preprocessing (lower case, digits as zeros)."""
 
+    after_word = ""
+
     def __init__(self, model_file: Path, max_tokens: int) -> None:
         """Raises UserError when the file is missing or no sentencepiece model."""
         from bpemb import BPEmb

@@ -25,6 +25,8 @@ VOCABULARY_SIZE = 1 + len(ALPHABET)
 class CharTokenizer:
     """Lower-cased characters, accents removed. Nothing is learned or stored."""
 
+    after_word = " "
+
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
         self._index = np.full(max(map(ord, ALPHABET)) + 2, OTHER, np.int32)  # the last one is all characters' beyond

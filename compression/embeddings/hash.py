@@ -34,6 +34,8 @@ def shared_rows(vocab_size: int, hash_ratio: int) -> int:
 class HashTokenizer:
     """Lower-cased words, each given as three hash codes. Nothing is learned or stored."""
 
+    after_word = ""
+
     def __init__(self, vocab_size: int, hash_ratio: int, max_tokens: int) -> None:
         self.codes = vocab_size * shared_rows(vocab_size, hash_ratio)
         self.max_tokens = max_tokens

@@ -28,6 +28,8 @@ UNKNOWN = 0
 class WordPieceTokenizer:
     """A vocabulary of word pieces, and whether text is lower-cased first."""
 
+    after_word = ""
+
     def __init__(self, pieces: list[str], lowercase: bool, max_tokens: int) -> None:
         """pieces: in the order of the embedding's rows, the unknown piece first."""
         self.pieces, self.lowercase, self.max_tokens = pieces, lowercase, max_tokens

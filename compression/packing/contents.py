@@ -13,6 +13,7 @@ from compression.runtime import (
     EMBEDDINGS,
     PAIR,
     POOL_MAX,
+    TOKENS,
     TRANSFORMERS,
     EncoderSize,
     encoder_shapes,
@@ -25,7 +26,7 @@ def write_settings(head: HeadWriter, config: ModelConfig, settings: StudentSetti
     """The first fields of a packed file's head."""
     head.byte(ARCHS.index(config.arch))
     head.byte(EMBEDDINGS.index(settings.embedding_type))
-    head.byte(PAIR * config.pair | POOL_MAX * (settings.pooling == "max"))
+    head.byte(PAIR * config.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * config.tokens)
     head.text(config.name)
     head.text(config.task)
     head.number(len(config.labels))

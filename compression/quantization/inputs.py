@@ -34,7 +34,9 @@ def calibration(work: Work) -> torch.Tensor:
     train = load_split(work.settings.paths, work.task, "train")
     rows = train.take(np.arange(min(work.settings.calibration_rows, len(train))))
     seen: list[torch.Tensor] = []
-    hook = work.student.classifier.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
+    hook = work.student.classifier.register_forward_pre_hook(
+        lambda _, inputs: seen.append(inputs[0].detach().flatten(0, -2))
+    )
     try:
         work.logits(rows)
     finally:

@@ -26,8 +26,12 @@ class ConvolutionalEncoder(nn.Module):
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """vectors: [batch, time, dim], lengths: int64 [batch] -> [batch, hidden_dim]."""
+        return maximum(self.states(vectors, lengths), lengths)
+
+    def states(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """The units over each token's window: [batch, time, dim] -> [batch, time, hidden_dim]."""
         padded = vectors * inside(vectors, lengths)
-        return maximum(nn.functional.glu(self.convolution(windows(padded, self.kernel_width)), -1), lengths)
+        return nn.functional.glu(self.convolution(windows(padded, self.kernel_width)), -1)
 
 
 def windows(vectors: torch.Tensor, width: int) -> torch.Tensor:

@@ -26,6 +26,11 @@ class BidirectionalEncoder(nn.Module):
         forward, backward = self.forward_rnn(vectors), self.backward_rnn(reverse(vectors, lengths))
         return torch.cat([self.pool(states, lengths) for states in (forward, backward)], 1)
 
+    def states(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """What both directions know at each token: [batch, time, input_dim] -> [batch, time, 2 hidden_dim]."""
+        backward = reverse(self.backward_rnn(reverse(vectors, lengths)), lengths)
+        return torch.cat([self.forward_rnn(vectors), backward], 2)
+
     def pool(self, states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """states: [batch, time, hidden_dim] -> [batch, hidden_dim]: the state after the last token, or the maximum."""
         if self.pooling == "last":

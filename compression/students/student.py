@@ -20,9 +20,19 @@ TRANSFORMERS = {"transformer": make_transformer, "recursive": make_recursive}
 class Student(nn.Module):
     """A tiny classifier (or regressor). Its children are the parts that pruning, quantization and analysis speak of."""
 
-    def __init__(self, arch: str, settings: StudentSettings, outputs: int, pair: bool) -> None:
-        """Build with fresh weights. Raises UserError for an unknown architecture."""
+    def __init__(
+        self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False, tokens: bool = False
+    ) -> None:
+        """Build with fresh weights. tokens: whether it gives every word logits, not the text.
+
+        Raises UserError for an unknown architecture, and for one that has no state at each token.
+        """
         super().__init__()
+        if tokens and arch == "ffn":
+            raise UserError(
+                "a ffn has one state a text, none at each word: tag with bilstm, rnn, conv or a transformer"
+            )
+        self.tokens = tokens
         self.embedding = make_embedding(settings)
         self.encoder = make_encoder(arch, settings, pair)
         self.reads_together = arch in TRANSFORMERS
@@ -36,7 +46,14 @@ class Student(nn.Module):
         )
 
     def encode(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """What the classifier reads, [batch, width], of one or two of (ids [batch, time, width], lengths [batch])."""
+        """What the classifier reads, [batch, width], of one or two of (ids [batch, time, width], lengths [batch]).
+
+        Where every word has logits: [batch, words, width], of a sentence and the places of its words' first tokens,
+        ([batch, words, 1], words of each [batch]).
+        """
+        if self.tokens:
+            sentence, (places, _) = sentences
+            return at_places(self.encoder.states(*self._vectors((sentence,))[0]), places)
         vectors = self._vectors(sentences)
         if self.reads_together:
             return self.encoder(*vectors)
@@ -44,16 +61,24 @@ class Student(nn.Module):
         return encoded[0] if len(encoded) == 1 else compare(*encoded)
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """One (ids, lengths), or two for pairs -> logits [batch, outputs]."""
+        """One (ids, lengths), or two for pairs -> logits [batch, outputs], or [batch, words, outputs]."""
         return self.classifier(self.dropout(self.encode(*sentences)))
 
     def traced(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, Trace]:
         """The logits of `forward`, with all that goes on inside a transformer on the way."""
-        trace = self.encoder.trace(*self._vectors(sentences))
-        return self.classifier(self.dropout(trace.hidden[-1][:, 0])), trace
+        texts = sentences[:1] if self.tokens else sentences
+        trace = self.encoder.trace(*self._vectors(texts))
+        last = trace.hidden[-1]
+        read = at_places(last[:, 1:], sentences[1][0]) if self.tokens else last[:, 0]
+        return self.classifier(self.dropout(read)), trace
 
     def _vectors(self, sentences: Sentences) -> Sentences:
         return tuple((self.dropout(self.embedding(ids)), lengths) for ids, lengths in sentences)
+
+
+def at_places(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """The states at some tokens: [batch, time, dim] and int64 [batch, words, 1] -> [batch, words, dim]."""
+    return states.gather(1, places.expand(-1, -1, states.shape[2]))
 
 
 def compare(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

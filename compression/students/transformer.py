@@ -121,10 +121,18 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Of one or two sentences the state at the first place, [batch, width]."""
+        return self._last_states(sentences)[:, 0]
+
+    def states(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Of a single sentence the state at each token, [batch, time, width]."""
+        return self._last_states(((vectors, lengths),))[:, 1:-1]
+
+    def _last_states(self, sentences: Sentences) -> torch.Tensor:
+        """The last layer's states of the whole text, marks among them."""
         states, mask, _ = self._start(sentences)
         for number in range(self.depth):
             states = self._block(number)(states, mask, self.adapters[number], None)
-        return states[:, 0]
+        return states
 
     def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> Trace:
         """The same, with all that goes on inside."""

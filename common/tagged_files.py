@@ -1,0 +1,70 @@
+"""Files of tagged words: a word and its tag a line, in the IOB2 scheme, and an empty line after each text."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from common.cells import as_sentence
+from common.config import nearest
+from common.data import Split
+from common.errors import UserError
+from common.iob import check_order
+from common.tagging import padded
+
+_DOCUMENT = "-DOCSTART-"
+"""CoNLL's mark between documents, a text of its own."""
+
+
+def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Sequence[str]) -> Split:
+    """The texts of a file as rows, their words with a space between them; source rows count texts.
+
+    lines: (number, text) of all lines. Raises UserError with path and line for an unknown tag, one that breaks the
+    scheme, a word without a tag, a word with a space in it, and a file without words.
+    """
+    texts, flat, counts = [], [], []
+    for words, labels in _texts(path, lines, {tag: place for place, tag in enumerate(tags)}):
+        texts.append(" ".join(words))
+        counts.append(len(words))
+        flat += labels
+    if not texts:
+        raise UserError(f"{path}: no rows of data")
+    labels = padded(np.array(flat, np.int64), np.array(counts, np.int64))
+    return Split(texts, None, labels, np.arange(len(texts)))
+
+
+def _texts(
+    path: Path, lines: Iterator[tuple[int, str]], index: dict[str, int]
+) -> Iterator[tuple[list[str], list[int]]]:
+    """Words and labels of each text."""
+    words: list[str] = []
+    labels: list[int] = []
+    before = ""
+    for number, line in itertools.chain(lines, [(0, "")]):
+        if not line.strip() or line.startswith(_DOCUMENT):
+            if words:
+                yield words, labels
+            words, labels, before = [], [], ""
+            continue
+        try:
+            word, tag = _cells(line)
+            if tag not in index:
+                raise UserError(f"unknown tag {tag[:80]!r}; expected {', '.join(index)}{nearest(tag[:80], index)}")
+            check_order(tag, before)
+        except (UserError, ValueError) as error:
+            raise UserError(f"{path} line {number}: {error}") from None
+        words.append(word)
+        labels.append(index[tag])
+        before = tag
+
+
+def _cells(line: str) -> tuple[str, str]:
+    """The first column, a word, and the last one, its tag; between them a tab, or spaces."""
+    cells = line.split("\t") if "\t" in line else line.split()
+    if len(cells) < 2 or not cells[-1].strip():
+        raise UserError(f"expected a word and its tag, found {line.strip()[:80]!r}")
+    word = as_sentence(cells[0])
+    if not word or " " in word:
+        raise UserError(f"a word is empty or has a space in it: {cells[0][:80]!r}")
+    return word, cells[-1].strip()

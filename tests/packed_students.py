@@ -90,9 +90,11 @@ def transformer(arch, embedding, sizes, pair):
 
 
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
-    """A student's folder. given: other student settings, `model` (a sentencepiece model's bytes), `labels`, `edit`."""
+    """A student's folder. given: other student settings, `model` (a sentencepiece model's bytes), `labels`, `tokens`,
+    `edit`."""
     rng = np.random.default_rng(seed)
     model = given.pop("model", None) or pieces()
+    tokens = given.pop("tokens", False)
     labels, edit = given.pop("labels", ["bad", "good", "so-so"]), given.pop("edit", None)
     sizes = {"embedding_dim": DIM, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": CLASSIFIER, "vocab_size": VOCAB,
              "hash_ratio": 10, "max_tokens": 512, "kernel_width": KERNEL, **given}  # fmt: skip
@@ -130,7 +132,7 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
     if embedding == "wordpiece":
         (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
     config = {"name": folder.name, "kind": "student", "stage": "distilled", "task": "films", "labels": labels,
-              "pair": pair, "arch": arch, "seed": 1, "fingerprint": "0", "student":
+              "pair": pair, "tokens": tokens, "arch": arch, "seed": 1, "fingerprint": "0", "student":
               {**sizes, "embedding_type": embedding, "pooling": pooling or tiny.POOLINGS[arch][0]}}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     return folder

@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 import tiny
 import tiny_glue
+import tiny_tags
 
 # Tests interrupt commands; a shell in the background hands down that SIGINT is ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,8 +33,8 @@ def quiet():
 
 @pytest.fixture(scope="session")
 def glue(tmp_path_factory):
-    """Folder of all of GLUE's tasks in small."""
-    return tiny_glue.write_rest(tiny.write_glue(tmp_path_factory.mktemp("glue")))
+    """Folder of all shipped tasks' files in small, but for what a package ships."""
+    return tiny_tags.write_biomedical(tiny_glue.write_rest(tiny.write_glue(tmp_path_factory.mktemp("glue"))))
 
 
 @pytest.fixture(scope="session")

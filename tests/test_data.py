@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tiny
+import tiny_tags
 
 from common.data import Split, load_split, read_metadata, read_split, write_split
 from common.errors import UserError
@@ -224,4 +225,4 @@ def test_real_glue_files_are_read_whole():
 
 def test_tasks_offered_are_those_with_a_file():
     glue = ["ax", "cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst-2", "sts-b", "wnli"]
-    assert known_tasks() == sorted([*glue, "rotten-tomatoes"])
+    assert known_tasks() == sorted([*glue, "rotten-tomatoes", *tiny_tags.BIOMEDICAL])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tiny
 import tiny_glue
+import tiny_tags
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +70,7 @@ def test_every_glue_task_has_its_metrics():
         "ax": ("matthews",),
     }
     assert {name: load_task(name).all_metrics for name in expected} == expected
-    assert set(known_tasks()) == {*expected, "rotten-tomatoes"}
+    assert set(known_tasks()) == {*expected, "rotten-tomatoes", *tiny_tags.BIOMEDICAL}
 
 
 def test_archives_come_with_a_checksum_and_other_files_with_where_to_get_them():

@@ -6,7 +6,9 @@ import tiny
 import yaml
 
 from common.iob import as_iob
+from common.tasks import load_task
 
+BIOMEDICAL = ("bc2gm", "bc5cdr-chem", "bc5cdr-disease", "ncbi-disease")
 LABELS = ["O", "B-PART", "B-VERDICT", "I-VERDICT"]
 
 
@@ -30,6 +32,19 @@ def tagged(rows: int) -> list[tuple[list[str], list[str]]]:
             )
         made.append((words, tags))
     return made
+
+
+def write_biomedical(folder: Path) -> Path:
+    """Files of the shipped tasks of tokens, in their own folders: each marks the verdicts."""
+    for name in BIOMEDICAL:
+        task = load_task(name)
+        kind = task.labels[1][2:]
+        tags = {"B-VERDICT": f"B-{kind}", "I-VERDICT": f"I-{kind}"}
+        rows = [as_iob(words, [tags.get(tag, "O") for tag in told]) for words, told in tagged(60)]
+        (folder / task.source.folder).mkdir()
+        for place, file in enumerate(task.source.files.values()):
+            (folder / task.source.folder / file).write_text("".join(rows[20 * place : 20 * place + 20]))
+    return folder
 
 
 def write_task(folder: Path, rows: int = 160, **changed: object) -> Path:

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.errors import UserError
-from common.tagging import from_lists, joined, to_lists
+from common.tagging import joined
 from common.tasks import Task
+from common.word_columns import from_lists, to_lists
 from common.workspace import Workspace, read_json, whole_file
 
 PART_ROWS = 4096

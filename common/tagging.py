@@ -1,4 +1,4 @@
-"""Values for every word of many texts, where a text has as many as it has words: padded arrays, and Parquet's lists.
+"""Values for every word of many texts, where a text has as many as it has words: padded arrays.
 
 A padded array is [n, words] or [n, words, outputs], as wide as the longest text needs; past a text's last word stands
 -1 for a label and NaN for a logit. Words are what single spaces separate.
@@ -7,7 +7,6 @@ A padded array is [n, words] or [n, words, outputs], as wide as the longest text
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 
 def count_words(texts: Sequence[str]) -> np.ndarray:
@@ -43,19 +42,6 @@ def known(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind != "f":
         return values >= 0
     return ~np.isnan(values if values.ndim == 2 else values[..., 0])
-
-
-def to_lists(values: np.ndarray, kind: pa.DataType) -> pa.ListArray:
-    """A padded array [n, words] as a column of lists."""
-    inside = known(values)
-    offsets = np.concatenate([[0], np.cumsum(inside.sum(1))])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values[inside], kind))
-
-
-def from_lists(column: pa.ChunkedArray) -> np.ndarray:
-    """The padded array [n, words] of a column of lists."""
-    whole = column.combine_chunks()
-    return padded(whole.flatten().to_numpy(zero_copy_only=False), whole.value_lengths().to_numpy().astype(np.int64))
 
 
 def _nothing(values: np.ndarray) -> float:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from common.config import build
 from common.data import load_split
+from common.devices import pick_dtype
 from common.errors import UserError
 from common.models import ModelConfig
 from common.tasks import load_task
@@ -254,7 +255,7 @@ def test_bad_flags_are_told(models, ask, flags, message):
 def test_a_teacher_by_name(prepared, ask):
     task = load_task("sst-2")
     split = load_split(Workspace(prepared), task, "test")
-    logits = load_teacher(prepared / "models/sst-2/tiny-bert", CPU, torch.float32).logits(split)
+    logits = load_teacher(prepared / "models/sst-2/tiny-bert", CPU, pick_dtype("auto", CPU)).logits(split)
     flags = {"workspace": prepared, "task": "sst-2"}
     lines = ask("tiny-bert", "\n".join(split.sentence1).encode(), **flags).splitlines()
     check([parsed(line) for line in lines], logits)

@@ -16,9 +16,9 @@ from common.models import SUBFOLDERS, members_of, weights_file
 from common.progress import Advance
 from common.seeds import seed_everything
 from common.shards import PartFunction, map_parts
-from common.tagging import from_lists, to_lists
 from common.tasks import Task
 from common.teachers.settings import Precision
+from common.word_columns import from_lists, to_lists
 from common.workspace import Workspace, file_fingerprint, fingerprint, whole_file
 
 

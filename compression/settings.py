@@ -18,6 +18,8 @@ ORDER = get_args(Action)
 Bits = Annotated[
     Literal[8, 6, 4, 3, 2], pydantic.BeforeValidator(lambda value: int(value) if str(value).isdecimal() else value)
 ]
+LayerNumbers = Annotated[tuple[str, ...], pydantic.BeforeValidator(lambda value: _words(value))]
+"""A name of a way to choose layers, or numbers of layers; in YAML these may be bare."""
 TUNE_SETTINGS = {"tune_epochs", "tune_lr", "guide"}
 ACTION_SETTINGS: dict[str, set[str]] = {
     "factorize": {"factorize", "rank"},
@@ -44,6 +46,12 @@ TRANSFORMER_SETTINGS = {
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
 LATER_SETTINGS = TUNE_SETTINGS.union(*ACTION_SETTINGS.values())
 """Settings of everything that comes after distilling."""
+
+
+def _words(value: Any) -> Any:
+    """A word, a number or several of them as texts."""
+    several = value if isinstance(value, list | tuple) else (value,)
+    return tuple(str(one) if isinstance(one, int) else one for one in several)
 
 
 class DistillSettings(StageSettings, StudentSettings):
@@ -73,7 +81,7 @@ class DistillSettings(StageSettings, StudentSettings):
     """General student (of `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     adapter_tuning: bool = False
     """Train nothing but adapters and classifier of a student that starts from a general one; they are saved apart."""
-    init_from_teacher: tuple[str, ...] = ()
+    init_from_teacher: LayerNumbers = ()
     """Layers of the teacher that a transformer starts from: every-other, first, last, or their numbers from 0."""
     align_hidden: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between a transformer's hidden states and its teacher's, layer by layer."""
@@ -85,7 +93,7 @@ class DistillSettings(StageSettings, StudentSettings):
     """How hidden states are compared; a learned projection comes first where widths differ."""
     attention_loss: Literal["mse", "kl"] = "mse"
     """How attention maps are compared."""
-    layer_map: tuple[str, ...] = ("uniform",)
+    layer_map: LayerNumbers = ("uniform",)
     """The teacher's layer for each of the student's: uniform, last, or their numbers from 0."""
     align_first: int = pydantic.Field(0, ge=0)
     """Epochs before the others that align only, as TinyBERT does: logits and labels come later."""

@@ -41,6 +41,11 @@ def settings_of(**given):
     return CompressSettings(**{"task": "sst-2", "align_hidden": 1.0, **given})
 
 
+def test_layers_may_be_numbers():
+    assert settings_of(layer_map=[0, 2]).layer_map == settings_of(layer_map=("0", "2")).layer_map == ("0", "2")
+    assert settings_of(init_from_teacher=1).init_from_teacher == ("1",)
+
+
 def test_layer_maps():
     def layers(there, depth, *how, **more):
         return aligned_layers(settings_of(layers=depth, layer_map=how or ("uniform",), **more), there)

@@ -9,10 +9,12 @@ OUTSIDE = "O"
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Raises ValueError for labels that are no IOB scheme: O first, then B-X and I-X."""
-    if not tags or tags[0] != OUTSIDE:
-        raise ValueError("labels of words are IOB tags, O first: [O, B-X, I-X]")
-    for tag in tags[1:]:
+    """Raises ValueError for labels that are no IOB scheme: O, B-X and I-X."""
+    if OUTSIDE not in tags:
+        raise ValueError("labels of words are IOB tags, O among them: [O, B-X, I-X]")
+    for tag in tags:
+        if tag == OUTSIDE:
+            continue
         if tag[:2] not in ("B-", "I-") or not tag[2:]:
             raise ValueError(f"labels: {tag!r} is no IOB tag (O, B-X or I-X)")
         if tag[0] == "I" and f"B-{tag[2:]}" not in tags:

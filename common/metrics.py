@@ -38,17 +38,13 @@ def main_score(task: Task, labels: np.ndarray, logits: np.ndarray) -> float:
 
 def _score_words(task: Task, labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """labels, predictions: int64 [n, words], -1 past a row's last word."""
-    from seqeval.metrics import f1_score as entity_f1
-    from seqeval.metrics import precision_score, recall_score
+    from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
     true, said = ([[task.labels[i] for i in row[row >= 0]] for row in values] for values in (labels, predictions))
-    functions = {
-        "accuracy": lambda: accuracy_score(labels[labels >= 0], predictions[predictions >= 0]),
-        "entity_f1": lambda: entity_f1(true, said, zero_division=0),
-        "entity_precision": lambda: precision_score(true, said, zero_division=0),
-        "entity_recall": lambda: recall_score(true, said, zero_division=0),
-    }
-    return {name: float(functions[name]()) for name in task.all_metrics}
+    precision, recall, f1, _ = precision_recall_fscore_support(true, said, average="micro", zero_division=0)
+    found = {"entity_f1": f1, "entity_precision": precision, "entity_recall": recall}
+    found["accuracy"] = accuracy_score(labels[labels >= 0], predictions[predictions >= 0])
+    return {name: float(found[name]) for name in task.all_metrics}
 
 
 AGREEMENTS = ("agreement", "agreement_pearson")
@@ -58,8 +54,6 @@ AGREEMENTS = ("agreement", "agreement_pearson")
 def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> dict[str, float]:
     """How far a student's outputs are its teacher's, by the one of AGREEMENTS for its kind. Both as in `score`."""
     theirs, own = choices(task, teacher), choices(task, student)
-    if task.tokens:
-        theirs, own = theirs[theirs >= 0], own[own >= 0]
     if task.regression:
         return {"agreement_pearson": float(_correlation(stats.pearsonr, theirs, own))}
     return {"agreement": float(accuracy_score(theirs, own))}

@@ -40,7 +40,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     kind = _kind(path)
     if task.tokens:
         with _opened(path) as file:
-            return tagged_split(path, enumerate(file, 1), task.values)
+            return tagged_split(path, enumerate(file, 1), dict(zip(task.values, task.labels, strict=True)))
     if kind not in _READERS:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(_READERS)} (UTF-8)")
     columns = _columns(path, task, labelled)

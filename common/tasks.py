@@ -67,7 +67,7 @@ class Task(Settings):
     name: str
     """Name in the workspace and on the command line."""
     kind: Literal["texts", "tokens"] = "texts"
-    """What has a label: a text (or a pair of them), or each of its words; then labels are IOB tags, O first, and files
+    """What has a label: a text (or a pair of them), or each of its words; then labels are IOB tags, and files
     have a word and its tag a line."""
     labels: tuple[str, ...] = ()
     """Label names; a label's place is its class index. Empty for regression."""
@@ -148,6 +148,10 @@ class Task(Settings):
             raise ValueError("kind: tokens have labels, and texts are single ones")
         if "unlabelled" in self.source.files or self.source.where or self.source.header:
             raise ValueError("kind: files of tokens have a word and its tag a line, and nothing else")
+        if self.columns != Task.model_fields["columns"].default:
+            raise ValueError(
+                "kind: files of tokens have no columns to name: a line begins with a word and ends with its tag"
+            )
         check_tags(self.labels)
 
     @property

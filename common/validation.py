@@ -30,6 +30,7 @@ def make_report(
     files = {name: split for name, split in read.items() if splits.get(name) is not split}
     return {
         "task": task.name,
+        "tokens": task.tokens,
         "read": {name: describe(task, split, _folded(split)) for name, split in files.items()},
         "splits": {name: describe(task, splits[name], texts[name]) for name in task.splits},
         "dropped": dropped,
@@ -100,7 +101,7 @@ def as_text(report: dict[str, Any]) -> str:
     """The report as aligned lines."""
     lines = [f"{report['task']}: what was read, and the splits made of it", "", *_counts_table(report)]
     if any(part["rows"] > part["unlabelled"] for part in report["splits"].values()):
-        lines += ["", *_labels_table(report["splits"])]
+        lines += ["", *_labels_table(report["splits"], "words by label" if report.get("tokens") else "label")]
     lines.append("")
     dropped = {name: rows for name, rows in report["dropped"].items() if rows}
     reasons = [f"{n:,} repeated" if name == "repeated" else f"{n:,} overlapping {name}" for name, n in dropped.items()]
@@ -123,13 +124,13 @@ def _counts_table(report: dict[str, Any]) -> list[str]:
     return [text_table(header, rows, [False] + [True] * (len(header) - 1))]
 
 
-def _labels_table(splits: dict[str, Any]) -> list[str]:
+def _labels_table(splits: dict[str, Any], heading: str) -> list[str]:
     names = max((list(part["labels"]) for part in splits.values()), key=len)
     rows = [
         [name, *(_label_cell(part["labels"].get(name)) for part in splits.values())] for name in names[:SHOWN_LABELS]
     ]
     more = [f"... and {len(names) - SHOWN_LABELS} labels more"] if len(names) > SHOWN_LABELS else []
-    return [text_table(["label", *splits], rows, [False] + [True] * len(splits)), *more]
+    return [text_table([heading, *splits], rows, [False] + [True] * len(splits)), *more]
 
 
 def _label_cell(value: Any) -> str:

@@ -45,7 +45,12 @@ def compress(settings: CompressSettings) -> list[Path]:
     """Do the actions in order. Returns the folder of each model made; files made of the last one lie in its."""
     if "pretrain" in settings.compression_actions:
         return [_pretrain(settings)]
-    check_trains(load_task(settings.task))
+    task = load_task(settings.task)
+    check_trains(task)
+    if task.tokens and "export" in settings.compression_actions:
+        raise UserError(
+            f"{task.name}: a student that gives every word a label is not exported to ONNX; pack it instead"
+        )
     folders: list[Path] = []
     name = settings.load_trained_model or ""
     actions = [action for action in settings.compression_actions if action not in FILES]

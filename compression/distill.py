@@ -58,6 +58,8 @@ def distill(settings: CompressSettings) -> Path:
     task = load_task(settings.task)
     if task.regression and settings.loss != "mse":
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
+    if task.tokens and settings.student_arch == "ffn":
+        raise UserError(f"{task.name} has a label for every word, and an FFN one state a text: take another student")
     rows = distillation_set(settings, task)
     held_out = held_out_rows(settings, task, rows.teacher)
     start = find_start(settings, task, rows)

@@ -51,10 +51,10 @@ def combined(
     teacher: logits, or None where alpha is 1 and no teacher takes part. Of tokens, logits are those of all words in a
     row, [words, outputs], labels and the teacher's logits padded, [batch, words] and [batch, words, outputs].
     """
-    if labels.dim() == 2 and teacher is not None:
-        teacher = teacher[labels >= 0]
     if alpha == 1 or teacher is None:
         return label_loss(logits, labels)
+    if teacher.dim() == 3:
+        teacher = teacher[~teacher[..., 0].isnan()]
     distillation = DISTILLATION_LOSSES[loss](logits, teacher, temperature)
     return distillation if alpha == 0 else alpha * label_loss(logits, labels) + (1 - alpha) * distillation
 

@@ -50,8 +50,6 @@ def export_onnx(folder: Path, target: Path) -> Path:
     """
     if read_config(folder).kind != "student":
         raise UserError(f"{folder}: only students are exported")
-    if read_config(folder).tokens:
-        raise UserError(f"{folder}: a student that gives every word a label is not exported to ONNX; pack it instead")
     student, _, config = load_student(folder, torch.device("cpu"))
     with torch.no_grad():
         model = Exporter(student, config).model()

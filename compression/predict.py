@@ -41,7 +41,8 @@ class PredictSettings(QuerySettings):
     output: Path | None = None
     """File to write, whole or not at all; unset: stdout."""
     output_format: Format | None = None
-    """Format of the output; unset: the input's. lines: a label and each label's probability."""
+    """Format of the output; unset: the input's. lines: a label and each label's probability,
+    or of words each with its tag."""
     batch_size: int = pydantic.Field(1024, gt=0)
     """Texts classified, and written, at a time; 1 answers a slow pipe at once."""
     cpu: bool = False
@@ -124,21 +125,22 @@ def _columns(settings: PredictSettings, model: Classifier) -> Columns:
 
 def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int) -> Iterator[str]:
     """What is written of each chunk of rows."""
-    for chunk in chunks(rows, most):
+    for chunk in chunks(rows, most, model.tokens):
         values = model.probabilities([row.sentences for row in chunk]).tolist()
         yield "".join(map(write, chunk, values))
 
 
-def chunks(rows: Iterator[Row], most: int) -> Iterator[list[Row]]:
-    """Rows in lists of at most `most`, shorter ones of long texts."""
+def chunks(rows: Iterator[Row], most: int, padded: bool = False) -> Iterator[list[Row]]:
+    """Rows in lists of at most `most`, shorter ones of long texts. padded: each takes the room of the longest."""
     chunk: list[Row] = []
-    characters = 0
+    total = longest = 0
     for row in rows:
+        characters = sum(map(len, row.cells))
         chunk.append(row)
-        characters += sum(map(len, row.cells))
-        if len(chunk) == most or characters >= CHUNK_CHARACTERS:
+        total, longest = total + characters, max(longest, characters)
+        if len(chunk) == most or (longest * len(chunk) if padded else total) >= CHUNK_CHARACTERS:
             yield chunk
-            chunk, characters = [], 0
+            chunk, total, longest = [], 0, 0
     if chunk:
         yield chunk
 

@@ -14,6 +14,7 @@ from compression.text_output import make_writer
 
 def prompt(model: Classifier, stream: BinaryIO, columns: Columns, kind: Format) -> None:
     """Ask and answer until the stream ends (Ctrl-D). A line that is wrong is told, and asked for again."""
+    sys.stdout.reconfigure(encoding="utf-8")
     what = "two sentences, a line each" if model.pair else "a sentence"
     _tell(f"{model.name}, {model.task}: type {what}; Ctrl-D ends\n")
     questions = ("first> ", "second> ") if model.pair else ("> ",)

@@ -1645,6 +1645,7 @@ def main(words: Sequence[str]) -> None:
         print("       a model of pairs takes two TEXTs a pair, or lines of two texts with a tab between them)")
         return
     model = load(words[0])
+    sys.stdout.reconfigure(encoding="utf-8")
     texts = [tidy(word) for word in words[1:]]
     if texts and model.pair and len(texts) % 2:
         raise PackedError(f"{model.name} reads pairs of texts: give an even number of them")
@@ -1652,11 +1653,14 @@ def main(words: Sequence[str]) -> None:
         _print(answers(model, list(zip(texts[::2], texts[1::2], strict=True)) if model.pair else texts))
         return
     batch: list = []
+    longest = 0
     for number, line in enumerate(lines_of(sys.stdin.buffer), 1):
         batch.append(_asked(model, line, number))
-        if len(batch) == 1 << 12:
+        longest = max(longest, len(line))
+        # Answers to words are padded to the longest line.
+        if len(batch) == 1 << 12 or (model.tokens and longest * len(batch) > 1 << 20):
             _print(answers(model, batch))
-            batch = []
+            batch, longest = [], 0
     _print(answers(model, batch))
 
 

@@ -33,7 +33,8 @@ def encode_words(tokenizer: Tokenizer, sentences: list[str]) -> list[EncodedText
     words = _encode(tokenizer, [word + tokenizer.after_word for text in sentences for word in text.split(" ")])
     owner = np.repeat(np.arange(len(sentences)), counts)
     whole = np.bincount(owner, words.lengths, len(sentences)).astype(np.int64)
-    text = EncodedText.from_flat(words.ids, whole, words.ids[0], tokenizer.max_tokens)
+    nothing = np.zeros(words.ids.shape[1])  # never needed: every word has a token
+    text = EncodedText.from_flat(words.ids, whole, nothing, tokenizer.max_tokens)
     starts = words.offsets[:-1] - np.repeat(np.cumsum(whole) - whole, counts)
     places = np.minimum(starts, text.lengths[owner] - 1)
     return [text, EncodedText(places[:, None].astype(np.int32), np.concatenate([[0], np.cumsum(counts)]))]

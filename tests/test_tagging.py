@@ -106,6 +106,7 @@ def test_tagged_words_read_back_as_they_were_written(tmp_path_factory, rows):
         ("a\tB-A\n", "line 1: unknown tag 'B-A'; expected O, B-a, I-a, B-b, I-b; did you mean B-"),
         ("a\tO\nb\n", "line 2: expected a word and its tag, found 'b'"),
         ("a b\tO\n", "line 1: a word is empty or has a space in it: 'a b'"),
+        ("a\u00a0b O\n", "line 1: a word is empty or has a space in it"),
         ("\n\n", "no rows of data"),
         ("a\tO\n\xff\tO\n".encode("latin-1"), "line 2: not UTF-8"),
     ],
@@ -128,11 +129,12 @@ def test_other_columns_and_marks_of_documents_are_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"labels": ["B-a", "I-a"]}, "O first"),
+        ({"labels": ["B-a", "I-a"]}, "O among them"),
         ({"labels": ["O", "I-a"]}, "I-a goes on with what nothing begins: B-a is missing"),
         ({"labels": ["O", "a"]}, "'a' is no IOB tag"),
         ({"metrics": ["f1"]}, "metric f1 is not one of this kind of task"),
         ({"columns": {"sentence1": "a", "sentence2": "b"}}, "texts are single ones"),
+        ({"columns": {"sentence1": "word", "label": "tag"}}, "no columns to name"),
     ],
 )
 def test_a_faulty_task_is_refused(tmp_path, changed, message):
@@ -154,6 +156,15 @@ def test_scores_by_hand():
     expected = {"entity_f1": 2 / 3, "entity_precision": 2 / 3, "entity_recall": 2 / 3, "accuracy": 5 / 6}
     assert score(task, labels, logits) == pytest.approx(expected)
     assert score(task, widened(labels, 8), logits) == pytest.approx(expected)
+
+
+def test_tags_may_be_spelt_otherwise_in_files(tmp_path):
+    (tmp_path / "s.tsv").write_text("a\tBEG\nb\tIN\nc\tOUT\n")
+    task = task_of(("O", "B-a", "I-a"), label_values=("OUT", "BEG", "IN"))
+    assert read_source(tmp_path / "s.tsv", task).labels.tolist() == [[1, 2, 0]]
+    (tmp_path / "s.tsv").write_text("a\tOUT\nb\tIN\n")
+    with pytest.raises(UserError, match="line 2: I-a stands after O"):
+        read_source(tmp_path / "s.tsv", task)
 
 
 def test_padded_arrays_join_to_the_widest():
@@ -230,6 +241,22 @@ def test_a_student_learns_what_its_teacher_knows(workspace):
     assert student["metrics"]["entity_f1"] > teacher["metrics"]["entity_f1"] - 0.1 > 0.6
 
 
+def test_bits_are_chosen_by_what_they_do_to_words(workspace):
+    workspace, task = workspace
+    small = {"embedding_dim": 16, "encoder_hidden_dim": 16, "compression_actions": ("distill", "quantize", "pack")}
+    sizes = []
+    for most in (3_000, 6_000):
+        folder = distilled(workspace, task, max_bytes=most, **small)[-1]
+        sizes.append((folder / f"{folder.name}.fwt").stat().st_size)
+    assert sizes[0] <= 3_000 < sizes[1] <= 6_000
+
+
+def test_a_student_guides_itself_over_a_part_of_the_rows(workspace):
+    workspace, task = workspace
+    tuned = {"compression_actions": ("distill", "quantize"), "tune_epochs": 1, "guide": "student"}
+    assert distilled(workspace, task, downsample_data=0.1, **tuned)
+
+
 def test_augmented_rows_take_the_teachers_tags(workspace):
     workspace, task = workspace
     (folder,) = distilled(workspace, task, only_original_data=False, alpha=0.0)
@@ -281,7 +308,7 @@ def test_answers_beside_what_came_in(workspace, capsys):
 
 def test_what_cannot_tag_is_refused(workspace, prepared):
     workspace, task = workspace
-    with pytest.raises(UserError, match="a ffn has one state a text"):
+    with pytest.raises(UserError, match="an FFN one state a text"):
         distilled(workspace, task, student_arch="ffn", loss="mse")
     with pytest.raises(UserError, match="take an encoder of Hugging Face's"):
         finetune(tiny.finetune_settings(workspace, task, "roberta_base"))
@@ -289,5 +316,6 @@ def test_what_cannot_tag_is_refused(workspace, prepared):
     with pytest.raises(UserError, match="not exported to ONNX"):
         distilled(workspace, task, compression_actions=("export",), load_trained_model=folder.name)
     of_texts = prepared / "models" / "sst-2" / "tiny-bert"
-    with pytest.raises(UserError, match="labels texts, parts words"):
-        finetune(tiny.finetune_settings(workspace, task, of_texts, as_is=True))
+    for arch in (of_texts, of_texts / "huggingface"):
+        with pytest.raises(UserError, match="labels texts, parts words"):
+            finetune(tiny.finetune_settings(workspace, task, arch, as_is=True))

@@ -133,6 +133,9 @@ def _check_classifier(arch: str, source: str, task: Task) -> None:
         raise UserError(
             f"--as-is: {arch} has no trained classification head ({missing} is missing): fine-tune it first"
         )
+    kinds = [kind for kind in model.config.architectures or [] if kind.endswith("Classification")]
+    if kinds and (kinds[0].endswith("TokenClassification")) != task.tokens:
+        raise UserError(f"--as-is: {arch} labels {_LABELLED[not task.tokens]}, {task.name} {_LABELLED[task.tokens]}")
     if task.regression:
         raise UserError(f"--as-is: {task.name} is a regression, and {arch} does not say what range its scores have")
     names = [str(model.config.id2label[i]) for i in range(model.config.num_labels)]

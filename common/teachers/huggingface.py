@@ -3,7 +3,7 @@
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ class HuggingFaceTeacher:
 
     head = "AutoModelForSequenceClassification"
     """Class of transformers' that adds a head to an encoder."""
+    tokenizer_settings: ClassVar[dict[str, Any]] = {}
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class HuggingFaceTeacher:
         transformers = quiet_transformers()
         names = dict(enumerate(labels or ["score"]))
         try:
-            self.tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(source, **self.tokenizer_settings)
             self.model = getattr(transformers, self.head).from_pretrained(
                 source,
                 num_labels=outputs,

@@ -4,6 +4,7 @@ A word's logits are those of its first piece (Devlin et al., 2019, section 5.3).
 """
 
 import dataclasses
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ class HuggingFaceTagger(HuggingFaceTeacher):
     """A fine-tuned encoder that tags words, with its tokenizer."""
 
     head = "AutoModelForTokenClassification"
+    # Byte-level pieces (RoBERTa's) know the start of a word by the space before it.
+    tokenizer_settings: ClassVar[dict[str, Any]] = {"add_prefix_space": True}
 
     def encode(self, split: Split) -> TaggedText:
         """Word pieces and segment ids of every row, and where its words begin.
@@ -71,7 +74,7 @@ def _first_places(word_of_piece: list[int | None], count: int) -> list[int]:
         if word is not None:
             first.setdefault(word, place)
     places = []
-    place = min(1, len(word_of_piece) - 1)
+    place = min(1, max(0, len(word_of_piece) - 1))
     for word in range(count):
         place = first.get(word, place)
         places.append(place)

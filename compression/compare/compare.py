@@ -12,6 +12,7 @@ import pydantic
 from common.cli import QuerySettings
 from common.config import nearest
 from common.errors import UserError
+from common.tasks import ENTITY_METRICS
 from compression.compare.comparison import Comparison, Effect, Line, PairTest
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def _line(settings: CompareSettings, key: Key, by_seed: BySeed, notes: list[str]
         asked = f"{settings.metric!r}{nearest(settings.metric, common)}" if settings.metric else "to compare by"
         raise UserError(f"{key.task}, {key.split}: no metric {asked} (both have: {', '.join(common) or 'none'})")
     names = sorted(common, key=lambda name: name != settings.metric)
-    said = [_predictions(settings, pair, notes) for pair in pairs]
+    if of_words := any(name in ENTITY_METRICS[:3] for name in common):
+        notes.append(f"no McNemar test or bootstrap for {key.task}: they are of rows, and its answers of words")
+    said = [None if of_words else _predictions(settings, pair, notes) for pair in pairs]
     effects = tuple(_effect(settings, name, pairs, said[0]) for name in names)
     tests = tuple(_test(seed, *both) for seed, both in zip(by_seed, said, strict=True) if both and _classes(*both))
     if not tests and said[0] is not None:

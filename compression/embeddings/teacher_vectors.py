@@ -1,8 +1,8 @@
 """Vectors of byte pairs by what a teacher makes of them: each piece read alone, as a sentence of its own.
 
-The state that the teacher's head reads (the last layer's at the first token) tells what a piece means for the task,
-also of pieces that the training text rarely shows. Its principal components, as many as the student's embedding is
-wide, are where the student's embedding starts from.
+The state that the teacher's head reads (the last layer's at the first token; of one that tags words, at a word's first
+piece) tells what a piece means for the task, also of pieces that the training text rarely shows. Its principal
+components, as many as the student's embedding is wide, are where the student's embedding starts from.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from common.data import Split
 from common.devices import pick_device
 from common.errors import UserError
 from common.locks import only_one
-from common.models import members_of
+from common.models import members_of, read_config
 from common.progress import counter
 from common.workspace import fingerprint, whole_file
 
@@ -33,7 +33,8 @@ def find_teacher_vectors(pieces: Sequence[str], teacher: Path, dim: int, folder:
     """
     from common.teachers.logits import teacher_fingerprint
 
-    file = folder / f"{fingerprint([list(pieces), teacher_fingerprint(teacher), dim])}.teacher.npy"
+    place = ["first piece"] if read_config(teacher).tokens else []
+    file = folder / f"{fingerprint([list(pieces), teacher_fingerprint(teacher), dim, *place])}.teacher.npy"
     with only_one(file, f"vectors of {teacher.name}", wait=True):
         if not file.exists():
             vectors = principal_components(_states(pieces, teacher, cpu), dim)
@@ -52,7 +53,7 @@ def principal_components(states: np.ndarray, dim: int) -> np.ndarray:
 
 
 def _states(pieces: Sequence[str], teacher: Path, cpu: bool) -> np.ndarray:
-    """States at the first token, float32 [pieces, width]; those of several members side by side."""
+    """States that the head reads, float32 [pieces, width]; those of several members side by side."""
     import torch
 
     from common.teachers import load_teacher
@@ -61,12 +62,13 @@ def _states(pieces: Sequence[str], teacher: Path, cpu: bool) -> np.ndarray:
     split = Split(texts, None, np.zeros(len(texts), np.int64), np.arange(len(texts)))
     found = []
     for member in members_of(teacher) or [teacher]:
+        place = int(read_config(member).tokens)
         model = load_teacher(member, pick_device(cpu), torch.float32)
         with counter(f"{member.name} over byte pairs", len(texts)) as advance:
             parts = []
             for start in range(0, len(texts), _BATCH):
                 rows = np.arange(start, min(start + _BATCH, len(texts)))
-                parts.append(model.states(split.take(rows)).hidden[-1][:, 0].cpu().numpy())
+                parts.append(model.states(split.take(rows)).hidden[-1][:, place].cpu().numpy())
                 advance(len(rows))
         found.append(np.concatenate(parts))
     return np.concatenate(found, 1)

@@ -52,7 +52,7 @@ def options(
         replace_matrix(student, name, matrix)
         changed = student_logits(student, encoded, CPU, f"sensitivity {number}/{len(pairs)}")
         replace_matrix(student, name, Dense(weights[name]))
-        found[name].append(Option(scheme, coded_size(matrix), float(np.square(changed - exact).mean())))
+        found[name].append(Option(scheme, coded_size(matrix), float(np.nanmean(np.square(changed - exact)))))
     return found
 
 

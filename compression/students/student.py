@@ -23,15 +23,11 @@ class Student(nn.Module):
     def __init__(
         self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False, tokens: bool = False
     ) -> None:
-        """Build with fresh weights. tokens: whether it gives every word logits, not the text.
+        """Build with fresh weights. tokens: whether it gives every word logits, not the text (an FFN cannot).
 
-        Raises UserError for an unknown architecture, and for one that has no state at each token.
+        Raises UserError for an unknown architecture.
         """
         super().__init__()
-        if tokens and arch == "ffn":
-            raise UserError(
-                "a ffn has one state a text, none at each word: tag with bilstm, rnn, conv or a transformer"
-            )
         self.tokens = tokens
         self.embedding = make_embedding(settings)
         self.encoder = make_encoder(arch, settings, pair)

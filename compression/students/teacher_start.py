@@ -30,6 +30,8 @@ _SHAPE = {"hidden_size": "encoder_hidden_dim", "num_attention_heads": "heads", "
 def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
     """Raises UserError where the student cannot start from this teacher, with what to set."""
     told = check_layers(_FLAG, settings, arch, teacher)
+    if not (teacher / "huggingface" / WEIGHTS_FILE).exists():
+        raise UserError(f"{_FLAG}: {teacher.name} has adapters alone, its layers are those of its encoder")
     if told.get("model_type") != "bert":
         raise UserError(f"{_FLAG}: {teacher.name} is a {told.get('model_type')}; layers can be copied from a bert")
     for theirs, ours in _SHAPE.items():

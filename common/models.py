@@ -197,10 +197,9 @@ def load_weights(folder: Path) -> dict[str, Any]:
 
     file = weights_file(folder)
     if file.name == ADAPTERS_FILE:
-        from common.teachers.huggingface_tagger import teacher_class
+        from common.teachers.huggingface_tagger import load_teacher_of_either
 
-        kind = teacher_class(read_config(folder).tokens)
-        return kind.load(folder, torch.device("cpu"), torch.float32).model.state_dict()
+        return load_teacher_of_either(folder, torch.device("cpu"), torch.float32).model.state_dict()
     below = base_file(folder, read_config(folder))
     return {**(load_tensors(below)[0] if below else {}), **load_tensors(file)[0]}
 

@@ -14,9 +14,8 @@ import torch
 from torch import nn
 
 from common.errors import UserError
-from common.models import read_config
 from common.teachers.huggingface import look_inside
-from common.teachers.huggingface_tagger import teacher_class
+from common.teachers.huggingface_tagger import load_teacher_of_either
 from compression.embeddings.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 from compression.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
 from compression.students.teacher_layers import chosen_layers
@@ -68,7 +67,7 @@ class InsideTeacher:
     @classmethod
     def load(cls, folder: Path, device: torch.device) -> InsideTeacher:
         """A fine-tuned teacher from its model folder."""
-        model = teacher_class(read_config(folder).tokens).load(folder, device, torch.float32).model
+        model = load_teacher_of_either(folder, device, torch.float32).model
         return cls(model, teacher_vocabulary(folder), device)
 
     def states(self, sentences: Sentences, maps: bool, masked: torch.Tensor | None = None) -> States:

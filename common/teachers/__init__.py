@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from common.models import members_of, read_config
+from common.models import members_of
 from common.progress import Advance, nothing
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
         from common.teachers.fairseq import FairseqTeacher
 
         return FairseqTeacher.load(folder, device, dtype)
-    from common.teachers.huggingface_tagger import teacher_class
+    from common.teachers.huggingface_tagger import load_teacher_of_either
 
-    return teacher_class(read_config(folder).tokens).load(folder, device, dtype)
+    return load_teacher_of_either(folder, device, dtype)
 
 
 def is_fairseq(arch: str) -> bool:

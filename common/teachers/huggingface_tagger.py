@@ -4,6 +4,7 @@ A word's logits are those of its first piece (Devlin et al., 2019, section 5.3).
 """
 
 import dataclasses
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from common.batching import sorted_batches
 from common.data import Split
+from common.models import read_config
 from common.progress import Advance, nothing
 from common.tagging import padded
 from common.teachers.huggingface import SCORING_BATCH, HuggingFaceTeacher
@@ -84,3 +86,8 @@ def _first_places(word_of_piece: list[int | None], count: int) -> list[int]:
 def teacher_class(tokens: bool) -> type[HuggingFaceTeacher]:
     """What a task's teacher is: one that labels words, or texts."""
     return HuggingFaceTagger if tokens else HuggingFaceTeacher
+
+
+def load_teacher_of_either(folder: Path, device: torch.device, dtype: torch.dtype) -> HuggingFaceTeacher:
+    """Load a fine-tuned teacher of words or of texts. Raises UserError as `HuggingFaceTeacher.load` does."""
+    return teacher_class(read_config(folder).tokens).load(folder, device, dtype)

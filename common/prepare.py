@@ -27,6 +27,8 @@ def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, forc
     files = source_files(task.source, data_dir, paths)
     # Not where the files lie: a folder that was moved holds the same task.
     definition = task.model_dump(mode="json", exclude={"file": True, "source": {"folder"}})
+    if not task.tokens:
+        del definition["kind"]  # data made before there were kinds are up to date
     made_from = fingerprint([{k: file_fingerprint(v) for k, v in files.items()}, definition, seed])
     there = read_report(paths, task.name)
     ready = [there, *(read_metadata(paths.split(task.name, name)) for name in task.splits)]

@@ -77,7 +77,9 @@ def columns(group: Group) -> list[Column]:
         Column("Trained on", lambda family: Cell(family.trained_on, family.trained_on), False, on_terminal=not cells),
         Column("Stage", lambda family: _text(family.rows[0].get("stage")), numeric=False, on_terminal=False),
         Column("Parameters", lambda family: _number(family.size("parameters"), ",.0f")),
-        Column("Trained parameters", lambda family: _number(family.size("trained_parameters"), ",.0f"), on_terminal=False),
+        Column(
+            "Trained parameters", lambda family: _number(family.size("trained_parameters"), ",.0f"), on_terminal=False
+        ),
         Column("Nonzero", lambda family: _number(family.size("nonzero_parameters"), ",.0f"), on_terminal=False),
         _size_column("bytes_model", on_terminal=False),
         _size_column("bytes_gzip"),

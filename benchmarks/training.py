@@ -6,10 +6,10 @@
 
 Both ways train the thesis's shapes on the same rows, made into tokens beforehand, in this process: ours with
 compress.py's own loop and its defaults, the other with packed sequences, batches of 50, a DataLoader and a collate
-function in Python, and the same optimizer. Each has the learning rate that serves it best (RATES). Targets are the
-labels as logits of -1 and 1. The final loss is over rows held out from both: ours keeps the epoch of the best accuracy
-on them, the plain loop its last; the training loss is the mean over the last epoch. --memory trains an FFN for one
-epoch on so many rows, each time in a process of its own: seconds a row, and the peak of the whole process.
+function in Python, and the same optimizer. Targets are the labels as logits of -1 and 1. The final loss is over rows
+held out from both: ours keeps the epoch of the best accuracy on them, the plain loop its last; the training loss is the
+mean over the last epoch. --memory trains an FFN for one epoch on so many rows, each time in a process of its own:
+seconds a row, and the peak of the whole process.
 """
 
 import json
@@ -48,12 +48,6 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "FFN-Hash25": {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25},
 }
 """The thesis's shapes are the defaults of configs/students."""
-RATES = {
-    "BiLSTM-BPE25": {"ours": 2.0, "plain": 1.5},
-    "RNN-Char100": {"ours": 2.0, "plain": 1.0},
-    "FFN-Hash25": {"ours": 4.0, "plain": 4.0},
-}
-"""Times its usual learning rate, what each way does best with here: three epochs are few, and defaults are for many."""
 EPOCHS = 3
 HELD_OUT = 1_500
 
@@ -107,16 +101,14 @@ def plain_student(settings: CompressSettings) -> PlainStudent:
 
 def compared(name: str, split: Split, held_out: Split, folder: Path) -> dict[str, Any]:
     """Rates and losses of both ways over the rows of a split, and their ratio."""
-    usual, seen = settings_of(name, folder), EPOCHS * len(split)
-    settings = usual.model_copy(update={"lr": usual.lr * RATES[name]["ours"]})
+    settings, seen = settings_of(name, folder), EPOCHS * len(split)
     rows = DistillationSet(split, logits_of(split), None, False)
     tokenizer = tokenizer_of(settings, split.sentence1, folder)
     seconds, loss, final = ours(settings, tokenizer, rows, held_out, folder / name)
     student = plain_student(settings)
     (encoded,), (others,) = (encode_split(tokenizer, some) for some in (split, held_out))
     # compress.py's rule for the rate of another batch size.
-    rate = usual.lr * (BATCH / usual.batch_size) ** 0.5 * RATES[name]["plain"]
-    slower = usual.model_copy(update={"lr": rate})
+    slower = settings.model_copy(update={"lr": settings.lr * (BATCH / settings.batch_size) ** 0.5})
     plain = train_plainly(student, rows_of_lists(encoded, rows.logits), make_optimizer(slower, student), EPOCHS)
     plain_final = mean_loss(student, rows_of_lists(others, logits_of(held_out)))
     return {

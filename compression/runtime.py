@@ -871,23 +871,25 @@ class Recurrent:
         self._hidden, self._lstm, self._pool_max = hidden, lstm, pool_max
 
     def __call__(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """As Mean; [texts, 2 hidden]. Texts go in batches by falling length."""
+        """As Mean; [texts, 2 hidden]."""
+        return self._read(table, rows, lengths)
+
+    def states(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """The same at each token: [tokens, 2 hidden]."""
+        every = np.empty((len(rows), 2 * self._hidden), np.float32)
+        self._read(table, rows, lengths, every)
+        return every
+
+    def _read(
+        self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray, every: np.ndarray | None = None
+    ) -> np.ndarray:
+        """What pooling makes of each text. Texts go in batches by falling length. every: see `_batch`."""
         starts = np.cumsum(lengths) - lengths
         order = np.argsort(-lengths, kind="stable")
         result = np.empty((len(lengths), 2 * self._hidden), np.float32)
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
-            result[batch] = self._batch(table, rows, starts[batch], lengths[batch])
-        return result
-
-    def states(self, table: np.ndarray, rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The same at each token: [tokens, 2 hidden]."""
-        starts = np.cumsum(lengths) - lengths
-        order = np.argsort(-lengths, kind="stable")
-        result = np.empty((len(rows), 2 * self._hidden), np.float32)
-        for start in range(0, len(order), _BATCH):
-            batch = order[start : start + _BATCH]
-            self._batch(table, rows, starts[batch], lengths[batch], result)
+            result[batch] = self._batch(table, rows, starts[batch], lengths[batch], every)
         return result
 
     def _batch(

@@ -10,7 +10,7 @@ Without a question it answers --model-size, --model-disk-size and --theoretical-
 
 from common.cli import print_json, run_script, start
 from common.config import parse_flags
-from compression.analyze import AnalyzeSettings, analyze
+from compression.analysis.analyze import AnalyzeSettings, analyze
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     if settings.json_:
         print_json(result)
         return
-    from compression.analysis_text import describe
+    from compression.analysis.text import describe
 
     print(describe(result))
 

@@ -17,7 +17,7 @@ def main() -> None:
     """Parse flags, do the actions, say where each model is."""
     settings = parse_flags(CompressSettings, None, __doc__, defaults_for)
     start(settings)
-    from compression.compress import compress  # PyTorch loads here, after the flags are checked
+    from compression.shrinking.chain import compress  # PyTorch loads here, after the flags are checked
 
     for folder in compress(settings):
         print(f"student saved in {folder}")

@@ -11,7 +11,7 @@ GLUE's diagnostic set, ax, scores the models of mnli.
 
 from common.cli import print_json, run_script, start
 from common.config import parse_flags
-from compression.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import EvaluateSettings, evaluate
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from typing import Any
 from common.cli import QuerySettings, print_json, run_script
 from common.config import nearest, parse_flags
 from common.errors import UserError
-from compression.jobs import JOBS
+from compression.experiments.jobs import JOBS
 
 
 def main() -> None:
@@ -57,27 +57,27 @@ def _take(operands: Sequence[str], verb: str, *names: str) -> list[str]:
 
 
 def _run(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiment import plan_file
+    from compression.experiments.chain import plan_file
 
     (file,) = _take(operands, "run", "FILE.yaml")
     _do(plan_file(Path(file), flags))
 
 
 def _chain(kinds: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiment import plan_chain
+    from compression.experiments.chain import plan_chain
 
     _do(plan_chain(kinds, flags))
 
 
 def _do(plan: Any) -> None:
-    from compression.experiment import run_plan
+    from compression.experiments.chain import run_plan
 
     rows, record = run_plan(plan)
     _show_results(rows, record, plan.workspace.experiment(plan.name))
 
 
 def _show_results(rows: list[dict[str, Any]], record: Any, folder: Path) -> None:
-    from common.report import terminal_report
+    from compression.experiments.report import terminal_report
 
     if rows:
         print(terminal_report(rows, record))
@@ -85,14 +85,14 @@ def _show_results(rows: list[dict[str, Any]], record: Any, folder: Path) -> None
 
 
 def _sweep(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.sweep.settings import SweepSettings
+    from compression.experiments.sweep.settings import SweepSettings
 
     settings = parse_flags(SweepSettings, flags, "Run every cell of a grid with every seed: sweep FILE.yaml [flags].")
     (file,) = _take(operands, "sweep", "FILE.yaml")
-    from compression.sweep.sweep import failures, plan_sweep, report, sweep
+    from compression.experiments.sweep.sweep import failures, plan_sweep, report, sweep
 
     if settings.dry_run:
-        from compression.sweep.plan import plan_text
+        from compression.experiments.sweep.plan import plan_text
 
         plan = plan_sweep(Path(file), settings)
         print_json(plan) if settings.json_ else print(plan_text(plan))
@@ -119,20 +119,20 @@ def _report(operands: Sequence[str], flags: Sequence[str]) -> None:
     )
     settings = parse_flags(QuerySettings, flags, help_text)
     (name,) = _take(operands, "report", "NAME|FOLDER")
-    from common.report.results_page import has_page, write_page
+    from compression.experiments.report.results_page import has_page, write_page
 
     if has_page(Path(name)):
         paths = list(map(str, write_page(Path(name))))
         print_json(paths) if settings.json_ else print(f"page: {paths[0]}")
         return
-    from compression.sweep.sweep import report
+    from compression.experiments.sweep.sweep import report
 
     record, rows = report(settings.paths, name)
     print_json(rows) if settings.json_ else _show_results(rows, record, settings.paths.experiment(name))
 
 
 def _archive(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.archive import ArchiveSettings, archive
+    from compression.experiments.archive import ArchiveSettings, archive
 
     help_text = "Copy finished experiments to a folder that can be committed: archive NAME [NAME ...] [flags]."
     settings = parse_flags(ArchiveSettings, flags, help_text)
@@ -143,7 +143,7 @@ def _archive(operands: Sequence[str], flags: Sequence[str]) -> None:
 
 
 def _list(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.sweep.listing import experiments, experiments_text
+    from compression.experiments.sweep.listing import experiments, experiments_text
 
     settings = parse_flags(QuerySettings, flags, "List the experiments of a workspace.")
     _take(operands, "list")
@@ -152,7 +152,7 @@ def _list(operands: Sequence[str], flags: Sequence[str]) -> None:
 
 
 def _show(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.sweep.listing import show, show_text
+    from compression.experiments.sweep.listing import show, show_text
 
     settings = parse_flags(QuerySettings, flags, "Show an experiment and its runs, or one run: show NAME|ID [flags].")
     (name,) = _take(operands, "show", "NAME|ID")
@@ -161,8 +161,8 @@ def _show(operands: Sequence[str], flags: Sequence[str]) -> None:
 
 
 def _compare(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.compare.compare import CompareSettings, compare
-    from compression.compare.text import comparison_text
+    from compression.experiments.compare.compare import CompareSettings, compare
+    from compression.experiments.compare.text import comparison_text
 
     settings = parse_flags(CompareSettings, flags, "Compare two models, families or experiments: compare A B [flags].")
     a, b = _take(operands, "compare", "A", "B")
@@ -171,7 +171,7 @@ def _compare(operands: Sequence[str], flags: Sequence[str]) -> None:
 
 
 def _best(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.best import BestSettings, best, best_text
+    from compression.experiments.best import BestSettings, best, best_text
 
     settings = parse_flags(BestSettings, flags, "The best students of a task that fit a size, chosen on validation.")
     _take(operands, "best")

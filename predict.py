@@ -17,7 +17,7 @@ from common.cli import run_script
 from common.config import parse_flags
 from common.progress import show_bars
 from common.stopping import SIGNALS
-from compression.predict import PredictSettings, predict
+from compression.inference.predict import PredictSettings, predict
 
 INTERRUPTED = 130
 

@@ -13,9 +13,9 @@ Each action reuses what is up to date, and goes on where a stopped run was.
 
 from common.cli import print_json, run_script, start
 from common.config import parse_flags
-from common.data import read_report
-from common.tasks import load_task
-from compression.preprocess import PreprocessSettings, preprocess
+from common.data.data import read_report
+from common.data.tasks import load_task
+from compression.augmentation.preprocess import PreprocessSettings, preprocess
 
 
 def main() -> None:

@@ -27,11 +27,11 @@ import torch
 from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
 from common.progress import show_bars
-from common.teachers.huggingface import quiet_transformers, resolve
-from common.teachers.huggingface_masked_lm import HuggingFaceMaskedLM
-from compression.augment import AugmentWork, CandidateSource, augment
-from compression.candidates import MaskedCandidates
-from compression.glove import Neighbours, load_glove
+from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
+from common.teachers.huggingface.teacher import quiet_transformers, resolve
+from compression.augmentation.augment import AugmentWork, CandidateSource, augment
+from compression.augmentation.candidates import MaskedCandidates
+from compression.augmentation.glove import Neighbours, load_glove
 
 K, N, P = 15, 20, 0.4
 Clock = Callable[[], float]

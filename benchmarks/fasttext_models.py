@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from fasttext_side import FASTTEXT, in_fasttext, texts_of, write_training
 
-from common.data import Split, load_split
-from common.metrics import score
-from common.tasks import Task
-from common.workspace import Workspace, file_fingerprint, fingerprint, read_json, write_json
-from compression.distillation_set import DistillationSet
-from compression.saved_rows import data_fingerprint
-from compression.sizes import gzip_bytes
+from common.data.data import Split, load_split
+from common.data.tasks import Task
+from common.store.workspace import Workspace, file_fingerprint, fingerprint, read_json, write_json
+from common.training.metrics import score
+from compression.distillation.dataset import DistillationSet
+from compression.evaluation.result_cache import data_fingerprint
+from compression.evaluation.sizes import gzip_bytes
 
 Draw = dict[str, Any]
 """A value for each setting of fasttext_grid.py."""

@@ -35,16 +35,22 @@ from fasttext_models import Bench, File, peer_row
 from fasttext_side import FASTTEXT, fasttext_python
 
 from common.cli import print_json, run_script
+from common.data.tasks import Task, load_task
 from common.errors import UserError
-from common.locks import only_one
 from common.progress import bar, say
-from common.report import terminal_report, write_report
-from common.report.record import RESULTS_FILE, ExperimentRecord, check_name_is_free, described, write_record
-from common.report.results import write_results
 from common.seeds import NAMED_SEEDS
-from common.tasks import Task, load_task
-from common.workspace import Workspace, default_root, write_json
-from compression.distillation_set import DistillationSet, distillation_set
+from common.store.locks import only_one
+from common.store.workspace import Workspace, default_root, write_json
+from compression.distillation.dataset import DistillationSet, distillation_set
+from compression.experiments.report import terminal_report, write_report
+from compression.experiments.report.record import (
+    RESULTS_FILE,
+    ExperimentRecord,
+    check_name_is_free,
+    described,
+    write_record,
+)
+from compression.experiments.report.results import write_results
 from compression.settings import DistillSettings
 
 TUNING_FILE = "tuning.json"

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from common.data import Split
+from common.data.data import Split
+from common.data.text import split_words
 from common.errors import UserError
 from common.progress import say
-from common.text import split_words
-from common.workspace import Workspace
+from common.store.workspace import Workspace
 
 FASTTEXT = ("fasttext-wheel==0.9.2", "numpy<2")
 """The last release of fastText's Python package, and the NumPy it works with."""

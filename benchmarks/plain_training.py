@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from torch.utils.data import DataLoader
 
-from common.tokens import EncodedText
+from common.data.tokens import EncodedText
 
 BATCH = 50
 Row = tuple[list, list[float]]
@@ -17,7 +17,7 @@ Row = tuple[list, list[float]]
 
 
 class PlainHash(nn.Module):
-    """Hash embeddings of three codes a word (see compression.embeddings.hash)."""
+    """Hash embeddings of three codes a word (see compression.tokenizers.hash)."""
 
     def __init__(self, rows: int, importance: int, dim: int) -> None:
         super().__init__()

@@ -26,12 +26,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from fasttext_side import fasttext_python, train_fasttext
 
 from common.cli import print_json, run_script
-from common.data import Split, load_split
+from common.data.data import Split, load_split
+from common.data.tasks import Task, load_task
 from common.errors import UserError
-from common.models import WEIGHTS_FILE, find_model, read_config, saved_models
-from common.report.tables import text_table
-from common.tasks import Task, load_task
-from common.workspace import Workspace, default_root
+from common.store.workspace import Workspace, default_root
+from common.training.models import WEIGHTS_FILE, find_model, read_config, saved_models
+from compression.experiments.report.tables import text_table
 
 HERE = Path(__file__).parent
 FILES = (WEIGHTS_FILE, "bpe.model")

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from common.data import PART_ROWS, Split, count_rows, split_table
+from common.data.data import PART_ROWS, Split, count_rows, split_table
+from common.data.prepare import source_files
+from common.data.reading import read_source
+from common.data.tasks import load_task
 from common.launch import Launcher
-from common.prepare import source_files
-from common.reading import read_source
-from common.shards import PartFunction, Work, map_parts
-from common.tasks import load_task
-from common.workspace import Workspace, default_root
+from common.launch.shards import PartFunction, Work, map_parts
+from common.store.workspace import Workspace, default_root
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:

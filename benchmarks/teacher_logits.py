@@ -25,12 +25,12 @@ import numpy as np
 import torch
 from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
-from common.data import Split
-from common.models import CONFIG_FILE, ModelConfig
+from common.data.data import Split
 from common.progress import show_bars
-from common.teachers.huggingface import SCORING_BATCH, HuggingFaceTeacher, quiet_transformers, resolve
+from common.store.workspace import write_json
+from common.teachers.huggingface.teacher import SCORING_BATCH, HuggingFaceTeacher, quiet_transformers, resolve
 from common.teachers.logits import LogitsWork
-from common.workspace import write_json
+from common.training.models import CONFIG_FILE, ModelConfig
 
 MAX_TOKENS = 128
 

@@ -29,18 +29,18 @@ from plain_training import BATCH, PlainHash, PlainStudent, mean_loss, rows_of_li
 from shared import labelled, make_parser, memory_peak, only_memory, sentences, write_rows
 from torch import nn
 
-from common.data import Split, read_split
+from common.data.data import Split, read_split
+from common.data.tasks import load_task
 from common.progress import show_bars
-from common.tasks import load_task
-from compression.distillation_set import DistillationSet
-from compression.embeddings import load_tokenizer
-from compression.embeddings.bpe import BpeTokenizer
-from compression.embeddings.bpe_files import find_files
-from compression.scoring import encode_split, student_logits
+from compression.distillation.dataset import DistillationSet
+from compression.distillation.trainer import Lesson, make_optimizer, train_student
 from compression.settings import CompressSettings
-from compression.student_training import Lesson, make_optimizer, train_student
+from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import student_defaults
 from compression.students.student import Student
+from compression.tokenizers import load_tokenizer
+from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.bpe_files import find_files
 
 STUDENTS: dict[str, dict[str, Any]] = {
     "BiLSTM-BPE25": {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": 25},

@@ -40,8 +40,8 @@ def pytorch(model: str) -> Classify:
     import torch
 
     from common.progress import show_bars
-    from compression.scoring import student_logits
-    from compression.student_store import load_student
+    from compression.students.saved import load_student
+    from compression.students.scoring import student_logits
 
     torch.set_num_threads(1)
     show_bars(False)

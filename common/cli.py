@@ -13,7 +13,7 @@ from common.errors import UserError
 from common.progress import show_bars
 from common.seeds import DEFAULT_SEED
 from common.stopping import graceful
-from common.workspace import Workspace, default_root
+from common.store.workspace import Workspace, default_root
 
 
 class WorkspaceSettings(Settings):

@@ -6,11 +6,11 @@ import pydantic
 
 from common.cli import StageSettings
 from common.config import CONFIG_DIR, OLD_NAMES
+from common.data.tasks import Task, load_task
 from common.errors import UserError
-from common.models import GENERAL, general_folder, model_folder, read_config
 from common.seeds import NAMED_SEEDS
-from common.tasks import Task, load_task
-from common.workspace import Workspace, default_root
+from common.store.workspace import Workspace, default_root
+from common.training.models import GENERAL, general_folder, model_folder, read_config
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
 Action = Literal["pretrain", "distill", "factorize", "prune", "quantize", "pack", "export"]

@@ -3,12 +3,10 @@
 import os
 import signal
 import sys
-from pathlib import Path
 
 # Before anything imports torch: tests share their machine, and tiny models gain nothing from threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import hypothesis
 import pytest
@@ -56,7 +54,7 @@ def prepared(tmp_path_factory, glue, encoder, glove):
 
     from common.progress import show_bars
     from common.teachers.finetune import finetune
-    from compression.preprocess import preprocess
+    from compression.augmentation.preprocess import preprocess
 
     torch.set_num_threads(1)
     show_bars(False)
@@ -86,12 +84,12 @@ def ends_ray():
 @pytest.fixture(scope="session")
 def swept(prepared, tmp_path_factory):
     """A workspace with a sweep of two cells and two seeds, and its grid file. To be read, not written."""
-    import test_sweep
+    import sweep_grid
 
-    from compression.sweep.sweep import sweep
+    from compression.experiments.sweep.sweep import sweep
 
     folder = tmp_path_factory.mktemp("swept")
     workspace = tiny.copy_workspace(prepared, folder / "workspace")
-    path = test_sweep.write_grid(folder)
-    sweep(path, test_sweep.settings(workspace))
+    path = sweep_grid.write_grid(folder)
+    sweep(path, sweep_grid.settings(workspace))
     return workspace, path

@@ -6,11 +6,11 @@ import pydantic
 import pytest
 
 from common.config import CONFIG_DIR, Settings, build, load_yaml, parse_flags
+from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
-from common.tasks import known_tasks, load_task
 from common.teachers.settings import FinetuneSettings
-from compression.evaluate import EvaluateSettings
-from compression.preprocess import PreprocessSettings
+from compression.augmentation.preprocess import PreprocessSettings
+from compression.evaluation.evaluate import EvaluateSettings
 from compression.settings import CompressSettings, defaults_for
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 

@@ -14,40 +14,40 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from test_training import toy
 from torch import nn
+from toy_run import toy
 
-from common.checkpoint import load_tensors
 from common.config import parse_flags
-from common.data import Split, load_split
+from common.data.data import Split, load_split
+from common.data.prepare import prepare
+from common.data.reading import read_source
+from common.data.tasks import known_tasks, load_task
+from common.data.text import match_key
 from common.devices import pick_device
 from common.errors import UserError
 from common.launch import Launcher
-from common.models import read_config
-from common.prepare import prepare
-from common.reading import read_source
-from common.tasks import known_tasks, load_task
+from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.logits import LogitsWork, generate
-from common.text import match_key
-from common.training import fit
-from common.workspace import Workspace
-from compression.augment import AugmentWork, CandidateSource, augment
-from compression.compress import compress
-from compression.embeddings.bpe import BpeTokenizer
-from compression.embeddings.hash import HashTokenizer
-from compression.evaluate import EvaluateSettings, evaluate
-from compression.losses import kl
-from compression.prune import TARGETS, prunable
-from compression.quantize import to_8_bits
+from common.training.checkpoint import load_tensors
+from common.training.models import read_config
+from common.training.training import fit
+from compression.augmentation.augment import AugmentWork, CandidateSource, augment
+from compression.distillation.losses import kl
+from compression.distillation.trainer import make_optimizer
+from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.sizes import logical_weights, measure
 from compression.settings import CompressSettings, defaults_for
-from compression.sizes import logical_weights, measure
-from compression.student_store import load_student
-from compression.student_training import make_optimizer
+from compression.shrinking.chain import compress
+from compression.shrinking.prune import TARGETS, prunable
+from compression.shrinking.quantize import to_8_bits
 from compression.students.layers import Recurrent
 from compression.students.recurrent import BidirectionalEncoder
+from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
+from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.hash import HashTokenizer
 
 CPU = torch.device("cpu")
 SST = load_task("sst-2")
@@ -316,7 +316,7 @@ def test_14_no_row_is_lost(workspace, tmp_path):
 
 @pytest.mark.parametrize("embedding", ["char", "bpe", "hash"])
 def test_14_an_empty_sentence_is_scored_in_its_place(workspace, tmp_path, embedding):
-    from compression.scoring import encode_split, student_logits
+    from compression.students.scoring import encode_split, student_logits
 
     (folder,) = made(workspace, "distill", embedding_type=embedding, epochs=1)
     student, tokenizer, _ = load_student(folder, CPU)
@@ -349,7 +349,7 @@ def test_15_an_architecture_asked_for_is_loaded_or_refused(workspace, encoder, m
     def without_network(url, *more):
         raise UserError(f"{url}: cannot be downloaded")
 
-    monkeypatch.setattr("common.teachers.fairseq_sources.fetch", without_network)
+    monkeypatch.setattr("common.teachers.fairseq.sources.fetch", without_network)
     with pytest.raises(UserError, match=re.escape(said)):
         finetune(tiny.finetune_settings(workspace, "sst-2", encoder, **{"arch": arch}))
 
@@ -410,7 +410,7 @@ def test_18_the_process_is_left_as_it_was(workspace):
 def test_18_an_explicit_choice_of_cpu_is_heeded_by_every_stage():
     from common.cli import StageSettings
     from common.teachers.settings import FinetuneSettings
-    from compression.preprocess import PreprocessSettings
+    from compression.augmentation.preprocess import PreprocessSettings
 
     for settings in (FinetuneSettings, PreprocessSettings, CompressSettings, EvaluateSettings):
         assert issubclass(settings, StageSettings)

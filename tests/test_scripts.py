@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import tiny
 
-from compression.distill import distill
+from compression.distillation.distill import distill
 
 STUDENT = ["--embedding-dim", "6", "--encoder-hidden-dim", "5", "--cls-hidden-dim", "7", "--vocab-size", "60"]
 CHAINS = {
@@ -272,7 +272,9 @@ def test_a_workspace_that_is_a_file(refused, tmp_path, glue):
 
 def test_settings_and_lists_load_without_heavy_libraries():
     """--help, a wrong flag and `experiment.py list` answer at once."""
-    modules = "compression.jobs, compression.sweep.settings, compression.sweep.listing, compression.best"
+    modules = ", ".join(
+        f"compression.experiments.{name}" for name in ("jobs", "sweep.settings", "sweep.listing", "best")
+    )
     heavy = "[name for name in ('torch', 'transformers', 'matplotlib', 'sacred', 'scipy') if name in sys.modules]"
     code = f"import sys, {modules}; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, capture_output=True, text=True, check=True)

@@ -9,14 +9,14 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from common.models import members_of
 from common.progress import Advance, nothing
+from common.training.models import members_of
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from common.data import Split
+    from common.data.data import Split
 
 FAIRSEQ_ARCHS = ("roberta_base", "roberta_large")
 
@@ -59,10 +59,10 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
 
         return EnsembleTeacher.load(folder, device, dtype)
     if (folder / "fairseq").is_dir():
-        from common.teachers.fairseq import FairseqTeacher
+        from common.teachers.fairseq.teacher import FairseqTeacher
 
         return FairseqTeacher.load(folder, device, dtype)
-    from common.teachers.huggingface_tagger import load_teacher_of_either
+    from common.teachers.huggingface.tagger import load_teacher_of_either
 
     return load_teacher_of_either(folder, device, dtype)
 

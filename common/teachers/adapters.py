@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from common.checkpoint import load_tensors, save_tensors
 from common.errors import UserError
+from common.training.checkpoint import load_tensors, save_tensors
 
 _PARTS = ("attention.output.dense", "output.dense")
 """What ends a layer's attention and its feed-forward part, in BERT and all that is laid out like it."""

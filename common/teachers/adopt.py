@@ -9,17 +9,17 @@ from pathlib import Path
 
 import torch
 
+from common.data.tasks import Task, check_no_overlap, check_trains, load_task
+from common.data.text import normalise
 from common.errors import UserError
-from common.models import SUBFOLDERS, ModelConfig, read_config
-from common.tasks import Task, check_no_overlap, check_trains, load_task
+from common.store.workspace import file_fingerprint, fingerprint
 from common.teachers import is_fairseq
-from common.teachers.huggingface import quiet_transformers, resolve
-from common.teachers.huggingface_tagger import teacher_class
+from common.teachers.huggingface.tagger import teacher_class
+from common.teachers.huggingface.teacher import quiet_transformers, resolve
 from common.teachers.logits import teacher_fingerprint
 from common.teachers.settings import FinetuneSettings
 from common.teachers.untrained import save_untrained
-from common.text import normalise
-from common.workspace import file_fingerprint, fingerprint
+from common.training.models import SUBFOLDERS, ModelConfig, read_config
 
 _LABELLED = ("texts", "words")
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.data import Split
+from common.data.data import Split
+from common.data.tasks import load_task
 from common.errors import UserError
-from common.models import ModelConfig, find_model, members_of, read_config
 from common.progress import Advance, nothing
-from common.tasks import load_task
+from common.store.workspace import fingerprint
 from common.teachers import States, Teacher, load_teacher
 from common.teachers.logits import teacher_fingerprint
 from common.teachers.settings import FinetuneSettings
 from common.teachers.untrained import save_untrained
-from common.workspace import fingerprint
+from common.training.models import ModelConfig, find_model, members_of, read_config
 
 
 class EnsembleTeacher:

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from common.data import Split, load_split
+from common.data.data import Split, load_split
+from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.errors import UserError
-from common.locks import only_one
-from common.models import CONFIG_FILE, SUBFOLDERS, ModelConfig, is_finished, read_config
 from common.progress import say
 from common.seeds import drawn
-from common.tasks import Task, check_no_overlap, check_trains, load_task
+from common.store.locks import only_one
+from common.store.workspace import file_fingerprint, fingerprint
 from common.teachers import is_fairseq
 from common.teachers.settings import FinetuneSettings
-from common.workspace import file_fingerprint, fingerprint
+from common.training.models import CONFIG_FILE, SUBFOLDERS, ModelConfig, is_finished, read_config
 
 
 def finetune(settings: FinetuneSettings) -> Path:

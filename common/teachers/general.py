@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from common.errors import UserError
-from common.teachers.huggingface import quiet_transformers, resolve, untrained
+from common.teachers.huggingface.teacher import quiet_transformers, resolve, untrained
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from common.store.workspace import Workspace, default_root, file_fingerprint, fingerprint
 from common.teachers import is_fairseq
-from common.workspace import Workspace, default_root, file_fingerprint, fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,10 +59,10 @@ def load_masked_lm(source: str, device: torch.device, downloads: Path | None = N
     Raises UserError when there is no such model.
     """
     if is_fairseq(source):
-        from common.teachers.fairseq_masked_lm import FairseqMaskedLM
+        from common.teachers.fairseq.masked_lm import FairseqMaskedLM
 
         return FairseqMaskedLM.load(source, device, downloads or Workspace(default_root()).downloads())
-    from common.teachers.huggingface_masked_lm import HuggingFaceMaskedLM
+    from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
 
     return HuggingFaceMaskedLM.load(source, device)
 
@@ -70,11 +70,11 @@ def load_masked_lm(source: str, device: torch.device, downloads: Path | None = N
 def masked_lm_fingerprint(source: str, downloads: Path) -> str:
     """Fingerprint of the contents of a masked language model's files. Raises UserError when there is no such model."""
     if is_fairseq(source):
-        from common.teachers.fairseq_sources import model_files
+        from common.teachers.fairseq.sources import model_files
 
         files = model_files(source, downloads)
     else:
-        from common.teachers.huggingface_masked_lm import masked_lm_files
+        from common.teachers.huggingface.masked_lm import masked_lm_files
 
         files = masked_lm_files(source)
     return fingerprint([(path.name, file_fingerprint(path)) for path in files])

@@ -22,15 +22,15 @@ import safetensors
 import torch
 from safetensors.numpy import save_file
 
-from common.data import Split, file_text_fingerprint, read_part
+from common.data.data import Split, file_text_fingerprint, read_part
+from common.data.tasks import Task
 from common.errors import UserError
 from common.launch import Launcher
+from common.launch.shards import opened, parts_of, run_missing
 from common.progress import Advance, nothing, say
-from common.shards import opened, parts_of, run_missing
-from common.tasks import Task
+from common.store.workspace import Workspace, fingerprint, read_json, whole_file, write_json
 from common.teachers import States
 from common.teachers.logits import teacher_fingerprint
-from common.workspace import Workspace, fingerprint, read_json, whole_file, write_json
 
 BLOCK_ROWS = 256
 """Rows of a file: what a worker holds in memory."""

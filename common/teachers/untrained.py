@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from common.locks import only_one
-from common.models import CONFIG_FILE, ModelConfig, is_finished
 from common.progress import say
+from common.store.locks import only_one
+from common.store.workspace import whole_folder, write_json
 from common.teachers.settings import FinetuneSettings
-from common.workspace import whole_folder, write_json
+from common.training.models import CONFIG_FILE, ModelConfig, is_finished
 
 
 def save_untrained(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from common.errors import UserError
-from common.models import ModelConfig
+from common.training.models import ModelConfig
 from compression.packing.head import HeadWriter
 from compression.packing.tensors import Tensors
 from compression.runtime import (

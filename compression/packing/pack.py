@@ -11,8 +11,8 @@ import numpy as np
 
 from common.config import build
 from common.errors import UserError
-from common.models import ModelConfig, load_weights, read_config
-from common.workspace import whole_file
+from common.store.workspace import whole_file
+from common.training.models import ModelConfig, load_weights, read_config
 from compression.packing.ans import encode_pairs, encode_stream
 from compression.packing.contents import biases, matrices, write_settings
 from compression.packing.head import HeadWriter

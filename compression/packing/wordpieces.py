@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from compression.embeddings.wordpiece import UNKNOWN, WordPieceTokenizer
 from compression.packing.head import HeadWriter
 from compression.runtime import LOWERCASE, MOST_PIECE_LENGTH, MOST_WORD_PIECES
 from compression.students.settings import StudentSettings
+from compression.tokenizers.wordpiece import UNKNOWN, WordPieceTokenizer
 
 
 @dataclasses.dataclass(frozen=True)

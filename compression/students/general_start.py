@@ -1,14 +1,14 @@
-"""Starting a transformer student from a general one (compression.pretrain): all but the classifier is there already."""
+"""Starting a transformer student from a general one: everything but the classifier is there already."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.checkpoint import load_tensors
+from common.data.tasks import Task, check_no_overlap
 from common.errors import UserError
-from common.models import GENERAL, WEIGHTS_FILE, general_folder, read_config
-from common.tasks import Task, check_no_overlap
+from common.training.checkpoint import load_tensors
+from common.training.models import GENERAL, WEIGHTS_FILE, general_folder, read_config
 from compression.students.student import Student
 
 if TYPE_CHECKING:

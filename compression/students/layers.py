@@ -1,4 +1,4 @@
-"""The layers of students. Each multiplies with matrices it is given (compression.matrices), whatever they are made of.
+"""The layers of students. Each multiplies with matrices it is given, in any weight form.
 
 Fresh weights are drawn as PyTorch's own layers draw them.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from compression.matrices import Dense
 from compression.students.rounding import round_by, round_each_vector
+from compression.students.weights import Dense
 
 GATES = {"lstm": 4, "rnn": 1}
 """Rows of a recurrent matrix for each unit: an LSTM's input, forget, candidate and output gate; an Elman RNN's one."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.models import CONFIG_FILE, members_of
-from common.workspace import read_json
+from common.store.workspace import read_json
+from common.training.models import CONFIG_FILE, members_of
 from compression.students.settings import StudentSettings
 from compression.students.student import TRANSFORMERS
 

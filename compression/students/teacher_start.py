@@ -12,14 +12,14 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from common.checkpoint import load_tensors
 from common.errors import UserError
-from common.models import WEIGHTS_FILE
-from compression.embeddings.teacher_vocabulary import teacher_vocabulary
+from common.training.checkpoint import load_tensors
+from common.training.models import WEIGHTS_FILE
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_layers import check_layers, chosen_layers, teacher_config
 from compression.students.transformer import Block
+from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
 Tensors = Mapping[str, torch.Tensor]
 _FLAG = "--init-from-teacher"

@@ -1,0 +1,64 @@
+"""Unpacking one named file of a zip or tar archive safely.
+
+Only the named member is read and only the target written, so names inside an archive cannot reach other places.
+"""
+
+import shutil
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO
+
+from common.errors import UserError
+from common.store.workspace import whole_file
+
+# Far above any GLUE file or RoBERTa; a crafted archive is refused before it fills the disk.
+MAX_MEMBER_BYTES = 4 * 1024**3
+
+
+def unpack_member(archive: Path, member: str, target: Path) -> None:
+    """Unpack one named file of a zip or tar.gz to `target`, whole or not at all.
+
+    Raises UserError when it is missing, no plain file (a link, a device), damaged or too large.
+    """
+    try:
+        if archive.name.endswith(".zip"):
+            with zipfile.ZipFile(archive) as zipped:
+                _check(archive, member, zipped.getinfo(member).file_size)
+                with zipped.open(member) as source:
+                    _write(source, target)
+        else:
+            with tarfile.open(archive, "r:*") as tarred:
+                _unpack_tar(archive, tarred, member, target)
+    except KeyError:
+        raise UserError(f"{archive}: holds no {member}") from None
+    except FileNotFoundError:
+        raise UserError(f"{archive}: no such file") from None
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        # The last two: compression this Python lacks, and encrypted members.
+        raise UserError(f"{archive}: damaged or truncated archive ({error})") from error
+    except OSError as error:
+        if error.errno is not None:  # the system's: a full disk, say
+            raise
+        raise UserError(f"{archive}: damaged or truncated archive ({error})") from error  # gzip's
+
+
+def _unpack_tar(archive: Path, tarred: tarfile.TarFile, member: str, target: Path) -> None:
+    found = tarred.getmember(member)
+    if not found.isreg():
+        raise UserError(f"{archive}: {member} is no plain file")
+    _check(archive, member, found.size)
+    source = tarred.extractfile(found)
+    assert source is not None  # a plain file has content
+    _write(source, target)
+
+
+def _check(archive: Path, member: str, size: int) -> None:
+    if size > MAX_MEMBER_BYTES:
+        raise UserError(f"{archive}: {member} is larger than {MAX_MEMBER_BYTES} bytes")
+
+
+def _write(source: IO[bytes], target: Path) -> None:
+    with whole_file(target) as partial, partial.open("wb") as file:
+        shutil.copyfileobj(source, file, 1 << 20)

@@ -1,0 +1,218 @@
+"""Rows of text in memory, and the split files every later stage reads."""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from json.encoder import encode_basestring
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from common.data.tagging import joined
+from common.data.tasks import Task
+from common.data.word_columns import from_lists, to_lists
+from common.errors import UserError
+from common.store.workspace import Workspace, read_json, whole_file
+
+PART_ROWS = 4096
+"""Rows of a part of a split file (a Parquet row group): what long work reads, saves and can lose at a time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Rows of text with labels, in file order.
+
+    sentence1: n strings; sentence2: n strings or None for single sentences;
+    labels: int64 [n], -1 where unknown, or for regression float32 [n], NaN where unknown; of every word where the task
+    is of tokens, int64 [n, words], -1 past a row's last word;
+    source_rows: int64 [n], the row of the source file (augmented rows: of train).
+    """
+
+    sentence1: list[str]
+    sentence2: list[str] | None
+    labels: np.ndarray
+    source_rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sentence1)
+
+    def take(self, rows: np.ndarray) -> "Split":
+        """The given rows, in the given order."""
+        return Split(
+            [self.sentence1[i] for i in rows],
+            None if self.sentence2 is None else [self.sentence2[i] for i in rows],
+            self.labels[rows],
+            self.source_rows[rows],
+        )
+
+    def sentences(self) -> list[list[str]]:
+        """One list of sentences, or two for pairs."""
+        return [self.sentence1] if self.sentence2 is None else [self.sentence1, self.sentence2]
+
+    @property
+    def tokens(self) -> bool:
+        """Whether every word has a label, not the row."""
+        return self.labels.ndim == 2
+
+    @property
+    def labelled(self) -> np.ndarray:
+        """bool [n]: which rows have a label."""
+        known = ~np.isnan(self.labels) if self.labels.dtype.kind == "f" else self.labels >= 0
+        return known.any(1) if self.tokens else known
+
+    def fingerprint(self) -> str:
+        """Fingerprint of texts and labels: equal exactly when both are."""
+        labels = _label_column(self).to_pylist() if self.tokens else self.labels.tolist()
+        return _fingerprint([*_quoted(self), map(json.dumps, labels)])
+
+    def text_fingerprint(self) -> str:
+        """Fingerprint of the texts alone."""
+        return self._text_fingerprint
+
+    @functools.cached_property
+    def _text_fingerprint(self) -> str:
+        return _fingerprint(_quoted(self))
+
+
+def concatenate(first: Split, second: Split) -> Split:
+    """The rows of both; those of the second count their source rows on from the first's."""
+    pair = None if first.sentence2 is None or second.sentence2 is None else first.sentence2 + second.sentence2
+    return Split(
+        first.sentence1 + second.sentence1,
+        pair,
+        joined([first.labels, second.labels]),
+        np.concatenate([first.source_rows, second.source_rows + first.source_rows.max() + 1]),
+    )
+
+
+def _quoted(split: Split) -> list[Iterator[str]]:
+    """A split's texts as JSON has them, one column or two."""
+    return [map(encode_basestring, column) for column in split.sentences()]
+
+
+def _fingerprint(columns: Sequence[Iterable[str]]) -> str:
+    """16 hex digits of SHA-256 over rows as JSON arrays, fed row by row: any number needs no more memory than one."""
+    digest = hashlib.sha256()
+    for row in zip(*columns, strict=True):
+        digest.update(f"[{', '.join(row)}]".encode())
+    return digest.hexdigest()[:16]
+
+
+def write_split(path: Path, split: Split, metadata: dict[str, str]) -> None:
+    """Write a split as Parquet with `metadata` (strings) in its footer, whole or not at all."""
+    with whole_file(path) as partial:
+        table = split_table(split).replace_schema_metadata(metadata)
+        pq.write_table(table, partial, compression="zstd", row_group_size=PART_ROWS)
+
+
+def split_table(split: Split) -> pa.Table:
+    """A split's columns: sentence1, sentence2 for pairs, label (a list where every word has one), source_row."""
+    columns = {"sentence1": pa.array(split.sentence1, pa.string())}
+    if split.sentence2 is not None:
+        columns["sentence2"] = pa.array(split.sentence2, pa.string())
+    columns["label"] = _label_column(split)
+    columns["source_row"] = pa.array(split.source_rows, pa.int64())
+    return pa.table(columns)
+
+
+def _label_column(split: Split) -> pa.Array:
+    if split.tokens:
+        return to_lists(split.labels, pa.int32())
+    return pa.array(split.labels, pa.float32() if split.labels.dtype.kind == "f" else pa.int32())
+
+
+def read_split(path: Path, missing: str) -> Split:
+    """Read a split file; `missing` is the hint given when it is not there. Raises UserError."""
+    return _as_split(path, read_table(path, missing))
+
+
+def read_part(path: Path, part: int) -> Split:
+    """One part of a split file: rows part * PART_ROWS and on."""
+    return _as_split(path, pq.ParquetFile(path).read_row_group(part))
+
+
+def count_rows(path: Path, missing: str) -> int:
+    """Rows of a Parquet file, without reading them. Raises UserError as `read_table` does."""
+    with _clear_errors(path, missing):
+        return pq.read_metadata(path).num_rows
+
+
+def file_text_fingerprint(path: Path) -> str:
+    """text_fingerprint of a split file, read a part at a time."""
+    parts = (_quoted(read_part(path, part)) for part in range(pq.ParquetFile(path).num_row_groups))
+    return _fingerprint([(row for part in parts for row in map(", ".join, zip(*part, strict=True)))])
+
+
+def _as_split(path: Path, table: pa.Table) -> Split:
+    try:
+        pair = table["sentence2"].to_pylist() if "sentence2" in table.column_names else None
+        column = table["label"]
+        labels = from_lists(column) if pa.types.is_list(column.type) else column.to_numpy()
+        return Split(
+            table["sentence1"].to_pylist(),
+            pair,
+            labels if labels.dtype.kind == "f" else labels.astype(np.int64),
+            table["source_row"].to_numpy(),
+        )
+    except KeyError as error:
+        raise UserError(f"{path}: not a split file: {error}") from error
+
+
+def read_table(path: Path, missing: str) -> pa.Table:
+    """Read a Parquet file. Raises UserError when it is missing (with the hint) or damaged."""
+    with _clear_errors(path, missing):
+        return pq.read_table(path)
+
+
+@contextlib.contextmanager
+def _clear_errors(path: Path, missing: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; {missing}") from None
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{path}: damaged or no Parquet file ({error})") from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """A Parquet file's own metadata, empty where the file is missing or damaged."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (FileNotFoundError, pa.ArrowInvalid):
+        return {}
+    return {key.decode(): value.decode() for key, value in metadata.items() if key != b"ARROW:schema"}
+
+
+def load_split(paths: Workspace, task: Task, split: str) -> Split:
+    """A prepared split of a task.
+
+    Raises UserError that names the command to run when it is missing, or made from another YAML file of this name.
+    """
+    check_task_file(paths, task)
+    return read_split(paths.split(task.name, split), f"run: python preprocess.py --task {task.argument}")
+
+
+def read_report(paths: Workspace, task: str) -> dict[str, Any]:
+    """The report on a task's files (see validation.py), empty where there is none yet."""
+    return read_json(paths.report(task)) if paths.report(task).exists() else {}
+
+
+def task_file(task: Task) -> str:
+    """The user's own YAML file as an absolute path; empty for a shipped task."""
+    return str(Path(task.file).resolve()) if task.file else ""
+
+
+def check_task_file(paths: Workspace, task: Task) -> None:
+    """Refuse data that were made from another YAML file than the task's. Raises UserError."""
+    made_from = read_report(paths, task.name).get("task_file", task_file(task))
+    if made_from != task_file(task):
+        raise UserError(
+            f"{task.argument}: the workspace's data of {task.name} were made from {made_from or 'the shipped task'}; "
+            f"give one of them another name, or run: python preprocess.py --task {task.argument}"
+        )

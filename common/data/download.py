@@ -1,0 +1,95 @@
+"""Fetching archives: official address, resumable, checksum before use, whole or not at all."""
+
+import logging
+from pathlib import Path
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
+from urllib3.util import Retry
+
+from common.errors import UserError
+from common.progress import counter
+from common.store.workspace import file_sha256, write_text
+
+_CHUNK_BYTES = 1 << 20
+_TIMEOUT_SECONDS = (20, 60)
+
+
+def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir takes a local copy") -> Path:
+    """Download `url` into `folder` unless a file with that checksum is there. Returns its path.
+
+    A stopped download is kept beside its place as NAME.partial and goes on there; it takes its name only when the
+    checksum holds. Where no checksum has been published (None), that of the first download is kept beside it as
+    NAME.sha256 and asked of the file ever after. `instead` says what to do where there is no network.
+    Raises UserError when the address cannot be reached or the checksum does not match.
+    """
+    target = folder / url.rsplit("/", 1)[-1]
+    recorded = target.with_name(f"{target.name}.sha256")
+    if sha256 is None and recorded.exists():
+        sha256 = recorded.read_text(encoding="utf-8").strip()
+        if target.exists() and file_sha256(target) != sha256:
+            raise UserError(f"{target}: changed since it was downloaded; remove it to fetch it again")
+    if sha256 is not None and target.exists() and file_sha256(target) == sha256:
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.partial")
+    _download(url, partial, instead)
+    found = file_sha256(partial)
+    if sha256 is not None and found != sha256:
+        partial.unlink()
+        raise UserError(f"{url}: the download is not the file expected (checksum differs); try again")
+    partial.replace(target)
+    if sha256 is None:
+        write_text(recorded, f"{found}\n")
+    return target
+
+
+def _download(url: str, partial: Path, instead: str) -> None:
+    """Bring `partial` to its full length, from where it is."""
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # each retry is news to nobody
+    with requests.Session() as session:
+        retry = Retry(total=3, backoff_factor=0.5, status_forcelist=(500, 502, 503, 504), allowed_methods=("GET",))
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retry))
+        while True:
+            before = _size(partial)
+            try:
+                return _continue(session, url, partial)
+            except (requests.RequestException, HTTPError) as error:
+                if _size(partial) <= before:  # a connection that is cut while it brings something is taken up again
+                    raise UserError(f"{url}: cannot be downloaded ({type(error).__name__}); {instead}") from error
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _continue(session: requests.Session, url: str, partial: Path) -> None:
+    """Ask for the bytes that are missing. A server that sends everything again, or another file, starts it anew."""
+    tag_file = partial.with_name(f"{partial.name}.etag")
+    done = _size(partial)
+    tag = tag_file.read_text(encoding="utf-8") if done and tag_file.exists() else ""
+    # Without compression on the way, or byte positions would be those of the compressed stream.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-", "If-Range": tag} if tag else {})
+    with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
+        if answer.status_code == requests.codes.requested_range_not_satisfiable:
+            partial.unlink()  # longer than the file is now
+            return _continue(session, url, partial)
+        answer.raise_for_status()
+        if answer.status_code != requests.codes.partial_content:
+            done = 0
+            _keep_tag(tag_file, answer)
+        total = done + int(answer.headers.get("Content-Length", 0))
+        with partial.open("ab" if done else "wb") as file, counter(partial.stem, total, done, unit="B") as advance:
+            for chunk in answer.iter_content(_CHUNK_BYTES):
+                file.write(chunk)
+                advance(len(chunk))
+    tag_file.unlink(missing_ok=True)
+    return None
+
+
+def _keep_tag(path: Path, answer: requests.Response) -> None:
+    """Keep what tells this file from another at the same address: a strong ETag, or the date it was changed."""
+    tag = answer.headers.get("ETag", "")
+    write_text(path, tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", ""))

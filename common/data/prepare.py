@@ -1,0 +1,181 @@
+"""From a task's source files to its split files: read, report, carve, write."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.data.archives import unpack_member
+from common.data.data import Split, concatenate, read_metadata, read_report, read_split, task_file, write_split
+from common.data.download import fetch
+from common.data.reading import read_source
+from common.data.splits import carve, duplicates, match_keys, take_keys, touching
+from common.data.tasks import Source, Task
+from common.data.validation import as_text, make_report
+from common.errors import UserError
+from common.progress import say
+from common.store.workspace import Workspace, file_fingerprint, fingerprint, write_json
+
+
+def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, force: bool = False) -> dict[str, Split]:
+    """Write a task's train, validation and test splits and the report on them, and return the splits.
+
+    Splits already made from the same files with the same seed are reused. Raises UserError for anything wrong with
+    the source files, and for data of this task's name that were made from another YAML file.
+    """
+    files = source_files(task.source, data_dir, paths)
+    # Not where the files lie: a folder that was moved holds the same task.
+    definition = task.model_dump(mode="json", exclude={"file": True, "source": {"folder"}})
+    if not task.tokens:
+        del definition["kind"]  # data made before there were kinds are up to date
+    made_from = fingerprint([{k: file_fingerprint(v) for k, v in files.items()}, definition, seed])
+    there = read_report(paths, task.name)
+    ready = [there, *(read_metadata(paths.split(task.name, name)) for name in task.splits)]
+    if not force and all(found.get("made_from") == made_from for found in ready):
+        say(f"{task.name}: splits are up to date")
+        splits = {name: read_split(paths.split(task.name, name), "") for name in task.splits}
+        report = there
+    else:
+        _check_name(task, there, force)
+        read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in files.items()}
+        check_labels(task, read, files)
+        splits, dropped = make_splits(read, task, seed)
+        for name, split in splits.items():
+            metadata = {"task": task.name, "split": name, "made_from": made_from, "fingerprint": split.fingerprint()}
+            write_split(paths.split(task.name, name), split, metadata)
+        report = make_report(task, read, splits, dropped)
+    write_json(paths.report(task.name), report | {"made_from": made_from, "task_file": task_file(task)})
+    say(as_text(report))
+    return splits
+
+
+def _check_name(task: Task, there: dict[str, Any], force: bool) -> None:
+    if there and not force and there.get("task_file") != task_file(task):
+        raise UserError(
+            f"{task.argument}: the workspace has data of a task {task.name} made from {there['task_file']}; "
+            "give one of them another name, or --force to replace the data"
+        )
+
+
+def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> None:
+    """Check that the user's own train file has rows of every class, for every split that is to be carved from it.
+
+    Raises UserError. A file without any label passes: a teacher can do without. So do the shipped tasks.
+    """
+    name = "train" if "train" in read else "all"
+    if name not in read or task.source.kind != "files" or task.regression or not read[name].labelled.any():
+        return
+    counts = np.bincount(read[name].labels[read[name].labels >= 0], minlength=len(task.labels)).tolist()
+    wanted = ["train"] if task.tokens else ["train", *task.carving]  # what is carved are texts, not words
+    for value, count in zip(task.values, counts, strict=True):
+        if count == 0:
+            raise UserError(
+                f"{files[name]}: label {value!r} never appears; take it out of the labels, or mend it there"
+            )
+        if count < len(wanted):
+            raise UserError(
+                f"{files[name]}: label {value!r} appears on {count} row{'s' if count > 1 else ''}; "
+                f"a class needs {len(wanted)}, for {', '.join(wanted)}"
+            )
+
+
+def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str, Split], dict[str, int]]:
+    """Carve what the files do not give. Returns the splits, and how many rows left train by why (see make_report).
+
+    Raises UserError where train is missing, or too small for that.
+    """
+    splits = {name: split for name, split in read.items() if name.startswith(("validation", "test"))}
+    if task.models_of:
+        return splits, {}
+    train = _train_rows(read, task)
+    keys = match_keys(train)
+    rows = np.arange(len(train))  # those still in train
+    dropped = {}
+    if "test" in task.carving:
+        repeated = duplicates(train, keys)
+        rows, dropped["repeated"] = np.setdiff1d(rows, repeated), len(repeated)
+    if task.source.kind == "files":  # a benchmark's train and test stay as they are published
+        for name, split in splits.items():
+            leaking = np.intersect1d(rows, touching(keys, match_keys(split)))
+            rows, dropped[name] = np.setdiff1d(rows, leaking), len(leaking)
+    for name, how in task.carving.items():
+        carved, kept = carve(train.take(rows), how, seed + (name == "test"), take_keys(keys, rows))
+        if not len(carved) or not len(kept):
+            raise UserError(f"{task.name}: {len(rows)} rows are too few to carve {name} from train without a leak")
+        dropped[name] = len(rows) - len(carved) - len(kept)
+        splits[name], rows = train.take(rows[carved]), rows[kept]
+    splits = {"train": train.take(rows), **splits}
+    _check_train(task, train, splits["train"])
+    return splits, dropped
+
+
+def _train_rows(read: dict[str, Split], task: Task) -> Split:
+    """Train's rows before anything is carved: the unlabelled file's follow, their source rows counted on."""
+    parts = [read[name] for name in ("train", "all", "unlabelled") if name in read]
+    if not parts:
+        raise UserError(f"task {task.name}: its source names no train file")
+    return parts[0] if len(parts) == 1 else concatenate(*parts)
+
+
+def _check_train(task: Task, before: Split, train: Split) -> None:
+    """Refuse a train split that lost all of its rows, or all of a class."""
+    if not len(train):
+        raise UserError(f"{task.name}: every row of train overlaps validation or test; none is left to train on")
+    if task.regression or task.tokens or task.source.kind != "files":
+        return
+    gone = set(before.labels[before.labelled].tolist()) - set(train.labels[train.labelled].tolist())
+    for label in sorted(gone):
+        raise UserError(
+            f"{task.name}: no row of label {task.values[label]!r} is left in train beside validation and test; "
+            "it needs more rows, or give validation and test as files"
+        )
+
+
+def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dict[str, Path]:
+    """Local paths of a task's files, fetched or unpacked where needed. Raises UserError when they cannot be had."""
+    if source.kind == "package":
+        root = _package_root(source)
+    elif data_dir is None and source.kind == "files":
+        root = Path(source.folder)
+    elif data_dir is None:
+        root = _unpacked(source, None, paths)
+    elif not data_dir.exists():
+        raise UserError(f"--data-dir {data_dir}: no such folder")
+    elif source.kind == "files":
+        root = data_dir
+    elif (data_dir / source.folder).is_dir():
+        root = data_dir / source.folder
+    elif any(data_dir.glob("*.zip")):
+        root = _unpacked(source, data_dir, paths)
+    else:
+        root = data_dir
+    found = {split: root / name for split, name in source.files.items()}
+    for path in found.values():
+        if not path.exists():
+            raise UserError(f"{path}: no such file" + (f"; {source.obtain}" if source.obtain else ""))
+    return found
+
+
+def _package_root(source: Source) -> Path:
+    spec = importlib.util.find_spec(source.package or "")
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(f"the data package {source.package} is not installed; run: {source.install}")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _unpacked(source: Source, data_dir: Path | None, paths: Workspace) -> Path:
+    """Unpack the task's archive (the user's own, or the official one) into the workspace."""
+    if not source.url or not source.sha256:
+        raise UserError(f"give the files with --data-dir: {source.obtain or 'this task has no official address'}")
+    if data_dir is None:
+        archive = fetch(source.url, source.sha256, paths.downloads())
+    else:
+        archive = data_dir / source.url.rsplit("/", 1)[-1]
+        archive = archive if archive.exists() else data_dir / f"{source.folder}.zip"
+        if not archive.exists():
+            raise UserError(f"{data_dir}: holds neither a folder {source.folder} nor {archive.name}")
+    root = paths.downloads() / source.folder
+    for name in source.files.values():
+        unpack_member(archive, f"{source.folder}/{name}", root / name)
+    return root

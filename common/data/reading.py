@@ -1,0 +1,220 @@
+"""The one reader of text files: what every source becomes before anything else sees it.
+
+The suffix tells how rows are read. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text
+and no cell holds a tab or a newline; .jsonl: one JSON object a line; .parquet; .txt: one sentence a line, no label.
+Files of tagged words are read by common.data.tagged_files, whatever their suffix.
+"""
+
+import contextlib
+import csv
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from common.config import nearest
+from common.data.cells import CELL_LIMIT, as_sentence, check_width, json_object, places
+from common.data.data import Split
+from common.data.tagged_files import tagged_split
+from common.data.tasks import Task
+from common.data.text import normalise
+from common.errors import UserError
+
+csv.field_size_limit(CELL_LIMIT)
+
+Rows = Iterator[tuple[int, list[Any]]]
+"""Number of the line or row, and what stands in the columns asked for: text, a number, true or false, or None."""
+
+
+def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
+    """Read one file of a task; of a file that is not `labelled` its label column, if any, is left aside.
+
+    Every row is kept in its place, empty sentences too; blank lines are no rows. Raises UserError with path and line
+    (of Parquet: row) for a missing, damaged, empty or unknown kind of file, a missing column, a row with too few or too
+    many cells, wrong encoding, what is no text, and an unknown label.
+    """
+    kind = _kind(path)
+    if task.tokens:
+        with _opened(path) as file:
+            return tagged_split(path, enumerate(file, 1), dict(zip(task.values, task.labels, strict=True)))
+    if kind not in _READERS:
+        raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(_READERS)} (UTF-8)")
+    columns = _columns(path, task, labelled)
+    where = {} if kind == ".txt" else task.source.where
+    sentences: dict[str, list[str]] = {name: [] for name in columns if name != "label"}
+    read_label = _label_reader(task)
+    labels, rows = [], []
+    for number, (line, cells) in enumerate(_READERS[kind](path, [*columns.values(), *where], task.source.header)):
+        try:
+            if any(_plain(cell) != value for cell, value in zip(cells[len(columns) :], where.values(), strict=True)):
+                continue
+            # Columns of the task come first in cells, in the order of `columns`.
+            for name, cell in zip(columns, cells, strict=False):
+                if name == "label":
+                    labels.append(read_label(_plain(cell)))
+                else:
+                    sentences[name].append(as_sentence(cell))
+        except UserError as error:
+            raise UserError(f"{path} {_unit(path)} {line}: {error}") from None
+        rows.append(number)
+    if not rows:
+        raise UserError(f"{path}: no rows of data")
+    unknown = math.nan if task.regression else -1
+    return Split(
+        sentences["sentence1"],
+        sentences.get("sentence2"),
+        np.array(labels if "label" in columns else [unknown] * len(rows), np.float32 if task.regression else np.int64),
+        np.array(rows, np.int64),
+    )
+
+
+def _columns(path: Path, task: Task, labelled: bool) -> dict[str, str]:
+    """Our columns that the file holds, and the file's names for them."""
+    if _kind(path) != ".txt":
+        return {name: column for name, column in task.columns.items() if labelled or name != "label"}
+    if task.pair:
+        raise UserError(f"{path}: a .txt file holds one sentence a line, and the task is one of pairs")
+    return {"sentence1": "the line"}
+
+
+def _kind(path: Path) -> str:
+    return path.suffix.lower()
+
+
+def _unit(path: Path) -> str:
+    return "row" if _kind(path) == ".parquet" else "line"
+
+
+def _plain(value: Any) -> str:
+    """A label as text: true, not Python's True; 1 for 1.0, as columns of numbers with gaps have it; "" for a gap."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, str | int | float):
+        return normalise(str(value))
+    raise UserError(f"a label is of type {type(value).__name__}, not text or a number ({str(value)[:40]})")
+
+
+def _label_reader(task: Task) -> Callable[[str], float]:
+    """A function from a label's text to a class index or a score; only in the user's own files may it be missing."""
+    index = {normalise(value): i for i, value in enumerate(task.values)}
+    gaps = task.source.kind == "files"
+
+    def read_class(text: str) -> float:
+        if text in index:
+            return index[text]
+        if not text and gaps:
+            return -1
+        expected = ", ".join([*list(index)[:10], *(["..."] if len(index) > 10 else [])])
+        raise UserError(f"unknown label {text[:80]!r}; expected {expected}{nearest(text[:80], index)}")
+
+    def read_score(text: str) -> float:
+        low, high = task.range or (0.0, 0.0)
+        if not text and gaps:
+            return math.nan
+        with contextlib.suppress(ValueError):
+            if low <= float(text) <= high:
+                return float(text)
+        raise UserError(f"unknown label {text[:80]!r}; expected a number from {low:g} to {high:g}")
+
+    return read_score if task.regression else read_class
+
+
+def _csv_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
+    with _opened(path, newline="") as file:
+        reader = csv.reader(file, strict=True)
+        first_line = 1
+        try:
+            names = list(header) or next(reader, [])
+            places = _places(path, names, columns)
+            first_line = reader.line_num + 1
+            for cells in reader:
+                if cells:
+                    check_width(f"{path} line {first_line}", cells, names, " (a cell with a comma in it needs quotes)")
+                    yield first_line, [cells[place] for place in places]
+                first_line = reader.line_num + 1
+        except csv.Error as error:
+            raise UserError(f"{path} line {first_line}: malformed CSV ({error}); is a quote not closed?") from error
+
+
+def _tsv_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
+    with _opened(path) as file:
+        # GLUE's files have rows of nothing but a newline.
+        lines = ((number, text.rstrip("\r\n").split("\t")) for number, text in enumerate(file, 1) if text.strip("\r\n"))
+        names = list(header) or next(lines, (1, []))[1]
+        places = _places(path, names, columns)
+        for number, cells in lines:
+            check_width(f"{path} line {number}", cells, names, " (no cell may hold a tab)")
+            yield number, [cells[place] for place in places]
+
+
+def _jsonl_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
+    with _opened(path) as file:
+        for number, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            values = json_object(f"{path} line {number}", text, columns)
+            yield number, [values[column] for column in columns]
+
+
+def _parquet_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
+    try:
+        with pq.ParquetFile(path) as file:
+            _places(path, file.schema_arrow.names, columns)
+            number = 0
+            for batch in file.iter_batches(4096, columns=list(dict.fromkeys(columns))):
+                for cells in zip(*(batch.column(column).to_pylist() for column in columns), strict=True):
+                    number += 1
+                    yield number, list(cells)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: damaged or no Parquet file ({str(error).splitlines()[0]})") from error
+
+
+def _text_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
+    with _opened(path) as file:
+        yield from ((number, [text]) for number, text in enumerate(file, 1) if text.strip())
+
+
+_READERS: dict[str, Callable[[Path, list[str], tuple[str, ...]], Rows]] = {
+    ".csv": _csv_rows,
+    ".tsv": _tsv_rows,
+    ".jsonl": _jsonl_rows,
+    ".parquet": _parquet_rows,
+    ".txt": _text_rows,
+}
+"""Suffix -> reader(path, columns wanted, header of files without one)."""
+
+
+@contextlib.contextmanager
+def _opened(path: Path, newline: str = "\n") -> Iterator[TextIO]:
+    """A text file in UTF-8, with or without a byte-order mark. Only \\n ends a line: GLUE's has other separators."""
+    try:
+        with path.open(encoding="utf-8-sig", newline=newline) as file:
+            yield file
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} line {_line_of_bad_byte(path)}: not UTF-8 text ({error.reason})") from error
+
+
+def _line_of_bad_byte(path: Path) -> int:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return 0
+
+
+def _places(path: Path, header: list[str], columns: list[str]) -> list[int]:
+    return places(f"{path}" if _kind(path) == ".parquet" else f"{path} line 1", header, columns)

@@ -1,0 +1,74 @@
+"""Files of tagged words: a word and its tag a line, in the IOB2 scheme, and an empty line after each text."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from common.config import nearest
+from common.data.cells import as_sentence
+from common.data.data import Split
+from common.data.iob import check_order
+from common.data.tagging import padded
+from common.errors import UserError
+
+_DOCUMENT = "-DOCSTART-"
+"""CoNLL's mark between documents, a text of its own."""
+
+
+def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str, str]) -> Split:
+    """The texts of a file as rows, their words with a space between them; source rows count texts.
+
+    lines: (number, text) of all lines; tags: IOB tags by what the file has for them, a tag's place is its label. Raises
+    UserError with path and line for an unknown tag, one that breaks the scheme, a word without a tag, a word with a
+    space in it, and a file without words.
+    """
+    texts, flat, counts = [], [], []
+    for words, labels in _texts(path, lines, tags):
+        texts.append(" ".join(words))
+        counts.append(len(words))
+        flat += labels
+    if not texts:
+        raise UserError(f"{path}: no rows of data")
+    labels = padded(np.array(flat, np.int64), np.array(counts, np.int64))
+    return Split(texts, None, labels, np.arange(len(texts)))
+
+
+def _texts(
+    path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str, str]
+) -> Iterator[tuple[list[str], list[int]]]:
+    """Words and labels of each text."""
+    index = {spelt: place for place, spelt in enumerate(tags)}
+    words: list[str] = []
+    labels: list[int] = []
+    before = ""
+    for number, line in itertools.chain(lines, [(0, "")]):
+        if not line.strip() or line.startswith(_DOCUMENT):
+            if words:
+                yield words, labels
+            words, labels, before = [], [], ""
+            continue
+        try:
+            word, spelt = _cells(line)
+            if spelt not in index:
+                raise UserError(f"unknown tag {spelt[:80]!r}; expected {', '.join(index)}{nearest(spelt[:80], index)}")
+            check_order(tags[spelt], before)
+        except (UserError, ValueError) as error:
+            raise UserError(f"{path} line {number}: {error}") from None
+        words.append(word)
+        labels.append(index[spelt])
+        before = tags[spelt]
+
+
+def _cells(line: str) -> tuple[str, str]:
+    """The first column, a word, and the last one, its tag; between them a tab, or spaces."""
+    # Other kinds of space are part of a word, and refused in it.
+    cells = line.rstrip("\r\n").split("\t") if "\t" in line else re.split(" +", line.strip())
+    if len(cells) < 2 or not cells[-1].strip():
+        raise UserError(f"expected a word and its tag, found {line.strip()[:80]!r}")
+    word = as_sentence(cells[0])
+    if not word or " " in word:
+        raise UserError(f"a word is empty or has a space in it: {cells[0][:80]!r}")
+    return word, cells[-1].strip()

@@ -1,0 +1,276 @@
+"""The task registry: one YAML file a task in configs/tasks, or a YAML file of the user's own."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+
+from common.config import CONFIG_DIR, Settings, build, load_yaml, nearest
+from common.data.iob import check_tags
+from common.errors import UserError
+
+TASK_DIR = CONFIG_DIR / "tasks"
+Metric = Literal[
+    *("accuracy", "f1", "f1_macro", "matthews"),
+    *("pearson", "spearman"),
+    *("entity_f1", "entity_precision", "entity_recall"),
+]
+REGRESSION_METRICS = ("pearson", "spearman")
+CLASSIFICATION_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
+ENTITY_METRICS = ("entity_f1", "entity_precision", "entity_recall", "accuracy")
+
+
+class Source(Settings):
+    """Where a task's files come from."""
+
+    kind: Literal["glue", "package", "files"] = "files"
+    """glue: an archive or an unpacked folder; package: data files inside an installed Python package; files: paths."""
+    files: dict[str, str]
+    """Split name -> file: `train` (or `all`, the same), `validation` and `test...` where they are not to be carved from
+    train, and `unlabelled`, more rows to distil on. The user's own are .csv, .tsv, .jsonl, .parquet or .txt."""
+    folder: str = ""
+    """Folder of the files inside the archive (glue) or beside the task's YAML (files)."""
+    url: str | None = None
+    """Official address of the archive."""
+    sha256: str | None = None
+    """Checksum of the archive."""
+    package: str | None = None
+    """Importable name of the package."""
+    install: str = ""
+    """How to install the package, for the message that says it is missing."""
+    obtain: str = ""
+    """Where to get files that have no archive with a checksum, for the message that asks for them."""
+    header: tuple[str, ...] = ()
+    """Names of the columns, in order, of files that have no header line."""
+    where: dict[str, str] = {}
+    """Keep only rows with these values in these columns."""
+
+
+class Carve(Settings):
+    """How a split is carved from train's labelled rows, or from all where none has a label."""
+
+    rows: int | None = pydantic.Field(None, gt=0)
+    """Number of rows to aim for."""
+    fraction: float | None = pydantic.Field(None, gt=0, lt=0.5)
+    """Or a fraction of them."""
+    whole_sentences: bool = False
+    """Draw only rows that no other row contains (SST-2's whole sentences)."""
+
+
+A_TENTH = Carve(fraction=0.1)
+"""How validation and test are carved where neither a file nor a rule is given."""
+
+
+class Task(Settings):
+    """One task: classification, regression where it has a range instead of labels, or tagging of words."""
+
+    name: str
+    """Name in the workspace and on the command line."""
+    kind: Literal["texts", "tokens"] = "texts"
+    """What has a label: a text (or a pair of them), or each of its words; then labels are IOB tags, and files
+    have a word and its tag a line."""
+    labels: tuple[str, ...] = ()
+    """Label names; a label's place is its class index. Empty for regression."""
+    label_values: tuple[str, ...] = ()
+    """What the files hold for each label, in the same order; unset means the label names themselves."""
+    range: tuple[float, float] | None = None
+    """Lowest and highest score of a regression task."""
+    columns: dict[Literal["sentence1", "sentence2", "label"], str] = {"sentence1": "text", "label": "label"}
+    """Our column -> the file's column. With sentence2 rows are pairs of sentences; without label no row has one."""
+    metrics: tuple[Metric, ...] = ()
+    """Metrics to report; the first one chooses checkpoints. Unset means accuracy, for regression pearson, for tokens
+    entity_f1."""
+    source: Source
+    """Where the files come from."""
+    models_of: str | None = None
+    """Task whose models are scored here; this one has no training rows (GLUE's diagnostic set)."""
+    validation: Carve | None = None
+    """How validation is carved from train where it has no file of its own; unset means a tenth."""
+    test: Carve | None = None
+    """How test is carved where it has no file of its own; unset means a tenth."""
+    augment_fraction: float = pydantic.Field(1.0, gt=0, le=1)
+    """Share of augmented rows to keep."""
+    overlaps: tuple[str, ...] = ()
+    """Tasks that share sentences with this one."""
+    file: str = ""
+    """Path of the YAML file of a task of the user's own; set when it is read."""
+
+    @pydantic.field_validator("labels", "label_values", mode="before")
+    @classmethod
+    def _as_text(cls, values: Any) -> Any:
+        """Numbers may stand unquoted. YAML reads yes, no, true, false as booleans: what the files hold is lost."""
+        if not isinstance(values, list | tuple):
+            return values
+        if any(isinstance(value, bool) for value in values):
+            raise ValueError("put yes, no, true and false in quotes, as the files spell them")
+        return [str(value) if isinstance(value, int | float) else value for value in values]
+
+    @pydantic.model_validator(mode="after")
+    def _check_files(self) -> "Task":
+        if Path(self.name).name != self.name or self.name.startswith("."):
+            raise ValueError(f"name: {self.name!r} is no task name; a name is one word without slashes")
+        known = ("all", "train", "validation", "test", "unlabelled")
+        for name in self.source.files:
+            if name not in known and not name.startswith("test_"):
+                raise ValueError(f"source.files: unknown split {name!r}{nearest(name, known)} ({', '.join(known)})")
+        if not self.models_of and sum(name in self.source.files for name in ("all", "train")) > 1:
+            raise ValueError("source.files: all and train mean the same; give one of them")
+        for name, given in (("validation", self.validation), ("test", self.test)):
+            if given and (self.models_of or any(file.startswith(name) for file in self.source.files)):
+                raise ValueError(f"{name}: it cannot be carved and have a file (or models_of) too")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> "Task":
+        if (len(self.labels) < 2) == (self.range is None):
+            raise ValueError("a task has two or more labels, or a range (regression), and not both")
+        if self.range and self.range[0] >= self.range[1]:
+            raise ValueError("range: the lowest score comes first")
+        if self.label_values and len(self.labels) != len(self.label_values):
+            raise ValueError("labels and label_values must have the same length")
+        for what in (self.labels, self.label_values):
+            if len(set(what)) != len(what):
+                raise ValueError("labels and label_values must not repeat")
+        if "sentence1" not in self.columns:
+            raise ValueError("columns must name sentence1")
+        if self.tokens:
+            self._check_tokens()
+        allowed = REGRESSION_METRICS if self.regression else ENTITY_METRICS if self.tokens else CLASSIFICATION_METRICS
+        for metric in self.metrics:
+            if metric not in allowed:
+                raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(allowed)})")
+        if "f1" in self.metrics and len(self.labels) > 2:
+            raise ValueError("f1 is of two labels' second one; with more labels take f1_macro")
+        return self
+
+    def _check_tokens(self) -> None:
+        if self.regression or self.pair:
+            raise ValueError("kind: tokens have labels, and texts are single ones")
+        if "unlabelled" in self.source.files or self.source.where or self.source.header:
+            raise ValueError("kind: files of tokens have a word and its tag a line, and nothing else")
+        if self.columns != Task.model_fields["columns"].default:
+            raise ValueError(
+                "kind: files of tokens have no columns to name: a line begins with a word and ends with its tag"
+            )
+        check_tags(self.labels)
+
+    @property
+    def tokens(self) -> bool:
+        """Whether every word has a label, an IOB tag, not the text."""
+        return self.kind == "tokens"
+
+    @property
+    def regression(self) -> bool:
+        """Whether a label is a number in `range`, not a class."""
+        return self.range is not None
+
+    @property
+    def outputs(self) -> int:
+        """Width of a model's output: one logit a class, or one number."""
+        return 1 if self.regression else len(self.labels)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What the files hold for each label."""
+        return self.label_values or self.labels
+
+    @property
+    def all_metrics(self) -> tuple[str, ...]:
+        """Metrics to report, the one that chooses checkpoints first."""
+        usual = ("pearson", "spearman") if self.regression else ENTITY_METRICS[:3] if self.tokens else ("accuracy",)
+        return self.metrics or usual
+
+    @property
+    def pair(self) -> bool:
+        """Whether rows have two sentences."""
+        return "sentence2" in self.columns
+
+    @property
+    def test_splits(self) -> tuple[str, ...]:
+        """Names of the splits that evaluate scores: test, or MNLI's test_matched and test_mismatched."""
+        return tuple(name for name in self.source.files if name.startswith("test")) or ("test",)
+
+    @property
+    def carving(self) -> dict[str, Carve]:
+        """Splits without a file of their own, in the order they are carved from train, and how."""
+        if self.models_of:
+            return {}
+        test = {} if any(name.startswith("test") for name in self.source.files) else {"test": self.test or A_TENTH}
+        return test | ({} if "validation" in self.source.files else {"validation": self.validation or A_TENTH})
+
+    @property
+    def argument(self) -> str:
+        """What --task is to be given to mean this task: its name, or the YAML file of one of the user's own."""
+        return self.file or self.name
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of all splits."""
+        return self.test_splits if self.models_of else ("train", "validation", *self.test_splits)
+
+    @property
+    def models_task(self) -> str:
+        """Name of the task whose models are scored here: its own, as a rule."""
+        return self.models_of or self.name
+
+    def selection_split(self, select_on: str) -> str:
+        """The split that chooses a checkpoint: validation, or the first test split to reproduce the thesis."""
+        return "validation" if select_on == "validation" else self.test_splits[0]
+
+
+def known_tasks() -> list[str]:
+    """Names of the shipped tasks."""
+    return sorted(path.stem for path in TASK_DIR.glob("*.yaml"))
+
+
+def load_task(name: str) -> Task:
+    """The shipped task of that name, or the one in that YAML file.
+
+    Raises UserError: an unknown name, suggesting the nearest; a faulty file; a file that takes a shipped task's name.
+    """
+    name = str(name)  # YAML reads 5 as a number
+    own = name.endswith((".yaml", ".yml"))
+    path = Path(name) if own else TASK_DIR / f"{name}.yaml"
+    if own and not path.exists():
+        raise UserError(f"{name}: no such file")
+    if not path.exists():
+        known = known_tasks()
+        raise UserError(
+            f"unknown task {name!r}{nearest(name, known)} "
+            f"(tasks: {', '.join(known)}; or the YAML file of one of your own)"
+        )
+    try:
+        task = build(Task, load_yaml(path))
+        if not own or path.parent.resolve() == TASK_DIR.resolve():
+            return task
+        if task.name in known_tasks():
+            raise UserError(f"name: {task.name} is the name of a shipped task; give yours another")
+        source = task.source
+        if source.kind == "files":
+            source = source.model_copy(update={"folder": str(path.parent.resolve() / source.folder)})
+        return task.model_copy(update={"source": source, "file": name})
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def check_trains(task: Task) -> None:
+    """Refuse to train on, or to compress for, a task that only scores another one's models. Raises UserError."""
+    if task.models_of:
+        raise UserError(
+            f"{task.name} has no training rows, it scores models of {task.models_of}: "
+            f"use --task {task.models_of} here, then evaluate with --task {task.name}"
+        )
+
+
+def check_no_overlap(trained_on: list[str], scored_on: str) -> None:
+    """Refuse to score (or teach) on a task whose sentences the model may have been trained on.
+
+    Raises UserError when any task in `trained_on` is another task that overlaps `scored_on`.
+    """
+    overlaps = load_task(scored_on).overlaps if scored_on in known_tasks() else ()
+    for task in trained_on:
+        if task != scored_on and task in overlaps:
+            raise UserError(
+                f"refused: the model was trained on {task}, whose sentences overlap those of {scored_on}; "
+                "its score would be of sentences it has seen"
+            )

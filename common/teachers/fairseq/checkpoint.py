@@ -1,0 +1,167 @@
+"""RoBERTa's weights and architecture on disk: fairseq's checkpoints are read, ours hold no pickles.
+
+A fairseq checkpoint (model.pt) is a pickle, and a pickle can carry code. It is read by PyTorch's weights-only loader,
+which makes nothing but tensors, plain containers and the few types named below; anything else is refused.
+Ours is a folder: model.safetensors, architecture.json and the vocabulary's files.
+"""
+
+import argparse
+import collections
+import contextlib
+import pickle
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from common.config import Settings, build
+from common.errors import UserError
+from common.store.workspace import read_json, write_json
+from common.training.checkpoint import load_tensors, save_tensors
+from common.training.models import WEIGHTS_FILE
+
+CHECKPOINT_FILE = "model.pt"
+ARCHITECTURE_FILE = "architecture.json"
+
+
+class Architecture(Settings):
+    """What a RoBERTa's weights do not tell by themselves; fairseq's names and defaults (those of roberta_base)."""
+
+    encoder_layers: int = 12
+    """Layers."""
+    encoder_embed_dim: int = 768
+    """Width of the hidden states."""
+    encoder_ffn_embed_dim: int = 3072
+    """Width inside the feed-forward blocks."""
+    encoder_attention_heads: int = 12
+    """Attention heads of a layer."""
+    max_positions: int = 512
+    """Longest sequence."""
+    activation_fn: Literal["gelu", "gelu_accurate", "relu", "tanh"] = "gelu"
+    """Activation inside the feed-forward blocks."""
+    pooler_activation_fn: Literal["tanh", "gelu", "relu", "linear"] = "tanh"
+    """Activation of the classification head."""
+    encoder_normalize_before: bool = False
+    """Layer norm before each block, not after."""
+    layernorm_embedding: bool = True
+    """Layer norm over the embeddings."""
+    untie_weights_roberta: bool = False
+    """Masked-LM head with an output matrix of its own."""
+
+
+@contextlib.contextmanager
+def allowed_types() -> Iterator[None]:
+    """Let torch.load(weights_only=True), PyTorch's default, make the types that fairseq's checkpoints hold."""
+    from omegaconf import DictConfig, ListConfig, base, nodes
+
+    settings = [argparse.Namespace, DictConfig, ListConfig, base.Metadata, base.ContainerMetadata, nodes.AnyNode]
+    containers = [collections.OrderedDict, collections.defaultdict, dict, list, int, typing.Any]
+    numbers = [np.dtype, np._core.multiarray.scalar, *(type(np.dtype(kind)) for kind in "?ilfd")]
+    # Checkpoints written before NumPy 2 know its scalars by the old name.
+    old_names = [(np._core.multiarray.scalar, "numpy.core.multiarray.scalar")]
+    types = [*settings, *containers, *numbers, *old_names]
+    known = torch.serialization.get_safe_globals()  # leaving forgets them, also for who is around us
+    with torch.serialization.safe_globals([kind for kind in types if kind not in known]):
+        yield
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """What a fairseq checkpoint holds, tensors on the CPU.
+
+    Raises UserError when it is missing or damaged, or names a type that is not allowed; nothing it carries is executed.
+    """
+    try:
+        with allowed_types():
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except pickle.UnpicklingError as error:
+        wanted = re.search(r"GLOBAL (\S+)", str(error))
+        if wanted is None:
+            raise UserError(f"{path}: refused, the weights-only loader cannot read it") from error
+        raise UserError(f"{path}: refused, it holds more than weights and settings ({wanted[1]})") from error
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise UserError(f"{path}: damaged or unreadable checkpoint ({type(error).__name__})") from error
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+        raise UserError(f"{path}: not a fairseq checkpoint")
+    return state
+
+
+def read_model(path: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
+    """Architecture and weights of a fairseq checkpoint, old ('args') or new ('cfg'), by today's names.
+
+    Raises UserError when it is none of a RoBERTa.
+    """
+    state = load_checkpoint(path)
+    given = _model_settings(state)
+    if not str(given.get("arch", given.get("_name", ""))).startswith("roberta"):
+        raise UserError(f"{path}: not a RoBERTa model (fairseq architecture {given.get('arch', 'unknown')})")
+    if given.get("max_positions") is None and given.get("tokens_per_sample"):
+        given["max_positions"] = given["tokens_per_sample"]  # as RobertaModel.build_model does
+    known = {name: given[name] for name in Architecture.model_fields if given.get(name) is not None}
+    try:
+        architecture = build(Architecture, known)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    return architecture, {_today(name): tensor for name, tensor in state["model"].items() if torch.is_tensor(tensor)}
+
+
+def _model_settings(state: dict[str, Any]) -> dict[str, Any]:
+    """The model's settings as a plain dict: of 'args', a Namespace, or of 'cfg', where they are one of its parts."""
+    settings = state.get("args") or (state.get("cfg") or {}).get("model") or {}
+    if isinstance(settings, argparse.Namespace):
+        return dict(vars(settings))
+    return {str(key): settings[key] for key in settings} if isinstance(settings, Mapping) else {}
+
+
+def _today(name: str) -> str:
+    """Names of 2019 (the official archives) turned into those of today."""
+    if name.startswith("decoder."):
+        name = "encoder." + name.removeprefix("decoder.")
+    return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
+
+
+def read_folder(folder: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
+    """Architecture and weights of a folder of ours, or of fairseq's own with its model.pt. Raises UserError."""
+    if (folder / WEIGHTS_FILE).exists():
+        return build(Architecture, read_json(folder / ARCHITECTURE_FILE)), load_tensors(folder / WEIGHTS_FILE)[0]
+    return read_model(folder / CHECKPOINT_FILE)
+
+
+def write_folder(folder: Path, architecture: Architecture, tensors: dict[str, torch.Tensor]) -> None:
+    """Write weights as 32-bit floats and the architecture to a folder of ours.
+
+    The masked-LM head is left out: a classifier does not use it, and its matrix is that of the embeddings again. So is
+    fairseq's version mark, which is no weight.
+    """
+    unused = (".lm_head.", ".version")
+    kept = {name: tensor.float() for name, tensor in tensors.items() if not any(part in name for part in unused)}
+    save_tensors(folder / WEIGHTS_FILE, kept, {})
+    write_json(folder / ARCHITECTURE_FILE, architecture.model_dump(mode="json"))
+
+
+def load_into(
+    model: torch.nn.Module, tensors: dict[str, torch.Tensor], optional: tuple[str, ...], source: Path
+) -> None:
+    """Put weights into a fairseq model. Parts named in `optional` ("lm_head", "classification_heads") may be missing.
+
+    Names, shapes and number must be the model's. Raises UserError naming the first tensor that differs.
+    """
+
+    def is_optional(name: str) -> bool:
+        return any(part in name.split(".") for part in optional)
+
+    own = model.state_dict()
+    for name in sorted({*own, *tensors}):
+        if name not in own and not is_optional(name):
+            raise UserError(f"{source}: not a RoBERTa of this architecture: {name} has no place in it")
+        if name not in tensors and not is_optional(name) and not name.endswith(".version"):
+            raise UserError(f"{source}: not a RoBERTa of this architecture: {name} is missing")
+        if name in own and name in tensors and own[name].shape != tensors[name].shape:
+            shapes = f"{list(tensors[name].shape)}, not {list(own[name].shape)}"
+            raise UserError(f"{source}: not a RoBERTa of this architecture: {name} has shape {shapes}")
+    model.load_state_dict({**own, **{name: tensor for name, tensor in tensors.items() if name in own}})

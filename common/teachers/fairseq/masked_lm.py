@@ -1,0 +1,56 @@
+"""RoBERTa's masked language model by fairseq."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from common.teachers.fairseq.checkpoint import load_into, read_folder
+from common.teachers.fairseq.library import load_fairseq
+from common.teachers.fairseq.sources import byte_pairs, resolve
+from common.teachers.fairseq.teacher import build_roberta
+from common.teachers.fairseq.tokens import PAD, RobertaTokens
+from common.teachers.masked_lm import Pieces
+
+
+class FairseqMaskedLM:
+    """A pre-trained RoBERTa with its output layer (common.teachers.masked_lm.MaskedLM)."""
+
+    def __init__(self, folder: Path, pairs: Path, device: torch.device) -> None:
+        """Load from a folder, the byte pairs from `pairs`.
+
+        Raises UserError for anything missing or damaged; a fine-tuned teacher's folder has no output layer.
+        """
+        architecture, tensors = read_folder(folder)
+        self.tokens = RobertaTokens(folder, pairs)
+        self.model = build_roberta(architecture, self.tokens)
+        load_into(self.model, tensors, ("classification_heads",), folder)
+        self.model.to(device).eval()
+        self.device = device
+        self.mask_id = self.tokens.mask_id
+        self.max_pieces = architecture.max_positions
+
+    @classmethod
+    def load(cls, arch: str, device: torch.device, downloads: Path) -> "FairseqMaskedLM":
+        """Load roberta_base, roberta_large or a folder of fairseq's; archives are fetched to `downloads`."""
+        load_fairseq(f"the masked language model {arch}")  # before a large download, not after it
+        source = Path(resolve(arch, downloads)[0])
+        return cls(source, byte_pairs(source, downloads), device)
+
+    def encode(self, sentences: Sequence[str]) -> list[Pieces]:
+        """Pieces of each sentence, cut at max_pieces. A space is put before it: GPT-2's words begin with one."""
+        return [self.tokens.pieces(sentence, self.max_pieces) for sentence in sentences]
+
+    def words(self) -> list[str]:
+        """By piece id: the word of a piece that is a space and letters, or ""."""
+        return self.tokens.words()
+
+    def predict(self, ids: np.ndarray, lengths: np.ndarray, places: np.ndarray) -> torch.Tensor:
+        """Logits of every piece at one place of each row, float32 [batch, pieces]."""
+        inside = np.arange(ids.shape[1]) < lengths[:, None]
+        tokens = torch.from_numpy(np.where(inside, ids, PAD)).to(self.device)
+        with torch.inference_mode():
+            features, _ = self.model(tokens, features_only=True)  # [batch, length, dim]
+            asked = features[torch.arange(len(ids)), torch.from_numpy(places).to(self.device)]
+            return self.model.encoder.lm_head(asked)

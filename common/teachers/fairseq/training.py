@@ -1,0 +1,145 @@
+"""Fine-tuning a RoBERTa teacher with fairseq's own training loop, by the recipe of its GLUE example."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from common.data.data import Split
+from common.data.tasks import Task
+from common.errors import UserError
+from common.progress import bar, say
+from common.store.workspace import whole_folder, write_json, write_text
+from common.teachers.fairseq.checkpoint import allowed_types, load_checkpoint, read_folder, read_model
+from common.teachers.fairseq.checkpoint import write_folder as write_model
+from common.teachers.fairseq.data import binarize
+from common.teachers.fairseq.library import load_fairseq, quiet
+from common.teachers.fairseq.recipe import total_updates, training_flags
+from common.teachers.fairseq.sources import SUBFOLDER, byte_pairs
+from common.teachers.fairseq.sources import resolve as resolve_source
+from common.teachers.fairseq.teacher import encode
+from common.teachers.fairseq.tokens import RobertaTokens
+from common.teachers.settings import FinetuneSettings
+from common.training.models import CONFIG_FILE, ModelConfig, clear_training, training_folder
+from common.training.targets import targets
+from common.training.training import write_history
+
+LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
+
+
+def resolve(arch: str, downloads: Path) -> tuple[str, str]:
+    """(folder of the weights, short name) of an --arch; an official archive is fetched if need be."""
+    load_fairseq(f"--arch {arch}")  # before a large download, not after it
+    return resolve_source(arch, downloads)
+
+
+def train(
+    settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], config: ModelConfig, folder: Path
+) -> None:
+    """Fine-tune the RoBERTa in folder `source` and save the best checkpoint as `folder`; a stopped run goes on.
+
+    splits: "train" and the one that chooses the checkpoint. Raises UserError for weights that are no RoBERTa's.
+    """
+    architecture, _ = read_folder(Path(source))
+    tokens = RobertaTokens(Path(source), byte_pairs(Path(source), settings.paths.downloads()))
+    work = training_folder(folder)
+    _start_or_go_on(work, config.fingerprint)
+    max_tokens = min(settings.max_tokens, architecture.max_positions)
+    train_rows, valid_rows = splits["train"], splits[task.selection_split(settings.select_on)]
+    for name, split in (("train", train_rows), ("valid", valid_rows)):
+        binarize(work / "data", name, encode(tokens, split, max_tokens), targets(task, split.labels), tokens, task)
+    flags = training_flags(settings, task, architecture, len(train_rows), len(valid_rows))
+    files = ["--start", source, "--model-name", config.name, "--save-dir", str(work)]
+    if not _is_trained(work, settings, total_updates(settings, len(train_rows))):
+        _run([str(work / "data"), *flags, *files], f"fine-tuning {config.name}")
+    _, tensors = read_model(work / BEST)
+    history = load_checkpoint(work / LAST)["extra_state"]["FeatherweightTask"]["history"]
+    with whole_folder(folder) as partial:
+        (partial / SUBFOLDER).mkdir()
+        write_model(partial / SUBFOLDER, architecture, tensors)
+        tokens.save(partial / SUBFOLDER)
+        write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
+        write_history(partial / "history.jsonl", history)
+    clear_training(folder)
+
+
+def _start_or_go_on(work: Path, fingerprint: str) -> None:
+    """Keep the state of a stopped attempt at this very run, and no other."""
+    mark = work / "fingerprint"
+    if (work / LAST).exists():
+        if mark.exists() and mark.read_text(encoding="utf-8") == fingerprint:
+            say("going on from the last checkpoint")
+            return
+        say("settings or inputs changed since the last attempt; starting anew")
+    shutil.rmtree(work, ignore_errors=True)
+    write_text(mark, fingerprint)
+
+
+def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:
+    """Whether a stopped attempt had come to its end and only was not saved; fairseq would train on."""
+    if not (work / LAST).exists():
+        return False
+    state = load_checkpoint(work / LAST)
+    stopping = state["extra_state"]["FeatherweightTask"]["stopping"]
+    return state["optimizer_history"][-1]["num_updates"] >= updates or stopping.get("num_runs", 0) >= settings.patience
+
+
+def _run(flags: list[str], label: str) -> None:
+    """fairseq's training, with our progress bar, safe reading of checkpoints and whole files."""
+    import fairseq_cli.train
+    from fairseq import checkpoint_utils, options
+    from fairseq.file_io import PathManager
+    from fairseq.logging import progress_bar
+
+    import common.teachers.fairseq.task  # noqa: F401 - registers the task
+
+    for function in (checkpoint_utils.save_checkpoint, fairseq_cli.train.should_stop_early):
+        vars(function).clear()  # fairseq keeps its best score here, also that of an earlier run in this process
+    with (
+        quiet(),
+        allowed_types(),
+        mock.patch.object(progress_bar, "progress_bar", _bar_maker(label)),
+        mock.patch.object(PathManager, "copy", _link),
+    ):
+        arguments = options.parse_args_and_arch(options.get_training_parser(), flags)
+        try:
+            fairseq_cli.train.main(arguments)
+        except FloatingPointError as error:
+            raise UserError(f"{label}: the loss is no longer a number; lower --lr") from error
+
+
+def _link(source: str, target: str, overwrite: bool = False) -> bool:
+    """A copy that is whole at any moment and takes no room; fairseq never writes into a checkpoint, it replaces it."""
+    beside = Path(f"{target}.{uuid.uuid4().hex[:8]}")
+    try:
+        os.link(source, beside)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(source, beside)
+    beside.replace(target)
+    return True
+
+
+def _bar_maker(label: str) -> Any:
+    from fairseq.logging.progress_bar import BaseProgressBar
+
+    class Bar(BaseProgressBar):
+        """Our progress bar in the place of fairseq's: one an epoch, none while validating inside it."""
+
+        def __iter__(self) -> Iterator[Any]:
+            if "valid" in self.prefix:
+                yield from self.iterable
+            else:
+                yield from bar(self.iterable, f"{label} {self.epoch}", total=len(self.iterable), initial=self.n)
+
+        def log(self, *_: Any, **__: Any) -> None:
+            """Nothing: the bar is enough."""
+
+        print = log
+
+    def make(iterator: Any, *, epoch: int | None = None, prefix: str | None = None, **_: Any) -> Bar:
+        return Bar(iterator, epoch, prefix)
+
+    return make

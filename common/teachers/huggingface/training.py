@@ -1,0 +1,79 @@
+"""Fine-tuning a Hugging Face teacher: length-bucketed batches, mixed precision, best weights on validation."""
+
+from pathlib import Path
+
+import torch
+
+from common.data.data import Split
+from common.data.tasks import Task
+from common.devices import pick_device, pick_dtype
+from common.errors import UserError
+from common.seeds import seed_everything
+from common.store.workspace import whole_folder, write_json
+from common.teachers import huggingface
+from common.teachers.adapters import base_of
+from common.teachers.huggingface.tagger import teacher_class
+from common.teachers.settings import FinetuneSettings
+from common.training.batching import shuffled_batches
+from common.training.metrics import main_score
+from common.training.models import CONFIG_FILE, ModelConfig, clear_training, training_folder
+from common.training.targets import targets
+from common.training.training import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
+
+
+def resolve(arch: str, downloads: Path) -> tuple[str, str]:
+    """(what transformers loads, short name) of an --arch; transformers has a place of its own for downloads."""
+    return huggingface.resolve(arch)
+
+
+def train(
+    settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], config: ModelConfig, folder: Path
+) -> None:
+    """Fine-tune the encoder `source` and save the best weights as `folder`; a stopped run goes on.
+
+    splits: "train" and the one that chooses the weights. Raises UserError when the encoder cannot be loaded.
+    """
+    if settings.max_updates is not None:
+        raise UserError(f"--max-updates is for RoBERTa by fairseq; {config.arch} trains for --max-epochs")
+    device = pick_device(settings.cpu)
+    dtype = pick_dtype("fp16" if settings.fp16 else settings.precision, device)
+    seed_everything(settings.seed)
+    kind = teacher_class(task.tokens)
+    teacher = kind(source, task.labels, task.outputs, device, dtype, settings.max_tokens, new_head=True)
+    if settings.adapters:
+        teacher.adapt(settings.adapters, base_of(settings.arch))
+    elif settings.freeze_embeddings:
+        teacher.model.get_input_embeddings().requires_grad_(False)
+    train, held_out = splits["train"], splits[task.selection_split(settings.select_on)]
+    encoded = teacher.encode(train)
+    labels = torch.from_numpy(targets(task, train.labels)).to(device)
+
+    def validate() -> float:
+        return main_score(task, held_out.labels, teacher.logits(held_out))
+
+    run = Run(
+        model=teacher.model,
+        optimizer=torch.optim.AdamW(
+            [p for p in teacher.model.parameters() if p.requires_grad],
+            lr=settings.lr,
+            weight_decay=settings.weight_decay,
+        ),
+        batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, settings.seed, epoch),
+        loss=lambda rows: label_loss(teacher.forward(encoded, rows), labels[rows]),
+        validate=validate,
+        epochs=settings.max_epochs,
+        patience=settings.patience,
+        seed=settings.seed,
+        state_file=training_folder(folder) / "state.safetensors",
+        fingerprint=config.fingerprint,
+        schedule=linear_schedule(settings.warmup),
+        label=f"fine-tuning {config.name}",
+    )
+    history = fit(run)
+    if settings.adapters:
+        config = config.model_copy(update={"trained_parameters": trained_parameters(teacher.model)})
+    with whole_folder(folder) as partial:
+        teacher.save(partial)
+        write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
+        write_history(partial / "history.jsonl", history)
+    clear_training(folder)

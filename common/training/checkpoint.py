@@ -1,0 +1,47 @@
+"""A training run's state in one safetensors file: weights, best weights, optimizer, progress. Never a pickle."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from common.errors import UserError
+from common.store.workspace import whole_file
+
+
+def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, Any]) -> None:
+    """Write tensors and JSON-able metadata to one file, whole or not at all."""
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with whole_file(path) as partial:
+        # Written by Python, not by safetensors: a full disk is an OSError, and the file gets the usual permissions.
+        partial.write_bytes(save(contiguous, {"json": json.dumps(metadata, sort_keys=True)} if metadata else None))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Tensors (on the CPU) and metadata of a file. Raises UserError when it is missing, truncated or malformed."""
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            metadata = json.loads((file.metadata() or {}).get("json", "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118 - no mapping
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise UserError(f"{path}: damaged or truncated weights ({error})") from error
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The optimizer's per-parameter state, flattened to names like '3.exp_avg'."""
+    state = optimizer.state_dict()["state"]
+    return {f"{i}.{key}": torch.as_tensor(value) for i, values in state.items() for key, value in values.items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+    """Inverse of optimizer_tensors."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, key = name.split(".", 1)
+        state.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

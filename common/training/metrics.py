@@ -1,0 +1,65 @@
+"""Task metrics, computed by scikit-learn, SciPy and, of entities, seqeval."""
+
+import numpy as np
+from scipy import stats
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+from common.data.tasks import Task
+from common.training.targets import choices
+
+
+def score(task: Task, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
+    """The task's metrics by name.
+
+    labels: as in Split, all known; logits: float32 [n, outputs], of tokens [n, words, outputs].
+
+    accuracy, f1 (of class 1; equation 6.9 of the thesis) and f1_macro lie in [0, 1]; matthews, pearson and spearman
+    in [-1, 1], 0 where predictions are constant. Those of entities count one as found where all its words and its kind
+    are right, and so do conlleval and seqeval; tags may go on with what nothing began. accuracy is then of words.
+    """
+    predictions = choices(task, logits)
+    if task.tokens:
+        return _score_words(task, labels, predictions)
+    functions = {
+        "accuracy": lambda: accuracy_score(labels, predictions),
+        "f1": lambda: f1_score(labels, predictions, zero_division=0.0),
+        "f1_macro": lambda: f1_score(labels, predictions, average="macro", zero_division=0.0),
+        "matthews": lambda: matthews_corrcoef(labels, predictions),
+        "pearson": lambda: _correlation(stats.pearsonr, labels, predictions),
+        "spearman": lambda: _correlation(stats.spearmanr, labels, predictions),
+    }
+    return {name: float(functions[name]()) for name in task.all_metrics}
+
+
+def main_score(task: Task, labels: np.ndarray, logits: np.ndarray) -> float:
+    """The metric that chooses checkpoints."""
+    return score(task, labels, logits)[task.all_metrics[0]]
+
+
+def _score_words(task: Task, labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    """labels, predictions: int64 [n, words], -1 past a row's last word."""
+    from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
+
+    true, said = ([[task.labels[i] for i in row[row >= 0]] for row in values] for values in (labels, predictions))
+    precision, recall, f1, _ = precision_recall_fscore_support(true, said, average="micro", zero_division=0)
+    found = {"entity_f1": f1, "entity_precision": precision, "entity_recall": recall}
+    found["accuracy"] = accuracy_score(labels[labels >= 0], predictions[predictions >= 0])
+    return {name: float(found[name]) for name in task.all_metrics}
+
+
+AGREEMENTS = ("agreement", "agreement_pearson")
+"""What rows without labels are scored by: the share of equal classes, and of a regression Pearson's correlation."""
+
+
+def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> dict[str, float]:
+    """How far a student's outputs are its teacher's, by the one of AGREEMENTS for its kind. Both as in `score`."""
+    theirs, own = choices(task, teacher), choices(task, student)
+    if task.regression:
+        return {"agreement_pearson": float(_correlation(stats.pearsonr, theirs, own))}
+    return {"agreement": float(accuracy_score(theirs, own))}
+
+
+def _correlation(kind, labels: np.ndarray, predictions: np.ndarray) -> float:  # noqa: ANN001 - a SciPy function
+    if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
+        return 0.0
+    return float(kind(labels.astype(np.float64), predictions.astype(np.float64)).statistic)

@@ -1,0 +1,223 @@
+"""What every model folder holds beside its weights: config.json, and the checks made before a model is used.
+
+models/<task>/<name>/config.json says what the model is (kind, stage, task, labels, architecture), where it comes from
+(parent, teacher, every task it was trained on), all settings, and a fingerprint of those settings and inputs.
+"""
+
+import difflib
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+from common.config import OLD_NAMES, Settings, build
+from common.data.tasks import Task, check_no_overlap
+from common.errors import UserError
+from common.store.workspace import Workspace, file_fingerprint, read_json
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+ADAPTERS_FILE = "adapters.safetensors"
+"""In place of WEIGHTS_FILE where a teacher is an encoder that lies elsewhere, and adapters."""
+NAMES_SHOWN = 8
+"""Models named, those of the most similar names, when one is not there."""
+GENERAL = "general"
+"""In place of a task: students that have learned a language and no task yet, from which any task's can start."""
+SUBFOLDERS = ("huggingface", "fairseq")
+"""Folders in which teacher backends keep their files, weights and tokenizer, loadable by their own library."""
+
+
+class ModelConfig(Settings):
+    """Contents of a model folder's config.json."""
+
+    format: Literal[1] = 1
+    """Version of this file's layout."""
+    name: str
+    """Name of the model, its folder's name."""
+    kind: Literal["teacher", "student"]
+    """Which of the two it is."""
+    stage: Literal["teacher", "general", "distilled", "factorized", "pruned", "quantized"]
+    """The last thing done to it."""
+    task: str
+    """Task it was trained for."""
+    labels: tuple[str, ...]
+    """Label names by class index; none for regression."""
+    pair: bool
+    """Whether it reads two sentences."""
+    tokens: bool = False
+    """Whether it gives every word a label, not the text."""
+    arch: str
+    """Teacher: its source, such as minilm, or ensemble. Student: bilstm, rnn, ffn or conv."""
+    seed: int
+    """Seed it was trained with."""
+    select_on: str = "validation"
+    """Split that chose its checkpoint; `test` only to reproduce the thesis."""
+    teacher: str | None = None
+    """Name of the teacher whose logits it learned from."""
+    parent: str | None = None
+    """Name of the model it was pruned or quantized from."""
+    trained_on: tuple[str, ...] = ()
+    """Every task whose rows it has seen."""
+    alpha: float | None = None
+    """Weight of the labels it was distilled with."""
+    augmented: bool = False
+    """Whether augmented rows were among its training rows."""
+    trained_parameters: int | None = None
+    """Numbers that training could change, where these are adapters and a head."""
+    base: str | None = None
+    """General student, by name or folder, whose file holds the weights that are not in a student's own."""
+    base_weights: str | None = None
+    """Fingerprint of the base's weights file."""
+    members: tuple[str, ...] = ()
+    """Names of the teachers that an ensemble is the mean of; they lie beside it."""
+    settings: dict[str, Any] = {}
+    """Settings of the stage that made it."""
+    distillation: dict[str, Any] = {}
+    """Settings a student was distilled with: tuning its descendants goes on in the same way."""
+    student: dict[str, Any] = {}
+    """A student's own settings: all that is needed to build it."""
+    compression: dict[str, Any] = {}
+    """Ranks, sparsity and bits as reached, and which parts round their inputs."""
+    fingerprint: str
+    """Identity of settings and inputs: equal exactly when the same model would come out."""
+
+    @property
+    def outputs(self) -> int:
+        """Width of the model's output: one logit a class, or the one number of a regression."""
+        return len(self.labels) or 1
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """The config of a model folder. Raises UserError when the folder is no model."""
+    if not folder.is_dir():
+        raise UserError(f"no model {folder.name!r} in {folder.parent}{_others(folder)}")
+    try:
+        return build(ModelConfig, read_json(folder / CONFIG_FILE))
+    except UserError as error:
+        raise UserError(f"{folder} is not a model this version can read: {error}") from error
+
+
+def saved_models(folder: Path) -> list[Path]:
+    """Model folders in a task's folder, by name; what a kill left half-written begins with a dot and is none."""
+    return sorted(path.parent for path in folder.glob(f"[!.]*/{CONFIG_FILE}"))
+
+
+def _others(folder: Path) -> str:
+    names = [model.name for model in saved_models(folder.parent)]
+    if not names:
+        return "; none has been trained yet"
+    near = difflib.get_close_matches(folder.name, names, NAMES_SHOWN, 0.0) if len(names) > NAMES_SHOWN else names
+    more = f", and {len(names) - len(near)} more" if len(near) < len(names) else ""
+    return f"; there are: {', '.join(near)}{more}"
+
+
+def model_folder(paths: Workspace, task: Task, name: str) -> Path:
+    """Where a model is, there or not: by its name, or by the path of its folder. Raises UserError for no such name."""
+    return Path(name) if "/" in name else paths.model(task.models_task, name)
+
+
+def general_folder(paths: Workspace, name: str) -> Path:
+    """Where a general student is, there or not: by its name, or by the path of its folder."""
+    return Path(name) if "/" in name else paths.model(GENERAL, name)
+
+
+def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None) -> tuple[Path, ModelConfig]:
+    """Folder and config of a model by name, or by path of its folder, checked against task and architecture.
+
+    Raises UserError when it is missing, of another task (naming the leak where tasks overlap) or another architecture,
+    or when the task's labels are others than those it learned.
+    """
+    folder = model_folder(paths, task, name)
+    config = read_config(folder)
+    check_no_overlap(list(config.trained_on), task.name)
+    if config.task != task.models_task:
+        raise UserError(f"{name} was trained for task {config.task}, not {task.models_task}")
+    if config.labels != task.labels:
+        raise UserError(f"{name} learned the labels {_listed(config.labels)}, {task.name} has {_listed(task.labels)}")
+    if arch is not None and OLD_NAMES.get(arch, arch) != config.arch:
+        raise UserError(f"{name} has architecture {config.arch}, not {arch}")
+    return folder, config
+
+
+def _listed(labels: tuple[str, ...]) -> str:
+    return ", ".join(labels) or "none"
+
+
+def members_of(folder: Path) -> list[Path]:
+    """Folders of an ensemble's members; none of any other model, or of a folder that is none."""
+    if not (folder / CONFIG_FILE).exists():
+        return []
+    return [folder.with_name(name) for name in read_config(folder).members]
+
+
+def is_finished(folder: Path, fingerprint: str, force: bool) -> bool:
+    """Whether this very model is already there.
+
+    Raises UserError when another model has its name: nothing is overwritten without --force.
+    """
+    if force or not (folder / CONFIG_FILE).exists():
+        return False
+    if read_config(folder).fingerprint != fingerprint:
+        raise UserError(
+            f"a model {folder.name!r} made with other settings or data is in {folder.parent}; "
+            "choose another --model-name, or --force to replace it"
+        )
+    return True
+
+
+def training_folder(folder: Path) -> Path:
+    """Where a model in training keeps its state until it is finished."""
+    return folder.with_name(f"{folder.name}.training")
+
+
+def clear_training(folder: Path) -> None:
+    """Remove the training state of a finished model."""
+    shutil.rmtree(training_folder(folder), ignore_errors=True)
+
+
+def weights_file(folder: Path) -> Path:
+    """The one weights file of a model folder: a student's own, or the teacher backend's. An ensemble has none."""
+    if members := members_of(folder):
+        raise UserError(f"{folder.name} is an ensemble: name one of {', '.join(path.name for path in members)}")
+    own = folder / WEIGHTS_FILE
+    files = (own, *(folder / name / file for name in SUBFOLDERS for file in (WEIGHTS_FILE, ADAPTERS_FILE)))
+    found = [path for path in files if path.exists()]
+    if not found:
+        raise UserError(f"{folder}: holds no {WEIGHTS_FILE}")
+    return found[0]
+
+
+def load_weights(folder: Path) -> dict[str, Any]:
+    """Name -> tensor of a model's weights, all of them: adapters are put into what they are for.
+
+    Raises UserError when a file is missing or damaged, or when what adapters are for is gone, or another.
+    """
+    import torch  # which a look at configs does not need
+
+    from common.training.checkpoint import load_tensors
+
+    file = weights_file(folder)
+    if file.name == ADAPTERS_FILE:
+        from common.teachers.huggingface.tagger import load_teacher_of_either
+
+        return load_teacher_of_either(folder, torch.device("cpu"), torch.float32).model.state_dict()
+    below = base_file(folder, read_config(folder))
+    return {**(load_tensors(below)[0] if below else {}), **load_tensors(file)[0]}
+
+
+def base_file(folder: Path, config: ModelConfig) -> Path | None:
+    """The weights file below a student's own, checked; None where its own holds all. Raises UserError for another."""
+    if config.base is None:
+        return None
+    # By name it lies beside this one's task, wherever the workspace is moved.
+    place = Path(config.base) if "/" in config.base else folder.parent.parent / GENERAL / config.base
+    file = place / WEIGHTS_FILE
+    if not file.exists():
+        raise UserError(f"{folder.name} has adapters for {config.base}, which is not there")
+    if file_fingerprint(file) != config.base_weights:
+        raise UserError(f"{folder.name} has adapters for another model than {config.base} is now")
+    return file
+
+
+def is_apart(folder: Path) -> bool:
+    """Whether a model's weights file holds adapters and a head alone."""
+    return weights_file(folder).name == ADAPTERS_FILE or read_config(folder).base is not None

@@ -1,0 +1,260 @@
+"""The training loop that teachers and students share: best weights kept, early stopping, resumable at any step.
+
+A run that is killed and started again ends with the bytes of one never stopped: every random draw of a step comes from
+(seed, step) alone, and the state file holds everything else a step reads.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from common.errors import UserError
+from common.progress import bar, say
+from common.seeds import derive
+from common.stopping import asked, check
+from common.tracking import log_metric
+from common.training.checkpoint import load_tensors, optimizer_tensors, restore_optimizer, save_tensors
+
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
+STEPS_BETWEEN_LOSSES = 50
+"""Steps over which the logged training loss is a mean."""
+
+
+@dataclasses.dataclass
+class Run:
+    """What fit needs to know. Callables keep it free of what is trained and how."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    batches: Callable[[int], list[np.ndarray]]
+    """epoch -> row indices of each batch."""
+    loss: Callable[[np.ndarray], torch.Tensor]
+    """Row indices -> scalar loss."""
+    validate: Callable[[], float]
+    """Score of the model as it is, higher is better."""
+    epochs: int
+    patience: int
+    """Stop after this many epochs without a better score."""
+    seed: int
+    state_file: Path
+    """Where progress is kept between checkpoints and after a kill."""
+    fingerprint: str
+    """Identity of settings and inputs: state of another run is not resumed."""
+    schedule: Callable[[float], float] = lambda progress: 1.0
+    """Progress in [0, 1] -> factor of the learning rate."""
+    max_grad_norm: float = 1.0
+    extra_state: Callable[[], dict[str, torch.Tensor]] = dict
+    """Tensors to keep in the state file beside weights and optimizer (pruning masks)."""
+    on_start: Callable[[dict[str, torch.Tensor]], None] = lambda extra: None
+    """Called once before the first step with the extra state of a stopped attempt, or with nothing."""
+    after_step: Callable[[float, float], None] = lambda before, after: None
+    """Called after each optimizer step with the progress before and after it (pruning while training)."""
+    eligible: Callable[[float], bool] = lambda progress: True
+    """Whether weights at this progress may be chosen as best (a half-pruned model may not)."""
+    label: str = "training"
+
+
+@dataclasses.dataclass
+class _State:
+    epoch: int = 0
+    step: int = 0
+    """Steps done in this epoch."""
+    total_steps: int = 0
+    """Steps done in all epochs."""
+    loss_sum: float = 0.0
+    recent_losses: list[float] = dataclasses.field(default_factory=list)
+    """Of the steps since a training loss was logged."""
+    seconds: float = 0.0
+    best_score: float = -math.inf  # below every metric, and a loss with its sign turned
+    best_epoch: int = -1
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+def fit(run: Run) -> list[dict[str, Any]]:
+    """Train, then leave the best weights in run.model. Returns one dict an epoch: epoch, loss, score, seconds.
+
+    Raises UserError when the loss is no longer a number, and KeyboardInterrupt when asked to stop: after the step in
+    hand, whose state is kept.
+    """
+    with _flushed_denormals():
+        return _fit(run)
+
+
+@contextlib.contextmanager
+def _flushed_denormals() -> Iterator[None]:
+    """Round denormal numbers to zero: vanishing gradients of long sentences otherwise slow an RNN several times."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _fit(run: Run) -> list[dict[str, Any]]:
+    state, best, extra = _resume(run)
+    run.on_start(extra)
+    base_rates = [group["lr"] for group in run.optimizer.param_groups]
+    while state.epoch < run.epochs and state.epoch - state.best_epoch <= run.patience:
+        _train_epoch(run, state, best, base_rates)
+        progress = (state.epoch + 1) / run.epochs
+        score = _validate(run, state, best)
+        log_metric("validation_score", score, state.total_steps)
+        log_metric("learning_rate", base_rates[0] * run.schedule(progress), state.total_steps)
+        if run.eligible(progress) and score > state.best_score:
+            state.best_score, state.best_epoch = score, state.epoch
+            best.update(_copy(run.model))
+        elif not run.eligible(progress):
+            state.best_epoch = state.epoch  # patience starts when weights may be chosen
+        record = {"epoch": state.epoch, "loss": state.loss_sum / max(state.step, 1), "score": score}
+        state.history.append({**record, "seconds": round(state.seconds, 3)})
+        say(f"{run.label} epoch {state.epoch + 1}/{run.epochs}: loss {record['loss']:.4f}, validation {score:.4f}")
+        state.epoch, state.step, state.loss_sum = state.epoch + 1, 0, 0.0
+        _save(run, state, best)
+    for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):
+        group["lr"] = rate
+    if best:
+        run.model.load_state_dict(best)
+    return state.history
+
+
+def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_rates: list[float]) -> None:
+    batches = run.batches(state.epoch)
+    run.model.train()
+    started = last_save = time.monotonic()
+    remaining = batches[state.step :]
+    label = f"{run.label} {state.epoch + 1}/{run.epochs}"
+    for rows in bar(remaining, label, total=len(batches), initial=state.step, stops=False):
+        progress = (state.epoch + state.step / len(batches)) / run.epochs
+        torch.manual_seed(derive(run.seed, state.epoch, state.step))
+        for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):
+            group["lr"] = rate * run.schedule(progress)
+        _note_loss(state, _step(run, rows))
+        run.after_step(progress, (state.epoch + state.step / len(batches)) / run.epochs)
+        now = time.monotonic()
+        if asked() or now - last_save > SECONDS_BETWEEN_CHECKPOINTS:
+            state.seconds, started = state.seconds + now - started, now
+            _save(run, state, best)
+            check()
+            last_save = time.monotonic()
+    _log_losses(state)
+    state.seconds += time.monotonic() - started
+
+
+def _note_loss(state: _State, loss: float) -> None:
+    """Count a step that is done, with its loss."""
+    state.step, state.total_steps = state.step + 1, state.total_steps + 1
+    state.loss_sum += loss
+    state.recent_losses.append(loss)
+    if len(state.recent_losses) == STEPS_BETWEEN_LOSSES:
+        _log_losses(state)
+
+
+def _log_losses(state: _State) -> None:
+    if state.recent_losses:
+        log_metric("train_loss", statistics.fmean(state.recent_losses), state.total_steps)
+        state.recent_losses.clear()
+
+
+def _validate(run: Run, state: _State, best: dict[str, torch.Tensor]) -> float:
+    """Score of the model. A stop here would cost the steps since the last checkpoint, so they are kept first."""
+    try:
+        return run.validate()
+    except KeyboardInterrupt:
+        _save(run, state, best)
+        raise
+
+
+def _step(run: Run, rows: np.ndarray) -> float:
+    run.optimizer.zero_grad(set_to_none=True)
+    loss = run.loss(rows)
+    value = loss.item()
+    if not np.isfinite(value):
+        raise UserError(f"{run.label}: the loss became {value}; lower --lr (the last checkpoint is kept)")
+    loss.backward()
+    if run.max_grad_norm > 0:
+        nn.utils.clip_grad_norm_(run.model.parameters(), run.max_grad_norm)
+    run.optimizer.step()
+    return value
+
+
+def _copy(model: nn.Module) -> dict[str, torch.Tensor]:
+    """A copy, not a view: training goes on (seed fault 4)."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def _save(run: Run, state: _State, best: dict[str, torch.Tensor]) -> None:
+    tensors = {f"model.{name}": tensor for name, tensor in run.model.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    tensors |= {f"extra.{name}": tensor for name, tensor in run.extra_state().items()}
+    tensors |= {f"optimizer.{name}": tensor for name, tensor in optimizer_tensors(run.optimizer).items()}
+    # safetensors refuses tensors that share memory.
+    tensors = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    save_tensors(run.state_file, tensors, {"fingerprint": run.fingerprint, "state": dataclasses.asdict(state)})
+
+
+def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """State, best weights and extra state of an earlier, unfinished attempt at this very run, or a fresh start."""
+    if not run.state_file.exists():
+        return _State(), {}, {}
+    try:
+        tensors, metadata = load_tensors(run.state_file)
+    except UserError as error:
+        say(f"{error}; starting anew")
+        return _State(), {}, {}
+    if metadata.get("fingerprint") != run.fingerprint:
+        say(f"{run.label}: settings or inputs changed since the last attempt; starting anew")
+        return _State(), {}, {}
+    device = next(run.model.parameters()).device
+    run.model.load_state_dict(_below(tensors, "model."))
+    restore_optimizer(run.optimizer, _below(tensors, "optimizer."))
+    state = _State(**metadata["state"])
+    say(f"{run.label}: going on from epoch {state.epoch + 1}, step {state.step}")
+    best, extra = ({k: v.to(device) for k, v in _below(tensors, part).items()} for part in ("best.", "extra."))
+    return state, best, extra
+
+
+def _below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def trained_parameters(model: nn.Module) -> int:
+    """Numbers that training may change."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy with classes int64 [batch], or for regression mean squared error with scores float32 [batch].
+
+    Of tokens, logits are those of all words in a row, [words, outputs], and targets padded, int64 [batch, words].
+    """
+    if targets.dim() == 2:
+        targets = targets[targets >= 0]
+    if targets.is_floating_point():
+        return nn.functional.mse_loss(logits[:, 0], targets)
+    return nn.functional.cross_entropy(logits, targets)
+
+
+def write_history(path: Path, history: list[dict[str, Any]]) -> None:
+    """One JSON object a line, one line an epoch."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
+
+
+def linear_schedule(warmup: float) -> Callable[[float], float]:
+    """Learning-rate factor that rises over the `warmup` share of training and falls to zero at its end."""
+
+    def factor(progress: float) -> float:
+        if progress < warmup:
+            return (progress + 1e-3) / (warmup + 1e-3)
+        return max(0.0, (1 - progress) / (1 - warmup))
+
+    return factor

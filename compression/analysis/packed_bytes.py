@@ -1,0 +1,57 @@
+"""Where a packed student's bytes go: tensor by tensor, summing to the file's size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from compression.analysis.tensors import PARTS, Weight
+from compression.analysis.treemap import Groups
+from compression.packing import packed_parts
+
+STREAMS = ("value", "codes", "codebook", "scale", "zero_point", "mask", "tables", "")
+"""What a matrix may consist of, with the tables by which these are coded; a bias and what is no tensor have no name."""
+FRAME = ("settings", "header", "checksum")
+ORDER = (*PARTS["student"], "vocabulary", *FRAME)
+"""Parts in the order in which they are listed."""
+
+
+def packed_bytes(folder: Path, weights: Sequence[Weight]) -> dict[str, Any]:
+    """Sizes of the packed file of the student in `folder`, which is packed in memory. weights: of its weights file.
+
+    tensors: of each tensor its bytes by stream and coder, its share, its number of weights and bits a weight; the
+    vocabulary, settings, header and checksum have no weights. Raises UserError when the folder holds no student.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for piece in packed_parts(folder):
+        name, stream = _split(piece.name)
+        row = rows.setdefault(name, {"name": name, "part": piece.part, "bytes": 0, "streams": []})
+        row["bytes"] += piece.bytes
+        row["streams"].append({"stream": stream, "coder": piece.coder, "bytes": piece.bytes})
+    total = sum(row["bytes"] for row in rows.values())
+    for row in rows.values():
+        number = _number(row["name"], weights)
+        bits = 8 * row["bytes"] / number if number else None
+        row["streams"].sort(key=lambda of: STREAMS.index(of["stream"]))
+        row |= {"share": row["bytes"] / total, "weights": number, "bits_per_weight": bits}
+    return {"file": total, "tensors": sorted(rows.values(), key=lambda row: ORDER.index(row["part"]))}
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Tensor and stream of a packed part: embedding.table.weight.codes is the codes of embedding.table.weight."""
+    stem, _, last = name.rpartition(".")
+    return (stem, last) if last in STREAMS else (name, "tables" if "weight" in name else "")
+
+
+def _number(name: str, weights: Sequence[Weight]) -> int:
+    """Weights of a packed tensor. A recurrent layer's bias is the sum of two: it is counted once."""
+    return sum(weight.values.numel() for weight in weights if weight.name in (name, f"{name}_ih"))
+
+
+def byte_groups(packed: dict[str, Any]) -> Groups:
+    """The same for a treemap: a student's parts, its vocabulary, and the rest, always in this order."""
+    groups: Groups = {name: {} for name in (*PARTS["student"], "vocabulary", ", ".join(FRAME))}
+    for row in packed["tensors"]:
+        groups[", ".join(FRAME) if row["part"] in FRAME else row["part"]][row["name"]] = row["bytes"]
+    return groups

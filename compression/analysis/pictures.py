@@ -1,0 +1,143 @@
+"""Pictures of a model's weights, and how every picture is saved. matplotlib is loaded when the first one is drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.store.workspace import whole_file
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+"""Okabe and Ito's, which colour-blind readers can tell apart."""
+_DPI = 160
+_ROOM_FOR_PERCENT = 0.06
+"""Smallest share whose percentage fits into its slice of a pie."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Histogram:
+    """Weights of one part. edges: [bins + 1]; counts: [bins], of nonzero weights between the first and last edge.
+
+    zeros: weights that are exactly zero; beyond: nonzero weights outside the edges.
+    """
+
+    edges: np.ndarray
+    counts: np.ndarray
+    zeros: int
+    beyond: int
+
+
+def save_figure(
+    figure: Figure, folder: Path, stem: str, formats: Sequence[str] = ("png",), description: str | None = None
+) -> list[Path]:
+    """Write a figure as <stem>.<format> for each format, each file whole or not at all. The same bytes every time.
+
+    description: what it shows, in words; a PNG file's `Description`.
+    """
+    told = {"pdf": {"CreationDate": None}, "png": {"Description": description} if description else {}}
+    paths = []
+    for name in formats:
+        path = folder / f"{stem}.{name}"
+        with whole_file(path) as partial:
+            figure.savefig(partial, format=name, dpi=_DPI, metadata=told.get(name, {}))
+        paths.append(path)
+    return paths
+
+
+def svg_markup(figure: Figure, prefix: str, titles: Mapping[str, str]) -> str:
+    """A figure as an <svg> element to stand in an HTML page. The same markup every time.
+
+    prefix: put before every id, so that several figures of a page do not share any. titles: gid of an artist -> text
+    that browsers show over it, also without scripts. Words are drawn as paths: they look the same on every machine.
+    """
+    import matplotlib
+
+    stream = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "featherweight"}):
+        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    # Outside an XML file there is no XML declaration, no namespace and no style for the whole page.
+    markup = stream.getvalue()[stream.getvalue().index("<svg") :]
+    markup = re.sub(r"<defs>\s*<style.*?</defs>", "", markup, count=1, flags=re.DOTALL)
+    markup = re.sub(r"<svg [^>]*(viewBox=\"[^\"]*\")[^>]*>", r"<svg \1>", markup, count=1)
+    markup = re.sub(r"( id=\"|xlink:href=\"#|url\(#)", lambda m: m[0].removeprefix("xlink:") + prefix, markup)
+    markup = re.sub(r"<!--.*?-->|(?<=\n)\s+", "", markup, flags=re.DOTALL)
+    for gid, text in titles.items():
+        start = f'<g id="{prefix}{gid}">'
+        markup = markup.replace(start, f'<g id="{prefix}{gid}" class="point"><title>{html.escape(text)}</title>')
+    return markup
+
+
+def parameter_pie(title: str, parts: dict[str, int]) -> Figure:
+    """A pie of parameters by major part (figures 3.8 to 3.10 of the thesis). parts: name -> number of weights.
+
+    Names and numbers stand in a list beside the pie, so that slices too thin to see cannot push labels together.
+    """
+    from matplotlib.figure import Figure
+
+    shown = {name: count for name, count in parts.items() if count}
+    total = sum(shown.values())
+    figure = Figure(figsize=(7.5, 3.8), layout="constrained")
+    axes = figure.subplots()
+    wedges, *_ = axes.pie(
+        list(shown.values()),
+        colors=COLOURS,
+        startangle=90,
+        counterclock=False,
+        wedgeprops={"edgecolor": "white", "linewidth": 1},
+        autopct=lambda share: f"{share:.0f}%" if share > 100 * _ROOM_FOR_PERCENT else "",
+        textprops={"color": "white", "fontweight": "bold"},
+    )
+    names = [f"{name}: {count:,} ({share(count / total)})" for name, count in shown.items()]
+    figure.get_layout_engine().set(w_pad=0.2, h_pad=0.1)
+    axes.legend(wedges, names, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=11)
+    figure.suptitle(f"{wrapped(title, 70)}\n{total:,} parameters", fontsize=11)
+    return figure
+
+
+def share(part: float) -> str:
+    """A share in percent, with more digits where it is small."""
+    return "below 0.01%" if part < 0.0001 else f"{part:.1%}" if part >= 0.01 else f"{part:.2%}"
+
+
+def weight_histograms(title: str, parts: dict[str, Histogram]) -> Figure:
+    """One panel for each part: how many weights have which value, on a logarithmic axis. Zeros are counted apart."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 0.7 + 2.4 * len(parts)), layout="constrained")
+    panels = figure.subplots(len(parts), 1, squeeze=False)[:, 0]
+    for axes, (name, histogram), colour in zip(panels, parts.items(), COLOURS, strict=False):
+        axes.stairs(histogram.counts, histogram.edges, fill=True, color=colour)
+        if histogram.counts.any():
+            axes.set_yscale("log")
+            axes.set_ylim(bottom=0.7)
+        axes.set_ylabel("weights in a bin")
+        axes.set_title(_said(name, histogram), fontsize=10, loc="left")
+        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[-1].set_xlabel("value of the weight")
+    figure.suptitle(wrapped(title, 80), fontsize=11)
+    return figure
+
+
+def _said(name: str, histogram: Histogram) -> str:
+    """A panel's title: how many weights there are, and what is not drawn."""
+    total = int(histogram.counts.sum()) + histogram.zeros + histogram.beyond
+    hidden = [f"{histogram.zeros:,} zeros ({share(histogram.zeros / total)})"] if histogram.zeros else []
+    hidden += [f"{histogram.beyond:,} beyond ±{histogram.edges[-1]:.2g}"] if histogram.beyond else []
+    return f"{name}: {total:,} weights" + (f"; not drawn: {', '.join(hidden)}" if hidden else "")
+
+
+def wrapped(text: str, width: int) -> str:
+    """Names have no spaces to break at; they are broken anywhere. A dollar sign would start a formula."""
+    lines = [text[start : start + width] for start in range(0, len(text), width)]
+    return "\n".join(lines).replace("$", r"\$")

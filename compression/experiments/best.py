@@ -1,0 +1,166 @@
+"""Which model to use: the best student of a task within a number of bytes, chosen by validation and never by test."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import pydantic
+
+from common.cli import QuerySettings
+from common.config import flag, nearest
+from common.data.tasks import load_task
+from common.errors import UserError
+from compression.evaluation.result_cache import readable_models, saved_rows
+from compression.experiments.report.families import Family, Row, Stat, group_rows, stat
+from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, human_bytes, metric_heading, percent, text_table
+
+
+class BestSettings(QuerySettings):
+    """Settings of `experiment.py best`."""
+
+    task: str
+    """Task: a name in configs/tasks (sst-2, qqp, ...), or the YAML file of one of your own."""
+    max_bytes: int | None = pydantic.Field(None, gt=0)
+    """Largest size that will do, in bytes; unset means any."""
+    size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_packed"
+    """What is measured: the packed file, the weights file gzipped, or the weights file."""
+    metric: str | None = None
+    """Choose by this metric; unset means the task's first."""
+    top: int = pydantic.Field(5, gt=0)
+    """How many families of models to show."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A family of models: its largest member's bytes, scores over its seeds, and the member to use."""
+
+    family: str
+    bytes: int
+    validation: Stat
+    test: dict[str, Stat]
+    """Test split -> score; it chose nothing."""
+    model: str
+    """The member that is best on validation."""
+    folder: str
+    """That model's folder."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """Families within the budget, the best on validation first; notes: what was left out, and why."""
+
+    task: str
+    metric: str
+    size: str
+    max_bytes: int | None
+    candidates: tuple[Candidate, ...]
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, in plain types."""
+        return dataclasses.asdict(self)
+
+
+def best(settings: BestSettings) -> Ranking:
+    """Rank a task's evaluated students by their validation score, a mean over seeds; of equals the smaller is first.
+
+    Raises UserError: no such student, a metric that they do not have, or a budget that none of them meets.
+    """
+    rows, notes = _students(settings)
+    metrics = list(rows[0]["validation"])
+    metric = settings.metric or metrics[0]
+    if metric not in metrics:
+        known = ", ".join(metrics)
+        raise UserError(f"no validation score by metric {metric!r}{nearest(metric, metrics)} (there are: {known})")
+    found = _candidates(rows, metric, settings.size)
+    if not found:
+        raise UserError(f"no student of {settings.task} has a size by {settings.size}; choose another {flag('size')}")
+    unknown = len({row["model"] for row in rows if row.get(settings.size) is None})
+    if unknown:
+        notes.append(f"left out: {unknown} whose {settings.size} is not known, with the seeds beside them")
+    fitting = [one for one in found if settings.max_bytes is None or one.bytes <= settings.max_bytes]
+    if not fitting:
+        smallest = min(found, key=lambda one: one.bytes)
+        raise UserError(
+            f"no student of {settings.task} fits {settings.max_bytes:,} bytes: "
+            f"the smallest is {smallest.family} with {smallest.bytes:,} ({settings.size})"
+        )
+    if len(fitting) < len(found):
+        notes.append(f"{len(found) - len(fitting)} of {len(found)} families are larger than the budget")
+    ranked = sorted(fitting, key=lambda one: (-one.validation.mean, one.bytes, one.family))[: settings.top]
+    name = load_task(settings.task).name
+    return Ranking(name, metric, settings.size, settings.max_bytes, tuple(ranked), tuple(notes))
+
+
+def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
+    """Rows of the task's students that validation may choose among, and how many were left out."""
+    task, paths = load_task(settings.task), settings.paths
+    rows: list[Row] = []
+    stale = on_test = 0
+    for config in readable_models(paths.root / "models" / task.models_task):
+        if config.kind != "student":
+            continue
+        if config.select_on != "validation":
+            on_test += 1
+            continue
+        folder = paths.model(task.models_task, config.name)
+        own = saved_rows(paths, task, folder, config)
+        rows += [{**row, "run": str(folder)} for row in own if row["validation"]]  # the workspace may have been moved
+        stale += not any(row["validation"] for row in own)
+    counts = [
+        (stale, "without scores that are true now: run evaluate.py for them"),
+        (on_test, "whose weights the test split chose: their scores on it are too good"),
+    ]
+    notes = [f"left out: {number} student{'s' if number > 1 else ''} {why}" for number, why in counts if number]
+    if not rows:
+        raise UserError("; ".join([f"no student of {task.name} to choose from in {settings.workspace}", *notes]))
+    return rows, notes
+
+
+def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
+    """One for each family whose members' size is known; a family with several test splits is one."""
+    splits: dict[str, dict[str, Family]] = {}
+    for group in group_rows(rows):
+        for family in group.families:
+            members = ",".join(sorted(str(row["config_hash"]) for row in family.rows))
+            splits.setdefault(members, {})[group.split] = family
+    found = []
+    for by_split in splits.values():
+        family = next(iter(by_split.values()))
+        sizes = [row[size] for row in family.rows if row.get(size) is not None]
+        scores = stat(row["validation"].get(metric) for row in family.rows)
+        if scores is None or len(sizes) < len(family.rows):
+            continue
+        use = max(family.rows, key=lambda row: row["validation"].get(metric, float("-inf")))
+        tests = {split: score for split, one in by_split.items() if (score := one.metric(metric))}
+        found.append(Candidate(family.name, max(sizes), scores, tests, use["model"], use["run"]))
+    return found
+
+
+def best_text(ranking: Ranking) -> str:
+    """The ranking for a terminal, at most 110 columns wide, and which model to use."""
+    splits = list(dict.fromkeys(split for one in ranking.candidates for split in one.test))
+    heading = metric_heading(ranking.metric)
+    columns: list[tuple[str, Callable[[Candidate], str]]] = [
+        (f"{ranking.task}", lambda one: one.family),
+        (f"{ranking.size}, largest seed", lambda one: human_bytes(one.bytes)),
+        (f"validation {heading}", lambda one: percent(one.validation)),
+        *(
+            (split, lambda one, split=split: percent(one.test[split]) if split in one.test else DASH)
+            for split in splits
+        ),
+    ]
+    body = [[show(one) for _, show in columns] for one in ranking.candidates]
+    table = text_table([name for name, _ in columns], body, [False] + [True] * (len(columns) - 1), TERMINAL_WIDTH)
+    first = ranking.candidates[0]
+    return "\n".join(
+        [
+            table,
+            "",
+            "Ranked by the mean validation score over seeds ± standard deviation (seeds); test scores chose nothing.",
+            *(f"Note: {note}." for note in ranking.notes),
+            f"Use {first.model}, the best seed on validation: {first.folder}",
+        ]
+    )

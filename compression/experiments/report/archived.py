@@ -1,0 +1,111 @@
+"""Archived experiments: what a page of results is made from, small enough to be committed, and bound to no machine.
+
+<folder>/<name>/experiment.json and results.json, as in a workspace, whatever other JSON files the experiment has, and
+the YAML file that it is of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from common.config import build
+from common.errors import UserError
+from common.store.workspace import read_json, whole_folder, write_json
+from compression.experiments.report.families import Row
+from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, read_record, write_record
+from compression.experiments.report.results import read_results, write_results
+
+_OF_A_MACHINE = {"host", "hostname", "user", "username", "pid", "started", "ended", "date", "created"}
+"""Fields that say where, by whom or when something was done; no setting of ours has such a name."""
+_PATH = re.compile(r"""(?<![^\s='"(\[,])(?:(?:~\w*|\.\.)?/|[A-Za-z]:[/\\])[^\s'",)\]]*""")
+"""A path from a root, a home or the folder above, within words: `data_dir=/data/glue`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Archived:
+    """A finished experiment: what it is, the rows that came out, its other JSON files by name (fastText's tuning)."""
+
+    record: ExperimentRecord
+    rows: tuple[Row, ...]
+    others: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def read_finished(folder: Path) -> Archived:
+    """An experiment's record and rows, from a workspace or an archive.
+
+    Raises UserError where there is none, where rows were changed by hand, and where a run has no rows.
+    """
+    record = read_record(folder)
+    if not (folder / RESULTS_FILE).exists():
+        raise UserError(f"experiment {record.name}: unfinished, there are no results yet")
+    rows = read_results(folder / RESULTS_FILE)
+    if not rows and not record.labels:
+        raise UserError(f"experiment {record.name}: no model was evaluated")
+    _check_ended(folder, record)
+    planned = {(run.id, *sorted(run.cell.items())) for run in record.runs}
+    found = {(row.get("run_id"), *sorted(row["cell"].items())) for row in rows if row.get("cell") is not None}
+    if missing := [run for run in planned if run not in found]:
+        raise UserError(
+            f"experiment {record.name}: {len(missing)} of {len(planned)} runs have no rows, and unfinished "
+            f"experiments are not archived; see: experiment.py show {record.name}"
+        )
+    if found - planned:
+        raise UserError(f"experiment {record.name}: rows of runs that are no longer its own; run it again")
+    others = sorted(path for path in folder.glob("[!.]*.json") if path.name not in (RECORD_FILE, RESULTS_FILE))
+    return Archived(record, tuple(rows), {path.name: read_json(path) for path in others})
+
+
+def _check_ended(folder: Path, record: ExperimentRecord) -> None:
+    """Raises UserError when sacred tells that a chain's last run did not end well; archives hold none of its files."""
+    runs = [path for path in folder.glob("sacred/*/run.json") if path.parent.name.isdecimal()]
+    if record.kind == "chain" and runs:
+        status = read_json(max(runs, key=lambda path: int(path.parent.name))).get("status")
+        if status != "COMPLETED":
+            raise UserError(f"experiment {record.name}: its last run is {str(status).lower()}, not completed")
+
+
+def write_archive(experiment: Archived, root: Path, to: Path, files: Sequence[Path]) -> Path:
+    """Write a finished experiment to <to>/<name>, whole or not at all. Returns that folder.
+
+    root: the workspace, to which paths become relative; files: copied beside it.
+    """
+    record = build(ExperimentRecord, portable(experiment.record.model_dump(mode="json"), root))
+    with whole_folder(to / record.name) as partial:
+        write_record(partial, record)
+        write_results(partial / RESULTS_FILE, [portable(row, root) for row in experiment.rows])
+        for name, value in experiment.others.items():
+            write_json(partial / name, portable(value, root))
+        for file in files:
+            shutil.copyfile(file, partial / file.name)
+    return to / record.name
+
+
+def portable(value: Any, root: Path, key: str = "") -> Any:
+    """A value of a record or a row without what belongs to a machine; numbers and settings stay as they are.
+
+    Paths in the workspace become relative to it, those of anything else become their last names; a row's `run` is its
+    model's folder even where the workspace was moved. Names of machines and users, and times of day, are left out.
+    """
+    if isinstance(value, dict):
+        return {name: portable(one, root, name) for name, one in value.items() if name not in _OF_A_MACHINE}
+    if isinstance(value, list | tuple):
+        return [portable(one, root, key) for one in value]
+    if not isinstance(value, str):
+        return value
+    if key == "run" and "models" in Path(value).parts[-3:-2]:
+        return "/".join(Path(value).parts[-3:])
+    if key == "data_dir" or _PATH.match(value) or (key == "run" and Path(value).is_relative_to(root)):
+        return _short(value, root)
+    return _PATH.sub(lambda found: _short(found.group(), root), value)
+
+
+def _short(path: str, root: Path) -> str:
+    for base in (root, root.resolve()):
+        if Path(path).is_relative_to(base):
+            return Path(path).relative_to(base).as_posix()
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]

@@ -1,0 +1,177 @@
+"""Grids: the axes, fixed settings, rules and seeds of a file, turned into cells and the settings of their runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.cli import StageSettings
+from common.config import underscored
+from common.errors import UserError
+from common.seeds import DEFAULT_SEED
+from compression.experiments.jobs import Job, beside, check_jobs, check_known, known_to, seed_number
+from compression.experiments.report.record import Quote, TableLayout
+from compression.experiments.sweep.grid_file import (
+    RUN_FIELDS,
+    GridFile,
+    Rule,
+    label_of,
+    narrowed,
+    parse_assignments,
+    read_grid_file,
+)
+from compression.settings import Action, CompressSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One cell of a grid with one seed: a run. given: its settings, without defaults; chains: see GridFile."""
+
+    labels: dict[str, str]
+    seed: int
+    given: dict[str, Any]
+    chains: tuple[tuple[Action, ...], ...]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Its compress jobs, one a chain."""
+        chains = [{"compression_actions": chain} for chain in self.chains] or [{}]
+        return [Job("compress", {**self.given, **chain}) for chain in chains]
+
+    @property
+    def text(self) -> str:
+        """The cell in words, for messages."""
+        return ", ".join(f"{axis} {label}" for axis, label in self.labels.items()) or "the only cell"
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A grid ready to run. shared: task -> its jobs before the runs."""
+
+    name: str
+    title: str
+    settings: dict[str, Any]
+    axes: dict[str, tuple[str, ...]]
+    seeds: tuple[int, ...]
+    shared: dict[str, list[Job]]
+    cells: tuple[Cell, ...]
+    table: TableLayout | None
+    quote: Quote | None
+
+    @property
+    def augmented(self) -> str:
+        """Name of the augmented rows that its runs learn from."""
+        return str(self.settings.get("augmented", CompressSettings.model_fields["augmented"].default))
+
+
+def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any] | None = None) -> Grid:
+    """The grid of a file. assignments: KEY=VALUE; fixes a setting, or gives an axis or `seeds` other values.
+
+    flags: settings that every job and run gets. Raises UserError for a key nobody knows, an axis that names no setting,
+    and a cell whose settings are impossible, before anything runs.
+    """
+    file = read_grid_file(path)
+    chosen = parse_assignments(assignments)
+    file = narrowed(file, chosen)
+    fixed = beside(path, {**underscored(file.settings), **chosen, **(flags or {})})
+    kinds = [kind for job in file.shared for kind in job]
+    check_known(fixed, [*kinds, "compress"])
+    overrides = {**chosen, **(flags or {})}
+    cells = tuple(_cells(file, fixed, overrides, path))
+    if file.axes and not cells:
+        raise UserError("rules: they skip every cell of the grid")
+    tasks = dict.fromkeys(cell.given["task"] for cell in cells) or dict.fromkeys(_tasks(fixed))
+    shared = {task: list(_shared_jobs(file, {**fixed, "task": task}, overrides, path)) for task in tasks}
+    for jobs in shared.values():
+        check_jobs(jobs)
+    labels = {axis: tuple(map(label_of, values)) for axis, values in file.axes.items()}
+    seeds = tuple(_seeds(file))
+    title = file.title or file.name
+    return Grid(file.name, title, fixed, labels, seeds, shared, cells, file.table, file.quote)
+
+
+def _cells(file: GridFile, fixed: dict[str, Any], overrides: dict[str, Any], path: Path) -> Iterator[Cell]:
+    """Every cell with every seed, those that rules skip left out."""
+    seeds = _seeds(file)
+    if not file.axes:
+        return
+    for combination in itertools.product(*(_choices(name, values) for name, values in file.axes.items())):
+        labels = {name: label for name, (label, _) in zip(file.axes, combination, strict=True)}
+        given = dict(known_to("compress", fixed))
+        for _, settings in combination:
+            given |= underscored(settings)
+        given = _with_rules(file.rules, labels, given)
+        if given is None:
+            continue
+        cell = Cell(labels, seeds[0], beside(path, {**given, **known_to("compress", overrides)}), file.chains)
+        _check_cell(cell)
+        for seed in seeds:
+            yield dataclasses.replace(cell, seed=seed, given={**cell.given, "seed": seed})
+
+
+def _seeds(file: GridFile) -> list[int]:
+    """Every seed once, as numbers."""
+    return list(dict.fromkeys(map(seed_number, file.seeds))) or [DEFAULT_SEED]
+
+
+def _choices(axis: str, values: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Label and settings of each value of an axis."""
+    if isinstance(values, dict):
+        return [(str(label), settings or {}) for label, settings in values.items()]
+    return [(label_of(value), {axis: value}) for value in values]
+
+
+def _with_rules(rules: Sequence[Rule], labels: dict[str, str], given: dict[str, Any]) -> dict[str, Any] | None:
+    """The settings after all rules that match, or None when one says to skip."""
+    for rule in rules:
+        if all(_matches(labels.get(key, given.get(key)), wanted) for key, wanted in rule.when.items()):
+            if rule.skip:
+                return None
+            given = {**given, **underscored(rule.set)}
+    return given
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    options = wanted if isinstance(wanted, list) else [wanted]
+    return value is not None and label_of(value) in map(label_of, options)
+
+
+def _check_cell(cell: Cell) -> None:
+    _check_task(cell.given)
+    try:
+        check_jobs(cell.jobs)
+    except UserError as error:
+        raise UserError(f"cell {cell.text}: {str(error).removeprefix('compress: ')}") from error
+
+
+def _check_task(given: dict[str, Any]) -> None:
+    if "task" not in given:
+        raise UserError("settings: no task is given; set one in the file, or with --set task=NAME")
+
+
+def _tasks(fixed: dict[str, Any]) -> list[str]:
+    """Tasks of a grid that has no runs, only shared jobs."""
+    _check_task(fixed)
+    tasks = fixed["task"]
+    return tasks if isinstance(tasks, list) else [tasks]
+
+
+def _shared_jobs(file: GridFile, fixed: dict[str, Any], overrides: dict[str, Any], path: Path) -> Iterator[Job]:
+    for job in file.shared:
+        for kind, values in job.items():
+            own = beside(path, underscored(values or {}))
+            yield Job(kind, {**_for_shared(kind, fixed), **own, **_for_shared(kind, overrides), "task": fixed["task"]})
+
+
+def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a shared job takes of the settings: a batch size or rate is the runs' own, and leaves the teacher alone.
+
+    The name of augmented rows is for both: some make them and others read them.
+    """
+    of_runs = RUN_FIELDS - {*StageSettings.model_fields, "augmented"}
+    if kind in ("evaluate", "analyze"):
+        of_runs = of_runs | {"arch"}  # it names where the teacher comes from, and would refuse the teacher made of it
+    return {key: value for key, value in known_to(kind, settings).items() if key not in of_runs}

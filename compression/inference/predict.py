@@ -1,0 +1,166 @@
+"""The work of predict.py: any saved model over any amount of text, in order, in constant memory."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pydantic
+
+from common.cli import QuerySettings
+from common.data.tasks import known_tasks, load_task
+from common.errors import UserError
+from common.store.workspace import whole_file
+from compression.evaluation.classifier import Classifier, load_classifier
+from compression.inference.readers import Columns, Format, Row, format_of, read_texts
+from compression.inference.writers import Writer, make_writer
+
+CHUNK_CHARACTERS = 1_000_000
+"""A chunk ends early after so much text: a file of long documents takes no more memory than one of sentences."""
+
+
+class PredictSettings(QuerySettings):
+    """Settings of predict.py."""
+
+    model: str
+    """Model to ask: its name in the workspace, its folder, or a packed file (.fwt)."""
+    task: str | None = None
+    """Task of the model, where several tasks have one of its name."""
+    input: Path | None = None
+    """File to read; - or nothing for stdin, with a prompt where that is a terminal."""
+    format: Format | None = None
+    """Format of the input: lines, csv, tsv or jsonl; unset: as the file's suffix says, else lines."""
+    columns: tuple[str, ...] = ()
+    """Columns or keys that hold the sentence, or both sentences of a pair; unset: those of the model's task."""
+    delimiter: str | None = None
+    """What stands between the cells of a CSV; unset: the likeliest of , ; tab | in its first line."""
+    output: Path | None = None
+    """File to write, whole or not at all; unset: stdout."""
+    output_format: Format | None = None
+    """Format of the output; unset: the input's. lines: a label and each label's probability,
+    or of words each with its tag."""
+    batch_size: int = pydantic.Field(1024, gt=0)
+    """Texts classified, and written, at a time; 1 answers a slow pipe at once."""
+    cpu: bool = False
+    """Run on the CPU even where there is a GPU."""
+    json_: bool = False
+    """Write JSONL: the same as --output-format jsonl."""
+
+    @pydantic.field_validator("columns", mode="before")
+    @classmethod
+    def _one_column(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @pydantic.field_validator("delimiter")
+    @classmethod
+    def _one_sign(cls, value: str | None) -> str | None:
+        value = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
+        if value is not None and (len(value) != 1 or value in '"\r\n'):
+            raise ValueError("one sign, or tab")
+        return value
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> PredictSettings:
+        if self.delimiter and self.input_format != "csv":
+            raise ValueError("--delimiter is for --format csv")
+        if self.columns and self.input_format == "lines":
+            raise ValueError("--columns is for --format csv, tsv or jsonl; lines have none")
+        if self.json_ and self.output_format not in (None, "jsonl"):
+            raise ValueError(f"--json contradicts --output-format {self.output_format}")
+        return self
+
+    @property
+    def file(self) -> Path | None:
+        """The input's path; None for stdin."""
+        return None if self.input is None or str(self.input) == "-" else self.input
+
+    @property
+    def input_format(self) -> Format:
+        """Format of the input, as given or by its suffix."""
+        return self.format or format_of(self.file)
+
+    @property
+    def written_format(self) -> Format:
+        """Format of the output."""
+        return "jsonl" if self.json_ else self.output_format or self.input_format
+
+
+def predict(settings: PredictSettings) -> None:
+    """Classify all of the input, or prompt for it. Where stdout's reader has seen enough, the work ends quietly.
+
+    Raises UserError for a model or an input that is wrong, with its line; what went to stdout before stays.
+    """
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(settings.file.open("rb")) if settings.file else sys.stdin.buffer
+        model = load_classifier(settings.paths, settings.model, settings.task, settings.cpu)
+        columns = _columns(settings, model)
+        if settings.input is None and settings.input_format == "lines" and sys.stdin.isatty():
+            from compression.inference.prompt import prompt
+
+            prompt(model, stream, columns, settings.written_format)
+            return
+        texts = read_texts(stream, settings.input_format, columns, settings.delimiter)
+        header, write = make_writer(settings.written_format, texts, model.labels, model.tokens)
+        _send(header, _answers(model, texts.rows, write, settings.batch_size), settings.output)
+
+
+def _columns(settings: PredictSettings, model: Classifier) -> Columns:
+    """The columns given, or else those that the task has. Raises UserError for a wrong number of them."""
+    ours, where = ("sentence1", "sentence2")[: 1 + model.pair], str(settings.file or "stdin")
+    if settings.columns and len(settings.columns) != len(ours):
+        reads = "two sentences" if model.pair else "one sentence"
+        raise UserError(f"{model.name} reads {reads}: give as many --columns, not {len(settings.columns)}")
+    if settings.columns:
+        return Columns(settings.columns, True, where)
+    task = settings.task or model.task
+    known = load_task(task).columns if settings.task or task in known_tasks() else {}
+    names = tuple(known[name] for name in ours if name in known)
+    usual = ours if model.pair else ("text",)
+    return Columns(names if len(names) == len(ours) else usual, False, where)
+
+
+def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int) -> Iterator[str]:
+    """What is written of each chunk of rows."""
+    for chunk in chunks(rows, most, model.tokens):
+        values = model.probabilities([row.sentences for row in chunk]).tolist()
+        yield "".join(map(write, chunk, values))
+
+
+def chunks(rows: Iterator[Row], most: int, padded: bool = False) -> Iterator[list[Row]]:
+    """Rows in lists of at most `most`, shorter ones of long texts. padded: each takes the room of the longest."""
+    chunk: list[Row] = []
+    total = longest = 0
+    for row in rows:
+        characters = sum(map(len, row.cells))
+        chunk.append(row)
+        total, longest = total + characters, max(longest, characters)
+        if len(chunk) == most or (longest * len(chunk) if padded else total) >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, total, longest = [], 0, 0
+    if chunk:
+        yield chunk
+
+
+def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
+    """Write the header and each chunk's text as it comes: to stdout, to a device or pipe, or to a whole file."""
+    with contextlib.ExitStack() as stack:
+        if path is None:
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+            file = sys.stdout
+        elif path.exists() and not path.is_file():
+            file = stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+        else:
+            file = stack.enter_context(stack.enter_context(whole_file(path)).open("w", encoding="utf-8", newline="\n"))
+        try:
+            for text in itertools.chain([header], answers):
+                file.write(text)
+                file.flush()
+        except BrokenPipeError:
+            if path is not None:
+                raise
+            # Python would complain at exit of what it could not flush.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,82 @@
+"""A scheme says how a matrix is quantized. It finds ranges (or centroids) for weights, and turns weights into codes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+
+from compression.shrinking.quantization.affine import codes_of, least_error, minmax, ternary
+from compression.shrinking.quantization.codebook import k_means, nearest
+from compression.students.weights import Affine, Codebook, Half, Matrix
+
+BITS = (8, 6, 4, 3, 2)
+Ranges = Mapping[str, torch.Tensor]
+"""What a quantized matrix holds beside its codes: scale and zero_point, or a codebook, or, in 16 bits, nothing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scheme:
+    """Quantizer, bits of a code, what shares a range, and how ranges are found: the flags of compress.py."""
+
+    quantizer: Literal["affine", "ternary", "codebook"] = "affine"
+    bits: int = 8
+    granularity: Literal["row", "column", "tensor"] = "row"
+    ranges: Literal["fitted", "minmax"] = "fitted"
+
+    @property
+    def levels(self) -> int:
+        """Number of values a code can have."""
+        return 3 if self.quantizer == "ternary" else 2**self.bits
+
+    def quantize(self, weight: torch.Tensor) -> Matrix:
+        """Weights, float32 [rows, columns], quantized."""
+        return self.code(weight, self.fit(weight))
+
+    def fit(self, weight: torch.Tensor) -> Ranges:
+        """The ranges or centroids for these weights."""
+        groups = self._grouped(weight)
+        if self._in_16_bits(weight):
+            return {}
+        if self.quantizer == "codebook":
+            return {"codebook": k_means(groups, self.levels)}
+        if self.quantizer == "ternary":
+            found = ternary(groups)
+        else:
+            found = (least_error if self.ranges == "fitted" else minmax)(groups, self.levels)
+        by_column = self._granularity(weight) == "column"
+        return dict(zip(("scale", "zero_point"), (end.T if by_column else end for end in found), strict=True))
+
+    def code(self, weight: torch.Tensor, ranges: Ranges) -> Matrix:
+        """The weights as codes by given ranges, which `fit` found for these weights or for others of their shape."""
+        if not ranges:
+            return Half(weight)
+        if "codebook" in ranges:
+            codes = nearest(self._grouped(weight), ranges["codebook"]).view_as(weight)
+            return Codebook(codes.to(torch.uint8), ranges["codebook"])
+        return Affine(codes_of(weight, **ranges, levels=self.levels), ranges["scale"], ranges["zero_point"])
+
+    def width(self, weight: torch.Tensor) -> float:
+        """Bits that a weight of this matrix takes: log2 of the number of codes."""
+        return 16.0 if self._in_16_bits(weight) else math.log2(self.levels)
+
+    def _in_16_bits(self, weight: torch.Tensor) -> bool:
+        """Hash importance: a code and a scale for each single number would be larger (section 6.1.7)."""
+        return weight.shape[1] == 1 and self.bits == 8 and self.granularity == "row" and self.quantizer == "affine"
+
+    def _granularity(self, weight: torch.Tensor) -> str:
+        """A row of one number is no group."""
+        return "tensor" if weight.shape[1] == 1 and self.granularity == "row" else self.granularity
+
+    def _grouped(self, weight: torch.Tensor) -> torch.Tensor:
+        """Weights as [groups, size]."""
+        if self._granularity(weight) == "tensor":
+            return weight.reshape(1, -1)
+        return weight.T if self._granularity(weight) == "column" else weight
+
+
+Setting = dict[str, Scheme]
+"""Name of matrix -> how it is quantized."""

@@ -1,0 +1,147 @@
+"""Finding, downloading or training the files of byte-pair embeddings, all in BPEmb's format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.errors import UserError
+from common.progress import say
+from common.store.locks import only_one
+from common.store.workspace import fingerprint, whole_file
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from compression.students.settings import StudentSettings
+
+CACHE = Path.home() / ".cache" / "bpemb" / "en"
+"""Where bpemb keeps what it downloaded."""
+_WORD2VEC_EPOCHS = 10
+
+
+def find_files(
+    settings: StudentSettings,
+    sentences: list[str],
+    folder: Path,
+    own: list[str] | None = None,
+    with_vectors: bool = True,
+) -> tuple[Path, Path]:
+    """(sentencepiece model, word2vec vectors) for a student; without vectors, these need not be there.
+
+    In order: the files the settings name; BPEmb's own in its cache, or downloaded by it when bpe_source is bpemb;
+    else trained on `sentences` and kept in `folder`, the vectors on `own` where these are given: augmented sentences
+    have words that need pieces, and a million of them would take gigabytes as lists of pieces. Raises UserError for
+    files that are missing or do not fit.
+    """
+    if settings.bpe_model is not None and settings.bpe_vectors is not None:
+        return settings.bpe_model, settings.bpe_vectors
+    if cached := cached_files(settings):
+        return cached
+    if settings.bpe_source == "bpemb":
+        return _download(settings)
+    return _train(settings, sentences, sentences if own is None else own, folder, with_vectors)
+
+
+def cached_files(settings: StudentSettings) -> tuple[Path, Path] | None:
+    """BPEmb's own files in its cache, where they are there and the settings let them be used."""
+    name = f"en.wiki.bpe.vs{settings.vocab_size}"
+    cached = CACHE / f"{name}.model", CACHE / f"{name}.d{settings.embedding_dim}.w2v.bin"
+    return cached if settings.bpe_source != "train" and all(path.exists() for path in cached) else None
+
+
+def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
+    """Vectors in the order of the model's pieces, float32 [vocab_size, dim]. Raises UserError when they do not fit."""
+    from bpemb import BPEmb
+
+    try:
+        bpe = BPEmb(vs=None, dim=None, model_file=model_file, emb_file=path)
+    except FileNotFoundError as error:
+        raise UserError(f"{error.filename or path}: no such file") from error
+    except (OSError, RuntimeError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: not vectors in word2vec format ({error})") from error
+    if bpe.vectors.shape != (bpe.vocab_size, dim):
+        raise UserError(
+            f"{path}: {bpe.vectors.shape[0]} vectors of {bpe.vectors.shape[1]}; "
+            f"{model_file.name} and --embedding-dim ask for {bpe.vocab_size} of {dim}"
+        )
+    return bpe.vectors
+
+
+def _download(settings: StudentSettings) -> tuple[Path, Path]:
+    from bpemb import BPEmb
+
+    try:
+        bpe = BPEmb(lang="en", vs=settings.vocab_size, dim=settings.embedding_dim, vs_fallback=False)
+    except Exception as error:  # bpemb lets every failure of its downloader through
+        raise UserError(
+            f"BPEmb files for {settings.vocab_size} pieces of {settings.embedding_dim} cannot be downloaded "
+            f"({type(error).__name__}); --bpe-source train makes them from the task's text"
+        ) from error
+    return bpe.model_file, bpe.emb_file
+
+
+def _train(
+    settings: StudentSettings, sentences: list[str], own: list[str], folder: Path, with_vectors: bool
+) -> tuple[Path, Path]:
+    """sentencepiece BPE, and gensim word2vec on the task's own text; the same bytes for the same text and seed."""
+    text = fingerprint(sentences if own is sentences else [fingerprint(sentences), fingerprint(own)])
+    model_file = folder / f"{text}.vs{settings.vocab_size}.model"
+    vector_file = folder / f"{text}.vs{settings.vocab_size}.d{settings.embedding_dim}.w2v.bin"
+    if model_file.exists() and (vector_file.exists() or not with_vectors):
+        return model_file, vector_file
+    what = f"byte pairs of {settings.vocab_size} pieces"
+    with only_one(folder.with_name(f"{folder.name}.vs{settings.vocab_size}"), what, wait=True):
+        if not model_file.exists():
+            say(f"training a byte-pair vocabulary of {settings.vocab_size} on {len(sentences):,} sentences")
+            _train_pieces(map(_preprocess, sentences), settings.vocab_size, model_file)
+        if with_vectors and not vector_file.exists():
+            _train_vectors(list(map(_preprocess, own)), model_file, settings.embedding_dim, vector_file)
+    return model_file, vector_file
+
+
+def _preprocess(sentence: str) -> str:
+    from bpemb import BPEmb
+
+    return BPEmb.preprocess(sentence)
+
+
+def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> None:
+    import sentencepiece
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(target) as partial, partial.open("wb") as stream:
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(sentences),
+                model_writer=stream,
+                model_type="bpe",
+                vocab_size=vocab_size,
+                character_coverage=1.0,
+                num_threads=1,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            reason = str(error).split(")")[-1].strip() or str(error)
+            raise UserError(f"the text is too small for --vocab-size {vocab_size}: {reason}") from error
+
+
+def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Path) -> None:
+    """Skip-gram vectors for every piece; a piece the text never shows gets word2vec's own random start."""
+    import sentencepiece
+    from gensim.models import KeyedVectors, Word2Vec
+
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
+    vocabulary = [pieces.id_to_piece(i) for i in range(pieces.get_piece_size())]
+    corpus = [pieces.encode(sentence, out_type=str) for sentence in sentences]
+    # Fixed hashing and one worker: the same vectors on every run. Each piece is shown once so that none is missing.
+    model = Word2Vec(vector_size=dim, sg=1, window=5, min_count=1, seed=1, workers=1, epochs=_WORD2VEC_EPOCHS)
+    model.build_vocab([*corpus, vocabulary])
+    model.train(corpus, total_examples=len(corpus), epochs=model.epochs)
+    vectors = KeyedVectors(dim)
+    vectors.add_vectors(vocabulary, [model.wv[piece] for piece in vocabulary])
+    for place, piece in enumerate(vocabulary):
+        vectors.set_vecattr(piece, "count", len(vocabulary) - place)  # saved by falling count: the order of the pieces
+    with whole_file(target) as partial:
+        vectors.save_word2vec_format(str(partial), binary=True)

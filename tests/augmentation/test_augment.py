@@ -1,0 +1,362 @@
+"""Augmentation after TinyBERT's Algorithm 1."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+import common.data.data
+import compression.augmentation.glove
+from common.data.data import Split, load_split, read_split, split_table, write_split
+from common.data.tasks import load_task
+from common.data.text import match_key
+from common.errors import UserError
+from common.store.workspace import Workspace
+from common.teachers.masked_lm import load_masked_lm
+from compression.augmentation.augment import AugmentWork, CandidateSource, augment
+from compression.augmentation.candidates import MaskedCandidates
+from compression.augmentation.glove import Neighbours, load_glove
+from compression.augmentation.preprocess import preprocess
+from compression.augmentation.words import in_case_of, replaceable, replaceable_places, split_pieces
+
+
+def split_of(first, second=None):
+    n = len(first)
+    return Split(list(first), None if second is None else list(second), np.arange(n) % 2, np.arange(n) + 100)
+
+
+def plain(train, n=5, p=0.5, **given):
+    sources = {
+        "masked_lm": lambda word: [f"{word}m", f"{word}n"],
+        "neighbours": lambda word: [f"{word}g", f"{word}h"],
+        "single_piece": lambda word: len(word) < 6,
+    }
+    return tiny.augmented(train, n=n, p=p, **{**sources, **given})
+
+
+SENTENCES = split_of([text for text, _ in tiny.sentences(30)])
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_others():
+    assert plain(SENTENCES).fingerprint() == plain(SENTENCES).fingerprint()
+    assert plain(SENTENCES).fingerprint() != plain(SENTENCES, seed=2).fingerprint()
+
+
+def test_a_rows_variants_do_not_depend_on_the_rows_before_it():
+    whole = plain(SENTENCES)
+    first = plain(SENTENCES.take(np.arange(3)))
+    assert whole.sentence1[: len(first)] == first.sentence1
+    rest = plain(SENTENCES.take(np.arange(3, len(SENTENCES))), first_row=3)
+    assert whole.sentence1[len(first) :] == rest.sentence1
+    assert whole.source_rows[len(first) :].tolist() == rest.source_rows.tolist()
+
+
+def test_variants_differ_from_their_source_and_each_other_and_keep_its_label():
+    made = plain(SENTENCES, n=20)
+    assert (np.diff(made.source_rows) >= 0).all()
+    for row in range(len(SENTENCES)):
+        variants = [text for text, source in zip(made.sentence1, made.source_rows, strict=True) if source == row]
+        assert 0 < len(variants) <= 20
+        assert len({*variants, SENTENCES.sentence1[row]}) == len(variants) + 1
+    assert made.labels.tolist() == SENTENCES.labels[made.source_rows].tolist()
+
+
+def test_single_piece_words_go_to_the_masked_lm_and_the_rest_to_neighbours():
+    asked = {"masked_lm": set(), "neighbours": set()}
+
+    def source(name):
+        return lambda word: asked[name].add(word) or [word + "x"]
+
+    plain(
+        split_of(["The Film was wonderful , yet unwatchable"]),
+        masked_lm=source("masked_lm"),
+        neighbours=source("neighbours"),
+        single_piece=lambda word: word in ("film", "wonderful"),
+    )
+    assert asked == {"masked_lm": {"film", "wonderful"}, "neighbours": {"unwatchable"}}
+
+
+def test_stop_words_numbers_and_signs_stay():
+    made = plain(split_of(["the film of 1999 , isn't it a 2nd film !"]), n=20, p=1.0)
+    assert made.sentence1
+    for text in made.sentence1:
+        words, source = text.split(), ["the", "film", "of", "1999", ",", "isn't", "it", "a", "2nd", "film", "!"]
+        assert [w for i, w in enumerate(words) if i not in (1, 9)] == [
+            w for i, w in enumerate(source) if i not in (1, 9)
+        ]
+        assert words[1] != "film"
+    assert not any(replaceable(word) for word in (*ENGLISH_STOP_WORDS, "1999", "!", "x", "isn't", "é1", ""))
+    assert replaceable("film")
+
+
+def test_spacing_and_punctuation_between_words_stay():
+    made = plain(split_of(["Great  film(really)—watch it!"]), n=9, p=1.0)
+    for text in made.sentence1:
+        assert text.count("(") == text.count("—") == text.count("!") == 1
+        assert "  " in text
+
+
+def test_pairs_are_varied_together():
+    first = [f"question{chr(97 + i)} number film" for i in range(9)]
+    second = [f"answer{chr(97 + i)} number film" for i in range(9)]
+    made = plain(split_of(first, second), n=8)
+    assert made.sentence2 is not None
+    for a, b, row in zip(made.sentence1, made.sentence2, made.source_rows, strict=True):
+        assert a.startswith(f"question{chr(97 + row)}")
+        assert b.startswith(f"answer{chr(97 + row)}")
+        assert (a, b) != (first[row], second[row])
+    assert {row for row, b in zip(made.source_rows, made.sentence2, strict=True) if b != second[row]} == set(range(9))
+
+
+def test_a_row_without_replaceable_words_has_no_variants():
+    made = plain(split_of(["", "it is !", "fine film"]))
+    assert set(made.source_rows.tolist()) == {2}
+
+
+def test_words_without_candidates_stay():
+    made = plain(split_of(["fine film"]), masked_lm=lambda word: [], neighbours=lambda word: [])
+    assert len(made) == 0
+
+
+def test_probability_one_replaces_every_word_and_a_small_one_few():
+    every = plain(SENTENCES, p=1.0, n=1, single_piece=lambda word: True)
+    assert all("film " not in text for text in every.sentence1)
+    few = plain(SENTENCES, p=0.05, n=1)
+    assert len(few) < len(SENTENCES)
+
+
+def test_variants_equal_to_held_out_rows_are_dropped():
+    source = split_of(["a Fine film !"])
+    every = plain(source, n=20)
+    assert "a Fineg film !" not in every.sentence1  # four letters: asked of the masked LM
+    kept = plain(source, n=20, held_out={("a finem film",)})
+    assert "a Finem film !" in every.sentence1
+    assert kept.sentence1 == [text for text in every.sentence1 if text != "a Finem film !"]
+
+
+def test_a_share_of_variants_is_kept_each_by_its_own_draw():
+    every = plain(SENTENCES, n=20)
+    some = plain(SENTENCES, n=20, fraction=0.25)
+    assert len(some) == pytest.approx(len(every) / 4, rel=0.25)
+    pairs = set(zip(every.source_rows, every.sentence1, strict=True))
+    assert set(zip(some.source_rows, some.sentence1, strict=True)) <= pairs
+    tail = plain(SENTENCES.take(np.arange(20, 30)), n=20, fraction=0.25, first_row=20)
+    assert tail.sentence1 == some.sentence1[-len(tail) :]
+
+
+def test_candidates_take_the_case_of_the_word_they_replace():
+    assert in_case_of("Film", "movie") == "Movie"
+    assert in_case_of("FILM", "movie") == "MOVIE"
+    assert in_case_of("film", "movie") == "movie"
+    assert in_case_of("film", "Paris") == "Paris"
+    assert in_case_of("iPhone", "phone") == "phone"
+    made = plain(split_of(["Film FILM film"]), n=1, p=1.0, masked_lm=lambda word: ["movie"])
+    assert made.sentence1 == ["Movie MOVIE movie"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["don’t it's rock’n’roll", "🎬🍿 👍🏽 👨‍👩‍👧"],
+)
+def test_what_is_no_plain_word_is_untouched(text):
+    pieces = split_pieces(text)
+    assert "".join(pieces) == text
+    assert replaceable_places(pieces) == []
+    made = plain(split_of([f"film {text} film"]), n=20, p=1.0)
+    assert len(made) > 0
+    assert all(f" {text} " in variant for variant in made.sentence1)
+
+
+def test_words_of_other_scripts_are_words():
+    assert [split_pieces("שלום עולם")[i] for i in replaceable_places(split_pieces("שלום עולם"))] == ["שלום", "עולם"]
+    made = plain(split_of(["שלום עולם"]), n=1, p=1.0, masked_lm=lambda word: [word[::-1]])
+    assert made.sentence1 == ["םולש םלוע"]
+
+
+def test_a_sentence_that_comes_twice_is_looked_at_once():
+    asked = []
+    plain(split_of(["fine film"] * 5), masked_lm=lambda word: asked.append(word) or [word + "x"])
+    assert asked == ["fine", "film"]
+
+
+def test_glove_neighbours_are_near_and_not_the_word_itself(glove):
+    vectors = load_glove(glove)
+    found = vectors.neighbours(["wonderful", "film", "unheard"], 5)
+    assert set(found) == {"wonderful", "film"}
+    assert sorted(found["wonderful"]) == sorted(set(tiny.GOOD) - {"wonderful"})
+    assert sorted(found["film"]) == sorted(set(tiny.NOUNS) - {"film"})
+    near = vectors.unit[[vectors.index[w] for w in found["film"]]] @ vectors.unit[vectors.index["film"]]
+    assert (np.diff(near) <= 1e-6).all()
+
+
+def test_a_words_neighbours_do_not_depend_on_the_words_asked_with_it(glove, monkeypatch):
+    vectors = load_glove(glove)
+    words = sorted({*tiny.GOOD, *tiny.NOUNS})
+    together = vectors.neighbours(words, 5)
+    assert {word: vectors.neighbours([word], 5)[word] for word in words} == together
+    monkeypatch.setattr(compression.augmentation.glove, "CACHED_WORDS", 4)
+    remembered = Neighbours(vectors, 5)
+    for start in range(0, len(words), 3):
+        for word, near in remembered.of([*words[start : start + 3], "unheard"]).items():
+            assert near == together.get(word, [])
+        assert len(remembered._cache) <= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a 1 2\nb 1\n", "line 2: expected a word and 2 numbers, found 1"),
+        ("a 1 2\nb 1 x\n", "line 2"),
+        ("a\n", "line 1"),
+        ("a 1 2\n\n", "line 2"),
+        ("", "glove.txt"),
+    ],
+)
+def test_a_malformed_glove_file_names_its_line(tmp_path, text, message):
+    (tmp_path / "glove.txt").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_glove(tmp_path / "glove.txt")
+
+
+def test_a_missing_glove_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"none\.txt: no such file"):
+        load_glove(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("task", ["sst-2", "qqp"])
+def test_augmented_files_inherit_their_sources_side(prepared, task):
+    paths, loaded = Workspace(prepared), load_task(task)
+    train = load_split(paths, loaded, "train")
+    made = read_split(paths.augmented(task, "tinybert"), "")
+    assert len(made) > 0
+    held_out = set()
+    for name in ("validation", "test"):
+        split = load_split(paths, loaded, name)
+        held_out |= {tuple(map(match_key, texts)) for texts in zip(*split.sentences(), strict=True)}
+    originals = list(zip(*train.sentences(), strict=True))
+    for texts, row, label in zip(zip(*made.sentences(), strict=True), made.source_rows, made.labels, strict=True):
+        assert texts != originals[row]
+        assert label == train.labels[row]
+        assert tuple(map(match_key, texts)) not in held_out
+        # Only words were replaced, one by one, each by one of its kind.
+        for text, source in zip(texts, originals[row], strict=True):
+            assert len(text.split()) == len(source.split())
+
+
+def test_pairs_keep_a_quarter(prepared, glove):
+    paths, task = Workspace(prepared), load_task("qqp")
+    made = read_split(paths.augmented("qqp", "tinybert"), "")
+    work = AugmentWork(None, glove, 15, 2, 0.4, 1.0, (), tiny.SEED, True, prepared)
+    train = load_split(paths, task, "train")
+    every = augment(train, 0, CandidateSource(None, Neighbours(load_glove(glove), 15)), work, set())
+    # Among 250 variants a quarter by independent draws: 7 is a standard deviation.
+    assert len(made) == pytest.approx(len(every) / 4, abs=3 * np.sqrt(len(every) * 3 / 16))
+
+
+@pytest.fixture(scope="module")
+def masked_lm(tmp_path_factory):
+    return str(tiny.write_masked_lm(tmp_path_factory.mktemp("masked-lm") / "bert"))
+
+
+def work_of(masked_lm, glove, folder, **given):
+    held_out = folder / "held_out.parquet"
+    write_split(held_out, split_of(["nothing like it"]), {})
+    return AugmentWork(masked_lm, glove, 5, 6, 0.4, 1.0, (held_out,), tiny.SEED, True, folder, **given)
+
+
+def rows_made(work, train, parts):
+    """Augmented rows of train in so many parts."""
+    function, tables = work.open(), []
+    for rows in np.array_split(np.arange(len(train)), parts):
+        heard = []
+        tables.append(function(train.take(rows), int(rows[0]), heard.append).to_pylist())
+        assert sum(heard) == len(rows)
+    return [row for table in tables for row in table]
+
+
+def test_batches_parts_and_a_plain_loop_give_the_same_rows(masked_lm, glove, tmp_path):
+    work = work_of(masked_lm, glove, tmp_path)
+    expected = rows_made(work, SENTENCES, 1)
+    assert len(expected) > 100
+    assert rows_made(work, SENTENCES, 4) == expected
+    model = load_masked_lm(masked_lm, torch.device("cpu"))
+    for size in (1, 7 * 25, 64 * 25):
+        source = CandidateSource(MaskedCandidates(model, 5, size), Neighbours(load_glove(glove), 5))
+        assert split_table(augment(SENTENCES, 0, source, work, set())).to_pylist() == expected
+
+
+def test_whole_words_get_words_of_the_masked_lm_and_split_ones_neighbours(masked_lm, glove, tmp_path):
+    model = load_masked_lm(masked_lm, torch.device("cpu"))
+    source = CandidateSource(MaskedCandidates(model, 50), Neighbours(load_glove(glove), 5))
+    ((pieces, found),) = source.find(["The film is utterly tedious"])
+    named = {pieces[place]: set(words) for place, words in found.items()}
+    assert set(named) == {"film", "utterly", "tedious"}
+    assert named["tedious"] == set(tiny.BAD) - {"tedious"}
+    near = {word for word in tiny.ADVERBS if replaceable(word)} - {"utterly"}
+    assert near <= named["utterly"]
+    assert named["film"] == {word for word in model.words() if len(word) > 1} - {"film"}
+
+
+def test_identity_is_of_contents(masked_lm, glove, tmp_path):
+    work = work_of(masked_lm, glove, tmp_path)
+    same = [{"cpu": False}, {"glove": glove.rename(glove.with_name("moved.txt")).rename(glove)}]
+    assert all(dataclasses.replace(work, **change).identity() == work.identity() for change in same)
+    moved = tiny.copy_workspace(tmp_path.parent / tmp_path.name, tmp_path.parent / f"{tmp_path.name}-moved")
+    elsewhere = dataclasses.replace(
+        work, masked_lm=str(tiny.copy_workspace(masked_lm, moved / "bert")), held_out=(moved / "held_out.parquet",)
+    )
+    assert elsewhere.identity() == work.identity()
+    other = tiny.write_glove(tmp_path / "other.txt")
+    other.write_text(other.read_text().replace("film", "movie"))
+    changes = [{"glove": other}, {"masked_lm": None}, {"seed": 1}, {"candidates": 4}, {"variants": 5}]
+    changes += [{"probability": 0.3}, {"fraction": 0.5}, {"held_out": ()}]
+    identities = [dataclasses.replace(work, **change).identity() for change in changes]
+    assert len({work.identity(), *identities}) == len(changes) + 1
+    write_split(work.held_out[0], split_of(["another row"]), {})
+    assert work.identity() not in {elsewhere.identity(), *identities}
+
+
+def test_held_out_rows_are_read_part_by_part(glove, tmp_path, monkeypatch):
+    monkeypatch.setattr(common.data.data, "PART_ROWS", 2)
+    work = work_of(None, glove, tmp_path)
+    train = split_of(["a wonderful film of the director"])
+    every = [row["sentence1"] for row in rows_made(work, train, 1)]
+    assert len(every) > 2
+    write_split(work.held_out[0], split_of(["one", "two", "three", f"{every[1]} !".upper()]), {})
+    assert [row["sentence1"] for row in rows_made(work, train, 1)] == [every[0], *every[2:]]
+
+
+def test_a_task_augmented_with_a_masked_lm(workspace, glove, masked_lm):
+    before = augmented_bytes(workspace, glove)
+    path = workspace / "data/sst-2/augmented/tinybert.parquet"
+    made = augmented_bytes(workspace, glove, masked_lm=masked_lm)
+    assert made != before
+    assert augmented_bytes(workspace, glove, masked_lm=masked_lm) == made
+    assert augmented_bytes(workspace, glove, masked_lm=masked_lm, force=True, launcher="processes", workers=2) == made
+    assert list(path.parent.iterdir()) == [path]
+
+
+def augmented_bytes(workspace, glove, **given):
+    values = {"augment": "tinybert", "glove": glove, "variants": 2, **given}
+    preprocess(tiny.prepare_settings(workspace, "sst-2", **values))
+    return (workspace / "data/sst-2/augmented/tinybert.parquet").read_bytes()
+
+
+def test_up_to_date_rows_are_reused_and_others_made_anew(workspace, glove):
+    path = workspace / "data/sst-2/augmented/tinybert.parquet"
+    before, made = path.read_bytes(), path.stat().st_mtime_ns
+    assert augmented_bytes(workspace, glove) == before
+    assert path.stat().st_mtime_ns == made
+    assert augmented_bytes(workspace, glove, force=True) == before
+    assert augmented_bytes(workspace, glove, variants=3) != before
+
+
+def test_other_vectors_under_the_same_name_are_noticed(workspace, tmp_path):
+    own = tiny.write_glove(tmp_path / "own.txt")
+    before = augmented_bytes(workspace, own)
+    lines = own.read_text().splitlines(keepends=True)
+    own.write_text("".join(line for line in lines if line.split()[0] not in tiny.NOUNS))
+    assert augmented_bytes(workspace, own) != before

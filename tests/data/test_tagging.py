@@ -1,0 +1,321 @@
+"""Tasks of tokens: files of tagged words, scores of entities, and every stage from teacher to packed file."""
+
+import dataclasses
+import json
+
+import numpy as np
+import packed_students as made
+import pytest
+import tiny
+import tiny_tags
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from seqeval.metrics.sequence_labeling import get_entities
+
+from common.data.data import Split, load_split, read_split, write_split
+from common.data.iob import as_iob, entities
+from common.data.reading import read_source
+from common.data.tagging import joined, known, padded, widened
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.workspace import Workspace
+from common.teachers.finetune import finetune
+from common.teachers.huggingface.tagger import HuggingFaceTagger
+from common.teachers.logits import load_logits
+from common.training.metrics import score
+from common.training.models import read_config
+from compression.augmentation.preprocess import preprocess
+from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.inference.predict import PredictSettings, predict
+from compression.packing import write_packed
+from compression.runtime import load
+from compression.shrinking.chain import compress
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split, student_logits
+
+CPU = torch.device("cpu")
+TAGS = ("O", "B-a", "I-a", "B-b", "I-b")
+ARCHS = [arch for arch in tiny.POOLINGS if arch != "ffn"]
+WORD = st.text(st.sampled_from("ab'-,3é漢"), min_size=1, max_size=5)
+
+
+@st.composite
+def texts(draw):
+    """Words and valid tags."""
+    before, words = "O", []
+    for _ in range(draw(st.integers(1, 6))):
+        allowed = [tag for tag in TAGS if tag[0] != "I" or before[1:] == tag[1:]]
+        before = draw(st.sampled_from(allowed))
+        words.append((draw(WORD), before))
+    return words
+
+
+def task_of(tags=TAGS, **changed):
+    return load_task("ncbi-disease").model_copy(update={"labels": tags, **changed})
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory, encoder, glove):
+    """A workspace with a task of tokens, its teacher, augmented rows and logits. To be read, not written."""
+    folder = tmp_path_factory.mktemp("tokens")
+    task = str(tiny_tags.write_task(folder / "files"))
+    workspace = folder / "workspace"
+    preprocess(tiny.prepare_settings(workspace, task))
+    finetune(tiny.finetune_settings(workspace, task, encoder, max_epochs=6))
+    more = {"augment": "tinybert", "glove": glove, "variants": 1, "generate_loss": ("processed", "tinybert")}
+    preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **more))
+    return workspace, task
+
+
+@pytest.fixture
+def workspace(taught, tmp_path):
+    """A copy for a test to write in, and the task."""
+    return tiny.copy_workspace(taught[0], tmp_path / "workspace"), taught[1]
+
+
+def distilled(workspace, task, **given):
+    shape = {"student_arch": "bilstm", "embedding_type": "hash", "only_original_data": True, "alpha": 0.5}
+    settings = tiny.compress_settings(workspace=workspace, task=task, **tiny.small(**{**shape, **given}))
+    return compress(settings)
+
+
+@given(st.lists(texts(), min_size=1, max_size=5))
+def test_tagged_words_read_back_as_they_were_written(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("iob")
+    pairs = [tuple(zip(*row, strict=True)) for row in rows]
+    (folder / "some.tsv").write_text("".join(as_iob(*pair) for pair in pairs))
+    split = read_source(folder / "some.tsv", task_of())
+    assert split.sentence1 == [" ".join(words) for words, _ in pairs]
+    assert [[TAGS[i] for i in row[row >= 0]] for row in split.labels] == [list(tags) for _, tags in pairs]
+    write_split(folder / "some.parquet", split, {})
+    again = read_split(folder / "some.parquet", "")
+    assert np.array_equal(again.labels, split.labels)
+    assert again.fingerprint() == split.fingerprint()
+    wider = dataclasses.replace(split, labels=widened(split.labels, 9))
+    assert wider.fingerprint() == split.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\tO\nb\tI-a\n", "line 2: I-a stands after O, which breaks the IOB scheme: an entity begins with B-a"),
+        ("a\tI-a\n", "line 1: I-a stands at the start of a text"),
+        ("a\tB-b\nb\tI-a\n", "line 2: I-a stands after B-b"),
+        ("a\tB-a\n\nb\tI-a\n", "line 3: I-a stands at the start of a text"),
+        ("a\tB-A\n", "line 1: unknown tag 'B-A'; expected O, B-a, I-a, B-b, I-b; did you mean B-"),
+        ("a\tO\nb\n", "line 2: expected a word and its tag, found 'b'"),
+        ("a b\tO\n", "line 1: a word is empty or has a space in it: 'a b'"),
+        ("a\u00a0b O\n", "line 1: a word is empty or has a space in it"),
+        ("\n\n", "no rows of data"),
+        ("a\tO\n\xff\tO\n".encode("latin-1"), "line 2: not UTF-8"),
+    ],
+)
+def test_a_file_that_breaks_the_scheme_is_named_with_the_line(tmp_path, content, message):
+    path = tmp_path / "some.tsv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError) as error:
+        read_source(path, task_of())
+    assert message in str(error.value)
+
+
+def test_other_columns_and_marks_of_documents_are_passed_over(tmp_path):
+    (tmp_path / "c.txt").write_text("-DOCSTART- -X- O\n\nEU NNP B-a\nrejects VBZ O\n")
+    split = read_source(tmp_path / "c.txt", task_of())
+    assert split.sentence1 == ["EU rejects"]
+    assert split.labels.tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"labels": ["B-a", "I-a"]}, "O among them"),
+        ({"labels": ["O", "I-a"]}, "I-a goes on with what nothing begins: B-a is missing"),
+        ({"labels": ["O", "a"]}, "'a' is no IOB tag"),
+        ({"metrics": ["f1"]}, "metric f1 is not one of this kind of task"),
+        ({"columns": {"sentence1": "a", "sentence2": "b"}}, "texts are single ones"),
+        ({"columns": {"sentence1": "word", "label": "tag"}}, "no columns to name"),
+    ],
+)
+def test_a_faulty_task_is_refused(tmp_path, changed, message):
+    with pytest.raises(UserError, match=message):
+        load_task(str(tiny_tags.write_task(tmp_path, **changed)))
+
+
+@given(st.lists(st.sampled_from(TAGS), max_size=12))
+def test_entities_are_seqevals(tags):
+    theirs = [(kind, first, last + 1) for kind, first, last in get_entities(list(tags))]
+    assert entities(tags) == theirs
+
+
+def test_scores_by_hand():
+    task = task_of(metrics=("entity_f1", "entity_precision", "entity_recall", "accuracy"))
+    labels = padded(np.array([1, 2, 0, 3, 0, 1]), np.array([5, 1]))
+    said = padded(np.array([1, 2, 0, 3, 4, 1]), np.array([5, 1]))  # the second entity is too long
+    logits = np.where(known(said)[..., None], np.eye(5, dtype=np.float32)[said], np.nan)
+    expected = {"entity_f1": 2 / 3, "entity_precision": 2 / 3, "entity_recall": 2 / 3, "accuracy": 5 / 6}
+    assert score(task, labels, logits) == pytest.approx(expected)
+    assert score(task, widened(labels, 8), logits) == pytest.approx(expected)
+
+
+def test_tags_may_be_spelt_otherwise_in_files(tmp_path):
+    (tmp_path / "s.tsv").write_text("a\tBEG\nb\tIN\nc\tOUT\n")
+    task = task_of(("O", "B-a", "I-a"), label_values=("OUT", "BEG", "IN"))
+    assert read_source(tmp_path / "s.tsv", task).labels.tolist() == [[1, 2, 0]]
+    (tmp_path / "s.tsv").write_text("a\tOUT\nb\tIN\n")
+    with pytest.raises(UserError, match="line 2: I-a stands after O"):
+        read_source(tmp_path / "s.tsv", task)
+
+
+def test_padded_arrays_join_to_the_widest():
+    first, second = padded(np.arange(3), np.array([1, 2])), padded(np.arange(4), np.array([4]))
+    assert joined([first, second]).tolist() == [[0, -1, -1, -1], [1, 2, -1, -1], [0, 1, 2, 3]]
+    assert np.array_equal(joined([np.arange(2), np.arange(1)]), [0, 1, 0])
+
+
+def test_a_teachers_word_has_the_logits_of_its_first_piece(taught):
+    workspace, _ = taught
+    folder = Workspace(workspace).model("parts", "tiny-bert")
+    teacher = HuggingFaceTagger.load(folder, CPU, torch.float32)
+    words = ["the", "stupid", "film", "\u200b", "tedious"]  # whole, in letters, whole, without a piece, in letters
+    split = Split([" ".join(words), "film"], None, np.zeros((2, 5), np.int64), np.arange(2))
+    found = teacher.logits(split)
+    tokens = teacher.tokenizer([words], is_split_into_words=True, return_tensors="pt")
+    with torch.inference_mode():
+        whole = teacher.model(**tokens).logits[0].numpy()
+    pieces = tokens.word_ids(0)
+    places = [pieces.index(word) for word in (0, 1, 2, 2, 4)]
+    assert pieces.count(1) > 1
+    assert found[0] == pytest.approx(whole[places], abs=1e-5)
+    assert np.isnan(found[1, 1:]).all()
+    assert not np.isnan(found[1, 0]).any()
+
+
+def test_logits_of_words_are_kept_and_ensembles_are_their_mean(workspace, encoder):
+    workspace, name = workspace
+    paths, task = Workspace(workspace), load_task(name)
+    train = load_split(paths, task, "train")
+    logits = load_logits(paths, task, "tiny-bert", "train", train)
+    assert logits.shape == (*train.labels.shape, len(tiny_tags.LABELS))
+    assert np.array_equal(known(logits), known(train.labels))
+    assert score(task, train.labels, logits)["entity_f1"] > 0.75
+    finetune(tiny.finetune_settings(workspace, name, encoder, max_epochs=1, model_name="other"))
+    finetune(tiny.finetune_settings(workspace, name, encoder, ensemble=("tiny-bert", "other")))
+    settings = tiny.prepare_settings(workspace, name, model_name="ensemble", generate_loss=("processed",))
+    preprocess(settings.model_copy(update={"precision": "fp32"}))
+    both = [load_logits(paths, task, model, "train", train) for model in ("tiny-bert", "other")]
+    mean = load_logits(paths, task, "ensemble", "train", train)
+    assert np.allclose(mean, np.mean(both, axis=0), equal_nan=True)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_every_student_learns_packs_and_answers_alike(workspace, arch, capsys):
+    workspace, task = workspace
+    chain = ("distill", "prune", "quantize", "pack")
+    given = {"epochs": 2, "compression_actions": chain}
+    embedding = {"embedding_type": "wordpiece"} if arch == "recursive" else {"embedding_type": "bpe"}
+    folders = distilled(workspace, task, student_arch=arch, prune_threshold=0.1, **embedding, **given)
+    settings = EvaluateSettings(task=task, workspace=workspace, cpu=True, loadbar=False, model_name=folders[-1].name)
+    (row,) = evaluate(settings)
+    (packed,) = evaluate(settings.model_copy(update={"packed": True}))
+    assert row["metrics"] == packed["metrics"]
+    assert read_config(folders[-1]).tokens
+    (workspace / "in.txt").write_text("the film is truly moving !\n\nplot\n")
+    about = {"workspace": workspace, "input": workspace / "in.txt", "cpu": True, "format": "lines"}
+    predict(PredictSettings(model=str(folders[-1]), **about))
+    by_folder = capsys.readouterr().out
+    predict(PredictSettings(model=str(folders[-1] / f"{folders[-1].name}.fwt"), **about))
+    assert capsys.readouterr().out == by_folder
+    first_column = [line.split("\t")[0] for line in by_folder.splitlines()]
+    assert first_column == ["the", "film", "is", "truly", "moving", "!", "", "", "plot", ""]
+
+
+def test_a_student_learns_what_its_teacher_knows(workspace):
+    workspace, task = workspace
+    sizes = {"embedding_dim": 16, "encoder_hidden_dim": 16, "vocab_size": 2000, "hash_ratio": 2}
+    (folder,) = distilled(workspace, task, alpha=0.0, epochs=25, patience=25, batch_size=8, lr=0.01, **sizes)
+    about = {"task": task, "workspace": workspace, "cpu": True, "loadbar": False}
+    (teacher,), (student,) = (
+        evaluate(EvaluateSettings(model_name=name, **about)) for name in ("tiny-bert", folder.name)
+    )
+    assert student["metrics"]["entity_f1"] > teacher["metrics"]["entity_f1"] - 0.1 > 0.6
+
+
+def test_bits_are_chosen_by_what_they_do_to_words(workspace):
+    workspace, task = workspace
+    small = {"embedding_dim": 16, "encoder_hidden_dim": 16, "compression_actions": ("distill", "quantize", "pack")}
+    sizes = []
+    for most in (3_000, 6_000):
+        folder = distilled(workspace, task, max_bytes=most, **small)[-1]
+        sizes.append((folder / f"{folder.name}.fwt").stat().st_size)
+    assert sizes[0] <= 3_000 < sizes[1] <= 6_000
+
+
+def test_a_student_guides_itself_over_a_part_of_the_rows(workspace):
+    workspace, task = workspace
+    tuned = {"compression_actions": ("distill", "quantize"), "tune_epochs": 1, "guide": "student"}
+    assert distilled(workspace, task, downsample_data=0.1, **tuned)
+
+
+def test_augmented_rows_take_the_teachers_tags(workspace):
+    workspace, task = workspace
+    (folder,) = distilled(workspace, task, only_original_data=False, alpha=0.0)
+    assert read_config(folder).augmented
+
+
+def test_a_transformer_is_aligned_with_a_teacher_that_tags(workspace):
+    workspace, task = workspace
+    given = {"student_arch": "recursive", "embedding_type": "wordpiece", "encoder_hidden_dim": 12, "heads": 2}
+    given |= {"iterations": 1, "align_hidden": 1.0, "align_attention": 1.0, "align_first": 1}
+    (folder,) = distilled(workspace, task, **given)
+    history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    assert len(history) == 3
+
+
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_packed_student_tags_as_the_student_does(tmp_path, arch, embedding):
+    folder = made.write_student(
+        tmp_path / "s", arch, embedding, "affine-row", labels=tiny_tags.LABELS, tokens=True, max_tokens=9
+    )
+    texts = [text for text, _ in tiny.sentences(12)] + ["", "ünïcode \u200b 漢字", "a " * 20 + "b"]
+    packed = load(write_packed(folder)).logits(texts)
+    student, tokenizer, _ = load_student(folder, CPU)
+    labels = np.zeros((len(texts), 1), np.int64)
+    split = Split(texts, None, labels, np.arange(len(texts)))
+    own = student_logits(student, encode_split(tokenizer, split), CPU)
+    assert packed.shape == own.shape
+    assert np.allclose(packed, own, atol=1e-4, equal_nan=True)
+    alone = [student_logits(student, encode_split(tokenizer, split.take(np.array([i]))), CPU)[0] for i in range(4)]
+    for row, one in enumerate(alone):
+        assert np.allclose(own[row, : len(one)], one, atol=1e-5)
+
+
+def test_answers_beside_what_came_in(workspace, capsys):
+    workspace, task = workspace
+    (folder,) = distilled(workspace, task, epochs=4)
+    about = {"workspace": workspace, "model": str(folder), "cpu": True}
+    (workspace / "in.csv").write_text("text,n\nthe film is moving,1\n")
+    predict(PredictSettings(input=workspace / "in.csv", **about))
+    header, line = capsys.readouterr().out.splitlines()
+    assert header == "text,n,predicted_tags"
+    tags = line.split(",")[2].split()
+    predict(PredictSettings(input=workspace / "in.csv", output_format="jsonl", **about))
+    told = json.loads(capsys.readouterr().out)
+    assert told["predicted_tags"] == tags
+    assert [(e["kind"], e["first"], e["end"]) for e in told["entities"]] == entities(tags)
+
+
+def test_what_cannot_tag_is_refused(workspace, prepared):
+    workspace, task = workspace
+    with pytest.raises(UserError, match="an FFN one state a text"):
+        distilled(workspace, task, student_arch="ffn", loss="mse")
+    with pytest.raises(UserError, match="take an encoder of Hugging Face's"):
+        finetune(tiny.finetune_settings(workspace, task, "roberta_base"))
+    (folder,) = distilled(workspace, task)
+    with pytest.raises(UserError, match="not exported to ONNX"):
+        distilled(workspace, task, compression_actions=("export",), load_trained_model=folder.name)
+    of_texts = prepared / "models" / "sst-2" / "tiny-bert"
+    for arch in (of_texts, of_texts / "huggingface"):
+        with pytest.raises(UserError, match="labels texts, parts words"):
+            finetune(tiny.finetune_settings(workspace, task, arch, as_is=True))

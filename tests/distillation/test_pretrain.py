@@ -1,0 +1,170 @@
+"""General distillation: pieces are hidden as they should be, guesses are learned, any task starts from the result."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from stops import stopped_in_step
+
+from common.data.data import PART_ROWS, Split, write_split
+from common.data.tasks import load_task
+from common.data.tokens import EncodedText
+from common.errors import UserError
+from common.teachers.general import load_general
+from common.training.checkpoint import load_tensors
+from common.training.models import read_config
+from compression.distillation.corpus import read_corpus, windows
+from compression.distillation.masking import mask
+from compression.settings import CompressSettings, defaults_for
+from compression.shrinking.chain import compress
+from compression.students.general_start import find_general
+from compression.tokenizers.wordpiece import WordPieceTokenizer
+
+SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
+
+
+@pytest.fixture(scope="module")
+def masked_lm(tmp_path_factory):
+    return tiny.write_masked_lm(tmp_path_factory.mktemp("lm") / "bert")
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n\n".join(text for text, _ in tiny.sentences(150)) + "\n")
+    return path
+
+
+def pretrained(workspace, teacher, corpus, **given):
+    values = {
+        "compression_actions": ("pretrain",),
+        "teacher": str(teacher),
+        "corpus": corpus and str(corpus),
+        "workspace": workspace,
+    }
+    values |= {"epochs": 1, "batch_size": 16, "cpu": True, "model_name": "mini", "dropout": 0.0, **SHAPE, **given}
+    (folder,) = compress(CompressSettings(**{**defaults_for(values), **values}))
+    return folder
+
+
+def history(folder):
+    return [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+
+
+def test_a_corpus_is_cut_into_windows():
+    text = EncodedText(np.arange(10, dtype=np.int32)[:, None], np.array([0, 1, 4, 10]))
+    cut = windows(text, 3)
+    assert cut.lengths.tolist() == [1, 3, 3, 3]
+    assert cut.ids is text.ids
+    assert windows(text, 4).lengths.tolist() == [1, 3, 4, 2]
+
+
+def test_what_is_no_text_is_refused(tmp_path):
+    tokenizer = WordPieceTokenizer(["[UNK]", "a"], True, 5)
+    for content, message in ((b"\n \n", "there is no text"), (b"fine\na \xff b\n", r"line 2 is not UTF-8 \(byte 3")):
+        (tmp_path / "some.txt").write_bytes(content)
+        with pytest.raises(UserError, match=message):
+            read_corpus(tmp_path / "some.txt", tokenizer)
+    (tmp_path / "some.txt").write_text("a a a\n\na a a a a a a")
+    assert read_corpus(tmp_path / "some.txt", tokenizer).lengths.tolist() == [3, 5, 2]
+
+
+def test_a_tasks_rows_are_read_to_the_last_one(tmp_path):
+    count = PART_ROWS + 1  # of two parts
+    numbers = np.arange(count)
+    write_split(tmp_path / "train.parquet", Split(["a a"] * count, None, numbers, numbers), {})
+    assert len(read_corpus(tmp_path / "train.parquet", WordPieceTokenizer(["[UNK]", "a"], True, 5))) == count
+
+
+def test_pieces_are_masked_as_bert_masks_them():
+    torch.manual_seed(1)
+    ids = torch.randint(1000, 2000, (400, 50, 1))
+    lengths = torch.full((400,), 40)
+    masked = mask(ids, lengths, 1000)
+    inside = masked.chosen[:, :40].float()
+    assert not masked.chosen[:, 40:].any()
+    assert inside.mean().item() == pytest.approx(0.15, abs=0.01)
+    assert masked.targets.tolist() == ids[..., 0][masked.chosen].tolist()
+    assert (masked.hidden <= masked.chosen).all()
+    assert (masked.hidden.sum() / masked.chosen.sum()).item() == pytest.approx(0.8, abs=0.03)
+    other = masked.ids != ids
+    assert (other[..., 0] <= (masked.chosen & ~masked.hidden)).all()
+    assert (other.sum() / masked.chosen.sum()).item() == pytest.approx(0.1, abs=0.03)
+    assert (masked.ids[other] < 1000).all()
+    alone = mask(ids[:1, :1], torch.tensor([1]), 1000)
+    assert alone.chosen.tolist() == [[True]]
+
+
+def test_a_head_that_was_never_trained_is_none(masked_lm, encoder):
+    assert load_general(str(masked_lm)).has_head
+    assert not load_general(str(encoder)).has_head
+
+
+def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(workspace, masked_lm, corpus):
+    """Single sentences and pairs, and with adapters that it did not have."""
+    given = {"student_arch": "recursive", "iterations": 2, "epochs": 3, "lr": 5e-3, "align_hidden": 1.0, "adapters": 0}
+    whole = pretrained(workspace, masked_lm, corpus, **given, layer_map=("0", "0"))
+    losses = [-record["score"] for record in history(whole)]
+    assert losses[2] < losses[0]
+    for stop in (5, 9):
+        with stopped_in_step(stop):
+            pretrained(workspace, masked_lm, corpus, **given, layer_map=("0", "0"), model_name="stopped")
+    again = pretrained(workspace, masked_lm, corpus, **given, layer_map=("0", "0"), model_name="stopped")
+    assert (again / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+    def started(task, **more):
+        values = {"task": task, "workspace": workspace, "start_from": "mini", "only_original_data": True, "epochs": 1}
+        values |= {"lr": 1e-30, "alpha": 1.0, "cls_hidden_dim": 4, "weight_decay": 0.0, **more}
+        return compress(CompressSettings(**{**defaults_for(values), **values}))[0]
+
+    for task, more in (("sst-2", {}), ("qqp", {"adapters": 3})):
+        mine, there = (load_tensors(folder / "model.safetensors")[0] for folder in (started(task, **more), whole))
+        for name, tensor in there.items():
+            assert torch.allclose(mine[name][: len(tensor)], tensor, atol=1e-6), name
+    for wrong, message in (
+        ({"start_from": "nobody"}, "no model 'nobody'"),
+        ({"heads": 3}, "--start-from mini: --heads is 2"),
+        ({"student_arch": "transformer"}, "mini is a recursive"),
+    ):
+        with pytest.raises(UserError, match=message):
+            started("sst-2", **wrong)
+
+
+def test_what_the_teacher_cannot_do_is_said(workspace, masked_lm, encoder, corpus):
+    with pytest.raises(UserError, match="has no head that guesses masked pieces"):
+        pretrained(workspace, encoder, corpus, output_weight=1.0)
+    assert (
+        json.loads((pretrained(workspace, encoder, corpus, layers=1) / "config.json").read_text())["task"] == "general"
+    )
+    for wrong, message in (
+        ({"corpus": None}, "--corpus says what to read"),
+        ({"corpus": workspace / "none.txt"}, "no such file, and no task"),
+        ({"corpus": "mrpc"}, "not prepared yet; run: python preprocess.py --task mrpc"),
+        ({"student_arch": "ffn", "embedding_type": "wordpiece"}, "a ffn has no layers"),
+        ({"masked_lm_weight": 0.0, "output_weight": 0.0}, "every loss has a weight of 0"),
+    ):
+        with pytest.raises(UserError, match=message):
+            pretrained(workspace, masked_lm, **{"corpus": corpus, **wrong})
+    for wrong, message in (
+        ({"teacher": None}, "--teacher says from whom"),
+        ({"compression_actions": ("pretrain", "distill")}, "stands alone"),
+        ({"start_from": "mini"}, "starts afresh"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CompressSettings(**{"task": "general", "compression_actions": ["pretrain"], "teacher": "minilm", **wrong})
+
+
+def test_a_general_student_that_has_read_a_task_is_not_scored_on_one_of_the_same_text(workspace, encoder):
+    folder = pretrained(workspace, encoder, "sst-2")
+    assert read_config(folder).trained_on == ("sst-2",)
+    given = {"workspace": workspace, "start_from": "mini", "only_original_data": True, "alpha": 1.0, "epochs": 1}
+
+    def settings(task):
+        return CompressSettings(**{**defaults_for({"task": task, **given}), "task": task, **given})
+
+    with pytest.raises(UserError, match="sst-2"):
+        find_general(settings("rotten-tomatoes"), load_task("rotten-tomatoes"))
+    (student,) = compress(settings("qqp"))
+    assert read_config(student).trained_on == ("qqp", "sst-2")

@@ -1,0 +1,110 @@
+"""Token ids: flat arrays, batches cut from them, and what is kept of them between runs."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.data.data import Split
+from common.data.tasks import load_task
+from common.data.tokens import EncodedText
+from common.store.workspace import Workspace
+from compression.distillation.token_cache import cached_tokens
+from compression.tokenizers.char import CharTokenizer
+from compression.tokenizers.hash import HashTokenizer
+
+MAX_TOKENS = 4
+TEXTS = st.lists(st.lists(st.integers(0, 99), max_size=7), min_size=1, max_size=9)
+
+
+def texts_of(encoded: EncodedText) -> list[list[list[int]]]:
+    return [encoded.ids[start:end].tolist() for start, end in zip(encoded.offsets, encoded.offsets[1:], strict=False)]
+
+
+@given(TEXTS)
+def test_texts_are_cut_and_empty_ones_get_one_token(texts: list[list[int]]) -> None:
+    encoded = EncodedText.from_lists(texts, 1, (7,), MAX_TOKENS)
+    assert texts_of(encoded) == [[[token] for token in text[:MAX_TOKENS]] or [[7]] for text in texts]
+    assert encoded.ids.dtype == np.int32
+
+
+@given(TEXTS)
+def test_tokens_of_several_numbers(texts: list[list[int]]) -> None:
+    triples = [[(token, token + 1, token + 2) for token in text] for text in texts]
+    encoded = EncodedText.from_lists(triples, 3, (1, 2, 3), MAX_TOKENS)
+    assert texts_of(encoded) == [[list(token) for token in text[:MAX_TOKENS]] or [[1, 2, 3]] for text in triples]
+
+
+@given(TEXTS, st.data())
+def test_a_batch_is_its_texts_with_zeros_behind(texts: list[list[int]], data: st.DataObject) -> None:
+    encoded = EncodedText.from_lists(texts, 1, (7,), MAX_TOKENS)
+    rows = np.array(data.draw(st.lists(st.integers(0, len(texts) - 1), min_size=1)))
+    ids, lengths = encoded.pad(rows)
+    assert [text[:length].tolist() for text, length in zip(ids, lengths, strict=True)] == [
+        texts_of(encoded)[row] for row in rows
+    ]
+    assert not any(text[length:].any() for text, length in zip(ids, lengths, strict=True))
+    assert ids.shape[1] == lengths.max()
+
+
+@given(TEXTS, TEXTS)
+def test_joined_texts_are_those_of_one_part_and_then_the_other(first: list[list[int]], second: list[list[int]]) -> None:
+    parts = [EncodedText.from_lists(texts, 1, (7,), MAX_TOKENS) for texts in (first, second)]
+    assert texts_of(EncodedText.joined(parts)) == texts_of(parts[0]) + texts_of(parts[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [("Ab", [2, 3]), ("é’", [6, 28]), ("😀a\U0010ffff", [0, 2, 0]), ("", [0]), ("x~", [25, 0])],
+)
+def test_characters(text: str, ids: list[int]) -> None:
+    encoded = CharTokenizer(8).encode([text, "a"])
+    assert texts_of(encoded) == [[[i] for i in ids], [[2]]]
+
+
+SPLIT = Split(["a film", "no film"], ["good", "bad"], np.zeros(2, np.int64), np.arange(2))
+
+
+class Counting(CharTokenizer):
+    """Counts the sentences it makes tokens of."""
+
+    sentences = 0
+
+    def encode(self, sentences: list[str]) -> EncodedText:
+        Counting.sentences += len(sentences)
+        return super().encode(sentences)
+
+
+def test_tokens_are_made_once(tmp_path: Path) -> None:
+    paths, task, tokenizer = Workspace(tmp_path), load_task("qqp"), Counting(9)
+    Counting.sentences = 0
+    made, found = (cached_tokens(paths, task, tokenizer, dataclasses.replace(SPLIT)) for _ in range(2))
+    assert Counting.sentences == 4
+    for first, second in zip(made, found, strict=True):
+        assert texts_of(first) == texts_of(second)
+    with pytest.raises(ValueError, match="read-only"):
+        found[0].ids[0] = 1  # mapped: a mistake here would change the file
+
+
+def test_other_text_and_other_tokenizers_have_other_tokens(tmp_path: Path) -> None:
+    paths, task = Workspace(tmp_path), load_task("qqp")
+    other = dataclasses.replace(SPLIT, sentence1=["a film", "no fun"])
+    cached_tokens(paths, task, CharTokenizer(9), SPLIT)
+    assert texts_of(cached_tokens(paths, task, CharTokenizer(9), other)[0]) == texts_of(
+        CharTokenizer(9).encode(other.sentence1)
+    )
+    for tokenizer in (CharTokenizer(3), HashTokenizer(50, 10, 9), HashTokenizer(60, 10, 9)):
+        for column, encoded in zip(SPLIT.sentences(), cached_tokens(paths, task, tokenizer, SPLIT), strict=True):
+            assert texts_of(encoded) == texts_of(tokenizer.encode(column))
+
+
+def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
+    paths, task, tokenizer = Workspace(tmp_path), load_task("qqp"), CharTokenizer(9)
+    cached_tokens(paths, task, tokenizer, SPLIT)
+    for file in tmp_path.glob("data/qqp/tokens/*/ids1.npy"):
+        file.write_bytes(file.read_bytes()[:-4])
+    again = cached_tokens(paths, task, tokenizer, SPLIT)
+    assert texts_of(again[1]) == texts_of(tokenizer.encode(["good", "bad"]))

@@ -1,0 +1,140 @@
+"""The best model: by validation alone, within a budget, of models whose scores are true now."""
+
+import json
+import statistics
+
+import numpy as np
+import pytest
+import tiny
+
+from common.data.data import read_split, write_split
+from common.errors import UserError
+from common.store.workspace import read_json
+from compression.distillation.distill import distill
+from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.experiments.best import BestSettings, best, best_text
+
+SMALL, LARGE = "ffn-hash6-a1-orig", "bilstm-hash6-a1-orig"
+
+
+def make(workspace, evaluated=True, **given):
+    values = {"embedding_type": "hash", "alpha": 1.0, "only_original_data": True, "epochs": 1, **given}
+    folder = distill(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**values)))
+    if evaluated:
+        evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name=folder.name, cpu=True, loadbar=False))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(prepared, tmp_path_factory):
+    """Two families of two seeds; one model is not evaluated, the weights of another were chosen by test."""
+    workspace = tiny.copy_workspace(prepared, tmp_path_factory.mktemp("best") / "workspace")
+    for seed in (1, 2):
+        make(workspace, student_arch="ffn", seed=seed)
+        make(workspace, student_arch="bilstm", seed=seed)
+    make(workspace, student_arch="ffn", seed=3, evaluated=False)
+    make(workspace, student_arch="rnn", select_on="test", model_name="rnn-on-test")
+    evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name="tiny-bert", cpu=True, loadbar=False))
+    return workspace
+
+
+def rescored(source, target, scores):
+    """A copy of the workspace in which models have these validation and test accuracies."""
+    workspace = tiny.copy_workspace(source, target)
+    for name, (validation, test) in scores.items():
+        path = workspace / f"models/sst-2/{name}/result.json"
+        (row,) = read_json(path)
+        row |= {"validation": {"accuracy": validation}, "metrics": {"accuracy": test}}
+        path.write_text(json.dumps([row]))
+    return workspace
+
+
+@pytest.fixture
+def known(models, tmp_path):
+    """The small family is better on validation, the large one on test."""
+    scores = {
+        f"{SMALL}-s1": (0.90, 0.50),
+        f"{SMALL}-s2": (0.80, 0.60),
+        f"{LARGE}-s1": (0.70, 0.98),
+        f"{LARGE}-s2": (0.72, 0.99),
+    }
+    return rescored(models, tmp_path / "workspace", scores)
+
+
+def found(workspace, **given):
+    return best(BestSettings(task="sst-2", workspace=workspace, **given))
+
+
+def test_validation_ranks_and_test_does_not(known):
+    ranking = found(known)
+    assert [one.family for one in ranking.candidates] == [SMALL, LARGE]
+    first = ranking.candidates[0]
+    assert (first.validation.mean, first.validation.n) == (pytest.approx(0.85), 2)
+    assert first.validation.sd == pytest.approx(statistics.stdev([0.9, 0.8]))
+    assert first.test["test"].mean == pytest.approx(0.55)
+    # The best seed on validation, though the other one is better on test.
+    assert first.model == f"{SMALL}-s1"
+    assert first.folder.endswith(f"models/sst-2/{SMALL}-s1")
+    text = best_text(ranking)
+    assert "test scores chose nothing" in text
+    assert text.splitlines()[-1].startswith(f"Use {SMALL}-s1, ")
+    assert max(map(len, text.splitlines()[:-1])) <= 110
+    json.dumps(ranking.as_json())
+
+
+def test_what_may_not_be_chosen_is_left_out_and_counted(known):
+    ranking = found(known)
+    assert ranking.notes == (
+        "left out: 1 student without scores that are true now: run evaluate.py for them",
+        "left out: 1 student whose weights the test split chose: their scores on it are too good",
+    )
+    assert ranking.candidates[0].validation.n == 2
+
+
+def test_the_largest_member_must_fit_the_budget(known):
+    sizes = {
+        name: [read_json(known / f"models/sst-2/{name}-s{seed}/result.json")[0]["bytes_packed"] for seed in (1, 2)]
+        for name in (SMALL, LARGE)
+    }
+    small, large = max(sizes[SMALL]), max(sizes[LARGE])
+    assert small < large
+    assert [one.bytes for one in found(known).candidates] == [small, large]
+    assert [one.family for one in found(known, max_bytes=large).candidates] == [SMALL, LARGE]
+    fitting = found(known, max_bytes=large - 1)
+    assert [one.family for one in fitting.candidates] == [SMALL]
+    assert "1 of 2 families are larger than the budget" in fitting.notes
+    with pytest.raises(
+        UserError, match=f"fits {small - 1:,} bytes: the smallest is {SMALL} with {small:,} .bytes_packed"
+    ):
+        found(known, max_bytes=small - 1)
+
+
+def test_equal_scores_give_the_smaller(models, tmp_path):
+    names = [f"{name}-s{seed}" for name in (SMALL, LARGE) for seed in (1, 2)]
+    workspace = rescored(models, tmp_path / "w", {name: (0.8, 0.1 if SMALL in name else 0.9) for name in names})
+    assert [one.family for one in found(workspace).candidates] == [SMALL, LARGE]
+    assert [one.family for one in found(workspace, top=1).candidates] == [SMALL]
+
+
+def test_a_metric_that_there_is_not_is_refused(models):
+    with pytest.raises(UserError, match="no validation score by metric 'acuracy'; did you mean accuracy"):
+        found(models, metric="acuracy")
+
+
+def test_sizes_that_an_older_version_did_not_measure_are_refused(known):
+    for path in (known / "models/sst-2").glob("*/result.json"):
+        path.write_text(json.dumps([row | {"bytes_packed": None} for row in read_json(path)]))
+    with pytest.raises(UserError, match="no student of sst-2 has a size by bytes_packed; choose another --size"):
+        found(known)
+    assert found(known, size="bytes_gzip").candidates
+
+
+def test_no_student_is_an_error(prepared, models, tmp_path):
+    with pytest.raises(UserError, match="no student of sst-2 to choose from"):
+        found(prepared)
+    workspace = tiny.copy_workspace(models, tmp_path / "workspace")
+    path = workspace / "data/sst-2/validation.parquet"
+    split = read_split(path, "").take(np.arange(5))
+    write_split(path, split, {"fingerprint": split.fingerprint()})  # no score is of this validation split
+    with pytest.raises(UserError, match="left out: 5 students without scores that are true now"):
+        found(workspace)

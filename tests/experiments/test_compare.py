@@ -1,0 +1,450 @@
+"""Comparisons: tests by hand, laws, and models, families and experiments from a workspace of three seeds."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.data.data import Split, read_split, write_split
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.workspace import read_json, write_json
+from common.training.metrics import score
+from common.training.models import read_config
+from compression.distillation.distill import distill
+from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.predictions import Predictions, predictions_file, read_predictions, write_predictions
+from compression.experiments.compare.compare import CompareSettings, compare
+from compression.experiments.compare.significance import CLASS_METRICS, bootstrap, holm, mcnemar, paired_t
+from compression.experiments.compare.text import comparison_text, verdict
+from compression.experiments.report.record import ExperimentRecord, write_record
+from compression.experiments.report.results import write_results
+
+SEEDS = (1, 2, 3)
+A, B = "ffn-hash6-a0-orig", "ffn-hash6-a1-orig"
+
+
+def said(labels, choices):
+    kind = np.float64 if isinstance(choices[0], float) else np.int64
+    return Predictions(np.array(labels, kind), np.array(choices, kind))
+
+
+# By hand.
+
+
+def test_the_t_interval_by_hand():
+    """Mean 0.02, sd 0.01, n = 3: standard error 0.005773503, t(0.975, 2) = 4.302653, t = 3.464102."""
+    interval = paired_t([0.01, 0.02, 0.03], 0.95)
+    assert (interval.mean, interval.method) == (pytest.approx(0.02), "paired t over seeds")
+    assert interval.low == pytest.approx(0.02 - 4.30265273 * 0.00577350269)
+    assert interval.high == pytest.approx(0.02 + 4.30265273 * 0.00577350269)
+    assert interval.p_value == pytest.approx(0.07417990)
+
+
+def test_mcnemar_by_hand():
+    """One row that only the first has right, nine that only the second has: p = 2 * (1 + 10) / 2 ** 10."""
+    first = said([1] * 30, [1] + [0] * 9 + [1] * 15 + [0] * 5)
+    second = said([1] * 30, [0] + [1] * 9 + [1] * 15 + [0] * 5)
+    test = mcnemar(first, second)
+    assert (test.b, test.c, test.p_value) == (1, 9, 0.021484375)
+
+
+def test_rows_without_a_label_say_nothing():
+    test = mcnemar(said([1, -1, -1], [1, 1, 0]), said([1, -1, -1], [0, 0, 1]))
+    assert (test.b, test.c, test.p_value) == (1, 0, 1.0)
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.7, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+# Laws.
+
+choice = st.integers(0, 2)
+rows_of_three = st.lists(st.tuples(choice, choice, choice), min_size=1, max_size=40)
+
+
+@given(rows_of_three)
+def test_swapped_sides_swap_mcnemar(rows):
+    labels, first, second = zip(*rows, strict=True)
+    a, b = said(labels, first), said(labels, second)
+    one, other = mcnemar(a, b), mcnemar(b, a)
+    assert (one.b, one.c, one.p_value) == (other.c, other.b, other.p_value)
+    assert dataclasses.astuple(mcnemar(a, a)) == (0, 0, 1.0)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=6))
+def test_swapped_sides_negate_the_interval(differences):
+    one, other = paired_t(differences, 0.9), paired_t([-value for value in differences], 0.9)
+    assert (one.mean, one.low, one.high) == pytest.approx((-other.mean, -other.high, -other.low))
+    assert one.p_value == pytest.approx(other.p_value)
+    assert one.low <= one.mean <= one.high
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_keeps_order_and_never_lowers(p_values):
+    adjusted = holm(p_values)
+    assert all(0 <= old <= new <= 1 for old, new in zip(p_values, adjusted, strict=True))
+    assert [adjusted[i] for i in np.argsort(p_values)] == sorted(adjusted)
+
+
+@pytest.mark.filterwarnings("ignore:A single label")
+@given(st.data(), st.sampled_from([("sst-2", 2), ("mnli", 3)]))
+def test_metrics_of_confusion_matrices_are_those_of_rows(data, task):
+    name, classes = task
+    names = ("accuracy", "matthews", "f1_macro", *(("f1",) if classes == 2 else ()))
+    drawn = data.draw(st.lists(st.tuples(*[st.integers(0, classes - 1)] * 2), min_size=1, max_size=12))
+    labels, choices = np.array(drawn).T
+    confusion = np.zeros((1, classes, classes))
+    np.add.at(confusion, (0, labels, choices), 1)
+    logits = np.eye(classes, dtype=np.float32)[choices]
+    expected = score(load_task(name).model_copy(update={"metrics": names}), labels, logits)
+    assert {metric: float(CLASS_METRICS[metric](confusion)[0]) for metric in names} == pytest.approx(expected)
+
+
+def test_the_bootstrap_is_that_of_resampled_rows():
+    rng = np.random.default_rng(3)
+    labels = rng.integers(3, size=60)
+    first, second = (np.where(rng.random(60) < p, labels, rng.integers(3, size=60)) for p in (0.8, 0.4))
+    interval = bootstrap("accuracy", said(labels, first), said(labels, second), 0.9, 0.0)
+    gains = (first == labels).astype(int) - (second == labels)
+    slow = gains[rng.integers(60, size=(20_000, 60))].mean(1)
+    assert (interval.low, interval.high) == pytest.approx(tuple(np.quantile(slow, [0.05, 0.95])), abs=0.018)
+    assert interval == bootstrap("accuracy", said(labels, first), said(labels, second), 0.9, 0.0)
+
+
+@pytest.mark.parametrize("metric", ["pearson", "spearman"])
+def test_the_bootstrap_of_a_regression(metric):
+    rng = np.random.default_rng(4)
+    labels = rng.normal(size=50)
+    first, second = labels + rng.normal(0, 0.3, 50), labels + rng.normal(0, 1.5, 50)
+    known = load_task("sts-b").model_copy(update={"range": (0.0, 1.0), "metrics": (metric,)})
+    interval = bootstrap(metric, said(labels, first.tolist()), said(labels, second.tolist()), 0.9, 0.0)
+    slow = []
+    for _ in range(500):
+        rows = rng.integers(50, size=50)
+        slow.append(np.subtract(*(score(known, labels[rows], c[rows, None])[metric] for c in (first, second))))
+    assert (interval.low, interval.high) == pytest.approx(tuple(np.quantile(slow, [0.05, 0.95])), abs=0.04)
+
+
+def test_the_bootstrap_of_a_model_and_itself_is_zero():
+    labels = [0, 1, 2, 0, 1]
+    same = said(labels, [0, 1, 1, 0, 2])
+    for metric in ("accuracy", "f1", "f1_macro", "matthews"):
+        interval = bootstrap(metric, same, same, 0.95, 0.0)
+        assert (interval.low, interval.high) == (0, 0)
+    assert bootstrap("agreement", same, same, 0.95, 0.0) is None
+    assert bootstrap("accuracy", said([-1, -1], [0, 1]), said([-1, -1], [0, 1]), 0.95, 0.0) is None
+
+
+# A workspace with two families of three seeds.
+
+
+@pytest.fixture(scope="module")
+def families(prepared, tmp_path_factory):
+    """sst-2 in which A has seeds 1, 2, 3 and B 1, 2, 3 and 4, evaluated."""
+    workspace = tiny.copy_workspace(prepared, tmp_path_factory.mktemp("families") / "workspace")
+    small = {"student_arch": "ffn", "embedding_type": "hash", "only_original_data": True}
+    for alpha, seeds in ((0.0, SEEDS), (1.0, (*SEEDS, 4))):
+        for seed in seeds:
+            values = {
+                **tiny.small(**small),
+                "alpha": alpha,
+                "seed": seed,
+                "epochs": 8 - seed if alpha else 14 + 6 * seed,
+                "lr": 0.03,
+            }
+            folder = distill(tiny.compress_settings(task="sst-2", workspace=workspace, **values))
+            scored(workspace, folder.name)
+    # Else there is nothing to see in a comparison.
+    assert len({result(workspace, f"{name}-s{seed}")["metrics"]["accuracy"] for name in (A, B) for seed in SEEDS}) > 3
+    return workspace
+
+
+def scored(workspace, name):
+    return evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name=name, cpu=True, loadbar=False))
+
+
+def compared(workspace, a, b, **given):
+    return compare(CompareSettings(workspace=workspace, **given), a, b)
+
+
+def result(workspace, name):
+    return read_json(workspace / "models/sst-2" / name / "result.json")[0]
+
+
+def test_families_are_compared_seed_by_seed(families):
+    found = compared(families, A, B)
+    (line,) = found.lines
+    assert (line.task, line.split, line.seeds) == ("sst-2", "test", SEEDS)
+    pairs = [tuple(result(families, f"{name}-s{seed}")["metrics"]["accuracy"] for name in (A, B)) for seed in SEEDS]
+    effect = line.effects[0]
+    assert (effect.metric, effect.scores) == ("accuracy", tuple(pairs))
+    assert effect.interval == paired_t([a - b for a, b in pairs], 0.95)
+    for seed, test in zip(SEEDS, line.tests, strict=True):
+        a, b = (_choices(families, f"{name}-s{seed}") for name in (A, B))
+        right = [both.choices == both.labels for both in (a, b)]
+        assert (test.seed, test.b) == (seed, (right[0] & ~right[1]).sum())
+        assert (test.b - test.c) / len(a.labels) == pytest.approx(pairs[SEEDS.index(seed)][0] - pairs[seed - 1][1])
+    assert found.notes == (f"only {B} has seed 4: left out",)
+    assert found.overall is None
+    text = comparison_text(found)
+    assert text.splitlines()[-1] == verdict(found)
+    assert max(map(len, text.splitlines()[:-1])) <= 110
+    json.dumps(found.as_json())
+
+
+def _choices(workspace, name):
+    return read_predictions(workspace / "models/sst-2" / name, result(workspace, name))
+
+
+def test_swapped_families_swap_everything(families):
+    one, other = compared(families, A, B), compared(families, B, A)
+    assert one.verdict.mean == pytest.approx(-other.verdict.mean)
+    assert one.verdict.interval.low == pytest.approx(-other.verdict.interval.high)
+    tests = [[(t.seed, t.b, t.c, t.p_value) for t in found.lines[0].tests] for found in (one, other)]
+    assert tests[0] == [(seed, c, b, p) for seed, b, c, p in tests[1]]
+
+
+def test_a_family_is_no_better_than_itself(families):
+    found = compared(families, A, A)
+    assert {(test.b, test.c, test.p_value) for test in found.lines[0].tests} == {(0, 0, 1.0)}
+    assert found.verdict.interval.p_value == 1.0
+    assert verdict(found).startswith("no difference that these seeds can show (A − B: +0.0 points")
+
+
+def test_single_models_are_compared_over_test_rows(families):
+    found = compared(families, f"{A}-s1", f"{B}-s1")
+    (line,) = found.lines
+    assert line.seeds == (1,)
+    assert line.effects[0].interval.method == "bootstrap over test rows"
+    assert len(line.tests) == 1
+    # Named outright, two models of different seeds are compared too.
+    assert compared(families, f"{A}-s1", f"{B}-s2").lines[0].seeds == ("1 / 2",)
+    # A family beside a single model has one seed in common.
+    assert compared(families, A, f"{B}-s2").lines[0].seeds == (2,)
+    assert "1 seed, over test rows" in verdict(found)
+
+
+@pytest.mark.parametrize(
+    ("differences", "said"),
+    [
+        (
+            (0.01, 0.02, 0.03),
+            "no difference that these seeds can show (A − B: +2.0 points, 95 % CI -0.5 to +4.5, 3 seeds)",
+        ),
+        ((0.019, 0.02, 0.021), "A is better than B by 2.0 points (95 % CI 1.8 to 2.2, 3 seeds)"),
+        ((-0.019, -0.02, -0.021), "B is better than A by 2.0 points (95 % CI 1.8 to 2.2, 3 seeds)"),
+    ],
+)
+def test_the_verdict_in_words(families, differences, said):
+    found = compared(families, A, B)
+    scores = tuple((0.5 + difference, 0.5) for difference in differences)
+    a = 0.5 + sum(differences) / 3
+    effect = dataclasses.replace(
+        found.verdict, a=a, b=0.5, scores=scores, interval=paired_t(differences, found.confidence)
+    )
+    line = dataclasses.replace(found.lines[0], effects=(effect,))
+    assert verdict(dataclasses.replace(found, lines=(line,))) == said
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "given", "message"),
+    [
+        (
+            A,
+            "ffn-hash6-a1-aug",
+            {},
+            f"no model and no family of models 'ffn-hash6-a1-aug' in any task; did you mean {B}",
+        ),
+        (
+            f"{B}-s4",
+            A,
+            {},
+            f"have no row of the same task, split and seed to compare .seeds: {B}-s4 has 4 and {A} has 1, 2, 3",
+        ),
+        (A, B, {"task": "qqp"}, f"no model and no family of models '{A}' in qqp"),
+        (A, B, {"metric": "acuracy"}, "sst-2, test: no metric 'acuracy'; did you mean accuracy"),
+        (A, B, {"split": "dev"}, "sst-2 has no test split 'dev'"),
+        ("tiny-bert", B, {}, "tiny-bert was not evaluated as it is now"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(families, a, b, given, message):
+    with pytest.raises(UserError, match=message):
+        compared(families, a, b, **given)
+
+
+def test_names_in_two_tasks_need_the_task(families, tmp_path):
+    workspace = tiny.copy_workspace(families, tmp_path / "workspace")
+    for name in (A, B):
+        shutil.copytree(workspace / f"models/sst-2/{name}-s1", workspace / f"models/qqp/{name}-s1")
+    with pytest.raises(UserError, match=r"are in several tasks: give --task \(qqp, sst-2\)"):
+        compared(workspace, A, B)
+    assert compared(workspace, A, B, task="sst-2").lines[0].seeds == SEEDS
+    shutil.rmtree(workspace / f"models/qqp/{B}-s1")
+    for seed in (*SEEDS, 4):
+        shutil.rmtree(workspace / f"models/sst-2/{A}-s{seed}", ignore_errors=True)
+    with pytest.raises(UserError, match=f"different tasks cannot be compared: {A} is of qqp; {B} is of sst-2"):
+        compared(workspace, A, B)
+
+
+def test_predictions_of_other_data_are_refused(families, tmp_path):
+    workspace = tiny.copy_workspace(families, tmp_path / "workspace")
+    path = workspace / "data/sst-2/test.parquet"
+    split = read_split(path, "").take(np.arange(20))
+    write_split(path, split, {"fingerprint": split.fingerprint()})
+    with pytest.raises(
+        UserError, match=f"{A}-s1 was not evaluated as it is now, on the data of now: run: python evaluate"
+    ):
+        compared(workspace, A, B)
+    for seed in SEEDS:
+        scored(workspace, f"{A}-s{seed}")
+    # In experiments rows stand for themselves; these are of the old and the new data.
+    record(workspace, "new", [result(workspace, f"{A}-s1")])
+    record(workspace, "old", [result(families, f"{A}-s1")])
+    with pytest.raises(UserError, match="were scored on other data of sst-2, test"):
+        compared(workspace, "new", "old")
+    record(workspace, "stale", [{**result(families, f"{A}-s1"), "run": str(workspace / f"models/sst-2/{A}-s1")}])
+    with pytest.raises(UserError, match="made by another model or over other data"):
+        compared(workspace, "stale", "stale")
+
+
+# Experiments.
+
+
+def record(workspace, name, rows):
+    folder = workspace / "experiments" / name
+    write_record(folder, ExperimentRecord(name=name, title=name, kind="sweep", definition="x"))
+    write_results(folder / "results.json", rows)
+
+
+def cells(workspace, model, seeds):
+    """Rows of two cells, of which the second has scores that are 0.1 and 0.01 * seed better."""
+    rows = []
+    for seed in seeds:
+        row = result(workspace, f"{model}-s{seed}")
+        better = {"accuracy": row["metrics"]["accuracy"] + 0.1 + 0.01 * seed}
+        rows += [{**row, "cell": {"lr": "low"}}, {**row, "cell": {"lr": "high"}, "metrics": better}]
+    return rows
+
+
+def test_experiments_are_compared_cell_by_cell(families, tmp_path):
+    workspace = tiny.copy_workspace(families, tmp_path / "workspace")
+    teacher = {**result(workspace, f"{A}-s1"), "stage": "teacher", "seed": 0}
+    extra = {**result(workspace, f"{A}-s1"), "cell": {"lr": "other"}}
+    record(workspace, "one", [*cells(workspace, A, SEEDS), teacher, extra])
+    record(workspace, "two", [*cells(workspace, B, (*SEEDS, 4)), teacher])
+    found = compared(workspace, "one", "two")
+    assert [line.cell for line in found.lines] == [{"lr": "low"}, {"lr": "high"}]
+    shown = [line.split()[0] for line in comparison_text(found).splitlines() if " accuracy " in line]
+    assert shown == ["low", "high", "all"]
+    assert all(line.seeds == SEEDS for line in found.lines)
+    means = [line.effects[0].mean for line in found.lines]
+    assert found.overall.mean == pytest.approx(sum(means) / 2)
+    per_seed = [
+        sum(a - b for a, b in (line.effects[0].scores[place] for line in found.lines)) / 2 for place in range(3)
+    ]
+    assert found.overall.interval.low == pytest.approx(paired_t(per_seed, 0.95).low)
+    raw = [test.p_value for line in found.lines for test in line.tests]
+    assert [test.p_holm for line in found.lines for test in line.tests] == holm(raw)
+    assert [line.effects[0].p_holm for line in found.lines] == pytest.approx(
+        holm([line.effects[0].interval.p_value for line in found.lines])
+    )
+    assert any("only one has other distilled sst-2 test" in note for note in found.notes)
+    text = comparison_text(found)
+    assert max(map(len, text.splitlines()[:-1])) <= 110
+    assert "mean over all lines" in text.splitlines()[-1]
+
+
+def test_models_of_an_experiment_may_be_gone(families, tmp_path):
+    workspace = tiny.copy_workspace(families, tmp_path / "workspace")
+    for name, model in (("one", A), ("two", B)):
+        record(workspace, name, [{**row, "run": "nowhere"} for row in cells(workspace, model, SEEDS)])
+    assert len(compared(workspace, "one", "two").lines[0].tests) == 3  # found in the workspace all the same
+    shutil.rmtree(workspace / f"models/sst-2/{A}-s1")
+    found = compared(workspace, "one", "two")
+    assert [len(line.tests) for line in found.lines] == [2, 2]
+    assert any(f"{A}-s1 is gone" in note for note in found.notes)
+
+
+def test_chains_tell_several_models_apart_by_name(families):
+    rows = [{**result(families, f"{name}-s{seed}"), "run": "gone"} for name in (A, B) for seed in SEEDS]
+    record(families, "chain", rows)
+    found = compared(families, "chain", "chain")
+    assert [line.cell for line in found.lines] == [{"model": A}, {"model": B}]
+    # One family a side: the same task, split, stage and seed is enough.
+    record(families, "first", rows[:3])
+    record(families, "second", rows[3:])
+    assert [(line.cell, line.seeds) for line in compared(families, "first", "second").lines] == [({}, SEEDS)]
+
+
+def test_a_regression_has_intervals_but_no_mcnemar(families, tmp_path):
+    task, rng = load_task("sts-b"), np.random.default_rng(5)
+    labels = rng.uniform(0, 5, 40).astype(np.float32)
+    split = Split(["a"] * 40, ["b"] * 40, labels, np.arange(40))
+    rows = []
+    for name, noise in (("close", 0.05), ("far", 0.5)):
+        folder = shutil.copytree(families / f"models/sst-2/{A}-s1", tmp_path / "models" / "sts-b" / name)
+        config = read_config(folder).model_copy(update={"task": "sts-b", "name": name})
+        logits = (labels / 5 + rng.normal(0, noise, 40)).astype(np.float32)[:, None]
+        row = {**result(families, f"{A}-s1"), "task": "sts-b", "model": name, "run": str(folder), "data": "d"}
+        row["metrics"] = score(task, labels, logits)
+        write_predictions(folder, config, task, row, split, logits)
+        write_json(folder / "config.json", config.model_dump(mode="json"))
+        record(tmp_path, name, [row])
+        rows.append(row)
+    found = compared(tmp_path, "close", "far")
+    (line,) = found.lines
+    assert line.tests == ()
+    assert [effect.metric for effect in line.effects] == ["pearson", "spearman"]
+    assert all(effect.interval.low > 0 for effect in line.effects)
+    assert any("no McNemar test for sts-b" in note for note in found.notes)
+    assert verdict(found).startswith("A is better than B by")
+    assert comparison_text(found)
+
+
+def test_an_experiment_and_a_model_are_not_compared(families, tmp_path):
+    workspace = tiny.copy_workspace(families, tmp_path / "workspace")
+    record(workspace, "one", cells(workspace, A, SEEDS))
+    with pytest.raises(UserError, match="one is an experiment: compare it with another one"):
+        compared(workspace, "one", A)
+    record(workspace, "two", cells(workspace, A, (1,)))
+    with pytest.raises(UserError, match="experiment two has no scores of students on qqp"):
+        compared(workspace, "two", "two", task="qqp")
+    (workspace / "experiments/two/results.json").write_text("[{}]")
+    with pytest.raises(UserError, match="row 1 has no 'task'"):
+        compared(workspace, "one", "two")
+
+
+# Predictions.
+
+
+def test_predictions_are_checked_when_read(families, tmp_path):
+    folder = shutil.copytree(families / f"models/sst-2/{A}-s1", tmp_path / f"{A}-s1")
+    row = result(families, f"{A}-s1")
+    both = read_predictions(folder, row)
+    assert (both.choices.dtype, both.labels.dtype, len(both.labels)) == (np.int64, np.int64, row["rows"])
+    assert (both.choices == both.labels).mean() == pytest.approx(row["metrics"]["accuracy"])
+    for changed in ({"data": "0" * 16}, {"config_hash": "0" * 16}):
+        with pytest.raises(UserError, match="made by another model or over other data"):
+            read_predictions(folder, row | changed)
+    path = folder / "predictions-test.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UserError, match="damaged"):
+        read_predictions(folder, row)
+    path.unlink()
+    with pytest.raises(UserError, match=f"no such file; run: python evaluate.py --task sst-2 --model-name {A}-s1"):
+        read_predictions(folder, row)
+    assert predictions_file(folder, _Config("mnli"), "ax", "test").name == "predictions-ax-test.parquet"
+
+
+@dataclasses.dataclass
+class _Config:
+    task: str

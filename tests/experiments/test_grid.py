@@ -1,0 +1,201 @@
+"""Grid files: cells, rules, overrides, and every way of getting one wrong, before anything runs."""
+
+import itertools
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.config import CONFIG_DIR
+from common.errors import UserError
+from common.seeds import DEFAULT_SEED, NAMED_SEEDS
+from compression.distillation.distill import student_name
+from compression.experiments.sweep.grid import load_grid, parse_assignments
+
+METHODS = {"labels": {"alpha": 1, "only_original_data": True}, "teacher": {"alpha": 0}}
+GRID = {
+    "name": "g",
+    "settings": {"task": "sst-2", "epochs": 3},
+    "axes": {"student_arch": ["bilstm", "ffn"], "embedding_dim": [6, 8], "method": METHODS},
+}
+
+
+def write(folder, **changes):
+    path = folder / "grid.yaml"
+    contents = {key: value for key, value in {**GRID, **changes}.items() if value is not None}
+    path.write_text(yaml.safe_dump(contents, sort_keys=False))
+    return path
+
+
+def settings_of(cell):
+    from compression.experiments.jobs import job_settings
+
+    return job_settings(cell.jobs[0], {})
+
+
+def test_a_grid_is_the_product_of_its_axes_and_seeds_in_their_order(tmp_path):
+    grid = load_grid(write(tmp_path, seeds=["hadfield", 5]))
+    wanted = itertools.product(("bilstm", "ffn"), ("6", "8"), ("labels", "teacher"), (NAMED_SEEDS["hadfield"], 5))
+    assert [(*cell.labels.values(), cell.seed) for cell in grid.cells] == list(wanted)
+    assert grid.axes == {"student_arch": ("bilstm", "ffn"), "embedding_dim": ("6", "8"), "method": tuple(METHODS)}
+    first = settings_of(grid.cells[0])
+    assert (first.student_arch, first.embedding_dim, first.alpha, first.only_original_data) == ("bilstm", 6, 1, True)
+    assert (first.epochs, first.seed, first.task) == (3, NAMED_SEEDS["hadfield"], "sst-2")
+
+
+def test_without_seeds_the_default_one_is_taken(tmp_path):
+    assert {cell.seed for cell in load_grid(write(tmp_path)).cells} == {DEFAULT_SEED}
+
+
+def test_rules_set_and_skip_by_axis_label_and_by_setting(tmp_path):
+    rules = [
+        {"when": {"student_arch": "ffn"}, "set": {"lr": 0.5}},
+        {"when": {"method": "teacher", "embedding_dim": [8]}, "skip": True},
+        {"when": {"alpha": 1}, "set": {"batch-size": 7}},
+    ]
+    cells = load_grid(write(tmp_path, rules=rules)).cells
+    assert not [cell for cell in cells if cell.labels["method"] == "teacher" and cell.labels["embedding_dim"] == "8"]
+    assert len(cells) == 6
+    for cell in cells:
+        settings = settings_of(cell)
+        assert (settings.lr == 0.5) == (cell.labels["student_arch"] == "ffn")
+        assert (settings.batch_size == 7) == (cell.labels["method"] == "labels")
+
+
+def test_set_fixes_settings_above_rules_and_gives_axes_other_values(tmp_path):
+    path = write(tmp_path, rules=[{"when": {"student_arch": "ffn"}, "set": {"lr": 0.5, "epochs": 9}}])
+    words = ["epochs=2", "task=rotten-tomatoes", "embedding_dim=[10]", "method=labels", "seeds=[simone]"]
+    grid = load_grid(path, words)
+    assert len(grid.cells) == 2
+    for cell in grid.cells:
+        settings = settings_of(cell)
+        assert (settings.epochs, settings.task, settings.embedding_dim) == (2, "rotten-tomatoes", 10)
+        assert (cell.labels["method"], cell.seed) == ("labels", NAMED_SEEDS["simone"])
+
+
+def test_shared_jobs_come_once_a_task_and_keep_out_of_the_runs_own_settings(tmp_path):
+    shared = [{"preprocess": {"augment": "tinybert"}}, {"finetune": {"arch": "minilm"}}, {"evaluate": None}]
+    axes = {"task": ["sst-2", "qqp"], "alpha": [1]}
+    path = write(tmp_path, settings={"batch_size": 9, "variants": 4}, shared=shared, axes=axes)
+    grid = load_grid(path, ["lr=0.5", "max_epochs=1"], {"workspace": "w"})
+    assert list(grid.shared) == ["sst-2", "qqp"]
+    for task, jobs in grid.shared.items():
+        assert [job.kind for job in jobs] == ["preprocess", "finetune", "evaluate"]
+        preprocess, finetune, _ = (job.given for job in jobs)
+        assert preprocess == {"variants": 4, "augment": "tinybert", "workspace": "w", "task": task}
+        assert finetune == {"arch": "minilm", "max_epochs": 1, "workspace": "w", "task": task}
+    assert {settings_of(cell).batch_size for cell in grid.cells} == {9}
+
+
+def test_a_base_file_lends_its_settings_and_rules(tmp_path):
+    base = {"seeds": [3], "settings": {"epochs": 8, "lr": 0.1}, "rules": [{"when": {"alpha": 0}, "set": {"lr": 0.2}}]}
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    rules = [{"when": {"alpha": 0, "student_arch": "ffn"}, "set": {"lr": 0.3}}]
+    grid = load_grid(write(tmp_path, base="base.yaml", rules=rules))
+    assert grid.seeds == (3,)
+    rates = {(cell.labels["student_arch"], cell.labels["method"]): settings_of(cell).lr for cell in grid.cells}
+    assert rates == {
+        ("bilstm", "labels"): 0.1,
+        ("bilstm", "teacher"): 0.2,
+        ("ffn", "labels"): 0.1,
+        ("ffn", "teacher"): 0.3,
+    }
+    assert {settings_of(cell).epochs for cell in grid.cells} == {3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "message"),
+    [
+        ({"axes": {"embeding_dim": [6]}}, [], "'embeding_dim' names no setting of a run; did you mean embedding_dim"),
+        ({"axes": {"alpha": []}}, [], "alpha has no values"),
+        ({"axes": {"alpha": [0, 0]}}, [], "alpha names a value twice"),
+        ({"axes": {"alpha": [0, 2]}}, [], "cell alpha 2: --alpha: .*less than or equal to 1"),
+        ({"axes": {"m": {"x": {"alhpa": 1}}}}, [], "cell m x: unknown setting 'alhpa'; did you mean alpha"),
+        ({"axes": {"m": {"x": {"prune_topv": True, "prune_magnitude": True}}}}, [], "cell m x: .*exclude each other"),
+        ({"settings": {"task": "sst-2", "epoch": 2}}, [], "no job knows 'epoch'; did you mean epochs"),
+        ({"settings": {}}, [], "no task is given"),
+        ({"rules": [{"when": {"metod": "labels"}, "skip": True}]}, [], "'metod' is neither an axis nor a setting"),
+        ({"rules": [{"when": {"method": "label"}, "skip": True}]}, [], "axis method has no value 'label'; did you"),
+        ({"rules": [{"when": {"student_arch": "ffm"}, "skip": True}]}, [], "student_arch cannot be 'ffm'"),
+        ({"rules": [{"when": {"alpha": 0}}]}, [], "either `set` or `skip: true`"),
+        ({"rules": [{"when": {"alpha": 0}, "set": {"lrr": 1}}]}, [], "no job knows 'lrr'"),
+        ({"seeds": ["benington"]}, [], "unknown seed 'benington'; did you mean bennington"),
+        ({"shared": [{"finetun": {}}]}, [], "unknown job 'finetun'"),
+        ({"shared": [{"finetune": {"max_epoch": 1}}]}, [], "unknown setting 'max_epoch'; did you mean max_epochs"),
+        ({"jobs": [{"evaluate": {}}]}, [], "is a list of jobs: python experiment.py run"),
+        ({"chains": [["prune"]]}, [], "load-trained-model"),
+        ({"quote": {"table": "7.9"}}, [], "7.9"),
+        ({"table": {"rows": ["student"], "columns": ["method"]}}, [], "table: 'student' is no axis; did you mean"),
+        ({"rules": [{"when": {"student_arch": ["bilstm", "ffn"]}, "skip": True}]}, [], "they skip every cell"),
+        ({"axes": {"seed": [1, 2]}}, [], "seed is not a grid's to set: give `seeds`"),
+        ({"axes": {"m": {"x": {"model-name": "a"}}}}, [], "model-name is not a grid's to set"),
+        ({"settings": {"task": "sst-2", "load_trained_model": "x"}}, [], "load_trained_model is not a grid's"),
+        ({"settings": ["a"]}, [], "settings"),
+        ({"rules": [{"when": {"method": [["a"]]}, "skip": True}]}, [], "axis method has no value"),
+        ({"seeds": ["9" * 30]}, [], "unknown seed"),
+        ({}, ["seed=5"], "seed is not a grid's to set"),
+        ({}, ["embedding_dim=[]"], "no value is left"),
+        ({}, ["seeds=2021-13-45"], "--set seeds=2021-13-45"),
+        ({}, ["task=5"], "unknown task '5'"),
+        ({"base": "nowhere.yaml"}, [], "nowhere.yaml: no such file"),
+        ({}, ["epochs"], "--set takes KEY=VALUE, not 'epochs'"),
+        ({}, ["epochs=[1"], "--set epochs=\\[1"),
+        ({}, ["epoch=2"], "no job knows 'epoch'; did you mean epochs"),
+        ({}, ["method=label"], "--set method: no value 'label'; did you mean labels"),
+        ({}, ["student_arch=lstm"], "cell student_arch lstm"),
+    ],
+)
+def test_a_faulty_grid_is_refused_in_one_line(tmp_path, changes, words, message):
+    with pytest.raises(UserError, match=message) as error:
+        load_grid(write(tmp_path, **changes), words)
+    assert "\n" not in str(error.value)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.integers() | st.booleans() | st.floats(0, 9)))
+def test_assignments_come_back_as_they_were_written(values):
+    assert parse_assignments([f"{key}={yaml.safe_dump(value).split()[0]}" for key, value in values.items()]) == values
+
+
+THESIS = CONFIG_DIR / "experiments" / "thesis"
+RUNS = {
+    "table_7_1": 352,
+    "table_7_2": 256,
+    "table_7_3": 256,
+    "table_7_5": 120,
+    "table_7_6": 96,
+    "table_a_1": 96,
+    "table_a_2": 96,
+    "table_b_1": 0,
+}
+
+
+@pytest.mark.parametrize("path", sorted(THESIS.glob("table_*.yaml")), ids=lambda path: path.stem)
+def test_every_table_of_the_thesis_can_be_planned(path):
+    grid = load_grid(path)
+    assert len(grid.cells) == RUNS[path.stem]
+    assert all(job.kind in ("preprocess", "finetune", "evaluate") for jobs in grid.shared.values() for job in jobs)
+    for cell in grid.cells:
+        settings = settings_of(cell)
+        assert settings.batch_size == (50 if settings.task == "sst-2" else 256)
+        assert settings.optimizer == ("adadelta" if settings.student_arch == "bilstm" else "adam")
+        assert settings.lr == (1 if settings.student_arch == "bilstm" else 1e-4)
+        assert settings.encoder_hidden_dim in ((150, 100) if settings.task == "sst-2" else (300, 200, 150))
+
+
+def test_table_7_1_has_the_cells_of_the_thesis():
+    grid = load_grid(THESIS / "table_7_1.yaml", ["seeds=[1]", "task=rotten-tomatoes", "epochs=2"])
+    rows = dict.fromkeys(tuple(cell.labels.values())[:4] for cell in grid.cells)
+    assert len(rows) == 22
+    assert list(rows)[-1] == ("ffn", "char", "100", "5000")
+    assert ("ffn", "hash", "25", "2500") in rows
+    assert {settings_of(cell).epochs for cell in grid.cells} == {2}
+
+
+def test_the_sweep_of_packed_students_has_ten_of_them_in_four_ways():
+    grid = load_grid(THESIS.parent / "sweeps" / "packed.yaml", ["task=rotten-tomatoes"])
+    assert len(grid.cells) == 40
+    ways = {cell.labels["quantized"]: settings_of(cell) for cell in grid.cells}
+    assert [(way.bits, way.max_loss) for way in ways.values()] == [(8, None), (8, None), (4, None), (8, 1)]
+    names = {student_name(settings_of(cell)) for cell in grid.cells}
+    assert len(names) == 9  # FFN-Hash25 and its smaller twin differ in the number of hashes alone

@@ -1,0 +1,157 @@
+"""The thesis's figures as transcribed: against one another, and as reports read them."""
+
+import csv
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from common.data.tasks import load_task
+from common.errors import UserError
+from compression.experiments.report.reference import (
+    FOLDER,
+    QuotedFigure,
+    quotable_tables,
+    quoted_figures,
+    quoted_points,
+    quoted_shares,
+)
+
+LINES = list(csv.DictReader((FOLDER / "thesis_tables.csv").open(encoding="utf-8", newline="")))
+STUDENTS = ("student_arch", "embedding_type", "embedding_dim", "vocab_size")
+
+
+def figure(table: str, task: str, metric: str = "accuracy", **fields: Any) -> QuotedFigure:
+    (found,) = [
+        each
+        for each in quoted_figures(table)
+        if (each.task, each.metric) == (task, metric) and fields.items() <= each.fields.items()
+    ]
+    return found
+
+
+def test_every_line_of_the_tables_is_there():
+    assert Counter(line["table"] for line in LINES) == {
+        "7.1": 4 + 22 * 4,
+        "7.2": 2 * (4 + 16 * 4),
+        "7.3": 4 + 16 * 4,
+        "7.6": 8 * 4,
+        "A.1": 6 * 4,
+        "A.2": 6 * 4,
+        "B.1": 2 * 7,
+    }
+    keys = [tuple(value for name, value in line.items() if name not in ("mean", "sd")) for line in LINES]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("table", "task", "metric", "mean", "sd"),
+    [
+        ("7.1", "sst-2", "accuracy", 7166.5, 56.7),
+        ("7.2", "qqp", "accuracy", 5038.1, 14.7),
+        ("7.2", "qqp", "f1", 4355.3, 43.8),
+        ("7.3", "mnli", "accuracy", 3600.1, 30.3),
+    ],
+)
+def test_sums_of_the_students_columns(table: str, task: str, metric: str, mean: float, sd: float):
+    found = [each for each in quoted_figures(table) if each.metric == metric]
+    assert {each.task for each in found} == {task}
+    assert 100 * math.fsum(each.mean for each in found) == pytest.approx(mean)
+    assert 100 * math.fsum(each.sd or 0 for each in found) == pytest.approx(sd)
+
+
+def test_rows_read_off_the_thesis():
+    bilstm = {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": 25, "vocab_size": 5000}
+    found = figure("7.1", "sst-2", **bilstm, alpha=0.5, augmented=True)
+    assert (found.mean, found.sd, found.text) == (0.891, 0.003, "89.1 ± 0.3")
+    assert figure("7.1", "sst-2", student_arch="ffn", vocab_size=2500, alpha=1.0, augmented=False).text == "74.8 ± 1.1"
+    assert figure("7.2", "qqp", "f1", **bilstm, alpha=0.0).text == "76.5 ± 0.7"
+    rnn_char = {"student_arch": "rnn", "embedding_type": "char"}
+    assert figure("7.3", "mnli", **rnn_char, alpha=1.0, augmented=True).text == "44.5 ± 3.5"
+    last = {"student_arch": "rnn", "embedding_type": "bpe", "pooling": "last"}
+    assert [figure("7.6", "qqp", metric, **last).text for metric in ("accuracy", "f1")] == ["80.3", "72.4"]
+    softmax = {"embedding_type": "hash", "alpha": 0.0, "loss": "temperature-softmax"}
+    assert figure("A.1", "sst-2", **softmax).text == "81.2"
+    # As printed, though table 7.1 has this of BPE 100.
+    assert figure("A.2", "sst-2", embedding_type="hash", alpha=0.5, loss="mse").text == "89.4"
+
+
+@pytest.mark.parametrize("table", ["7.1", "7.2", "7.3"])
+def test_megabytes_are_four_times_the_parameters(table: str):
+    for line in LINES:
+        if line["table"] == table:
+            expected = 4e-6 * float(line["parameters"])
+            # Parameters are printed in two digits, megabytes in two decimals.
+            assert float(line["size_mb"]) == pytest.approx(expected, rel=0.05, abs=0.005), line
+
+
+@pytest.mark.parametrize(("table", "task"), [("7.1", "sst-2"), ("7.2", "qqp"), ("7.3", "mnli")])
+def test_table_7_5_starts_from_the_students_of_the_tables_before_it(table: str, task: str):
+    """Table 7.4 says with which alpha each was trained, always on augmented rows too."""
+    alphas = {
+        ("bilstm", "bpe", 100, 5000): 0.5,
+        ("bilstm", "char", 100, 5000): 0.5,
+        ("ffn", "bpe", 100, 5000): 1.0,
+    }
+    unpruned = [each for each in quoted_figures("7.5") if each.task == task and each.fields["stage"] == "distilled"]
+    assert len(unpruned) == (20 if task == "qqp" else 10)
+    for each in unpruned:
+        key = tuple(each.fields[name] for name in STUDENTS)
+        alpha = alphas.get(key, 0.0)
+        other = figure(table, task, each.metric, **each.fields, alpha=alpha, augmented=True)
+        assert abs(each.mean - other.mean) <= 0.0005 + 1e-9, each
+
+
+def test_other_tables_repeat_the_figures_of_the_first_three():
+    by_task = {"sst-2": "7.1", "qqp": "7.2", "mnli": "7.3"}
+    repeated = [each for each in quoted_figures("7.6") if each.fields["pooling"] == "last"]
+    repeated += [each for each in quoted_figures("A.1") if each.fields["loss"] == "temperature-softmax"]
+    repeated += [each for each in quoted_figures("A.2") if each.fields["loss"] == "mse" and each.task != "sst-2"]
+    assert len(repeated) == 16 + 12 + 8
+    for each in repeated:
+        fields = {name: value for name, value in each.fields.items() if name not in ("pooling", "loss")}
+        assert each.mean == figure(by_task[each.task], each.task, each.metric, **fields).mean, each
+
+
+def test_points_of_table_7_5():
+    points = quoted_points("qqp")
+    assert len(points) == 44
+    assert [point.name for point in points if point.baseline] == [
+        "RoBERTa-large",
+        "TinyBERT-6",
+        "GLUE BiLSTM GloVe",
+        "GLUE BiLSTM ELMo",
+    ]
+    assert points[0].metrics == pytest.approx({"accuracy": 0.9215, "f1": 0.8958})
+    assert points[0].parameters == 3.6e8
+    (small,) = [point for point in points if point.name == "FFN-Hash25*+p+q"]
+    assert small.size_bytes == pytest.approx(42_000)
+    (small,) = [point for point in quoted_points("sst-2") if point.name == "FFN-Hash25*+p+q"]
+    assert small.size_bytes == pytest.approx(27_000)
+    assert quoted_points("rotten-tomatoes") == []
+
+
+def test_stages_of_table_7_5():
+    both = figure("7.5", "mnli", student_arch="ffn", embedding_type="hash", vocab_size=2500, stage="+p+q")
+    assert (both.mean, both.sd, both.text) == (pytest.approx(0.4947), None, "49.47")
+    assert Counter(each.fields["stage"] for each in quoted_figures("7.5")) == dict.fromkeys(
+        ("distilled", "+p", "+q", "+p+q"), 40
+    )
+
+
+@pytest.mark.parametrize("task", ["sst-2", "qqp", "mnli"])
+def test_shares_are_of_the_tasks_labels_and_add_up(task: str):
+    for augmented in (False, True):
+        shares = quoted_shares(task, augmented)
+        assert set(shares) == set(load_task(task).labels)
+        assert sum(shares.values()) == pytest.approx(1, abs=0.003)
+    assert quoted_shares("qqp", True)["duplicate"] == 0.783
+    assert quoted_shares("cola", False) == {}
+
+
+def test_only_tables_that_are_there_can_be_quoted():
+    assert quotable_tables() == ("7.1", "7.2", "7.3", "7.5", "7.6", "A.1", "A.2", "B.1")
+    assert quoted_figures("B.1") == []
+    with pytest.raises(UserError, match=r"no table '7\.4' of the thesis"):
+        quoted_figures("7.4")

@@ -1,0 +1,315 @@
+"""Reports from rows written down here: grouping, numbers, the skyline and the files."""
+
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import UserError
+from compression.experiments.report import terminal_report, terminal_table, write_report
+from compression.experiments.report.families import group_rows, stat
+from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun
+from compression.experiments.report.settings_text import settings_lines
+from compression.experiments.report.skyline import Point, skyline
+from compression.experiments.report.tables import columns, human_bytes, markdown_table, percent, summary, text_table
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """A student's row of results.json."""
+    return {
+        "task": "sst-2",
+        "split": "test",
+        "model": "ffn-s1",
+        "stage": "distilled",
+        "student_arch": "ffn",
+        "embedding_type": "hash",
+        "embedding_dim": 25,
+        "vocab_size": 5000,
+        "alpha": 0.5,
+        "augmented": True,
+        "seed": 1,
+        "teacher": "roberta",
+        "select_on": "validation",
+        "parameters": 1000,
+        "nonzero_parameters": 900,
+        "bytes_model": 4000,
+        "bytes_gzip": 2000,
+        "bytes_packed": None,
+        "metrics": {"accuracy": 0.8},
+        "rows": 872,
+        "seconds": {"train": 10.0, "evaluate": 1.0},
+        "run": "somewhere",
+        "config_hash": "x",
+        **changes,
+    }
+
+
+def chain(title: str = "A title", **changes: Any) -> ExperimentRecord:
+    """A record of a list of jobs."""
+    return ExperimentRecord(**{"name": "chain", "title": title, "kind": "chain", "definition": "x", **changes})
+
+
+TEACHER = row(
+    model="roberta",
+    stage="teacher",
+    alpha=None,
+    augmented=False,
+    teacher=None,
+    student_arch=None,
+    parameters=1_000_000,
+    bytes_model=4_000_000,
+    bytes_gzip=3_800_000,
+    metrics={"accuracy": 0.95},
+)
+
+
+def test_mean_and_sample_deviation():
+    found = stat([0.7, 0.8, None, 0.9])
+    assert found is not None
+    assert found.mean == pytest.approx(0.8)
+    assert found.sd == pytest.approx(statistics.stdev([0.7, 0.8, 0.9])) == pytest.approx(0.1)
+    assert percent(found) == "80.00 ± 10.00 (3)"
+
+
+def test_one_value_has_no_deviation_and_none_no_mean():
+    one = stat([0.5])
+    assert one is not None
+    assert one.sd is None
+    assert percent(one) == "50.00 (1)"
+    assert stat([None]) is None
+
+
+def test_seeds_make_one_family_and_nothing_else_does():
+    rows = [
+        TEACHER,
+        row(),
+        row(model="ffn-s2", seed=2),
+        row(model="ffn-s2+p", seed=2, stage="pruned"),
+        row(alpha=0.0),
+        row(select_on="test"),
+        row(split="validation"),
+    ]
+    test, validation = group_rows(rows)
+    assert [(family.name, len(family.rows)) for family in test.families] == [
+        ("roberta", 1),
+        ("ffn", 2),
+        ("ffn+p", 1),
+        ("ffn", 1),
+        ("ffn", 1),
+    ]
+    assert len(validation.families) == 1
+
+
+def test_a_model_evaluated_twice_counts_once():
+    (group,) = group_rows([row(), row(metrics={"accuracy": 0.9})])
+    score = group.families[0].metric("accuracy")
+    assert score is not None
+    assert (score.n, score.mean) == (1, 0.9)
+
+
+def test_trained_on_in_words():
+    rows = [row(), row(alpha=0.0), row(alpha=1.0, augmented=False), row(alpha=None)]
+    (group,) = group_rows(rows)
+    assert [family.trained_on for family in group.families] == [
+        "labels + teacher, α 0.5, augmented",
+        "teacher only, augmented",
+        "labels only",
+        "–",
+    ]
+
+
+def test_ratios_name_their_teacher():
+    (group,) = group_rows([row(), TEACHER])
+    assert group.families[0].is_teacher
+    assert group.times_smaller(group.families[1], "bytes_model") == 1000
+    assert group.times_smaller(group.families[1], "bytes_gzip") == 2000
+    assert "× smaller than roberta" in [column.heading for column in columns(group)]
+    assert "2,000 times as much" in summary(group)
+
+
+def test_a_student_of_a_teacher_that_is_not_there_gets_no_ratio():
+    (group,) = group_rows([row(teacher="bert"), TEACHER])
+    assert group.times_smaller(group.families[1], "bytes_model") is None
+
+
+def test_several_teachers_are_named_in_the_cells():
+    other = {**TEACHER, "model": "bert"}
+    (group,) = group_rows([TEACHER, other, row(), row(model="b", teacher="bert")])
+    assert "1,000 (bert)" in markdown_table(group)
+    assert "1,000 (roberta)" in markdown_table(group)
+
+
+def test_columns_without_values_are_left_out():
+    (group,) = group_rows([row()])
+    headings = [column.heading for column in columns(group)]
+    assert "bytes_packed, KB" not in headings
+    assert not [heading for heading in headings if "smaller" in heading]
+    (group,) = group_rows([row(metrics={"accuracy": 0.8, "f1": 0.7}, bytes_packed=10)])
+    headings = [column.heading for column in columns(group)]
+    assert {"F1, %", "Accuracy, %", "bytes_packed, KB"} <= set(headings)
+
+
+def test_the_best_student_is_bold_and_not_one_selected_on_test():
+    rows = [
+        TEACHER,
+        row(model="good", metrics={"accuracy": 0.8}),
+        row(model="cheat", metrics={"accuracy": 0.9}, select_on="test"),
+    ]
+    (group,) = group_rows(rows)
+    table = markdown_table(group)
+    assert "| **good** |" in table
+    assert "| cheat † |" in table
+
+
+def test_missing_values_do_no_harm(tmp_path: Path):
+    bare = {"task": "mine", "split": "test", "model": "m", "stage": "distilled", "metrics": None, "seconds": None}
+    assert write_report(tmp_path, [bare], chain())
+    assert "No student was scored" in terminal_table([bare])
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (100_000, "100 KB"), (446_370, "446 KB"), (1_593_224, "1.59 MB"), (999_600, "1 MB")],
+)
+def test_human_bytes(count: int, text: str):
+    assert human_bytes(count) == text
+
+
+def test_terminal_table_is_narrow_and_keeps_both_ends_of_long_names():
+    name = "a-name-that-goes-on-and-on-" * 4 + "end"
+    text = terminal_table([TEACHER, row(model=name), row(model="x", select_on="test")])
+    assert max(map(len, text.splitlines())) <= 110
+    assert "…" in text
+    assert "on-end" in text
+    assert "x †" in text
+
+
+def test_text_table_aligns():
+    assert text_table(["a", "n"], [["x", "1"], ["long", "10"]], [False, True]) == "\n".join(
+        ["a      n", "----  --", "x      1", "long  10"]
+    )
+
+
+def test_report_files(tmp_path: Path):
+    rows = [TEACHER, row(), row(model="ffn-s2", seed=2, metrics={"accuracy": 0.82})]
+    paths = write_report(tmp_path / "new", rows, chain(jobs=({"job": "compress", "seed": 2},)))
+    assert {name: path.read_bytes()[:4] for name, path in paths.items() if "skyline" in name} == {
+        "skyline.png": b"\x89PNG",
+        "skyline.pdf": b"%PDF",
+    }
+    text = paths["report.md"].read_text(encoding="utf-8")
+    assert "81.00 ± 1.41 (2)" in text
+    assert '{"job": "compress", "seed": 2}' in text
+    assert set(paths) == {"report.md", "report.html", "skyline.png", "skyline.pdf"}
+    assert text.count("1 KB is 1,000 bytes") == 1
+
+
+def test_same_rows_same_bytes(tmp_path: Path):
+    first, second = (write_report(tmp_path / name, [TEACHER, row()], chain()) for name in "ab")
+    assert {name: path.read_bytes() for name, path in first.items()} == {
+        name: path.read_bytes() for name, path in second.items()
+    }
+
+
+def test_html_escapes_text_and_needs_nothing_beside_it(tmp_path: Path):
+    evil = "<script>alert('x')</script>"
+    paths = write_report(tmp_path, [row(model=evil)], chain(f"{evil} & more", jobs=({"job": evil},)))
+    page = paths["report.html"].read_text(encoding="utf-8")
+    assert evil not in page
+    assert "&lt;script&gt;" in page
+    assert "&amp; more" in page
+    assert "<svg" in page
+    # Names of SVG's and XML's vocabularies look like addresses; nothing is read from them.
+    assert set(re.findall(r"https?://([^/\"]+)", page)) <= {"www.w3.org", "purl.org", "creativecommons.org"}
+    assert not re.search(r"(src|href)=[\"']?(https?:|//)|url\((?!#)|@import", page)
+    assert evil not in paths["report.md"].read_text(encoding="utf-8").split("## Settings")[0]
+
+
+def test_models_of_a_sweep_are_named_by_their_cells():
+    cell = {"task": "sst-2", "student_arch": "ffn", "embedding_dim": "25", "method": "alpha 0", "pooling": "max"}
+    rows = [
+        row(cell=cell, model="ffn-1f3a9c2e-s1"),
+        row(cell=cell, model="ffn-1f3a9c2e-s2", seed=2),
+        row(cell=cell, model="ffn-1f3a9c2e-s2+p+q", seed=2, stage="quantized"),
+        row(cell={**cell, "method": "no distil"}, model="ffn-1f3a9c2e-s1"),
+        row(cell={}, model="ffn-00000000-s1"),
+        TEACHER,
+    ]
+    (group,) = group_rows(rows)
+    assert [(family.name, len(family.rows)) for family in group.families] == [
+        ("roberta", 1),
+        ("ffn 25, alpha 0, pooling max", 2),
+        ("ffn 25, alpha 0, pooling max +p+q", 1),
+        ("ffn 25, no distil, pooling max", 1),
+        ("the only cell", 1),
+    ]
+
+
+def test_cells_that_are_called_the_same_stay_apart():
+    (group,) = group_rows([row(cell={"a": "x y"}), row(cell={"b": "x y"})])
+    assert [family.name for family in group.families] == ["x y", "x y"]
+
+
+def test_settings_are_said_once_and_then_what_differs():
+    runs = [
+        RecordedRun(cell={"a": label}, seed=seed, settings={"task": "sst-2", "lr": lr, "seed": seed})
+        for label, lr in (("low", 0.1), ("high", 1.0))
+        for seed in (1, 2)
+    ]
+    told = chain(kind="sweep", jobs=({"preprocess": {}},), seeds=(1, 2), runs=tuple(runs[:3]))
+    assert settings_lines(told) == [
+        '{"preprocess": {}}',
+        '{"seeds": [1, 2], "settings": {"task": "sst-2"}}',
+        '{"cell": {"a": "low"}, "settings": {"lr": 0.1}}',
+        '{"cell": {"a": "high"}, "seeds": [1], "settings": {"lr": 1.0}}',
+    ]
+
+
+def test_labels_alone_make_a_report(tmp_path: Path):
+    shares = (
+        LabelShares(task="sst-2", rows="train", shares={"negative": 0.4422, "positive": 0.5578}, count=67349),
+        LabelShares(task="sst-2", rows="augmented", shares={"negative": 0.25, "positive": 0.75}, count=8),
+        LabelShares(task="sst-2", rows="validation", shares={"negative": 0.5, "positive": 0.5}, count=4),
+    )
+    told = chain(labels=shares, quote=Quote(table="B.1"))
+    paths = write_report(tmp_path, [], told)
+    assert set(paths) == {"report.md", "report.html"}
+    text = paths["report.md"].read_text(encoding="utf-8")
+    assert "| Rows | Count | negative, % | positive, % | negative, %, thesis (quoted) |" in text
+    assert "| train | 67,349 | 44.22 | 55.78 | 55.2 | 44.8 |" in text
+    assert "| augmented | 8 | 25.00 | 75.00 | 57.5 | 42.5 |" in text
+    assert "| validation | 4 | 50.00 | 50.00 | – | – |" in text
+    assert "67,349" in terminal_report([], told)
+    unquoted = write_report(tmp_path, [], chain(labels=shares))["report.md"].read_text(encoding="utf-8")
+    assert "| Rows | Count | negative, % | positive, % |\n" in unquoted
+
+
+def test_nothing_to_report(tmp_path: Path):
+    with pytest.raises(UserError, match="no model was evaluated"):
+        write_report(tmp_path, [], chain())
+
+
+def test_skyline_of_a_known_case():
+    small, better, dominated = Point("s", 10, 0.7), Point("b", 30, 0.8), Point("d", 40, 0.75)
+    assert skyline([dominated, better, small]) == [small, better]
+
+
+POINTS = st.lists(
+    st.builds(Point, st.just("p"), st.integers(1, 20).map(float), st.integers(0, 10).map(lambda n: n / 10))
+)
+
+
+def dominates(a: Point, b: Point) -> bool:
+    return a.size <= b.size and a.score >= b.score and (a.size, a.score) != (b.size, b.score)
+
+
+@given(POINTS)
+def test_skyline_holds_exactly_what_nothing_dominates(found: list[Point]):
+    expected = [point for point in found if not any(dominates(other, point) for other in found)]
+    assert sorted(skyline(found), key=lambda p: p.size) == sorted(expected, key=lambda p: p.size)
+    sizes = [point.size for point in skyline(found)]
+    assert sizes == sorted(sizes)

@@ -1,0 +1,91 @@
+"""The picture of scores against sizes: what is on it, what it says of a point, and where names go."""
+
+import itertools
+from typing import Any
+
+from compression.analysis.pictures import svg_markup
+from compression.experiments.report.families import group_rows
+from compression.experiments.report.points import panels, points, quoted, skyline
+from compression.experiments.report.record import Quote
+from compression.experiments.report.reference import quoted_points
+from compression.experiments.report.skyline import draw_skylines
+
+
+def row(model: str, size: int, score: float, **changes: Any) -> dict[str, Any]:
+    own = {"task": "sst-2", "split": "test", "model": model, "stage": "distilled", "seed": 1, "teacher": "minilm"}
+    return {**own, "bytes_model": 2 * size, "bytes_gzip": size, "metrics": {"accuracy": score}, **changes}
+
+
+TEACHER = row("minilm", 50_000_000, 0.95, stage="teacher", teacher=None)
+
+
+def many() -> list[dict[str, Any]]:
+    """A teacher and 90 students in a cloud, of which a dozen close ones are on the skyline."""
+    students = [
+        row(f"a student of the grid {i}", 10_000 + 700 * i, 0.6 + 0.001 * i - 0.1 * (i % 7 > 0)) for i in range(90)
+    ]
+    return [TEACHER, *students]
+
+
+def texts(figure: Any) -> list[Any]:
+    return [text for text in figure.axes[0].texts if text.get_text()]
+
+
+def test_what_a_point_says():
+    (group,) = group_rows([TEACHER, row("ffn-s1", 20_000, 0.8), row("ffn-s2", 20_000, 0.82, seed=2)])
+    student, teacher = points(group, "accuracy")
+    assert student.about.splitlines() == [
+        "ffn",
+        "Accuracy, %: 81.00 ± 1.41, 2 seeds",
+        "20 KB gzipped, 5,000 times smaller than minilm",
+    ]
+    assert teacher.about.splitlines()[1:] == ["Accuracy, %: 95.00, 1 seed", "50 MB gzipped"]
+
+
+def test_the_thesis_is_drawn_where_quoted_and_never_on_our_skyline():
+    (group,) = group_rows([TEACHER, row("ffn", 20_000, 0.1)])
+    (panel,) = panels([group], Quote(table="7.5"))
+    assert len(panel.quoted) == len(quoted_points("sst-2")) > 4
+    assert {point.kind for point in panel.quoted} == {"quoted", "baseline"}
+    (line,) = [line for line in draw_skylines([group], Quote(table="7.5")).axes[0].lines if len(line.get_xdata()) > 1]
+    assert list(line.get_xdata()) == [20_000, 50_000_000]
+    (panel,) = panels([group])
+    assert panel.quoted == ()
+
+
+def test_the_thesis_has_no_validation_scores_and_no_other_tasks():
+    (test, validation, other) = group_rows(
+        [row("a", 9, 0.5), row("a", 9, 0.5, split="validation"), row("a", 9, 0.5, task="cola")]
+    )
+    assert [len(quoted(group, "accuracy", Quote(table="7.1"))) > 0 for group in (test, validation, other)] == [
+        True,
+        False,
+        False,
+    ]
+    assert quoted(other, "accuracy", Quote(table="7.1", task="sst-2")) == quoted(test, "accuracy", Quote(table="7.1"))
+
+
+def test_of_many_points_only_the_skyline_is_named_and_no_name_covers_another():
+    (group,) = group_rows(many())
+    figure = draw_skylines([group])
+    best = {point.label for point in skyline(points(group, "accuracy"))}
+    assert len(best) > 10
+    assert {text.get_text() for text in texts(figure)} == best
+    renderer = figure.canvas.get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in texts(figure)]
+    assert not [pair for pair in itertools.combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+    inside = figure.axes[0].get_window_extent().padded(1)
+    assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
+    markers = figure.axes[0].transData.transform([(p.size, 100 * p.score) for p in points(group, "accuracy")])
+    assert not [box for box in boxes for x, y in markers if box.contains(x, y)]
+
+
+def test_few_points_are_all_named_where_there_is_room():
+    (group,) = group_rows([TEACHER, row("good", 20_000, 0.8), row("worse", 300_000, 0.7)])
+    assert {text.get_text() for text in texts(draw_skylines([group]))} == {"minilm", "good", "worse"}
+
+
+def test_signs_of_formulas_are_just_signs():
+    name = r"$\frac{ and \$x_1$"
+    figure = draw_skylines(group_rows([row(name, 20_000, 0.8, task=name)]))
+    assert f'class="point"><title>{name}</title>' in svg_markup(figure, "p-", {"point-0-0": name})

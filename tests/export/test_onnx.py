@@ -1,0 +1,135 @@
+"""ONNX files of students give PyTorch's logits at every shape of a batch, and carry what they are."""
+
+import itertools
+import json
+import sys
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from common.errors import UserError
+from common.training.models import ModelConfig
+from compression.shrinking.quantize import quantize_student, to_8_bits
+from compression.students.saved import load_student, save_student
+from compression.students.settings import StudentSettings
+from compression.students.student import Student
+from compression.tokenizers import CharTokenizer, HashTokenizer
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+from compression.export.onnx_export import export_onnx  # noqa: E402 - needs onnx
+
+VOCABULARY = {"bpe": 30, "hash": 30 * 3, "char": 33}
+SHAPES = [(1, 1), (1, 300), (2, 7), (7, 2), (300, 7)]
+"""Texts in a batch, and tokens of the longest."""
+KINDS = tiny.STUDENT_KINDS
+
+
+class NoTokenizer:
+    """In place of byte pairs, whose file these tests do not need."""
+
+    def save(self, folder):
+        """Nothing."""
+
+
+@pytest.fixture
+def saved(tmp_path, monkeypatch):
+    """A function that saves a student of random weights, and returns its folder."""
+    monkeypatch.setattr("compression.students.saved.load_tokenizer", lambda settings, folder: NoTokenizer())
+
+    def save(arch, embedding, pooling, pair, change=lambda student: None):
+        sizes = {"embedding_dim": 5, "vocab_size": 30, "encoder_hidden_dim": 4, "cls_hidden_dim": 6}
+        sizes |= {"heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 7, "adapters": 3}
+        settings = StudentSettings(embedding_type=embedding, pooling=pooling, **sizes)
+        torch.manual_seed(3)
+        student = Student(arch, settings, 3, pair)
+        change(student)
+        about = {"name": "s", "kind": "student", "stage": "distilled", "task": "mine", "seed": 1, "fingerprint": ""}
+        shape = {"arch": arch, "pair": pair, "labels": ("no", "perhaps", "yes")}
+        config = ModelConfig(**about, **shape, student=settings.model_dump(mode="json"))
+        save_student(tmp_path / "s", config, student, NoTokenizer())
+        return tmp_path / "s"
+
+    return save
+
+
+def batch(embedding, rows, longest, seed):
+    """ids [rows, longest, width] and lengths [rows], of which one is the longest; padding holds other ids."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, longest + 1, rows)
+    lengths[rng.integers(rows)] = longest
+    width = 3 if embedding == "hash" else 1
+    return rng.integers(0, VOCABULARY[embedding], (rows, longest, width)), lengths
+
+
+def compare(folder, embedding, pair, shapes):
+    """Check onnxruntime's logits against PyTorch's on random texts; the sentences of a pair have other lengths."""
+    student, _, _ = load_student(folder, torch.device("cpu"))
+    session = onnxruntime.InferenceSession(export_onnx(folder, folder / "s.onnx"))
+    for rows, longest in shapes:
+        sentences = [batch(embedding, rows, longest, 1), batch(embedding, rows, longest + 2, 2)][: 1 + pair]
+        with torch.inference_mode():
+            expected = student(*(tuple(map(torch.from_numpy, sentence)) for sentence in sentences)).numpy()
+        names = ("ids", "lengths", "ids2", "lengths2")
+        (found,) = session.run(None, dict(zip(names, itertools.chain(*sentences), strict=False)))
+        assert found.shape == (rows, 3)
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("arch", "embedding", "pooling", "pair"), KINDS)
+def test_logits_are_pytorchs(saved, arch, embedding, pooling, pair):
+    compare(saved(arch, embedding, pooling, pair), embedding, pair, SHAPES)
+
+
+@pytest.mark.parametrize("arch", tiny.POOLINGS)
+def test_of_quantized_students_too(saved, arch):
+    def quantize(student):
+        quantize_student(student, ("embedding", "encoder", "classifier"), to_8_bits)
+
+    compare(saved(arch, "hash", tiny.POOLINGS[arch][0], False, quantize), "hash", False, [(7, 7)])
+
+
+@pytest.mark.parametrize(("embedding", "kind"), [("hash", HashTokenizer), ("char", CharTokenizer)])
+def test_text_through_the_folders_tokenizer(saved, embedding, kind):
+    folder = saved("rnn", embedding, "max", False)
+    student, _, config = load_student(folder, torch.device("cpu"))
+    encoded = kind.load(StudentSettings(**config.student), folder).encode(["A gorgeous, witty film!", "", "dull"])
+    ids, lengths = encoded.pad(np.arange(3))
+    session = onnxruntime.InferenceSession(export_onnx(folder, folder / "s.onnx"))
+    (found,) = session.run(None, {"ids": ids, "lengths": lengths})
+    with torch.inference_mode():
+        expected = student((torch.from_numpy(ids), torch.from_numpy(lengths)))
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5, rtol=0)
+
+
+def test_the_file_says_what_it_is(saved, tmp_path):
+    path = export_onnx(saved("rnn", "char", "max", True), tmp_path / "s.onnx")
+    says = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    assert (says["name"], says["task"], says["arch"]) == ("s", "mine", "rnn")
+    assert json.loads(says["labels"]) == ["no", "perhaps", "yes"]
+    assert json.loads(says["pair"]) is True
+    assert json.loads(says["student"])["encoder_hidden_dim"] == 4
+
+
+def test_the_same_bytes_again(saved, tmp_path):
+    folder = saved("bilstm", "char", "max", False)
+    first, second = (export_onnx(folder, tmp_path / name).read_bytes() for name in ("a.onnx", "b.onnx"))
+    assert first == second
+
+
+def test_teachers_are_refused(saved):
+    folder = saved("ffn", "char", "last", False)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "kind": "teacher", "stage": "teacher"}))
+    with pytest.raises(UserError, match="only students are exported"):
+        export_onnx(folder, folder / "s.onnx")
+    assert not (folder / "s.onnx").exists()
+
+
+def test_without_the_library_it_is_told_how_to_get_it(saved, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(UserError, match=r"pip install -r requirements-onnx\.txt"):
+        export_onnx(saved("ffn", "char", "last", False), tmp_path / "s.onnx")

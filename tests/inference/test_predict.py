@@ -1,0 +1,348 @@
+"""predict.py: the model's own answers in the order of the input, whatever the format; and what it says of bad input."""
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.config import build
+from common.data.data import load_split
+from common.data.tasks import load_task
+from common.data.text import normalise
+from common.devices import pick_dtype
+from common.errors import UserError
+from common.store.workspace import Workspace
+from common.teachers import load_teacher
+from common.training.models import ModelConfig
+from compression.evaluation.classifier import softmax
+from compression.inference.predict import PredictSettings, predict
+from compression.packing import pack_student
+from compression.students.saved import load_student, save_student
+from compression.students.scoring import student_logits
+from compression.students.settings import StudentSettings
+from compression.students.student import Student
+from compression.tokenizers import load_tokenizer
+
+CPU = torch.device("cpu")
+TEXTS = ["a gorgeous , witty film", "", "boring !", "naïve  café\t☃", "the the the " * 300]
+KINDS = {
+    "single": {"task": "sst-2", "labels": ("negative", "positive"), "pair": False},
+    "pair": {"task": "qqp", "labels": ("different", "same"), "pair": True},
+    "score": {"task": "sts-b", "labels": (), "pair": True},
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Folders of students with random weights, by the keys of KINDS."""
+    return {kind: save(tmp_path_factory.mktemp(kind) / kind, **shape) for kind, shape in KINDS.items()}
+
+
+def save(folder, task, labels, pair):
+    settings = StudentSettings(embedding_type="hash", embedding_dim=6, vocab_size=90, cls_hidden_dim=7, max_tokens=50)
+    torch.manual_seed(3)
+    student = Student("ffn", settings, len(labels) or 1, pair)
+    with torch.no_grad():
+        student.classifier[3].weight.value *= 40  # far from one half, and not all alike
+    about = {"name": folder.name, "kind": "student", "stage": "distilled", "seed": 1, "fingerprint": "", "arch": "ffn"}
+    shape = {"task": task, "labels": labels, "pair": pair, "student": settings.model_dump(mode="json")}
+    save_student(folder, ModelConfig(**about, **shape), student, load_tokenizer(settings, folder))
+    return folder
+
+
+def own(folder, *sentences):
+    """The student's own logits over one list of sentences, or two."""
+    student, tokenizer, _ = load_student(folder, CPU)
+    return student_logits(student, [tokenizer.encode([normalise(text) for text in each]) for each in sentences], CPU)
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """A function from a model's folder, the bytes of an input file and flags to the text of the output file."""
+
+    def run(model, content, name="input.txt", **flags):
+        (tmp_path / name).write_bytes(content)
+        given_ = {"model": str(model), "input": tmp_path / name, "output": tmp_path / "output", "cpu": True, **flags}
+        predict(build(PredictSettings, given_))
+        return (tmp_path / "output").read_text(encoding="utf-8")
+
+    return run
+
+
+def csv_text(header, rows, delimiter=","):
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator="\r\n").writerows([header, *rows])
+    return text.getvalue().encode()
+
+
+def check(rows, logits, labels=("negative", "positive")):
+    """rows: a label and a list of probabilities each."""
+    assert [label for label, _ in rows] == [labels[i] for i in logits.argmax(1)]
+    np.testing.assert_allclose([values for _, values in rows], softmax(logits), atol=1e-6)
+
+
+def parsed(line):
+    label, *each = line.split("\t")
+    names, values = zip(*(cell.split(" ") for cell in each), strict=True)
+    assert names == ("negative", "positive")
+    return label, list(map(float, values))
+
+
+@pytest.mark.parametrize("content", ["\n".join(TEXTS), "\ufeff" + "\r\n".join(TEXTS) + "\r\n"])
+def test_every_line_is_answered_in_its_place(models, ask, content):
+    lines = ask(models["single"], content.encode()).splitlines()
+    logits = own(models["single"], TEXTS)
+    assert len({label for label, _ in map(parsed, lines)}) == 2
+    check([parsed(line) for line in lines], logits)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_a_csv_gains_columns(models, ask, delimiter):
+    texts = [*TEXTS, 'a "quote", ; | and\na line']
+    content = csv_text(["id", "review"], enumerate(texts), delimiter)
+    answer = ask(models["single"], content, "input.csv", columns=("review",))
+    rows = list(csv.DictReader(io.StringIO(answer), delimiter=delimiter))
+    assert list(rows[0]) == ["id", "review", "predicted_label", "probability_negative", "probability_positive"]
+    assert [(row["id"], row["review"]) for row in rows] == [(str(i), text) for i, text in enumerate(texts)]
+    found = [
+        (row["predicted_label"], [float(row[f"probability_{x}"]) for x in ("negative", "positive")]) for row in rows
+    ]
+    check(found, own(models["single"], texts))
+
+
+def test_a_tsvs_quotes_are_text(models, ask):
+    answer = ask(models["single"], b'label\tsentence\n1\t"so" good\n\n0\t"bad\n', "input.tsv")
+    header, *rows = [line.split("\t") for line in answer.splitlines()]
+    assert header[:3] == ["label", "sentence", "predicted_label"]
+    assert [row[:2] for row in rows] == [["1", '"so" good'], ["0", '"bad']]
+    check([(row[2], list(map(float, row[3:]))) for row in rows], own(models["single"], ['"so" good', '"bad']))
+
+
+def test_jsonl_gains_fields(models, ask):
+    objects = [{"id": [1, {"x": None}], "sentence": text} for text in TEXTS] + [{"sentence": None, "half": "\ud800"}]
+    content = "\n\n".join(map(json.dumps, objects)).encode()
+    rows = [json.loads(line) for line in ask(models["single"], content, "input.jsonl").splitlines()]
+    assert [{k: v for k, v in row.items() if k in ("id", "sentence", "half")} for row in rows] == objects
+    found = [(row["predicted_label"], list(row["probabilities"].values())) for row in rows]
+    check(found, own(models["single"], [*TEXTS, ""]))
+
+
+@pytest.mark.parametrize("written", ["lines", "csv", "tsv", "jsonl"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", b"so good\nbad\n"),
+        ("a.csv", b"sentence\nso good\nbad\n"),
+        ("a.tsv", b"sentence\nso good\nbad\n"),
+        ("a.jsonl", b'{"sentence": "so good"}\n{"sentence": "bad"}\n'),
+    ],
+)
+def test_any_format_to_any_other(models, ask, name, content, written):
+    answer = ask(models["single"], content, name, output_format=written)
+    delimiter = {"csv": ",", "tsv": "\t"}.get(written)
+    if written == "lines":
+        labels = [line.split("\t")[0] for line in answer.splitlines()]
+    elif written == "jsonl":
+        rows = list(map(json.loads, answer.splitlines()))
+        labels = [row["predicted_label"] for row in rows]
+    else:
+        rows = list(csv.DictReader(io.StringIO(answer), delimiter=delimiter))
+        labels = [row["predicted_label"] for row in rows]
+    if written != "lines":
+        assert [row["sentence"] for row in rows] == ["so good", "bad"]
+    names = KINDS["single"]["labels"]
+    assert labels == [names[i] for i in own(models["single"], ["so good", "bad"]).argmax(1)]
+
+
+def test_pairs(models, ask):
+    first, second = ["how ?", "why"], ["how so ?", ""]
+    lines = ask(models["pair"], "\n".join(map("\t".join, zip(first, second, strict=True))).encode()).splitlines()
+    table = csv_text(["b", "a"], zip(second, first, strict=True))
+    rows = list(csv.DictReader(io.StringIO(ask(models["pair"], table, "input.csv", columns=("a", "b")))))
+    expected = [KINDS["pair"]["labels"][i] for i in own(models["pair"], first, second).argmax(1)]
+    assert [line.split("\t")[0] for line in lines] == [row["predicted_label"] for row in rows] == expected
+
+
+def test_a_regression_gives_scores_in_the_tasks_range(models, ask):
+    expected = own(models["score"], ["one"], ["two"])[0, 0] * 5
+    assert float(ask(models["score"], b"one\ttwo\n")) == pytest.approx(expected, abs=1e-5)
+    said = json.loads(ask(models["score"], b"one\ttwo\n", json_=True))
+    assert said["predicted_score"] == pytest.approx(expected, abs=1e-5)
+
+
+@settings(max_examples=25)
+@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n")), max_size=9))
+def test_the_size_of_batches_changes_nothing(models, texts, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("batches")
+    (folder / "input").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8", newline="\n")
+    answers = []
+    for size in (1, 2, 1024):
+        files = {"input": folder / "input", "output": folder / "output"}
+        predict(PredictSettings(model=str(models["single"]), cpu=True, batch_size=size, **files))
+        answers.append([parsed(line) for line in (folder / "output").read_text().splitlines()])
+    assert len(answers[0]) == len(texts)
+    for other in answers[1:]:
+        assert [label for label, _ in other] == [label for label, _ in answers[0]]
+
+
+def test_a_huge_text_is_answered(models, ask):
+    beginning = "good film " * 1000
+    lines = ask(models["single"], (beginning + "x" * 10_000_000 + "\nbad\n").encode()).splitlines()
+    check([parsed(line) for line in lines], own(models["single"], [beginning, "bad"]))
+
+
+BAD = {
+    "no UTF-8": ("single", "a.txt", b"good\nna\xefve\n", r"a\.txt line 2: not UTF-8 text"),
+    "a NUL byte": ("single", "a.txt", b"good\n\nbad\0\n", r"a\.txt line 3: a sentence holds a NUL byte"),
+    "too long to be text": ("single", "a.txt", b"x" * (17 << 20), r"line 1: longer than 16,777,216 bytes"),
+    "a wrong column": (
+        "single",
+        "a.csv",
+        b"id,sentense\n1,x\n",
+        r"line 1: no column 'sentence' .*did you mean sentense",
+    ),
+    "too few cells": ("single", "a.csv", b"id,sentence\n1,x\n2\n", r"line 3: expected 2 columns, found 1"),
+    "an open quote": ("single", "a.csv", b'id,sentence\n1,"x\n2,y\n', r"line 2: malformed CSV"),
+    "no header": ("single", "a.csv", b"", r"line 1: no column 'sentence' \(found an empty file\)"),
+    "broken JSON": ("single", "a.jsonl", b'{"sentence": "x"}\n{"sentence":\n', r"line 2: not JSON"),
+    "no object": ("single", "a.jsonl", b'["x"]\n', r"line 1: not a JSON object"),
+    "another key": ("single", "a.jsonl", b'{"sentense": "x"}\n', r"no key 'sentence'.*did you mean sentense"),
+    "a number": ("single", "a.jsonl", b'{"sentence": 3}\n', r"line 1: a sentence is of type int"),
+    "half a pair": ("single", "a.jsonl", b'{"sentence": "\\ud800"}\n', r"line 1: .* half a surrogate pair"),
+    "no second line": ("pair", "a.txt", b"a\tb\nc\n", r"line 2: a pair is two sentences with a tab"),
+    "three of a pair": ("pair", "a.txt", b"a\tb\tc\n", r"line 1: a pair is two sentences with a tab"),
+    "no second key": ("pair", "a.jsonl", b'{"question1": "x"}\n', r"line 1: no key 'question2'"),
+    "there already": ("single", "a.csv", b"sentence,predicted_label\nx,y\n", r"holds 'predicted_label' already"),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "content", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_told_and_nothing_is_written(models, ask, tmp_path, kind, name, content, message):
+    (tmp_path / "output").write_text("old")
+    with pytest.raises(UserError, match=message):
+        ask(models[kind], content, name)
+    assert (tmp_path / "output").read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"output", name}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"columns": ("a", "b"), "format": "csv"}, "reads one sentence: give as many --columns, not 2"),
+        ({"columns": ("a",)}, "--columns is for"),
+        ({"delimiter": ";"}, "--delimiter is for"),
+        ({"delimiter": ";;", "format": "csv"}, "delimiter: one sign"),
+        ({"json_": True, "output_format": "csv"}, "--json contradicts"),
+        ({"model": "nonesuch.fwt"}, "nonesuch.fwt"),
+        ({"model": "no/such/folder"}, "no model 'folder'"),
+    ],
+)
+def test_bad_flags_are_told(models, ask, flags, message):
+    with pytest.raises((UserError, OSError), match=message):
+        ask(**{"model": models["single"], "content": b"x\n", **flags})
+
+
+def test_a_teacher_by_name(prepared, ask):
+    task = load_task("sst-2")
+    split = load_split(Workspace(prepared), task, "test")
+    logits = load_teacher(prepared / "models/sst-2/tiny-bert", CPU, pick_dtype("auto", CPU)).logits(split)
+    flags = {"workspace": prepared, "task": "sst-2"}
+    lines = ask("tiny-bert", "\n".join(split.sentence1).encode(), **flags).splitlines()
+    check([parsed(line) for line in lines], logits)
+
+
+def test_names_of_models(prepared, ask):
+    with pytest.raises(UserError, match=r"models of qqp, sst-2 are named 'tiny-bert'; say by --task which one"):
+        ask("tiny-bert", b"x\n", workspace=prepared)
+    with pytest.raises(UserError, match=r"no model 'tinybert' in .*; did you mean tiny-bert\?"):
+        ask("tinybert", b"x\n", workspace=prepared)
+
+
+@pytest.fixture(scope="module")
+def files(models, tmp_path_factory):
+    """The same models packed, each a file in a folder of its own."""
+    made = {kind: tmp_path_factory.mktemp("packed") / f"{kind}.fwt" for kind in models}
+    for kind, path in made.items():
+        path.write_bytes(pack_student(models[kind]))
+    return made
+
+
+def run(*words, **given):
+    """predict.py as a user starts it, far from any workspace."""
+    command = [sys.executable, str(tiny.ROOT / "predict.py"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, timeout=60, env=tiny.environment(), **given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_packed_file_says_what_the_student_says(models, files, ask, kind):
+    content = "\n".join(f"{text} a\t{text} b" if kind != "single" else text for text in TEXTS if "\t" not in text)
+    answers = (ask(paths[kind], content.encode(), json_=True).splitlines() for paths in (models, files))
+    first, second = (list(map(json.loads, lines)) for lines in answers)
+    assert len(first) == len(TEXTS) - 1
+    for one, other in zip(first, second, strict=True):
+        if kind == "score":
+            assert one["predicted_score"] == pytest.approx(other["predicted_score"], abs=1e-4)
+        else:
+            assert one["predicted_label"] == other["predicted_label"]
+            assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-4)
+
+
+def test_a_packed_file_needs_no_heavy_library(files, tmp_path):
+    code = (
+        "import runpy, sys; sys.argv = sys.argv[1:]\n"
+        "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
+        "finally: print([n for n in ('torch', 'pyarrow', 'scipy') if n in sys.modules], file=sys.stderr)"
+    )
+    words = [sys.executable, "-c", code, tiny.ROOT / "predict.py", "--model", files["single"]]
+    environment = {**tiny.environment(), "PYTHONPATH": str(tiny.ROOT)}
+    done = subprocess.run(words, input=b"so good\n\n", capture_output=True, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"[]\n")
+    assert len(done.stdout.splitlines()) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(files):
+    """The input never ends: answers come while it is read, and the end of the pipe ends the work."""
+    command = f"yes 'so good' | {sys.executable} {tiny.ROOT / 'predict.py'} --model {files['single']} | head -n 3"
+    done = subprocess.run(["bash", "-c", f"{command}; echo ${{PIPESTATUS[1]}}"], capture_output=True, timeout=60)
+    lines = done.stdout.decode().splitlines()
+    assert (len(lines), lines[-1], done.stderr) == (4, "0", b"")
+
+
+def test_mistakes_are_one_line_and_exit_code_2(files, tmp_path):
+    done = run("--model", files["single"], input=b"good\n\xff\n")
+    assert (done.returncode, done.stderr) == (2, b"error: stdin line 2: not UTF-8 text (invalid start byte)\n")
+    damaged = tmp_path / "damaged.fwt"
+    damaged.write_bytes(files["single"].read_bytes()[:-9])
+    for model in (damaged, tmp_path / "missing.fwt"):
+        done = run("--model", model, input=b"good\n")
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"error: {model}: ".encode())
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("kind", "typed"), [("single", [b"so good"]), ("pair", [b"why", b"how"])])
+def test_a_prompt_answers_each_line_at_once(models, files, kind, typed):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, str(tiny.ROOT / "predict.py"), "--model", str(files[kind])]
+    streams = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=tiny.environment(), **streams) as process:
+        os.write(ours, b"".join(line + b"\n" for line in typed))
+        answer = process.stdout.readline().decode()  # before the input ends
+        os.write(ours, b"a NUL\0\n" + b"x\n" * (len(typed) - 1) + b"\x04")
+        rest, said = process.communicate(timeout=60)
+    labels = KINDS[kind]["labels"]
+    assert answer.split("\t")[0] == labels[own(models[kind], *([text.decode()] for text in typed)).argmax()]
+    assert (process.returncode, rest) == (0, b"")
+    assert said.count(b"> ") == 2 * len(typed) + 1
+    assert b"holds a NUL byte" in said

@@ -1,0 +1,274 @@
+"""Launchers: the same work whoever does it, workers that die, errors that arrive, stops that lose nothing."""
+
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import small_slurm
+import tiny
+from launch_work import Deed, began, do, numbers, pids
+
+import common.launch.giving
+from common.errors import UserError
+from common.launch import Launcher
+from common.stopping import graceful
+
+pytestmark = pytest.mark.usefixtures("ends_ray")
+LAUNCHERS = {
+    "local": Launcher(),
+    "one process": Launcher("processes", 1),
+    "processes": Launcher("processes", 3),
+    "ray": Launcher("ray", 2),
+    "jobs": Launcher("slurm", 2, options={"cluster": "local"}),
+    "slurm": Launcher("slurm", 2, options=(("partition", "short"), ("timeout_min", "30"))),
+}
+OTHERS = ["processes", "ray", "jobs", "slurm"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty current folder; workers can import tests' modules."""
+    monkeypatch.setenv("PYTHONPATH", str(tiny.SUPPORT))
+    monkeypatch.setattr(common.launch.giving, "ATTEMPTS", 2)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def launcher(request, tmp_path, monkeypatch):
+    """The launcher of a name; what it needs is installed, or the test skipped."""
+    made = LAUNCHERS[request.param]
+    for kind, library in (("ray", "ray"), ("slurm", "submitit")):
+        if made.kind == kind and importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
+    if made.kind == "slurm":
+        monkeypatch.setattr("submitit.core.core.Job._results_timeout_s", 0)  # no slow disk to wait for
+    if request.param == "slurm":
+        monkeypatch.setenv("PATH", f"{small_slurm.install(tmp_path / 'slurm')}:{os.environ['PATH']}")
+    return made
+
+
+def deeds(folder, count=4, **trouble):
+    """Deeds by number; `trouble` names those that have some: _2="killed"."""
+    return [Deed(folder, number, trouble.get(f"_{number}", "")) for number in range(count)]
+
+
+def run(launcher, parts, **given):
+    """Do the parts. Returns rows heard of."""
+    heard = []
+    launcher.run(do, parts, heard.append, **given)
+    return sum(heard)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True)
+def test_every_part_is_done_once_where_the_launcher_is(launcher, folder):
+    assert run(launcher, deeds(Path())) == 8  # a relative path means the same there
+    assert began(folder) == numbers(folder, "done") == [0, 1, 2, 3]
+    assert {path.read_text().split()[1] for path in folder.glob("done-*")} == {str(folder)}
+    assert not (folder / ".submitit").exists()
+
+
+def test_no_parts_are_no_work():
+    for launcher in LAUNCHERS.values():
+        assert run(launcher, []) == 0
+
+
+@pytest.mark.parametrize("launcher", OTHERS, indirect=True)
+def test_a_worker_that_dies_costs_its_part_another_time_and_in_the_end_that_part_alone(launcher, folder, capsys):
+    lost = []
+    parts = deeds(Path(), _1="killed once", _2="killed")  # Ray's cluster began in another folder
+    assert run(launcher, parts, lost=lost.append) == 6
+    assert lost == [parts[2]]
+    assert began(folder) == [0, 1, 1, 2, 2, 3]
+    assert numbers(folder, "done") == [0, 1, 3]
+    said = capsys.readouterr().err
+    assert said.count("its part is given out again") == 2
+    assert said.count("its part is given up after 2 times") == 1
+
+
+@pytest.mark.parametrize("launcher", ["one process", "jobs"], indirect=True)
+def test_without_anyone_to_tell_of_it_that_is_an_error(launcher, folder):
+    with pytest.raises(UserError, match="workers keep dying: 2 did on the same part") as caught:
+        run(launcher, deeds(folder, 1, _0="killed"))
+    if launcher.kind == "slurm":
+        log = Path(str(caught.value).split("its log is ")[1].split(" (")[0])
+        assert log.is_relative_to(folder / ".submitit")
+        assert log.exists()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "trouble", "kind", "text"),
+    [
+        *((name, "refused", UserError, "1: no good") for name in LAUNCHERS),
+        *((name, "fails", ZeroDivisionError, "1 over nothing") for name in ("local", "one process", "jobs")),
+    ],
+    indirect=["launcher"],
+)
+def test_what_a_part_raises_arrives_and_ends_the_work(launcher, folder, trouble, kind, text):
+    with pytest.raises(kind) as caught:
+        run(launcher, deeds(folder, 6, _1=trouble), lost=lambda part: pytest.fail("not lost"))
+    assert type(caught.value) is kind
+    assert str(caught.value) == text
+    if launcher.kind == "local" or launcher.workers == 1:
+        assert began(folder) == [0, 1]
+    assert not (folder / ".submitit").exists()
+
+
+@pytest.mark.parametrize(("threads", "seen"), [(1, "1"), (3, "3"), (0, str(max(1, (os.cpu_count() or 1) // 2)))])
+def test_processes_get_their_threads(folder, threads, seen):
+    run(Launcher("processes", 2, threads), deeds(folder, 2))
+    assert {path.read_text().split()[0] for path in folder.glob("done-*")} == {seen}
+
+
+def test_processes_are_as_many_as_cores_have_room_for(folder, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    run(Launcher("processes", 0, 2), deeds(folder, 9))
+    assert 1 <= len(pids(folder)) <= 2
+
+
+@pytest.mark.parametrize(("threads", "more"), [(3, {}), (0, {"cpus_per_task": "3"})], ids=["threads", "cores"])
+@pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
+def test_slurm_is_asked_for_an_array_with_threads_and_options(launcher, folder, tmp_path, threads, more):
+    run(Launcher("slurm", 1, threads, {**dict(launcher.options), **more}), deeds(folder, 2))
+    assert {path.read_text().split()[0] for path in folder.glob("done-*")} == {"3"}
+    (script,) = tmp_path.glob("slurm/script-*")
+    expected = ["cpus-per-task=3", "partition=short", "time=30", "array=0-1%1"]
+    assert {f"#SBATCH --{line}" for line in expected} <= set(script.read_text().splitlines())
+
+
+def test_slurm_and_what_it_needs_are_asked_for(folder, monkeypatch):
+    def refused(**options):
+        with pytest.raises(UserError) as caught:
+            run(Launcher("slurm", 2, options=options), deeds(folder, 1))
+        assert "\n" not in str(caught.value)
+        assert not (folder / ".submitit").exists()
+        return str(caught.value)
+
+    assert "unknown cluster 'cloud'; choose slurm or local" in refused(cluster="cloud")
+    assert "Unknown argument 'partitoin'" in refused(cluster="local", partitoin="short")
+    assert '"timeout_min" expected type' in refused(cluster="local", timeout_min="soon")
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        assert "sbatch, srun, sacct and scancel are not on this machine" in refused()
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    assert "pip install -r requirements-slurm.txt" in refused(cluster="local")
+
+
+@pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
+def test_slurms_own_refusal_is_one_line(launcher, folder, tmp_path):
+    (tmp_path / "slurm" / "sbatch").write_text("#!/bin/sh\necho sbatch: error: invalid partition >&2; exit 1\n")
+    with pytest.raises(UserError, match=r"^Slurm refuses the jobs: sbatch: error: invalid partition$"):
+        run(launcher, deeds(folder, 2))
+
+
+@contextlib.contextmanager
+def asked_to_stop(folder, count):
+    """This process, gracefully, gets a SIGTERM as soon as `count` parts have begun."""
+
+    def ask():
+        wait_until(lambda: len(began(folder)) >= count)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=ask)
+    with graceful():
+        thread.start()
+        yield
+    thread.join()
+
+
+def wait_until(true, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("launcher", OTHERS, indirect=True)
+def test_a_stop_lets_the_parts_in_hand_save_and_gives_out_no_more(launcher, folder):
+    with asked_to_stop(folder, 2), pytest.raises(KeyboardInterrupt):
+        run(launcher, deeds(folder, 4, _0="waits", _1="waits", _2="waits", _3="waits"))
+    assert numbers(folder, "saved") == began(folder)
+    assert 2 <= len(began(folder)) <= 3
+
+
+def test_a_stop_comes_between_two_parts_of_this_process(folder):
+    def do_and_ask(part, advance):
+        do(part, advance)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with graceful(), pytest.raises(KeyboardInterrupt):
+        Launcher().run(do_and_ask, deeds(folder), lambda rows: None)
+    assert numbers(folder, "done") == [0]
+
+
+@pytest.fixture
+def script(folder):
+    """launch_work.py as a script, with parts of some trouble, in a process group of its own; two parts have begun."""
+    started = []
+
+    def start(trouble):
+        words = [str(tiny.SUPPORT / "launch_work.py"), str(folder), trouble]
+        path = os.pathsep.join([str(tiny.ROOT), os.environ["PYTHONPATH"]])
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            env=tiny.environment(PYTHONPATH=path),
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # A shell's background jobs ignore SIGINT, and so do their children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        started.append(process)
+        wait_until(lambda: len(began(folder)) == 2 or process.poll() is not None)
+        return process
+
+    yield start
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").exists() and ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
+def test_ctrl_c_in_a_terminal_stops_all_processes_where_they_can_go_on(script, folder):
+    process = script("waits")
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.count("stopping; once more stops at once") == 1
+    assert "Traceback" not in said
+    assert numbers(folder, "saved") == began(folder) == [0, 1]
+    wait_until(lambda: all(map(gone, pids(folder))))
+
+
+def test_twice_stops_at_once(script, folder):
+    process = script("deaf")
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert all(map(gone, pids(folder)))
+
+
+def test_workers_end_with_a_killed_parent(script, folder):
+    process = script("deaf")
+    process.kill()
+    process.communicate()
+    wait_until(lambda: all(map(gone, pids(folder))))

@@ -1,0 +1,172 @@
+"""Low-rank factorisation: the nearest product, where it is smaller, and students that go on through every stage."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.data.data import load_split
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.workspace import Workspace
+from common.training.models import load_weights, read_config
+from compression.shrinking.chain import compress
+from compression.shrinking.factorize import low_rank, rank_of, suffix
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split, student_logits
+from compression.students.weights import Product
+
+CPU = torch.device("cpu")
+SHAPES = st.tuples(st.integers(2, 12), st.integers(2, 9))
+
+
+def random_matrix(rows, columns, seed):
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+@given(SHAPES, st.integers(0, 99), st.data())
+def test_a_matrix_of_low_rank_comes_back_whatever_its_rows_count(shape, seed, data):
+    rank = data.draw(st.integers(1, min(shape)))
+    weight = random_matrix(shape[0], rank, seed) @ random_matrix(rank, shape[1], seed + 1)
+    uses = data.draw(st.none() | st.lists(st.integers(0, 1000), min_size=shape[0], max_size=shape[0]))
+    product = low_rank(weight, rank, None if uses is None else np.array(uses))
+    assert product.left.value.shape == (shape[0], rank)
+    assert product.right.value.shape == (rank, shape[1])
+    assert torch.allclose(product.dense(), weight, atol=2e-3 * weight.abs().max().item())
+
+
+@given(SHAPES, st.integers(0, 99), st.data())
+def test_the_error_is_that_of_the_singular_values_left_out(shape, seed, data):
+    weight, rank = random_matrix(*shape, seed), data.draw(st.integers(1, min(shape)))
+    error = (low_rank(weight, rank).dense() - weight).norm().item()
+    expected = torch.linalg.svdvals(weight)[rank:].norm().item()
+    assert error == pytest.approx(expected, abs=1e-4)
+
+
+@given(st.integers(0, 99))
+def test_rows_that_text_uses_are_kept_better(seed):
+    weight, uses = random_matrix(12, 6, seed), np.array([1000] * 3 + [0] * 9)
+    plain, weighted = ((low_rank(weight, 2, each).dense() - weight).detach() for each in (None, uses))
+    assert weighted[:3].norm() < plain[:3].norm()
+    assert weighted.norm() > plain.norm()
+
+
+@given(SHAPES, st.integers(0, 99))
+def test_neither_factor_is_larger_than_the_other(shape, seed):
+    product = low_rank(random_matrix(*shape, seed), 2)
+    assert torch.allclose(product.left.value.norm(dim=0), product.right.value.norm(dim=1), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shape", "rank"), [(0.5, (40, 6), 3), (0.01, (40, 6), 1), (4, (40, 6), 4), (1, (3, 9), 1)]
+)
+def test_a_rank_is_a_share_or_a_number(asked, shape, rank):
+    assert rank_of(asked, torch.Size(shape)) == rank
+
+
+def test_a_rank_is_a_whole_number():
+    with pytest.raises(UserError, match=r"--rank 2\.5"):
+        rank_of(2.5, torch.Size((9, 9)))
+
+
+def made(workspace, *actions, **given):
+    values = tiny.small(**{"student_arch": "bilstm", "embedding_type": "bpe", "vocab_size": 100, "epochs": 1, **given})
+    return compress(tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **values))
+
+
+def logits(folder, workspace):
+    student, tokenizer, _ = load_student(folder, CPU)
+    test = load_split(Workspace(workspace), load_task("sst-2"), "test")
+    return student_logits(student, encode_split(tokenizer, test), CPU)
+
+
+def test_only_what_gets_smaller_is_factorized(workspace):
+    parent, folder = made(workspace, "distill", "factorize", rank=4)
+    config = read_config(folder)
+    assert folder.name == f"{parent.name}+f4"
+    assert (config.stage, config.parent) == ("factorized", parent.name)
+    before, after = load_weights(parent), load_weights(folder)
+    ranks = config.compression["rank"]
+    assert "embedding.table.weight" in ranks
+    assert "encoder.forward_rnn.weight_hh" not in ranks
+    for name in (name.removesuffix(".value") for name in before if name.endswith(".value")):
+        rows, columns = before[f"{name}.value"].shape
+        assert (name in ranks) == (4 * (rows + columns) < rows * columns)
+        if name in ranks:
+            assert ranks[name] == 4
+            assert after[f"{name}.left.value"].shape == (rows, 4)
+            assert after[f"{name}.right.value"].shape == (4, columns)
+        else:
+            assert torch.equal(after[f"{name}.value"], before[f"{name}.value"])
+    assert sum(t.numel() for t in after.values()) < sum(t.numel() for t in before.values())
+
+
+@pytest.mark.parametrize("part", ["embedding", "encoder", "classifier"])
+def test_parts_are_picked(workspace, part):
+    _, folder = made(workspace, "distill", "factorize", rank=2, factorize=(part,))
+    ranks = read_config(folder).compression["rank"]
+    assert ranks
+    assert {name.split(".")[0] for name in ranks} == {part}
+    assert set(ranks.values()) == {2}
+
+
+def test_tuning_trains_the_factors(workspace):
+    parent, folder = made(workspace, "distill", "factorize", rank=2, tune_epochs=2, tune_lr=0.01)
+    (plain,) = compress(
+        tiny.compress_settings(
+            task="sst-2",
+            workspace=workspace,
+            compression_actions=("factorize",),
+            load_trained_model=parent.name,
+            rank=2,
+        )
+    )
+    assert plain.name == f"{parent.name}{suffix(tiny.compress_settings(task='sst-2', rank=2))}"
+    tuned, untuned = load_weights(folder), load_weights(plain)
+    assert set(tuned) == set(untuned)
+    assert all(not torch.equal(tuned[name], untuned[name]) for name in tuned)
+    assert not np.allclose(logits(folder, workspace), logits(plain, workspace))
+
+
+@pytest.mark.parametrize(("arch", "matrix"), [("bilstm", "forward_rnn.weight_ih"), ("conv", "convolution.weight")])
+def test_later_stages_take_products(workspace, arch, matrix):
+    given = {"student_arch": arch, "rank": 2, "prune_units": 0.4, "prune_threshold": 0.3}
+    *_, factorized, pruned, quantized = made(workspace, "distill", "factorize", "prune", "quantize", **given)
+    student, _, config = load_student(pruned, CPU)
+    assert isinstance(student.encoder.get_submodule(matrix), Product)
+    assert config.student["encoder_hidden_dim"] == 3
+    assert config.compression["rank"] == read_config(factorized).compression["rank"]
+    assert config.compression["sparsity"]["total"] == pytest.approx(0.3, abs=0.01)
+    assert np.isfinite(logits(quantized, workspace)).all()
+    with pytest.raises(UserError, match="nothing left to factorize in embedding"):
+        compress(
+            tiny.compress_settings(
+                task="sst-2",
+                workspace=workspace,
+                compression_actions=("factorize",),
+                load_trained_model=factorized.name,
+                factorize=("embedding",),
+            )
+        )
+
+
+def test_what_cannot_be_factorized_is_told(workspace):
+    parent, quantized = made(workspace, "distill", "quantize")
+    refused = {
+        "factorize it before quantizing": {"load_trained_model": quantized.name},
+        "--rank 50 is above": {"rank": 50},
+        "--rank 1.5": {"rank": 1.5},
+        "the largest is 6": {"rank": 7, "factorize": ("embedding",)},
+        "of no matrix would the product be smaller": {"rank": 6, "factorize": ("embedding",)},
+    }
+    for message, asked in refused.items():
+        settings = {"load_trained_model": parent.name, "model_name": "f", **asked}
+        with pytest.raises(UserError, match=message):
+            compress(
+                tiny.compress_settings(
+                    task="sst-2", workspace=workspace, compression_actions=("factorize",), **settings
+                )
+            )
+    assert not (parent.parent / "f").exists()

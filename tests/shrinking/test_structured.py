@@ -1,0 +1,206 @@
+"""Structured pruning: units really leave, the same number each way, and those that no one reads are never missed."""
+
+import pytest
+import tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.data.tokens import EncodedText
+from common.errors import UserError
+from compression.shrinking.chain import compress
+from compression.shrinking.pruning.units import remove_units
+from compression.students.layers import GATES, Recurrent
+from compression.students.saved import load_student, save_student
+from compression.students.scoring import student_logits
+from compression.students.settings import StudentSettings
+from compression.students.student import Student
+from compression.students.weights import Dense, Product
+
+CPU = torch.device("cpu")
+HIDDEN, NEURONS, VOCABULARY = 6, 8, 30
+
+
+def student(arch, pair, pooling=None, seed=1):
+    torch.manual_seed(seed)
+    pooling = pooling or tiny.POOLINGS[arch][0]
+    sizes = {"embedding_dim": 5, "vocab_size": VOCABULARY, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": NEURONS}
+    sizes |= {"heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 8, "adapters": 3}
+    return Student(arch, StudentSettings(pooling=pooling, **sizes), outputs=3, pair=pair).eval()
+
+
+def text(pair, rows=40):
+    generator = torch.Generator().manual_seed(2)
+    lists = lambda: [  # noqa: E731
+        torch.randint(0, VOCABULARY, (int(n),), generator=generator).tolist()
+        for n in torch.randint(1, 9, (rows,), generator=generator)
+    ]
+    return [EncodedText.from_lists(lists(), 1, (0,), 40) for _ in range(2 if pair else 1)]
+
+
+def logits(net, encoded):
+    return torch.from_numpy(student_logits(net, encoded, CPU))
+
+
+def silence(net, pair, units, neurons):
+    """Zero every weight that reads some units of each layer of the encoder (a list each) and some neurons."""
+    first, last = net.classifier[0].weight.value.data, net.classifier[3].weight.value.data
+    last[:, neurons] = 0
+    layers = list(net.encoder.children())
+    for place, (layer, silent) in enumerate(zip(layers, units, strict=False)):
+        if isinstance(layer, Recurrent):
+            layer.weight_hh.value.data[:, silent] = 0
+        for block in range(4 if pair else 1):
+            first[:, [(block * len(layers) + place) * HIDDEN + unit for unit in silent]] = 0
+
+
+def biases(net):
+    """Of each layer of the encoder."""
+    return [layer.bias_ih if isinstance(layer, Recurrent) else layer.bias for layer in net.encoder.children()]
+
+
+@pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn", "conv"])
+@pytest.mark.parametrize("pair", [False, True])
+@settings(max_examples=10)
+@given(data=st.data())
+def test_units_that_nothing_reads_are_not_missed(arch, pair, data):
+    drop = data.draw(st.integers(0, HIDDEN - 1)) / HIDDEN
+    # abs(u - v) and max pooling read a unit's state; zeroed columns stop them all the same.
+    net = student(arch, pair, data.draw(st.sampled_from(tiny.POOLINGS[arch])))
+    some = lambda width: data.draw(st.permutations(range(width)))[: round(drop * width)]  # noqa: E731
+    silence(net, pair, [some(HIDDEN), some(HIDDEN)], some(NEURONS))
+    encoded = text(pair)
+    before = logits(net, encoded)
+    widths = remove_units(net, drop, encoded, pair)
+    assert torch.allclose(logits(net, encoded), before, atol=1e-6)
+    assert widths["cls_hidden_dim"] == NEURONS - round(drop * NEURONS)
+    assert widths.get("encoder_hidden_dim", HIDDEN - round(drop * HIDDEN)) == HIDDEN - round(drop * HIDDEN)
+
+
+@pytest.mark.parametrize("arch", ["bilstm", "rnn"])
+@pytest.mark.parametrize("pair", [False, True])
+def test_matrices_shrink_and_directions_stay_alike(arch, pair):
+    net = student(arch, pair)
+    widths = remove_units(net, 0.5, text(pair), pair)
+    assert widths == {"encoder_hidden_dim": 3, "cls_hidden_dim": 4}
+    gates = GATES["lstm" if arch == "bilstm" else "rnn"]
+    for layer in net.encoder.children():
+        assert layer.hidden_dim == 3
+        assert layer.weight_ih.value.shape == (gates * 3, 5)
+        assert layer.weight_hh.value.shape == (gates * 3, 3)
+        assert layer.bias_ih.shape == layer.bias_hh.shape == (gates * 3,)
+    assert net.classifier[0].weight.value.shape == (4, 6 * (4 if pair else 1))
+    assert net.classifier[3].weight.value.shape == (3, 4)
+    assert all(p.requires_grad and p.grad is None for p in net.parameters())
+
+
+@pytest.mark.parametrize("arch", ["transformer", "recursive"])
+@pytest.mark.parametrize("pair", [False, True])
+def test_of_transformers_feed_forward_units_go(arch, pair):
+    net = student(arch, pair)
+    with torch.no_grad():
+        for block in net.encoder.blocks:
+            block.down.weight.value[:, [0, 2, 5, 7]] = 0
+        net.classifier[3].weight.value[:, :4] = 0
+    before = logits(net, text(pair))
+    assert remove_units(net, 0.5, text(pair), pair) == {"intermediate_dim": 4, "cls_hidden_dim": 4}
+    assert torch.allclose(logits(net, text(pair)), before, atol=1e-6)
+    for block in net.encoder.blocks:
+        assert block.up.weight.value.shape == (4, HIDDEN)
+        assert block.down.weight.value.shape == (HIDDEN, 4)
+
+
+def test_what_is_left_of_a_unit_is_its_own_row_of_every_gate():
+    net = student("bilstm", False)
+    silence(net, False, [[1, 4, 5], [0, 2, 3]], [0, 1, 2, 3])
+    before = [{name: p.clone() for name, p in layer.named_parameters()} for layer in net.encoder.children()]
+    remove_units(net, 0.5, text(False), False)
+    for layer, old, kept in zip(net.encoder.children(), before, ([0, 2, 3], [1, 4, 5]), strict=True):
+        rows = [gate * HIDDEN + unit for gate in range(4) for unit in kept]
+        assert torch.equal(layer.weight_ih.value, old["weight_ih.value"][rows])
+        assert torch.equal(layer.weight_hh.value, old["weight_hh.value"][rows][:, kept])
+        assert torch.equal(layer.bias_ih, old["bias_ih"][rows])
+
+
+@pytest.mark.parametrize("arch", ["bilstm", "rnn", "conv"])
+def test_the_units_that_move_the_logits_most_stay(arch):
+    # One unit of each layer is read a hundred times as strongly as the others, and one neuron.
+    net = student(arch, False, "max")
+    places = (2, 4)[: len(biases(net))]
+    with torch.no_grad():
+        net.classifier[0].weight.value[:, [layer * HIDDEN + unit for layer, unit in enumerate(places)]] *= 100
+        net.classifier[3].weight.value[:, 5] *= 100
+    loud = [bias[unit].item() for bias, unit in zip(biases(net), places, strict=True)]
+    neuron = net.classifier[0].bias[5].item()
+    assert remove_units(net, 0.8, text(False), False)["encoder_hidden_dim"] == 1
+    assert [bias[0].item() for bias in biases(net)] == loud
+    assert neuron in net.classifier[0].bias.tolist()
+
+
+@pytest.mark.parametrize("arch", ["bilstm", "rnn"])
+def test_a_unit_that_only_other_units_read_counts(arch):
+    net = student(arch, False)
+    silence(net, False, [[0], [0]], [])  # to be removed, not the ones that the classifier alone does not read
+    with torch.no_grad():
+        net.classifier[0].weight.value[:, [2, HIDDEN + 4]] = 0
+    mute = [net.encoder.forward_rnn.bias_ih[2].item(), net.encoder.backward_rnn.bias_ih[4].item()]
+    remove_units(net, 0.2, text(False), False)
+    for layer, bias in zip(net.encoder.children(), mute, strict=True):
+        assert layer.hidden_dim == 5
+        assert bias in layer.bias_ih.tolist()
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_products_shrink_as_well(pair):
+    net = student("bilstm", pair)
+    whole = student("bilstm", pair)
+    for layer in (*net.encoder.children(), net.classifier[0]):
+        for name in ("weight", "weight_ih", "weight_hh"):
+            if hasattr(layer, name):
+                value = getattr(layer, name).dense().detach()
+                setattr(layer, name, Product(Dense(value.clone()), Dense(torch.eye(value.shape[1]))))
+    for each in (net, whole):
+        remove_units(each, 0.5, text(pair), pair)
+    assert torch.allclose(logits(net, text(pair)), logits(whole, text(pair)), atol=1e-6)
+    assert net.encoder.forward_rnn.weight_hh.right.value.shape == (HIDDEN, 3)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_what_is_left_of_a_convolutions_unit_is_its_value_and_its_gate(pair):
+    net = student("conv", pair)
+    silence(net, pair, [[1, 4, 5]], [])
+    weight, bias = net.encoder.convolution.weight.value.clone(), net.encoder.convolution.bias.clone()
+    assert remove_units(net, 0.5, text(pair), pair) == {"encoder_hidden_dim": 3, "cls_hidden_dim": 4}
+    rows = [0, 2, 3, HIDDEN, HIDDEN + 2, HIDDEN + 3]
+    assert torch.equal(net.encoder.convolution.weight.value, weight[rows])
+    assert torch.equal(net.encoder.convolution.bias, bias[rows])
+    assert net.encoder.output_dim == 3
+    assert net.classifier[0].weight.value.shape == (4, 3 * (4 if pair else 1))
+
+
+def test_no_layer_loses_all_its_units():
+    with pytest.raises(UserError, match="of 6 units none would be left"):
+        remove_units(student("rnn", False), 0.95, text(False), False)
+
+
+@pytest.mark.parametrize(("arch", "task"), [("bilstm", "sst-2"), ("rnn", "qqp"), ("ffn", "qqp"), ("conv", "qqp")])
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_a_student_with_fewer_units_is_saved_and_loaded(workspace, arch, task, epochs):
+    given = tiny.small(student_arch=arch, embedding_type="char", alpha=1.0, only_original_data=True)
+    given |= {"tune_epochs": epochs, "prune_units": 0.4, "model_name": None}
+    actions = ("distill", "prune")
+    parent, folder = compress(
+        tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **given)
+    )
+    assert folder.name.startswith(f"{parent.name}+pu0.4{'-t' if epochs else ''}")
+    net, tokenizer, config = load_student(folder, CPU)
+    encoder = {} if arch == "ffn" else {"encoder_hidden_dim": 3}
+    assert config.compression["units"] == {**encoder, "cls_hidden_dim": 4}
+    assert {**config.student, **config.compression["units"]} == config.student
+    assert (folder / "model.safetensors").stat().st_size < (parent / "model.safetensors").stat().st_size
+    assert config.compression["sparsity"]["total"] < 0.01  # units only: no single weight was pruned
+    save_student(folder.with_name("copy"), config, net, tokenizer)
+    copy = folder.with_name("copy") / "model.safetensors"
+    assert copy.read_bytes() == (folder / "model.safetensors").read_bytes()
+    tuned_bias = net.classifier[0].bias.tolist()
+    assert set(tuned_bias).issubset(load_student(parent, CPU)[0].classifier[0].bias.tolist()) == (epochs == 0)

@@ -1,0 +1,154 @@
+"""Students' folders made from nothing: random weights in any form a weights file may have, and tiny vocabularies."""
+
+import functools
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import tiny
+from safetensors.numpy import save_file
+
+ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char", "wordpiece")
+FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-all", "ternary", "codebook",
+         "codebook-row", "product")  # fmt: skip
+TRANSFORMERS = ("transformer", "recursive")
+TRANSFORMER = {"encoder_hidden_dim": 8, "heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 9, "adapters": 4}
+GATES = {"rnn": 1, "bilstm": 4}
+DIM, HIDDEN, CLASSIFIER, VOCAB, KERNEL = 6, 5, 7, 120, 3
+
+
+@functools.cache
+def pieces(vocab_size=VOCAB, seed_text=True, **more):
+    """Bytes of a sentencepiece model trained on the tiny sentences, and on a few letters beyond ASCII."""
+    import sentencepiece
+
+    texts = [text.lower() for text, _ in tiny.sentences(200)] + ["caf\u00e9 na\u00efve \ud55c\uad6d \u03c3\u03c2 0"] * 3
+    made = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=made, model_type="bpe", vocab_size=vocab_size,
+        character_coverage=1.0, num_threads=1, minloglevel=2, **more,
+    )  # fmt: skip
+    return made.getvalue()
+
+
+@functools.cache
+def word_pieces():
+    """The unknown piece, letters, their like within words, and words, in no order."""
+    letters = sorted({letter for text, _ in tiny.sentences(200) for letter in text.lower() if letter != " "})
+    words = sorted({word for text, _ in tiny.sentences(20) for word in text.lower().split()}, reverse=True)
+    return list(dict.fromkeys(["[UNK]", *words, *letters, *(f"##{letter}" for letter in letters), "\u4e2d"]))
+
+
+def matrix(rng, shape, form):
+    """Tensors of a matrix, by the last part of their names."""
+    rows, columns = shape
+    value = rng.normal(0, 0.5, shape).astype(np.float32)
+    if form == "float32":
+        return {"value": value}
+    if form == "float16":
+        return {"value": value.astype(np.float16)}
+    if form == "pruned":
+        return {"value": np.where(rng.random(shape) < 0.8, 0, value).astype(np.float32)}
+    if form == "product":
+        left, right = matrix(rng, (rows, 2), "affine-row"), matrix(rng, (2, columns), "float32")
+        return {f"left.{k}": v for k, v in left.items()} | {f"right.{k}": v for k, v in right.items()}
+    if form.startswith("codebook"):
+        books = rows if form == "codebook-row" else 1
+        book = np.sort(rng.normal(0, 0.5, (books, 5)), 1).astype(np.float32)
+        return {"codes": rng.integers(0, 5, shape, dtype=np.uint8), "codebook": book}
+    lines = {"affine-row": (rows, 1), "affine-column": (1, columns), "affine-all": (1, 1), "ternary": (rows, 1)}[form]
+    levels = 3 if form == "ternary" else 16
+    zero_point = np.ones(lines, np.uint8) if form == "ternary" else rng.integers(6, 10, lines, dtype=np.uint8)
+    codes = np.clip(np.round(rng.normal(levels / 2, levels / 5, shape)), 0, levels - 1).astype(np.uint8)
+    return {"codes": codes, "scale": rng.uniform(0.02, 0.2, lines).astype(np.float32), "zero_point": zero_point}
+
+
+def encoder(arch, dim, hidden, kernel):
+    """An encoder's matrices' shapes and biases' lengths, by their stems, and the width of what it hands on."""
+    if arch == "ffn":
+        return {}, {}, dim
+    if arch == "conv":
+        stem = "encoder.convolution"
+        return {f"{stem}.weight": (2 * hidden, kernel * dim)}, {f"{stem}.bias": 2 * hidden}, hidden
+    gates, shapes, vectors = GATES[arch] * hidden, {}, {}
+    for stem in ("encoder.forward_rnn", "encoder.backward_rnn"):
+        shapes |= {f"{stem}.weight_ih": (gates, dim), f"{stem}.weight_hh": (gates, hidden)}
+        vectors |= {f"{stem}.bias_ih": gates, f"{stem}.bias_hh": gates}
+    return shapes, vectors, 2 * hidden
+
+
+def transformer(arch, embedding, sizes, pair):
+    """The same of a transformer, as PyTorch has it, whose norms are no matrices either."""
+    from compression.students.settings import StudentSettings
+    from compression.students.student import Student
+
+    student = Student(arch, StudentSettings(embedding_type=embedding, **sizes), 2, pair)
+    tensors = {f"encoder.{name}": tuple(value.shape) for name, value in student.encoder.state_dict().items()}
+    shapes = {name.removesuffix(".value"): shape for name, shape in tensors.items() if name.endswith(".value")}
+    return shapes, {name: shape[0] for name, shape in tensors.items() if len(shape) == 1}, student.encoder.output_dim
+
+
+def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
+    """A student's folder. given: other student settings, `model` (a sentencepiece model's bytes), `labels`, `tokens`,
+    `edit`."""
+    rng = np.random.default_rng(seed)
+    model = given.pop("model", None) or pieces()
+    tokens = given.pop("tokens", False)
+    labels, edit = given.pop("labels", ["bad", "good", "so-so"]), given.pop("edit", None)
+    sizes = {"embedding_dim": DIM, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": CLASSIFIER, "vocab_size": VOCAB,
+             "hash_ratio": 10, "max_tokens": 512, "kernel_width": KERNEL, **given}  # fmt: skip
+    if arch in TRANSFORMERS:
+        sizes |= TRANSFORMER
+    dim, hidden, inner = sizes["embedding_dim"], sizes["encoder_hidden_dim"], sizes["cls_hidden_dim"]
+    if embedding == "wordpiece":
+        sizes["vocab_size"] = len(word_pieces())
+    rows = {"hash": sizes["vocab_size"] // sizes["hash_ratio"], "char": 33}.get(embedding, sizes["vocab_size"])
+    shapes = {"embedding.table.weight": (rows, dim)}
+    if embedding == "hash":
+        shapes["embedding.importance.weight"] = (3 * sizes["vocab_size"], 1)
+    if arch in TRANSFORMERS:
+        own_shapes, vectors, width = transformer(arch, embedding, sizes, pair)
+    else:
+        own_shapes, vectors, width = encoder(arch, dim, hidden, sizes["kernel_width"])
+        width *= 4 if pair else 1
+    shapes |= own_shapes
+    shapes |= {
+        "classifier.0.weight": (inner, width),
+        "classifier.3.weight": (len(labels) or 1, inner),
+    }
+    vectors |= {"classifier.0.bias": inner, "classifier.3.bias": len(labels) or 1}
+    tensors = {name: rng.normal(0, 0.3, size).astype(np.float32) for name, size in vectors.items()}
+    for name, shape in shapes.items():
+        own = "float16" if name.startswith("embedding.importance") and form != "pruned" else form
+        tensors |= {f"{name}.{key}": value for key, value in matrix(rng, shape, own).items()}
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if edit is not None:
+        edit(tensors)
+    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, folder / "model.safetensors")
+    if embedding == "bpe":
+        (folder / "bpe.model").write_bytes(model)
+    if embedding == "wordpiece":
+        (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
+    config = {"name": folder.name, "kind": "student", "stage": "distilled", "task": "films", "labels": labels,
+              "pair": pair, "tokens": tokens, "arch": arch, "seed": 1, "fingerprint": "0", "student":
+              {**sizes, "embedding_type": embedding, "pooling": pooling or tiny.POOLINGS[arch][0]}}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def torch_logits(folder, texts):
+    """What the project's own code makes of texts (or pairs), one after the other."""
+    import torch
+
+    from compression.students.saved import load_student
+
+    student, tokenizer, _ = load_student(folder, torch.device("cpu"))
+    columns = [[text] for text in texts] if isinstance(texts[0], str) else [list(pair) for pair in texts]
+    found = []
+    with torch.inference_mode():
+        for sentences in columns:
+            encoded = [tokenizer.encode([sentence]).pad(np.arange(1)) for sentence in sentences]
+            found.append(student(*(tuple(map(torch.from_numpy, text)) for text in encoded)).numpy()[0])
+    return np.stack(found)

@@ -1,0 +1,94 @@
+"""A sweep's record and rows of results.json, written down for the tests of reports."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from compression.experiments.report.record import ExperimentRecord, Quote, RecordedRun, TableLayout
+
+SEEDS = (1, 2, 3, 4)
+METHODS = {"no distil": {"alpha": 1.0, "only_original_data": True}, "alpha 0": {"alpha": 0.0}}
+"""Two of the thesis's four conditions."""
+
+
+def row(cell: dict[str, str] | None, seed: int, metrics: dict[str, float] | None, **changes: Any) -> dict[str, Any]:
+    """A student's row of results.json."""
+    return {
+        "task": "sst-2",
+        "split": "test",
+        "model": f"bilstm-bpe25-a0-aug-1f3a9c2e-s{seed}",
+        "stage": "distilled",
+        "student_arch": "bilstm",
+        "embedding_type": "bpe",
+        "embedding_dim": 25,
+        "vocab_size": 5000,
+        "alpha": 0.0,
+        "augmented": True,
+        "seed": seed,
+        "teacher": "minilm",
+        "select_on": "validation",
+        "parameters": 400_000,
+        "bytes_model": 1_600_000,
+        "bytes_gzip": 1_400_000,
+        "metrics": metrics,
+        **({} if cell is None else {"cell": cell}),
+        **changes,
+    }
+
+
+def teacher(metrics: dict[str, float], **changes: Any) -> dict[str, Any]:
+    """A teacher's row."""
+    own = {"model": "minilm", "stage": "teacher", "student_arch": None, "alpha": None, "augmented": False}
+    sizes = {"parameters": 22_000_000, "bytes_model": 90_000_000, "bytes_gzip": 80_000_000}
+    return row(None, 7, metrics, **{**own, **sizes, "teacher": None, **changes})
+
+
+def record(
+    axes: dict[str, dict[str, dict[str, Any]]],
+    rows: Sequence[str] = ("student_arch",),
+    columns: Sequence[str] = ("method",),
+    seeds: Sequence[int] = SEEDS,
+    skip: Sequence[dict[str, str]] = (),
+    quote: Quote | None = None,
+    **layout: Any,
+) -> ExperimentRecord:
+    """The record of a sweep. axes: axis -> label -> settings; skip: cells (or parts of them) that rules leave out."""
+    cells: list[tuple[dict[str, str], dict[str, Any]]] = [({}, {"task": "sst-2"})]
+    for axis, values in axes.items():
+        cells = [
+            ({**cell, axis: label}, {**given, **settings})
+            for cell, given in cells
+            for label, settings in values.items()
+        ]
+    runs = [
+        RecordedRun(cell=cell, seed=seed, settings={**given, "seed": seed})
+        for cell, given in cells
+        if not any(part.items() <= cell.items() for part in skip)
+        for seed in seeds
+    ]
+    return ExperimentRecord(
+        name="grid",
+        title="A grid",
+        kind="sweep",
+        definition="x",
+        axes={axis: tuple(values) for axis, values in axes.items()},
+        seeds=tuple(seeds),
+        runs=tuple(runs),
+        table=TableLayout(rows=tuple(rows), columns=tuple(columns), **layout),
+        quote=quote,
+    )
+
+
+def values(*labels: Any, axis: str) -> dict[str, dict[str, Any]]:
+    """An axis of plain values: label -> the setting of the axis's name."""
+    return {str(label): {axis: label} for label in labels}
+
+
+def thesis_grid(**options: Any) -> ExperimentRecord:
+    """Two students under two conditions, in the layout of table 7.1."""
+    axes = {
+        "student_arch": values("bilstm", "ffn", axis="student_arch"),
+        "embedding_type": values("bpe", "hash", axis="embedding_type"),
+        "embedding_dim": values(25, axis="embedding_dim"),
+        "method": METHODS,
+    }
+    return record(axes, rows=("student_arch", "embedding_type", "embedding_dim"), **options)

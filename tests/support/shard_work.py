@@ -1,0 +1,55 @@
+"""Work for test_shards.py, in a module of its own so that workers can import it."""
+
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+
+from common.data.data import Split, split_table
+from common.errors import UserError
+from common.progress import nothing
+
+
+@dataclasses.dataclass(frozen=True)
+class Shout:
+    """Writes every row in capitals as often as its number asks for; leaves a trace of every call."""
+
+    trace: Path
+    trouble: str = ""
+    """What happens in the part that begins with row 20: killed, exits, refused, interrupted, or dies for ever."""
+    suffix: str = "!"
+
+    def open(self):
+        (self.trace / f"opened-{os.getpid()}-{time.monotonic_ns()}").touch()
+
+        def shout(rows: Split, first_row: int, advance=nothing):
+            (self.trace / f"part-{first_row}-{time.monotonic_ns()}").touch()
+            if first_row == 20:
+                self._trouble()
+            often = np.repeat(np.arange(len(rows)), (np.arange(len(rows)) + first_row) % 3)
+            texts = [rows.sentence1[i].upper() + self.suffix for i in often]
+            advance(len(rows))
+            return split_table(Split(texts, None, rows.labels[often], often + first_row))
+
+        return shout
+
+    def _trouble(self) -> None:
+        if self.trouble == "refused":
+            raise UserError("row 20: no good")
+        if self.trouble == "interrupted":
+            raise KeyboardInterrupt
+        if self.trouble == "dies for ever":
+            os._exit(3)
+        marker = self.trace / "died"
+        if self.trouble in ("killed", "exits") and not marker.exists():
+            marker.touch()
+            if self.trouble == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(1)
+
+    def parts_done(self) -> list[int]:
+        """First rows of the parts looked at, in order of number."""
+        return sorted(int(path.name.split("-")[1]) for path in self.trace.glob("part-*"))

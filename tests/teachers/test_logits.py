@@ -1,0 +1,196 @@
+"""Teacher logits: made once, resumed by shards, and never used for other text or another teacher."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import tiny
+import torch
+
+import common.data.data
+import common.teachers
+from common.data.data import load_split, read_metadata, write_split
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.launch import Launcher
+from common.store.workspace import Workspace
+from common.teachers import load_teacher
+from common.teachers.logits import LogitsWork, generate, load_logits, teacher_fingerprint
+from compression.augmentation.preprocess import only_teacher, preprocess
+from compression.distillation.distill import distill
+
+SST = load_task("sst-2")
+
+
+@pytest.fixture
+def paths(workspace):
+    return Workspace(workspace)
+
+
+def teacher_of(paths, task="sst-2"):
+    return load_teacher(paths.model(task, "tiny-bert"), torch.device("cpu"), torch.float32)
+
+
+def test_logits_are_the_teachers_row_by_row(paths):
+    train = load_split(paths, SST, "train")
+    logits = load_logits(paths, SST, "tiny-bert", "train", train)
+    assert logits.shape == (len(train), 2)
+    assert logits.dtype == np.float32
+    teacher = teacher_of(paths)
+    for row in (0, 7, len(train) - 1):
+        alone = teacher.logits(train.take(np.array([row])))[0]
+        assert np.allclose(alone, logits[row], atol=1e-5)
+
+
+def test_logits_of_pairs_read_both_sentences(paths):
+    task = load_task("qqp")
+    train = load_split(paths, task, "train")
+    logits = load_logits(paths, task, "tiny-bert", "train", train)
+    swapped = type(train)(train.sentence1, train.sentence1, train.labels, train.source_rows)
+    assert not np.allclose(teacher_of(paths, "qqp").logits(swapped), logits, atol=1e-4)
+
+
+def test_missing_logits_say_what_to_run(paths):
+    shutil.rmtree(paths.logits("sst-2", "tiny-bert", "train").parent)
+    train = load_split(paths, SST, "train")
+    command = r"python preprocess\.py --task sst-2 --model-name tiny-bert --generate-loss processed"
+    with pytest.raises(UserError, match=command):
+        load_logits(paths, SST, "tiny-bert", "train", train)
+
+
+def test_logits_of_other_text_are_refused(paths):
+    train = load_split(paths, SST, "train")
+    changed = type(train)([*train.sentence1[:-1], "other"], None, train.labels, train.source_rows)
+    with pytest.raises(UserError, match="made for other text"):
+        load_logits(paths, SST, "tiny-bert", "train", changed)
+
+
+def test_logits_of_reordered_text_are_refused(paths):
+    train = load_split(paths, SST, "train")
+    with pytest.raises(UserError, match="made for other text"):
+        load_logits(paths, SST, "tiny-bert", "train", train.take(np.arange(len(train))[::-1]))
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+def test_logits_of_another_teacher_are_refused(paths, file):
+    train = load_split(paths, SST, "train")
+    path = paths.model("sst-2", "tiny-bert") / "huggingface" / file
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match="made by another teacher"):
+        load_logits(paths, SST, "tiny-bert", "train", train)
+
+
+def test_distilling_refuses_stale_logits(workspace, paths):
+    train = load_split(paths, SST, "train")
+    write_split(paths.split("sst-2", "train"), train.take(np.arange(len(train) - 1)), {})
+    given = tiny.small(student_arch="ffn", embedding_type="hash")
+    with pytest.raises(UserError, match="made for other text"):
+        distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given))
+
+
+def test_logits_can_be_used_where_the_teacher_is_not(workspace, paths):
+    train = load_split(paths, SST, "train")
+    before = load_logits(paths, SST, "tiny-bert", "train", train)
+    shutil.rmtree(workspace / "models")
+    assert np.array_equal(load_logits(paths, SST, "tiny-bert", "train", train), before)
+
+
+class Counting:
+    """A teacher that counts rows and can be stopped."""
+
+    def __init__(self, teacher, stop_at=None):
+        self.teacher, self.rows, self.stop_at = teacher, 0, stop_at
+
+    def logits(self, split, advance):
+        if self.stop_at is not None and self.rows >= self.stop_at:
+            raise KeyboardInterrupt
+        self.rows += len(split)
+        return self.teacher.logits(split, advance)
+
+
+@pytest.fixture
+def parts_of_twenty(paths, monkeypatch):
+    """The train split in parts of 20 rows; returns its file."""
+    monkeypatch.setattr(common.data.data, "PART_ROWS", 20)
+    train, path = load_split(paths, SST, "train"), paths.split("sst-2", "train")
+    write_split(path, train, read_metadata(path))
+    return path
+
+
+def generated(paths, source, **given):
+    work = LogitsWork(paths.model("sst-2", "tiny-bert"), cpu=True, precision="fp32", seed=tiny.SEED)
+    values = {"launcher": Launcher(), "force": False, **given}
+    return generate(paths, SST, "train", source, work, **values)
+
+
+def test_a_stopped_generation_goes_on_where_it_was(paths, parts_of_twenty, monkeypatch):
+    train = load_split(paths, SST, "train")
+    target = paths.logits("sst-2", "tiny-bert", "train")
+    expected = pq.read_table(target)
+    target.unlink()
+    teachers = [Counting(teacher_of(paths), stop_at=40), Counting(teacher_of(paths)), Counting(teacher_of(paths))]
+    waiting = iter(teachers)
+    monkeypatch.setattr(common.teachers, "load_teacher", lambda *given: next(waiting))
+    with pytest.raises(KeyboardInterrupt):
+        generated(paths, parts_of_twenty)
+    assert not target.exists()
+    generated(paths, parts_of_twenty)
+    assert teachers[1].rows == len(train) - 40
+    made = pq.read_table(target)
+    assert made.num_rows == len(train)
+    for name in expected.column_names:
+        assert np.allclose(made[name], expected[name], atol=1e-5)
+    assert not target.with_name(f"{target.name}.shards").exists()
+    generated(paths, parts_of_twenty)
+    assert list(waiting) == teachers[2:]  # up to date: no teacher was loaded
+    assert load_logits(paths, SST, "tiny-bert", "train", train).shape == (len(train), 2)
+
+
+def test_other_workers_write_the_same_bytes(paths, parts_of_twenty):
+    expected = generated(paths, parts_of_twenty, force=True).read_bytes()
+    assert generated(paths, parts_of_twenty, force=True, launcher=Launcher("processes", 2)).read_bytes() == expected
+
+
+def test_a_damaged_logits_file_is_named_and_made_again(paths, workspace):
+    target = paths.logits("sst-2", "tiny-bert", "train")
+    whole = target.read_bytes()
+    target.write_bytes(whole[: len(whole) // 2])
+    train = load_split(paths, SST, "train")
+    with pytest.raises(UserError, match=r"train\.parquet: damaged"):
+        load_logits(paths, SST, "tiny-bert", "train", train)
+    preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("processed",)))
+    assert target.read_bytes() == whole
+
+
+def test_the_file_names_its_text_and_teacher(paths):
+    train = load_split(paths, SST, "train")
+    metadata = read_metadata(paths.logits("sst-2", "tiny-bert", "train"))
+    folder = paths.model("sst-2", "tiny-bert")
+    assert metadata["text"] == train.text_fingerprint()
+    assert metadata["teacher"] == teacher_fingerprint(folder)
+
+
+def test_a_student_gives_no_logits(workspace):
+    given = tiny.small(student_arch="ffn", embedding_type="hash", model_name="s")
+    distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given))
+    with pytest.raises(UserError, match="s is a student"):
+        preprocess(tiny.prepare_settings(workspace, "sst-2", generate_loss=("processed",), model_name="s"))
+
+
+def test_of_several_teachers_one_must_be_named(workspace, paths):
+    assert only_teacher(paths, SST) == "tiny-bert"
+    other = paths.model("sst-2", "other")
+    shutil.copytree(paths.model("sst-2", "tiny-bert"), other)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "name": "other"}))
+    with pytest.raises(UserError, match=r"several teachers for sst-2 \(other, tiny-bert\)"):
+        only_teacher(paths, SST)
+
+
+def test_without_a_teacher_finetune_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"run: python finetune\.py --task sst-2"):
+        only_teacher(Workspace(tmp_path), SST)

@@ -1,0 +1,66 @@
+"""Embeddings that start from what the teacher makes of each byte pair."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.data.data import Split
+from common.errors import UserError
+from common.teachers import load_teacher
+from common.training.models import read_config
+from compression.distillation.distill import distill
+from compression.students.saved import load_student
+from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.teacher_vectors import find_teacher_vectors, principal_components
+
+PIECES = ["<unk>", "\u2581good", "\u2581bad", "ness", "\u2581film", "\u2581"]
+
+
+def student(workspace, **more):
+    given = tiny.small(student_arch="bilstm", embedding_type="bpe", embedding_init="teacher", bpe_source="train")
+    return distill(tiny.compress_settings(task="sst-2", workspace=workspace, **{**given, **more}))
+
+
+def test_vectors_have_the_distances_of_the_teachers_states(workspace):
+    """With all components kept, principal components only turn and scale."""
+    folder = workspace / "models/sst-2/tiny-bert"
+    vectors = find_teacher_vectors(PIECES, folder, len(PIECES), workspace / "bpe", True)
+    texts = ["<unk>", "good", "bad", "ness", "film", ""]
+    split = Split(texts, None, np.zeros(6, np.int64), np.arange(6))
+    states = load_teacher(folder, torch.device("cpu"), torch.float32).states(split).hidden[-1][:, 0].numpy()
+    ours, theirs = (np.linalg.norm(table[:, None] - table[None], axis=2) for table in (vectors, states))
+    assert np.allclose(ours / ours.max(), theirs / theirs.max(), atol=1e-4)
+
+
+@given(st.integers(1, 4), st.integers(4, 9), st.integers(0, 2**32 - 1))
+def test_components_keep_the_most_of_the_variance(dim, rows, seed):
+    states = np.random.default_rng(seed).normal(size=(rows, 4)) * [8, 4, 2, 1]
+    found = principal_components(states, dim)
+    assert found.shape == (rows, dim)
+    assert found.std() == pytest.approx(0.3, rel=1e-4)
+    spread = found.var(0)
+    assert (np.diff(spread) <= 1e-6).all()
+
+
+def test_a_student_starts_from_them(workspace):
+    """At a learning rate of nothing, what is saved is what was started from."""
+    folder = student(workspace, lr=1e-30)
+    model, tokenizer, _ = load_student(folder, torch.device("cpu"))
+    teacher = workspace / "models/sst-2/tiny-bert"
+    expected = find_teacher_vectors(tokenizer.pieces, teacher, 6, workspace / "elsewhere", True)
+    assert np.allclose(model.embedding.table.weight.dense().detach().numpy(), expected, atol=1e-6)
+    assert read_config(folder).settings["embedding_init"] == "teacher"
+    assert isinstance(tokenizer, BpeTokenizer)
+    assert not list((workspace / "data/sst-2/bpe").glob("*.w2v.bin"))
+
+
+def test_where_it_cannot_be_it_is_refused(workspace):
+    with pytest.raises(UserError, match="no teacher takes part"):
+        student(workspace, alpha=1, only_original_data=True)
+    with pytest.raises(UserError, match="dimensions at most"):
+        student(workspace, embedding_dim=61)
+    with pytest.raises(ValueError, match="for byte pairs"):
+        student(workspace, embedding_type="hash")

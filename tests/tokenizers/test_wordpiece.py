@@ -1,0 +1,116 @@
+"""Word pieces: ours are those of BERT's own tokenizer."""
+
+import json
+import string
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import AutoTokenizer
+from unicode_torture import TORTURE
+
+from common.data.data import load_split
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.workspace import Workspace
+from compression.evaluation.classifier import load_packed
+from compression.runtime import WordPieces
+from compression.shrinking.chain import compress
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split, student_logits
+from compression.students.settings import StudentSettings
+from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
+from compression.tokenizers.wordpiece import WordPieceTokenizer
+
+LETTERS = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits, *string.punctuation, "\u00e9", "\u4e2d"]
+PIECES = [
+    "[UNK]",
+    *LETTERS,
+    *(f"##{letter}" for letter in LETTERS[:62]),
+    "film",
+    "##ing",
+    "##ness",
+    "the",
+    "un",
+    "##aff",
+]
+
+
+def theirs(lowercase):
+    made = Tokenizer(WordPiece({piece: row for row, piece in enumerate(PIECES)}, unk_token="[UNK]"))
+    made.normalizer = BertNormalizer(lowercase=lowercase)
+    made.pre_tokenizer = BertPreTokenizer()
+    return made
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@given(
+    text=st.one_of(
+        st.text(),
+        st.text(st.sampled_from("aAfilm .,'#n\u00e9\u0301\u4e2d\u00a0\t\x00\u200b")),
+        st.sampled_from([text for text, _ in tiny.sentences(50)]),
+    )
+)
+def test_pieces_are_berts(text, lowercase):
+    assert WordPieces(PIECES, lowercase).encode(text) == theirs(lowercase).encode(text).ids
+
+
+@pytest.mark.parametrize("text", [text for text in TORTURE if "\ue000" not in text])
+def test_of_torturous_text_too(text):
+    assert WordPieces(PIECES, True).encode(text) == theirs(True).encode(text).ids
+
+
+def test_a_teachers_vocabulary_is_taken_without_its_signs(prepared):
+    folder = prepared / "models/sst-2/tiny-bert"
+    vocabulary = teacher_vocabulary(folder)
+    tokenizer, places = vocabulary.tokenizer(50), vocabulary.rows
+    told = json.loads((folder / "huggingface/tokenizer.json").read_text())
+    assert tokenizer.pieces[0] == "[UNK]"
+    assert not {"[CLS]", "[SEP]", "[PAD]", "[MASK]"} & set(tokenizer.pieces)
+    assert [told["model"]["vocab"][piece] for piece in tokenizer.pieces] == places.tolist()
+    text = "a gorgeous , witty film nobody knows"
+    theirs = AutoTokenizer.from_pretrained(folder / "huggingface")(text, add_special_tokens=False)["input_ids"]
+    assert places[tokenizer.encode([text]).ids[:, 0]].tolist() == theirs
+
+
+def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
+    tokenizer = WordPieceTokenizer(PIECES, True, 9)
+    tokenizer.save(tmp_path)
+    settings = StudentSettings(embedding_type="wordpiece", vocab_size=len(PIECES), max_tokens=9)
+    back = WordPieceTokenizer.load(settings, tmp_path)
+    assert (back.pieces, back.identity) == (PIECES, tokenizer.identity)
+    assert back.without([1, 2]).pieces == [PIECES[0], *PIECES[3:]]
+    with pytest.raises(UserError, match="pieces, the student has 5"):
+        WordPieceTokenizer.load(settings.model_copy(update={"vocab_size": 5}), tmp_path)
+    (tmp_path / "wordpieces.json").write_text('{"pieces": [1]}')
+    with pytest.raises(UserError, match="no vocabulary of word pieces"):
+        WordPieceTokenizer.load(settings, tmp_path)
+
+
+def test_a_student_of_word_pieces_goes_all_the_way(workspace):
+    actions = ("distill", "prune", "quantize", "pack")
+    given = tiny.small(student_arch="transformer", embedding_type="wordpiece", prune_vocabulary=2, bits=4)
+    folder = compress(tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **given))[
+        -1
+    ]
+    model = load_packed(folder / f"{folder.name}.fwt")
+    student, tokenizer, _ = load_student(folder, torch.device("cpu"))
+    test = load_split(Workspace(workspace), load_task("sst-2"), "test")
+    ours = student_logits(student, encode_split(tokenizer, test), torch.device("cpu"))
+    assert np.allclose(model.logits(test.sentence1), ours, atol=1e-4)
+
+
+def test_a_teacher_without_word_pieces_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no Hugging Face teacher"):
+        teacher_vocabulary(tmp_path).tokenizer(9)
+    (tmp_path / "huggingface").mkdir()
+    (tmp_path / "huggingface/tokenizer.json").write_text('{"model": {"type": "BPE"}}')
+    with pytest.raises(UserError, match="splits words by BPE, not WordPiece"):
+        teacher_vocabulary(tmp_path).tokenizer(9)

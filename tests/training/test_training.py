@@ -1,0 +1,305 @@
+"""The training loop: best weights kept, early stopping, and stopped runs that end with the bytes of whole ones."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from toy_run import toy
+
+import common.training.training
+import compression.distillation.trainer
+from common.errors import UserError
+from common.teachers import huggingface_training
+from common.teachers.finetune import finetune
+from common.teachers.huggingface.teacher import HuggingFaceTeacher
+from common.teachers.settings import FinetuneSettings
+from common.training.batching import shuffled_batches, sorted_batches
+from common.training.training import Run, fit, linear_schedule
+from compression.distillation.distill import distill
+from compression.distillation.losses import combined
+from compression.shrinking.prune import GradualPruner, Prunable
+
+
+class Stopped(Exception):
+    """Stands for a kill."""
+
+
+def stop_after(steps, function):
+    """The function, but for raising at its call number `steps` + 1."""
+    left = [steps]
+
+    def stopping(*arguments):
+        if not left[0]:
+            raise Stopped
+        left[0] -= 1
+        return function(*arguments)
+
+    return stopping
+
+
+def test_the_best_epochs_weights_are_what_is_left(tmp_path):
+    run, seen = toy(tmp_path, [0.1, 0.9, 0.5, 0.4])
+    history = fit(run)
+    assert [record["score"] for record in history] == [0.1, 0.9, 0.5, 0.4]
+    assert all(torch.equal(value, seen[1][name]) for name, value in run.model.state_dict().items())
+    assert not torch.equal(seen[1]["weight"], seen[3]["weight"])
+
+
+def test_of_equal_epochs_the_first_is_kept(tmp_path):
+    run, seen = toy(tmp_path, [0.5, 0.5])
+    fit(run)
+    assert torch.equal(run.model.weight, seen[0]["weight"])
+
+
+def test_training_stops_when_patience_is_spent(tmp_path):
+    run, seen = toy(tmp_path, [0.1, 0.9, 0.5, 0.4, 0.95, 0.1], patience=2)
+    assert len(fit(run)) == 4
+    assert torch.equal(run.model.weight, seen[1]["weight"])
+
+
+def test_weights_that_may_not_be_chosen_are_not(tmp_path):
+    run, seen = toy(tmp_path, [0.9, 0.1, 0.2], eligible=lambda progress: progress > 0.5)
+    fit(run)
+    assert torch.equal(run.model.weight, seen[2]["weight"])
+
+
+def test_a_loss_that_is_no_number_stops_with_a_hint(tmp_path):
+    run, _ = toy(tmp_path)
+    run.loss = lambda rows: run.model.weight.sum() * float("nan")
+    with pytest.raises(UserError, match="the loss became nan; lower --lr"):
+        fit(run)
+
+
+@pytest.mark.parametrize("stop", range(0, 12, 2))
+def test_a_stopped_toy_run_goes_on_to_the_same_weights(tmp_path, monkeypatch, stop):
+    scores = [0.1, 0.9, 0.5, 0.4]
+    whole, _ = toy(tmp_path / "whole", scores)
+    history = fit(whole)
+    monkeypatch.setattr(common.training.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    first, _ = toy(tmp_path / "stopped", scores)
+    first.loss = stop_after(stop, first.loss)
+    with pytest.raises(Stopped):
+        fit(first)
+    done = stop // 3
+    second, _ = toy(tmp_path / "stopped", scores[done:], epochs=4)
+    again = fit(second)
+    assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True))
+    for one, other in zip(history, again, strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+@pytest.mark.parametrize("spoil", ["fingerprint", "damage"])
+def test_state_of_another_run_or_a_damaged_one_is_not_resumed(tmp_path, spoil):
+    run, _ = toy(tmp_path / "a", [0.1, 0.2])
+    fit(run)
+    whole, _ = toy(tmp_path / "b", [0.1, 0.2])
+    fit(whole)
+    if spoil == "damage":
+        path = tmp_path / "a" / "run.training" / "state.safetensors"
+        path.write_bytes(path.read_bytes()[:-9])
+    again, seen = toy(tmp_path / "a", [0.1, 0.2], fingerprint="g" if spoil == "fingerprint" else "f")
+    fit(again)
+    assert len(seen) == 2
+    assert torch.equal(again.model.weight, whole.model.weight)
+
+
+def test_a_finished_state_is_not_trained_further(tmp_path):
+    run, _ = toy(tmp_path, [0.1, 0.2])
+    fit(run)
+    again, seen = toy(tmp_path, [], epochs=2)
+    fit(again)
+    assert seen == []
+    assert torch.equal(again.model.weight, run.model.weight)
+
+
+def test_learning_rates_are_as_before_after_training(tmp_path):
+    run, _ = toy(tmp_path, [0.1, 0.2], schedule=linear_schedule(0.1))
+    fit(run)
+    assert run.optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_the_linear_schedule_rises_and_falls():
+    factor = linear_schedule(0.1)
+    assert 0 < factor(0.0) < 0.02
+    assert factor(0.1) == pytest.approx(1)
+    assert factor(0.55) == pytest.approx(0.5)
+    assert factor(1.0) == 0
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=300), st.integers(1, 40), st.integers(0, 3))
+def test_every_row_comes_once_an_epoch(lengths, size, epoch):
+    lengths = np.array(lengths)
+    batches = shuffled_batches(lengths, size, 1, epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    assert max(map(len, batches)) <= size
+    again = shuffled_batches(lengths, size, 1, epoch)
+    assert all((a == b).all() for a, b in zip(batches, again, strict=True))
+    assert sorted(np.concatenate(sorted_batches(lengths, size)).tolist()) == list(range(len(lengths)))
+
+
+def test_another_epoch_or_seed_has_another_order():
+    lengths = np.ones(50, np.int64)
+    orders = {tuple(np.concatenate(shuffled_batches(lengths, 7, *key))) for key in ((1, 0), (1, 1), (2, 0))}
+    assert len(orders) == 3
+
+
+STUDENTS = {
+    "bilstm-char": {"student_arch": "bilstm", "embedding_type": "char"},
+    "conv-bpe": {"student_arch": "conv", "embedding_type": "bpe"},
+    "ffn-hash": {"student_arch": "ffn", "embedding_type": "hash"},
+    "ffn-hash-prune-aware": {"student_arch": "ffn", "embedding_type": "hash", "prune_aware": True},
+    "rnn-bpe-prune-aware": {
+        "student_arch": "rnn",
+        "embedding_type": "bpe",
+        "prune_aware": True,
+        "prune_threshold": 0.5,
+    },
+    "adadelta": {"student_arch": "rnn", "embedding_type": "char", "optimizer": "adadelta", "alpha": 0.5},
+}
+
+
+def student_of(workspace, kind, **given):
+    settings = tiny.compress_settings(
+        task="sst-2", workspace=workspace, model_name="s", **tiny.small(**STUDENTS[kind], **given)
+    )
+    return distill(settings)
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "history.jsonl"}
+
+
+def losses(folder):
+    return [json.loads(line)["loss"] for line in (folder / "history.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("kind", STUDENTS)
+def test_a_stopped_distillation_ends_with_the_bytes_of_one_never_stopped(prepared, tmp_path, monkeypatch, kind):
+    whole = student_of(tiny.copy_workspace(prepared, tmp_path / "whole"), kind, epochs=3)
+    workspace = tiny.copy_workspace(prepared, tmp_path / "stopped")
+    with monkeypatch.context() as patch:
+        patch.setattr(common.training.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+        for steps in (3, 17):  # in the first epoch, and again in the second
+            patch.setattr(
+                compression.distillation.trainer,
+                "combined",
+                stop_after(steps, combined),
+            )
+            with pytest.raises(Stopped):
+                student_of(workspace, kind, epochs=3)
+    stopped = student_of(workspace, kind, epochs=3)
+    assert files(stopped) == files(whole)
+    assert losses(stopped) == losses(whole)
+    assert not stopped.with_name("s.training").exists()
+
+
+def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run_learns(tmp_path, monkeypatch):
+    # Vectors of a user's own may hold zeros. They are not pruned weights, before a stop or after it.
+    settings = tiny.compress_settings(task="sst-2", prune_aware=True, prune_threshold=0.5)
+
+    def run(folder, stop=None):
+        model = nn.Embedding.from_pretrained(torch.zeros(400, 2), freeze=False)
+        pruner = GradualPruner([Prunable("table.weight", "bpe", model.weight)], settings)
+        loss = lambda rows: (model(torch.from_numpy(rows)) - 1).square().mean()  # noqa: E731
+        made = Run(
+            model=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            batches=lambda epoch: [np.array([row]) for row in range(400)],
+            loss=loss if stop is None else stop_after(stop, loss),
+            validate=lambda: 0.5,
+            epochs=2,
+            patience=9,
+            seed=1,
+            state_file=tmp_path / folder / "state.safetensors",
+            fingerprint="f",
+            on_start=pruner.start,
+            after_step=pruner.step,
+            eligible=pruner.finished,
+        )
+        return model, lambda: fit(made)
+
+    whole, train = run("whole")
+    train()
+    monkeypatch.setattr(common.training.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    with pytest.raises(Stopped):
+        run("stopped", stop=41)[1]()  # one step after the pruner chose, three before it chooses again
+    again, train = run("stopped")
+    train()
+    assert torch.equal(again.weight, whole.weight)
+
+
+@pytest.mark.parametrize("kind", ["ffn-hash", "rnn-bpe-prune-aware"])
+def test_the_same_settings_give_the_same_bytes(prepared, tmp_path, kind):
+    folders = [student_of(tiny.copy_workspace(prepared, tmp_path / name), kind) for name in ("a", "b")]
+    assert files(folders[0]) == files(folders[1])
+
+
+def test_another_seed_gives_other_weights(workspace):
+    made = []
+    for seed in (1, 2):
+        given = tiny.small(student_arch="ffn", embedding_type="hash", seed=seed)
+        made.append(distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given)))
+    assert made[0].name != made[1].name
+    assert (made[0] / "model.safetensors").read_bytes() != (made[1] / "model.safetensors").read_bytes()
+
+
+def test_a_finished_student_is_reused_another_is_not_overwritten_and_force_replaces(workspace):
+    folder = student_of(workspace, "ffn-hash")
+    made = (folder / "model.safetensors").stat().st_mtime_ns
+    assert student_of(workspace, "ffn-hash") == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == made
+    before = files(folder)
+    with pytest.raises(UserError, match="--force"):
+        student_of(workspace, "ffn-hash", lr=0.5)
+    assert files(folder) == before
+    student_of(workspace, "ffn-hash", lr=0.5, force=True)
+    assert files(folder) != before
+
+
+def test_a_stopped_finetuning_ends_with_the_bytes_of_one_never_stopped(workspace, encoder, monkeypatch):
+    whole = workspace / "models" / "sst-2" / "tiny-bert"
+    expected = (whole / "huggingface" / "model.safetensors").read_bytes()
+    config = (whole / "config.json").read_bytes()
+    shutil.rmtree(whole)
+    with monkeypatch.context() as patch:
+        patch.setattr(common.training.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+        patch.setattr(HuggingFaceTeacher, "forward", stop_after(15, HuggingFaceTeacher.forward))
+        with pytest.raises(Stopped):
+            finetune(tiny.finetune_settings(workspace, "sst-2", encoder))
+    finetune(tiny.finetune_settings(workspace, "sst-2", encoder))
+    assert (whole / "huggingface" / "model.safetensors").read_bytes() == expected
+    assert (whole / "config.json").read_bytes() == config
+
+
+def test_a_student_learns(workspace):
+    folder = student_of(workspace, "ffn-hash", epochs=12, alpha=1.0)
+    assert losses(folder)[-1] < 0.6 * losses(folder)[0]
+
+
+def test_the_teacher_learned(prepared):
+    for task in ("sst-2", "qqp"):
+        history = losses(prepared / "models" / task / "tiny-bert")
+        assert history[-1] < history[0]
+    scores = [
+        json.loads(s)["score"] for s in (prepared / "models/sst-2/tiny-bert/history.jsonl").read_text().splitlines()
+    ]
+    assert max(scores) > 0.8
+
+
+def test_a_teacher_can_learn_from_a_share_of_the_rows(workspace, encoder, monkeypatch):
+    given = {"task": "sst-2", "arch": str(encoder), "workspace": workspace, "model_name": "share", "seed": 3}
+    learned_from = []
+    monkeypatch.setattr(huggingface_training, "train", lambda *given: learned_from.append(given[3]))
+    for share in (1.0, 0.5, 0.5):
+        finetune(FinetuneSettings(**given, downsample_data=share))
+    whole, half, again = learned_from
+    assert len(half["train"]) == round(len(whole["train"]) / 2)
+    assert set(half["train"].source_rows) < set(whole["train"].source_rows)
+    assert half["train"].source_rows.tolist() == again["train"].source_rows.tolist()
+    assert len(half["validation"]) == len(whole["validation"])

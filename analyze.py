@@ -8,8 +8,9 @@
 Without a question it answers --model-size, --model-disk-size and --theoretical-size.
 """
 
-from common.cli import print_json, run_script, start
+from common.cli import print_json, run_script
 from common.config import parse_flags
+from common.store.settings import start
 from compression.analysis.analyze import AnalyzeSettings, analyze
 
 

@@ -8,8 +8,9 @@ Defaults of a student come from configs/students/<student-arch>.yaml; --help --s
 Run again after a stop, it goes on where it was.
 """
 
-from common.cli import run_script, start
+from common.cli import run_script
 from common.config import parse_flags
+from common.store.settings import start
 from compression.settings import CompressSettings, defaults_for
 
 

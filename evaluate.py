@@ -9,8 +9,9 @@ Test is GLUE's dev set (its own test set has no labels); MNLI has two, matched a
 GLUE's diagnostic set, ax, scores the models of mnli.
 """
 
-from common.cli import print_json, run_script, start
+from common.cli import print_json, run_script
 from common.config import parse_flags
+from common.store.settings import start
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 
 

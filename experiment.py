@@ -26,9 +26,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.cli import QuerySettings, print_json, run_script
+from common.cli import print_json, run_script
 from common.config import nearest, parse_flags
 from common.errors import UserError
+from common.store.settings import QuerySettings
 from compression.experiments.jobs import JOBS
 
 

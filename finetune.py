@@ -8,8 +8,9 @@
 The teacher is saved as models/<task>/<name> in the workspace. Run again after a stop, it goes on where it was.
 """
 
-from common.cli import run_script, start
+from common.cli import run_script
 from common.config import parse_flags
+from common.store.settings import start
 from common.teachers.settings import FinetuneSettings, defaults_for
 
 

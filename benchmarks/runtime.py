@@ -30,8 +30,8 @@ from common.data.data import Split, load_split
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.workspace import Workspace, default_root
+from common.tables import text_table
 from common.training.models import WEIGHTS_FILE, find_model, read_config, saved_models
-from compression.experiments.report.tables import text_table
 
 HERE = Path(__file__).parent
 FILES = (WEIGHTS_FILE, "bpe.model")

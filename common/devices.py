@@ -1,15 +1,23 @@
 """Where tensors live and how precise the teacher's arithmetic is."""
 
-import contextlib
+from __future__ import annotations
 
-import torch
+import contextlib
+from typing import TYPE_CHECKING, Literal
 
 from common.errors import UserError
-from common.teachers.settings import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+"""Arithmetic of a teacher. This module imports torch only where it is used, so that --help is fast."""
 
 
 def pick_device(cpu: bool) -> torch.device:
     """A GPU where there is one and `cpu` does not forbid it, else the CPU."""
+    import torch
+
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
 
 
@@ -18,6 +26,8 @@ def pick_dtype(precision: Precision, device: torch.device) -> torch.dtype:
 
     Raises UserError for fp16 on a CPU, which has no fast fp16 arithmetic.
     """
+    import torch
+
     if precision == "fp16" and device.type == "cpu":
         raise UserError("--fp16 needs a GPU; on this machine use --precision auto (bf16 where the CPU has it)")
     if precision == "auto":
@@ -26,6 +36,8 @@ def pick_dtype(precision: Precision, device: torch.device) -> torch.dtype:
 
 
 def _has_bf16(device: torch.device) -> bool:
+    import torch
+
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     # oneDNN emulates bf16 on older CPUs, slower than fp32; these are the native instruction sets.
@@ -35,6 +47,8 @@ def _has_bf16(device: torch.device) -> bool:
 
 def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractContextManager:
     """Mixed precision in `dtype`, or nothing for float32."""
+    import torch
+
     if dtype == torch.float32:
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=dtype)

@@ -715,7 +715,7 @@ class WordPieces:
 _ASCII_WORD = re.compile(r"[!-/:-@\[-`{-~]|[0-9A-Za-z]+")
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 _IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
-               (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))  # fmt: skip
+               (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))  # fmt: skip
 
 
 def words_of(text: str, lowercase: bool) -> list[str]:

@@ -4,11 +4,11 @@ from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 
-from common.cli import StageSettings
 from common.config import CONFIG_DIR, OLD_NAMES
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
+from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root
 from common.training.models import GENERAL, general_folder, model_folder, read_config
 from compression.students.settings import StudentArch, StudentSettings, student_defaults

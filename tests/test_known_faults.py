@@ -408,7 +408,7 @@ def test_18_the_process_is_left_as_it_was(workspace):
 
 
 def test_18_an_explicit_choice_of_cpu_is_heeded_by_every_stage():
-    from common.cli import StageSettings
+    from common.store.settings import StageSettings
     from common.teachers.settings import FinetuneSettings
     from compression.augmentation.preprocess import PreprocessSettings
 

@@ -12,7 +12,7 @@ import numpy as np
 from common.data.data import Split
 from common.data.tagging import known
 from common.data.tasks import Task
-from compression.experiments.report.tables import text_table
+from common.tables import text_table
 
 PERCENTILES = (5, 50, 95, 99)
 SHOWN_LABELS = 20

@@ -68,9 +68,9 @@ def finetune(settings: FinetuneSettings) -> Path:
 def _backend(arch: str) -> ModuleType:
     """Imported only when asked for: fairseq and transformers are large, and fairseq need not be installed."""
     if is_fairseq(arch):
-        from common.teachers import fairseq_training as backend
+        from common.teachers.fairseq import training as backend
     else:
-        from common.teachers import huggingface_training as backend
+        from common.teachers.huggingface import training as backend
     return backend
 
 

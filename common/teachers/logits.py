@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from common.data.data import Split, file_text_fingerprint, read_metadata, read_table
 from common.data.tasks import Task
 from common.data.word_columns import from_lists, to_lists
+from common.devices import Precision
 from common.errors import UserError
 from common.launch import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
 from common.seeds import seed_everything
 from common.store.workspace import Workspace, file_fingerprint, fingerprint, whole_file
-from common.teachers.settings import Precision
 from common.training.models import SUBFOLDERS, members_of, weights_file
 
 

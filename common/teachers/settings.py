@@ -1,14 +1,13 @@
 """Settings of fine-tuning, apart from it so that --help does not wait for PyTorch."""
 
-from typing import Any, Literal
+from typing import Any
 
 import pydantic
 
-from common.cli import StageSettings
 from common.config import CONFIG_DIR, load_yaml
+from common.devices import Precision
+from common.store.settings import StageSettings
 from common.teachers import is_fairseq
-
-Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
 class FinetuneSettings(StageSettings):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pydantic
 
-from common.cli import StageSettings
 from common.config import flag
 from common.data.tasks import load_task
+from common.store.settings import StageSettings
 from compression.analysis import glue_baselines
 from compression.evaluation.evaluate import identity
 

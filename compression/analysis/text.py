@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compression.experiments.report.tables import UNITS, human_bytes, text_table
+from common.tables import UNITS, human_bytes, text_table
 
 
 def describe(result: dict[str, Any]) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from common.cli import StageSettings
 from common.data.tasks import Task, load_task
 from common.errors import UserError
+from common.store.settings import StageSettings
 from common.store.workspace import Workspace
 from compression.evaluation.result_cache import (
     data_fingerprint,

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from common.cli import WorkspaceSettings
 from common.config import CONFIG_DIR, flag, load_yaml
 from common.errors import UserError
+from common.store.settings import WorkspaceSettings
 from compression.experiments.jobs import Job, told
 from compression.experiments.report.archived import read_finished, write_archive
 from compression.experiments.report.record import NOT_ITS_MEANING, ExperimentRecord

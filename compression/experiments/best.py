@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.cli import QuerySettings
 from common.config import flag, nearest
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.store.settings import QuerySettings
+from common.tables import human_bytes, text_table
 from compression.evaluation.result_cache import readable_models, saved_rows
 from compression.experiments.report.families import Family, Row, Stat, group_rows, stat
-from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, human_bytes, metric_heading, percent, text_table
+from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, metric_heading, percent
 
 
 class BestSettings(QuerySettings):

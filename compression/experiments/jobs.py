@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from common.cli import StageSettings
 from common.config import build, flag, nearest
 from common.errors import UserError
 from common.progress import say, show_bars
 from common.seeds import NAMED_SEEDS
+from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root, read_json, write_json
 from common.teachers.settings import FinetuneSettings
 from common.teachers.settings import defaults_for as teacher_defaults

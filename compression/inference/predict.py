@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pydantic
 
-from common.cli import QuerySettings
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
+from common.store.settings import QuerySettings
 from common.store.workspace import whole_file
 from compression.evaluation.classifier import Classifier, load_classifier
 from compression.inference.readers import Columns, Format, Row, format_of, read_texts

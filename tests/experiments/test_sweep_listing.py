@@ -6,8 +6,8 @@ import pytest
 import sweep_grid
 import tiny
 
-from common.cli import QuerySettings
 from common.errors import UserError
+from common.store.settings import QuerySettings
 from compression.experiments.sweep.board import spoken
 from compression.experiments.sweep.estimate import Estimator
 from compression.experiments.sweep.grid import load_grid

@@ -284,7 +284,8 @@ class Interrupted(Exception):
 def test_a_stopped_run_ends_with_the_bytes_of_one_never_stopped(taught, tmp_path, roberta, monkeypatch):
     import fairseq_cli.train
 
-    from common.teachers import fairseq_recipe, fairseq_training
+    from common.teachers.fairseq import recipe as fairseq_recipe
+    from common.teachers.fairseq import training as fairseq_training
 
     monkeypatch.setattr(fairseq_recipe, "_save_interval", lambda *_: 4)
     weights = []
@@ -326,7 +327,7 @@ def stop_after(updates):
 
 def test_the_same_command_twice_and_other_settings(taught, tmp_path, roberta, monkeypatch):
     workspace = tiny.copy_workspace(taught, tmp_path / "workspace")
-    from common.teachers import fairseq_training
+    from common.teachers.fairseq import training as fairseq_training
 
     monkeypatch.setattr(fairseq_training, "train", None)  # a finished one is not trained again
     assert finetune(settings(workspace, roberta)) == Workspace(workspace).model("sst-2", "small")
@@ -474,7 +475,7 @@ def test_a_folder_without_its_files(roberta, tmp_path, taught):
 def test_an_official_archive_is_fetched_and_unpacked(roberta, old_roberta, tmp_path, monkeypatch):
     import tarfile
 
-    from common.teachers import fairseq_sources
+    from common.teachers.fairseq import sources as fairseq_sources
 
     archive = tmp_path / "roberta.base.tar.gz"
     with tarfile.open(archive, "w:gz") as packed:

@@ -15,8 +15,8 @@ from toy_run import toy
 import common.training.training
 import compression.distillation.trainer
 from common.errors import UserError
-from common.teachers import huggingface_training
 from common.teachers.finetune import finetune
+from common.teachers.huggingface import training as huggingface_training
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches, sorted_batches

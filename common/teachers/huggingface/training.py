@@ -10,8 +10,8 @@ from common.devices import pick_device, pick_dtype
 from common.errors import UserError
 from common.seeds import seed_everything
 from common.store.workspace import whole_folder, write_json
-from common.teachers import huggingface
 from common.teachers.adapters import base_of
+from common.teachers.huggingface import teacher as huggingface
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic
 
-from common.cli import QuerySettings
 from common.config import nearest
 from common.data.tasks import ENTITY_METRICS
 from common.errors import UserError
+from common.store.settings import QuerySettings
 from compression.experiments.compare.comparison import Comparison, Effect, Line, PairTest
 
 if TYPE_CHECKING:

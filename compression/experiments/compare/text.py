@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
+from common.tables import text_table
 from compression.experiments.compare.comparison import Comparison, Effect, Line
-from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, metric_heading, text_table
+from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, metric_heading
 
 
 def comparison_text(comparison: Comparison) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.store.workspace import write_text
+from common.tables import text_table
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.families import Group, Row, group_rows
 from compression.experiments.report.label_shares import ShareTable, share_tables
@@ -29,7 +30,6 @@ from compression.experiments.report.tables import (
     notes,
     summary,
     terminal_group,
-    text_table,
 )
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
+from common.tables import human_bytes
 from compression.experiments.report.families import Row, Stat, name_without_seed, stat
 from compression.experiments.report.pivot_columns import Column, columns_of
 from compression.experiments.report.pivot_notes import notes_of
@@ -13,7 +14,7 @@ from compression.experiments.report.pivot_table import Pivot, PivotCell, PivotCo
 from compression.experiments.report.places import Labels, Scored, Sheet, Spot, sheets
 from compression.experiments.report.record import ExperimentRecord, TableLayout
 from compression.experiments.report.reference import QuotedFigure, QuotedPoint, quoted_figures, quoted_points
-from compression.experiments.report.tables import DASH, human_bytes
+from compression.experiments.report.tables import DASH
 
 __all__ = ["Pivot", "PivotCell", "PivotColumn", "PivotRow", "pivots"]
 SEEDS = 4

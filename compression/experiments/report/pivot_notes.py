@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from common.tables import UNITS
 from compression.experiments.report.pivot_columns import Column, averaged
 from compression.experiments.report.pivot_table import PivotRow
-from compression.experiments.report.tables import SELECTED_ON_TEST, UNITS
+from compression.experiments.report.tables import SELECTED_ON_TEST
 
 ABOUT_SIZES = (
     "P: parameters of the whole model. S: size on disk in MB, of the weights file for what was distilled, of that file "

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 
+from common.tables import text_table
 from compression.experiments.report.pivot_notes import ABOUT_QUOTES, ABOUT_SIZES
 from compression.experiments.report.pivot_table import Pivot, PivotRow
-from compression.experiments.report.tables import DASH, escape_markdown, markdown_lines, text_table
+from compression.experiments.report.tables import DASH, escape_markdown, markdown_lines
 
 SIZE_HEADINGS = ("P", "S, MB")
 MEGABYTE = 1e6

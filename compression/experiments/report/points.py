@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal
 
+from common.tables import human_bytes
 from compression.experiments.report.families import Family, Group
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points
-from compression.experiments.report.tables import human_bytes, metric_heading, percent
+from compression.experiments.report.tables import metric_heading, percent
 
 SIZE = "bytes_gzip"
 """The thesis's measure of size. Zeros stay in the weights file, so bytes_model would not show what pruning is worth."""

@@ -21,6 +21,7 @@ import pydantic
 
 from common.errors import UserError
 from common.store.workspace import write_text
+from common.tables import human_bytes
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.archived import Archived, read_finished
 from compression.experiments.report.families import Group, group_rows
@@ -31,7 +32,7 @@ from compression.experiments.report.points import PACKED, panels
 from compression.experiments.report.record import Quote
 from compression.experiments.report.size_table import LIMITS, Targets, size_table
 from compression.experiments.report.skyline import draw_skylines
-from compression.experiments.report.tables import SELECTED_ON_TEST, human_bytes, markdown_table, metric_heading
+from compression.experiments.report.tables import SELECTED_ON_TEST, markdown_table, metric_heading
 
 TEMPLATE = "page.md.jinja"
 

@@ -14,6 +14,7 @@ import pydantic
 
 from common.config import nearest
 from common.errors import UserError
+from common.tables import human_bytes
 from compression.experiments.report.families import Family, Group
 from compression.experiments.report.pivot_columns import averaged
 from compression.experiments.report.reference import QUOTED_TEACHER, QuotedPoint, quoted_points
@@ -21,7 +22,6 @@ from compression.experiments.report.tables import (
     DASH,
     SELECTED_ON_TEST,
     escape_markdown,
-    human_bytes,
     markdown_lines,
     metric_heading,
     percent,

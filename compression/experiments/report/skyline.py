@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from common.tables import human_bytes
 from compression.experiments.report.families import Group
 from compression.experiments.report.point_labels import FAR, MARKER, NEAR, box, place_column, place_label
 from compression.experiments.report.points import PACKED, SIZE, Panel, Point, panels, skyline
 from compression.experiments.report.record import Quote
-from compression.experiments.report.tables import human_bytes, metric_heading
+from compression.experiments.report.tables import metric_heading
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

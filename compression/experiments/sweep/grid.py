@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.cli import StageSettings
 from common.config import underscored
 from common.errors import UserError
 from common.seeds import DEFAULT_SEED
+from common.store.settings import StageSettings
 from compression.experiments.jobs import Job, beside, check_jobs, check_known, known_to, seed_number
 from compression.experiments.report.record import Quote, TableLayout
 from compression.experiments.sweep.grid_file import (

@@ -10,8 +10,8 @@ from typing import Any
 
 from common.errors import UserError
 from common.store.workspace import Workspace
+from common.tables import text_table
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, read_record
-from compression.experiments.report.tables import text_table
 from compression.experiments.sweep.board import spoken
 from compression.experiments.sweep.runs import RunFolder
 

@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.cli import QuerySettings
 from common.config import pairs
 from common.errors import UserError
 from common.launch import Launcher
+from common.store.settings import QuerySettings
 
 
 class SweepSettings(QuerySettings):

@@ -1,0 +1,47 @@
+"""Settings that the commands share: the workspace, the task, and how a stage runs."""
+
+from pathlib import Path
+
+from common.config import Settings
+from common.progress import show_bars
+from common.seeds import DEFAULT_SEED
+from common.store.workspace import Workspace, default_root
+
+
+class WorkspaceSettings(Settings):
+    """Settings of everything that works in a workspace."""
+
+    workspace: Path = default_root()
+    """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
+
+    @property
+    def paths(self) -> Workspace:
+        """The workspace's paths."""
+        return Workspace(self.workspace)
+
+
+class QuerySettings(WorkspaceSettings):
+    """Settings of commands that tell what there is."""
+
+    json_: bool = False
+    """Print JSON to stdout instead of text."""
+
+
+class StageSettings(WorkspaceSettings):
+    """Settings that every stage has."""
+
+    task: str
+    """Task: a name in configs/tasks (sst-2, qqp, mnli, rotten-tomatoes, ...), or the YAML file of one of your own."""
+    cpu: bool = False
+    """Run on the CPU even where there is a GPU."""
+    loadbar: bool = True
+    """Show progress bars with time left."""
+    seed: int = DEFAULT_SEED
+    """Seed of every random choice."""
+    force: bool = False
+    """Do the work again even where its result exists, replacing it."""
+
+
+def start(settings: StageSettings) -> None:
+    """Apply the settings that act on the whole process."""
+    show_bars(settings.loadbar)

@@ -1,0 +1,44 @@
+"""Plain-text tables and sizes in bytes, as text."""
+
+from collections.abc import Sequence
+
+UNITS = "1 KB is 1,000 bytes and 1 MB is 1,000,000."
+
+
+def human_bytes(count: float) -> str:
+    """A size to three digits, in decimal units: 950 -> '950 B', 446370 -> '446 KB', 1593224 -> '1.59 MB'."""
+    units = ("B", "KB", "MB", "GB", "TB")
+    for unit in units:
+        # 999.5 would round to a fourth digit.
+        if count < 999.5 or unit == units[-1]:
+            break
+        count /= 1000
+    digits = 0 if unit == "B" or count >= 99.95 else 1 if count >= 9.995 else 2
+    text = f"{count:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+
+
+def text_table(header: Sequence[str], body: Sequence[Sequence[str]], numeric: Sequence[bool], width: int = 0) -> str:
+    """A table in plain text. Where `width` is given and too small, the first column is shortened in the middle."""
+    lines = [list(header), *map(list, body)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    too_wide = sum(widths) + 2 * (len(widths) - 1) - width if width else 0
+    if too_wide > 0:
+        widths[0] = max(12, widths[0] - too_wide)
+    for line in lines:
+        line[0] = _shortened(line[0], widths[0])
+    ruled = [lines[0], ["-" * size for size in widths], *lines[1:]]
+    padded = ("  ".join(_aligned(*cell) for cell in zip(line, widths, numeric, strict=True)) for line in ruled)
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def _shortened(text: str, width: int) -> str:
+    """Ends tell names apart (the seed, +p+q), so the middle goes."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    return text.rjust(width) if right else text.ljust(width)

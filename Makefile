@@ -18,6 +18,7 @@ test: $(VENV)/installed
 lint: $(VENV)/installed
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports --no-cache
 
 check: lint test
 

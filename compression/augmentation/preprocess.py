@@ -164,7 +164,7 @@ def _teacher(settings: PreprocessSettings, paths: Workspace, task: Task, name: s
 
 def _generate(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> int:
     from common.teachers.logits import LogitsWork, generate
-    from compression.experiments.label_shift import say_label_table
+    from compression.augmentation.label_shift import say_label_table
 
     folder = _teacher(settings, paths, task, name)
     source = rows_file(paths, task, name)

@@ -12,6 +12,7 @@ import pydantic
 from common.config import Settings, build, load_with_base, split_flags, underscored
 from common.errors import UserError
 from common.store.workspace import Workspace
+from compression.augmentation.label_shift import recorded_labels
 from compression.experiments.jobs import (
     Job,
     beside,
@@ -24,7 +25,6 @@ from compression.experiments.jobs import (
     told,
     workspace_of,
 )
-from compression.experiments.label_shift import recorded_labels
 from compression.experiments.report.record import (
     RESULTS_FILE,
     ExperimentRecord,

@@ -11,8 +11,8 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.logits import load_logits
+from compression.augmentation.label_shift import LabelShare, label_table, recorded_labels, say_label_table
 from compression.augmentation.preprocess import distillation_split, preprocess
-from compression.experiments.label_shift import LabelShare, label_table, recorded_labels, say_label_table
 
 MNLI = load_task("mnli")
 

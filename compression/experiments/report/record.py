@@ -9,6 +9,7 @@ import pydantic
 from common.config import Settings, build
 from common.errors import UserError
 from common.store.workspace import read_json, write_json
+from compression.augmentation.label_shift import LabelShares
 
 RECORD_FILE = "experiment.json"
 RESULTS_FILE = "results.json"
@@ -47,19 +48,6 @@ class RecordedRun(Settings):
     """Its seed."""
     settings: dict[str, Any]
     """The settings it was given, without defaults."""
-
-
-class LabelShares(Settings):
-    """Shares of labels among some rows of a task (table B.1 of the thesis)."""
-
-    task: str
-    """Task."""
-    rows: str
-    """Which rows: train, augmented (the teacher's choices), validation, or a test split."""
-    shares: dict[str, float]
-    """Label -> share of the labelled rows, from 0 to 1."""
-    count: int
-    """Labelled rows."""
 
 
 class ExperimentRecord(Settings):

@@ -14,8 +14,8 @@ from common.progress import say
 from common.store.locks import only_one
 from common.store.workspace import Workspace
 from common.tracking import check_observers
+from compression.augmentation.label_shift import recorded_labels
 from compression.experiments.jobs import told
-from compression.experiments.label_shift import recorded_labels
 from compression.experiments.report.record import (
     RECORD_FILE,
     RESULTS_FILE,

@@ -7,10 +7,23 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
+from common.config import Settings
 from common.data.tasks import Task, load_task
 from common.progress import say
 from common.store.workspace import Workspace
-from compression.experiments.report.record import LabelShares
+
+
+class LabelShares(Settings):
+    """Shares of labels among some rows of a task (table B.1 of the thesis)."""
+
+    task: str
+    """Task."""
+    rows: str
+    """Which rows: train, augmented (the teacher's choices), validation, or a test split."""
+    shares: dict[str, float]
+    """Label -> share of the labelled rows, from 0 to 1."""
+    count: int
+    """Labelled rows."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 # make quickstart   set up and run the whole pipeline on a small real task (about ten minutes on two cores)
 # make test         set up and run the tests
+# make test-fast    run the tests that start no process and train nothing for longer than a second
 # make check        lint, formatting and tests
 
 PYTHON ?= python3
@@ -7,13 +8,16 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 REQUIREMENTS := $(addprefix requirements,.txt -quickstart.txt -fairseq.txt -onnx.txt -ray.txt -slurm.txt -tracking.txt -dev.txt)
 
-.PHONY: quickstart test lint check
+.PHONY: quickstart test test-fast lint check
 
 quickstart: $(VENV)/installed
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
 
 test: $(VENV)/installed
 	$(RUN) -m pytest
+
+test-fast: $(VENV)/installed
+	$(RUN) -m pytest -m "not slow"
 
 lint: $(VENV)/installed
 	$(VENV)/bin/ruff check .

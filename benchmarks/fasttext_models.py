@@ -11,7 +11,8 @@ from fasttext_side import FASTTEXT, in_fasttext, texts_of, write_training
 
 from common.data.data import Split, load_split
 from common.data.tasks import Task
-from common.store.workspace import Workspace, file_fingerprint, fingerprint, read_json, write_json
+from common.store.files import file_fingerprint, fingerprint, read_json, write_json
+from common.store.workspace import Workspace
 from common.training.metrics import score
 from compression.distillation.dataset import DistillationSet
 from compression.evaluation.result_cache import data_fingerprint

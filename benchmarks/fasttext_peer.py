@@ -39,8 +39,9 @@ from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.progress import bar, say
 from common.seeds import NAMED_SEEDS
+from common.store.files import write_json
 from common.store.locks import only_one
-from common.store.workspace import Workspace, default_root, write_json
+from common.store.workspace import Workspace, default_root
 from compression.distillation.dataset import DistillationSet, distillation_set
 from compression.experiments.report import terminal_report, write_report
 from compression.experiments.report.record import (

@@ -27,7 +27,7 @@ from shared import make_parser, memory_above, only_memory, rows_of, sentences, w
 
 from common.data.data import Split
 from common.progress import show_bars
-from common.store.workspace import write_json
+from common.store.files import write_json
 from common.teachers.huggingface.teacher import SCORING_BATCH, HuggingFaceTeacher, quiet_transformers, resolve
 from common.teachers.logits import LogitsWork
 from common.training.models import CONFIG_FILE, ModelConfig

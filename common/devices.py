@@ -21,18 +21,24 @@ def pick_device(cpu: bool) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
 
 
-def pick_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """The dtype of autocast: bf16 where the hardware multiplies it natively, unless asked otherwise.
+def pick_precision(precision: Precision, device: torch.device) -> Precision:
+    """Return the arithmetic that `precision` means on a device: auto is bf16 where the hardware multiplies it natively.
 
     Raises UserError for fp16 on a CPU, which has no fast fp16 arithmetic.
     """
-    import torch
-
     if precision == "fp16" and device.type == "cpu":
         raise UserError("--fp16 needs a GPU; on this machine use --precision auto (bf16 where the CPU has it)")
     if precision == "auto":
-        return torch.bfloat16 if _has_bf16(device) else torch.float32
-    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+        return "bf16" if _has_bf16(device) else "fp32"
+    return precision
+
+
+def pick_dtype(precision: Precision, device: torch.device) -> torch.dtype:
+    """Return the dtype of autocast. Raises UserError as `pick_precision` does."""
+    import torch
+
+    dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    return dtypes[pick_precision(precision, device)]
 
 
 def _has_bf16(device: torch.device) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from common.errors import UserError
-from common.store.workspace import whole_file
+from common.store.files import whole_file
 
 # Far above any GLUE file or RoBERTa; a crafted archive is refused before it fills the disk.
 MAX_MEMBER_BYTES = 4 * 1024**3

@@ -18,7 +18,9 @@ from common.data.tagging import joined
 from common.data.tasks import Task
 from common.data.word_columns import from_lists, to_lists
 from common.errors import UserError
-from common.store.workspace import Workspace, read_json, whole_file
+from common.store.artifact import Artifact, find, read_manifest
+from common.store.files import read_json, whole_file
+from common.store.workspace import Workspace
 
 PART_ROWS = 4096
 """Rows of a part of a split file (a Parquet row group): what long work reads, saves and can lose at a time."""
@@ -194,25 +196,49 @@ def load_split(paths: Workspace, task: Task, split: str) -> Split:
 
     Raises UserError that names the command to run when it is missing, or made from another YAML file of this name.
     """
-    check_task_file(paths, task)
+    check_prepared(paths, task)
     return read_split(paths.split(task.name, split), f"run: python preprocess.py --task {task.argument}")
 
 
 def read_report(paths: Workspace, task: str) -> dict[str, Any]:
-    """The report on a task's files (see validation.py), empty where there is none yet."""
+    """Return the report on a task's files, empty where nothing is prepared yet."""
     return read_json(paths.report(task)) if paths.report(task).exists() else {}
 
 
 def task_file(task: Task) -> str:
-    """The user's own YAML file as an absolute path; empty for a shipped task."""
+    """Return the user's own YAML file as an absolute path; empty for a shipped task."""
     return str(Path(task.file).resolve()) if task.file else ""
 
 
-def check_task_file(paths: Workspace, task: Task) -> None:
-    """Refuse data that were made from another YAML file than the task's. Raises UserError."""
-    made_from = read_report(paths, task.name).get("task_file", task_file(task))
-    if made_from != task_file(task):
+def definition_of(task: Task) -> dict[str, Any]:
+    """Return a task's definition without paths: tasks with equal definitions have the same splits."""
+    return task.model_dump(mode="json", exclude={"file": True, "source": {"folder"}})
+
+
+def task_file_of_data(paths: Workspace, task: Task) -> str | None:
+    """Return the YAML file that the workspace's data of this name were prepared from; None where there are no data."""
+    folder = paths.splits(task.name)
+    return read_manifest(folder).facts["task_file"] if folder.exists() else None
+
+
+def is_prepared(paths: Workspace, task: Task) -> bool:
+    """Return whether the workspace's data of this name were prepared from the task as it is defined now."""
+    folder = paths.splits(task.name)
+    return folder.exists() and read_manifest(folder).settings["definition"] == definition_of(task)
+
+
+def check_prepared(paths: Workspace, task: Task) -> None:
+    """Raises UserError for data that were prepared from another definition than the task's."""
+    made_from = task_file_of_data(paths, task)
+    if made_from is not None and not is_prepared(paths, task):
         raise UserError(
-            f"{task.argument}: the workspace's data of {task.name} were made from {made_from or 'the shipped task'}; "
-            f"give one of them another name, or run: python preprocess.py --task {task.argument}"
+            f"{task.argument}: the workspace's data of {task.name} were prepared from another definition "
+            f"({made_from or 'the shipped task'}); run: python preprocess.py --task {task.argument}, or give one of "
+            "the tasks another name"
         )
+
+
+def find_splits(paths: Workspace, task: Task) -> Artifact:
+    """Return a task's prepared splits. Raises UserError, with the command, where they are missing or another task's."""
+    check_prepared(paths, task)
+    return find(paths.splits(task.name), f"run: python preprocess.py --task {task.argument}")

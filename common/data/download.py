@@ -10,7 +10,7 @@ from urllib3.util import Retry
 
 from common.errors import UserError
 from common.progress import counter
-from common.store.workspace import file_sha256, write_text
+from common.store.files import file_sha256, write_text
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = (20, 60)

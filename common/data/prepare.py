@@ -1,13 +1,24 @@
-"""From a task's source files to its split files: read, report, carve, write."""
+"""The splits of a task, from its source files: read, report, carve, write."""
 
 import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pydantic
 
 from common.data.archives import unpack_member
-from common.data.data import Split, concatenate, read_metadata, read_report, read_split, task_file, write_split
+from common.data.data import (
+    Split,
+    concatenate,
+    definition_of,
+    is_prepared,
+    read_report,
+    read_split,
+    task_file,
+    task_file_of_data,
+    write_split,
+)
 from common.data.download import fetch
 from common.data.reading import read_source
 from common.data.splits import carve, duplicates, match_keys, take_keys, touching
@@ -15,46 +26,62 @@ from common.data.tasks import Source, Task
 from common.data.validation import as_text, make_report
 from common.errors import UserError
 from common.progress import say
-from common.store.workspace import Workspace, file_fingerprint, fingerprint, write_json
+from common.store.artifact import Artifact
+from common.store.files import write_json
+from common.store.step import Context, Step
+from common.store.store import Store
+from common.store.workspace import Workspace
+
+
+class Prepare(Step):
+    """The splits of a task: read, report, carve, write. Files: <split>.parquet, report.json."""
+
+    definition: dict[str, Any]
+    """The task's YAML, without paths: a folder that was moved holds the same task."""
+    seed: int
+    task: Task = pydantic.Field(exclude=True)
+    files: dict[str, Path] = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the task's source files."""
+        return {name: Artifact.of_file(path) for name, path in self.files.items()}
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Write the splits and the report. Raises UserError for anything wrong with the source files."""
+        task = self.task
+        read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in self.files.items()}
+        check_labels(task, read, self.files)
+        splits, dropped = make_splits(read, task, self.seed)
+        for name, split in splits.items():
+            metadata = {"task": task.name, "split": name, "fingerprint": split.fingerprint()}
+            write_split(out / f"{name}.parquet", split, metadata)
+        write_json(out / "report.json", make_report(task, read, splits, dropped))
+        labelled = {name: int(split.labelled.sum()) for name, split in splits.items()}
+        return {"task": task.name, "task_file": task_file(task), "labelled": labelled}
 
 
 def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, force: bool = False) -> dict[str, Split]:
-    """Write a task's train, validation and test splits and the report on them, and return the splits.
+    """Build a task's train, validation and test splits and the report on them, and return the splits.
 
-    Splits already made from the same files with the same seed are reused. Raises UserError for anything wrong with
-    the source files, and for data of this task's name that were made from another YAML file.
+    Splits built before from the same files with the same seed are reused. Raises UserError for anything wrong with the
+    source files, and where the workspace has data of another task with this name.
     """
+    store = Store(paths.root)
     files = source_files(task.source, data_dir, paths)
-    # Not where the files lie: a folder that was moved holds the same task.
-    definition = task.model_dump(mode="json", exclude={"file": True, "source": {"folder"}})
-    if not task.tokens:
-        del definition["kind"]  # data made before there were kinds are up to date
-    made_from = fingerprint([{k: file_fingerprint(v) for k, v in files.items()}, definition, seed])
-    there = read_report(paths, task.name)
-    ready = [there, *(read_metadata(paths.split(task.name, name)) for name in task.splits)]
-    if not force and all(found.get("made_from") == made_from for found in ready):
-        say(f"{task.name}: splits are up to date")
-        splits = {name: read_split(paths.split(task.name, name), "") for name in task.splits}
-        report = there
-    else:
-        _check_name(task, there, force)
-        read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in files.items()}
-        check_labels(task, read, files)
-        splits, dropped = make_splits(read, task, seed)
-        for name, split in splits.items():
-            metadata = {"task": task.name, "split": name, "made_from": made_from, "fingerprint": split.fingerprint()}
-            write_split(paths.split(task.name, name), split, metadata)
-        report = make_report(task, read, splits, dropped)
-    write_json(paths.report(task.name), report | {"made_from": made_from, "task_file": task_file(task)})
-    say(as_text(report))
-    return splits
+    _check_name(paths, task, force)
+    step = Prepare(definition=definition_of(task), seed=seed, task=task, files=files)
+    context = Context(store, force=force, name=f"{task.name}: splits")
+    store.make(step, context, alias=store.splits(task.name), replace=True)
+    say(as_text(read_report(paths, task.name)))
+    return {name: read_split(paths.split(task.name, name), "") for name in task.splits}
 
 
-def _check_name(task: Task, there: dict[str, Any], force: bool) -> None:
-    if there and not force and there.get("task_file") != task_file(task):
+def _check_name(paths: Workspace, task: Task, force: bool) -> None:
+    made_from = task_file_of_data(paths, task)
+    if not force and made_from not in (None, task_file(task)) and not is_prepared(paths, task):
         raise UserError(
-            f"{task.argument}: the workspace has data of a task {task.name} made from {there['task_file']}; "
-            "give one of them another name, or --force to replace the data"
+            f"{task.argument}: the workspace has data of another task {task.name}, prepared from "
+            f"{made_from or 'the shipped task'}; give one of them another name, or --force to replace the data"
         )
 
 
@@ -71,7 +98,7 @@ def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> 
     for value, count in zip(task.values, counts, strict=True):
         if count == 0:
             raise UserError(
-                f"{files[name]}: label {value!r} never appears; take it out of the labels, or mend it there"
+                f"{files[name]}: label {value!r} never appears; remove it from the labels, or correct the file"
             )
         if count < len(wanted):
             raise UserError(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +21,7 @@ from common.data.data import PART_ROWS, Split, read_metadata, read_part
 from common.errors import UserError
 from common.launch import Launcher, PartDoer, PartT
 from common.progress import Advance, counter, nothing, say
-from common.store.workspace import fingerprint, whole_file
+from common.store.files import whole_file
 
 PartFunction = Callable[[Split, int, Advance], pa.Table]
 """Rows of a part, the number of its first row, and whom to tell of rows done -> the rows of its shard."""
@@ -38,42 +37,27 @@ class Work(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One part's work: what a worker is told."""
+    """One part's work, as a worker gets it."""
 
     work: Work
     source: Path
     number: int
     first_row: int
     rows: int
-    identity: str
-    """Fingerprint of everything the result depends on."""
     shard: Path
 
 
-def map_parts(
-    source: Path, target: Path, work: Work, identity: dict[str, str], launcher: Launcher, label: str, force: bool
-) -> bool:
-    """Write `target`: `work` done to every part of `source`, joined in order. Returns whether anything was done.
+def map_parts(source: Path, target: Path, work: Work, launcher: Launcher, label: str, shards: Path) -> None:
+    """Write `target`: `work` done to every part of `source`, joined in order.
 
-    identity: fingerprints of everything the result depends on, kept in the target's footer; a target that has them is
-    up to date, and shards of another identity are not used.
+    shards: folder for finished parts, which belongs to this work alone: shards of a stopped attempt are used.
     """
-    if not force and target.exists() and identity.items() <= read_metadata(target).items():
-        say(f"{label}: up to date")
-        return False
-    folder = target.with_name(f"{target.name}.shards")
-    if force:
-        shutil.rmtree(folder, ignore_errors=True)
-    layout = parts_of(source)
-    name = fingerprint([identity, layout])
     parts = [
-        Part(work, source, number, first, rows, name, folder / f"{name}-{number:05d}.parquet")
-        for number, (first, rows) in enumerate(layout)
+        Part(work, source, number, first, rows, shards / f"{number:05d}.parquet")
+        for number, (first, rows) in enumerate(parts_of(source))
     ]
     run_missing(run_part, parts, [not read_metadata(part.shard) for part in parts], launcher, label)
-    _join([part.shard for part in parts], target, identity)
-    shutil.rmtree(folder, ignore_errors=True)
-    return True
+    _join([part.shard for part in parts], target)
 
 
 def parts_of(source: Path) -> list[tuple[int, int]]:
@@ -102,22 +86,22 @@ def run_missing(
 
 def run_part(part: Part, advance: Advance = nothing) -> None:
     """Do one part's work and write its shard."""
-    table = opened(part.work, part.identity)(read_part(part.source, part.number), part.first_row, advance)
+    table = opened(part.work)(read_part(part.source, part.number), part.first_row, advance)
     with whole_file(part.shard) as partial:
         pq.write_table(table.replace_schema_metadata({"part": str(part.number)}), partial, compression="zstd")
 
 
 @functools.lru_cache(maxsize=1)
-def opened(work: Any, identity: str) -> Any:
-    """`work.open()`, once in a process for all parts of the same identity."""
+def opened(work: Any) -> Any:
+    """Return `work.open()`, called once in a process for all parts of the same work."""
     return work.open()
 
 
-def _join(shards: list[Path], target: Path, identity: dict[str, str]) -> None:
-    schema = pq.read_schema(shards[0]).with_metadata(identity)
+def _join(shards: list[Path], target: Path) -> None:
+    schema = pq.read_schema(shards[0]).with_metadata({})
     with whole_file(target) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for table in _regrouped(pq.read_table(shard) for shard in shards):
-            writer.write_table(table.replace_schema_metadata(identity).combine_chunks())
+            writer.write_table(table.replace_schema_metadata({}).combine_chunks())
 
 
 def _regrouped(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""One command at a time: a lock on what is being made, which goes with the process that holds it, even a killed one."""
+"""Locks between processes. A lock ends with the process that holds it, however that process ends."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ _SECONDS_BETWEEN_TRIES = 0.2
 
 @contextlib.contextmanager
 def only_one(path: Path, what: str, wait: bool = False) -> Iterator[None]:
-    """Hold the lock on `path`, which need not exist; the lock is a hidden file beside it, and stays there.
+    """Hold the lock on `path`, which need not exist. The lock is a hidden file in the same folder and stays there.
 
-    Where another process holds it: raises UserError naming `what`, or with `wait` waits for it, unless asked to stop.
-    What has to be true while the lock is held, such as that the work is not done yet, is to be looked up inside.
+    Where another process holds it: raises UserError naming `what`, or with `wait` waits for it; a request to stop
+    raises KeyboardInterrupt. A caller checks whether there still is anything to do only once it holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
@@ -39,4 +39,4 @@ def _wait_for(lock: FileLock) -> None:
     try:
         lock.acquire(poll_interval=_SECONDS_BETWEEN_TRIES, cancel_check=stopping.asked)
     except Timeout:
-        raise KeyboardInterrupt from None  # asked to stop: there is no other limit
+        raise KeyboardInterrupt from None  # the wait has no time limit: only a request to stop ends it

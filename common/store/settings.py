@@ -5,7 +5,9 @@ from pathlib import Path
 from common.config import Settings
 from common.progress import show_bars
 from common.seeds import DEFAULT_SEED
-from common.store.workspace import Workspace, default_root
+from common.store.step import Context
+from common.store.store import Store
+from common.store.workspace import default_root
 
 
 class WorkspaceSettings(Settings):
@@ -15,9 +17,9 @@ class WorkspaceSettings(Settings):
     """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
 
     @property
-    def paths(self) -> Workspace:
-        """The workspace's paths."""
-        return Workspace(self.workspace)
+    def paths(self) -> Store:
+        """The workspace: its paths and artifacts."""
+        return Store(self.workspace)
 
 
 class QuerySettings(WorkspaceSettings):
@@ -40,6 +42,10 @@ class StageSettings(WorkspaceSettings):
     """Seed of every random choice."""
     force: bool = False
     """Do the work again even where its result exists, replacing it."""
+
+    def context(self, name: str = "") -> Context:
+        """Return how and where a step of this command runs. name: what messages call its artifact."""
+        return Context(self.paths, self.cpu, self.force, name=name)
 
 
 def start(settings: StageSettings) -> None:

@@ -1,44 +1,61 @@
 """Taking an already fine-tuned classifier as a task's teacher, as it is: for text that has no labels to train on."""
 
 import contextlib
-import dataclasses
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pydantic
 import torch
 
 from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.data.text import normalise
 from common.errors import UserError
-from common.store.workspace import file_fingerprint, fingerprint
+from common.store.artifact import Artifact
+from common.store.step import Context, Step
+from common.store.workspace import Workspace
 from common.teachers import is_fairseq
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.huggingface.teacher import quiet_transformers, resolve
-from common.teachers.logits import teacher_fingerprint
+from common.teachers.saving import encoder_at, save_teacher, teacher_facts
 from common.teachers.settings import FinetuneSettings
-from common.teachers.untrained import save_untrained
-from common.training.models import SUBFOLDERS, ModelConfig, read_config
+from common.training.models import SUBFOLDERS, read_config
 
 _LABELLED = ("texts", "words")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Found:
-    """A classifier to adopt, checked: what it is, and a function that writes its files below a model folder."""
+class Adopt(Step):
+    """A teacher that is taken as it is, from Hugging Face or from another task."""
 
-    name: str
-    arch: str
-    trained_on: tuple[str, ...]
+    labels: tuple[str, ...]
     max_tokens: int
-    weights: str
-    """Fingerprint of its files."""
-    write: Callable[[Path], None]
+    task: Task = pydantic.Field(exclude=True)
+    source: str = pydantic.Field(exclude=True)
+    """Folder of a model of ours, or folder or name of a Hugging Face classifier."""
+    ours: bool = pydantic.Field(exclude=True)
+    arch: str = pydantic.Field(exclude=True)
+    seed: int = pydantic.Field(exclude=True)
+    trained_on: tuple[str, ...] = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the classifier."""
+        return {"classifier": encoder_at(self.source)}
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Copy a model of ours, or save a Hugging Face classifier with the task's labels."""
+        if self.ours:
+            for name in SUBFOLDERS:
+                if (Path(self.source) / name).is_dir():
+                    shutil.copytree(Path(self.source) / name, out / name)
+        else:
+            kind, cpu = teacher_class(self.task.tokens), torch.device("cpu")
+            kind(self.source, self.task.labels, self.task.outputs, cpu, torch.float32, self.max_tokens).save(out)
+        return teacher_facts(self.task, self.arch, self.seed, self.trained_on)
 
 
 def adopt(settings: FinetuneSettings) -> Path:
-    """Save --arch as the task's teacher without training it. Returns its model folder; a finished one is reused.
+    """Build the task's teacher from --arch without training it. Returns its model folder; a finished one is reused.
 
     --arch is a teacher of ours, by folder or as TASK/NAME in the workspace, or a Hugging Face classifier by folder or
     name. Raises UserError when it has no trained head, or not the task's labels in their order.
@@ -46,36 +63,21 @@ def adopt(settings: FinetuneSettings) -> Path:
     task = load_task(settings.task)
     check_trains(task)
     ours = _folder_of_ours(settings)
-    found = _ours(settings, task, ours) if ours else _hugging_face(settings, task)
-    config = ModelConfig(
-        name=settings.model_name or found.name,
-        kind="teacher",
-        stage="teacher",
-        task=task.name,
-        labels=task.labels,
-        pair=task.pair,
-        tokens=task.tokens,
-        arch=found.arch,
-        seed=settings.seed,
-        trained_on=found.trained_on,
-        settings={"as_is": True, "arch": settings.arch, "max_tokens": found.max_tokens},
-        fingerprint=fingerprint(["as is", found.weights, task.labels, found.max_tokens]),
-    )
-    return save_untrained(settings, config, found.write)
+    name, step = _ours(settings, task, ours) if ours else _hugging_face(settings, task)
+    return save_teacher(settings, step, task, settings.model_name or name)
 
 
 def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
     """The model folder of ours that --arch means, by path or as TASK/NAME in the workspace; None if it means none."""
     for folder in (Path(settings.arch), settings.paths.root / "models" / settings.arch):
-        # A folder of Hugging Face's has a config.json too, with other fields.
         with contextlib.suppress(UserError):
             read_config(folder)
             return folder
     return None
 
 
-def _ours(settings: FinetuneSettings, task: Task, folder: Path) -> _Found:
-    """A teacher of ours, of whatever backend. Raises UserError when it does not fit the task."""
+def _ours(settings: FinetuneSettings, task: Task, folder: Path) -> tuple[str, Adopt]:
+    """Return the name of a teacher of ours and the step that adopts it. Raises UserError when it does not fit."""
     config = read_config(folder)
     check_no_overlap(list(config.trained_on), task.name)
     if config.kind != "teacher":
@@ -91,30 +93,37 @@ def _ours(settings: FinetuneSettings, task: Task, folder: Path) -> _Found:
         raise UserError(f"--as-is: {settings.arch} reads {kinds[config.pair]}, {task.name} has {kinds[task.pair]}")
     _check_labels(settings.arch, config.outputs, list(config.labels), task)
 
-    def write(partial: Path) -> None:
-        for name in SUBFOLDERS:
-            if (folder / name).is_dir():
-                shutil.copytree(folder / name, partial / name)
+    return config.name, Adopt(
+        labels=task.labels,
+        max_tokens=config.settings["max_tokens"],
+        task=task,
+        source=str(folder),
+        ours=True,
+        arch=config.arch,
+        seed=settings.seed,
+        trained_on=config.trained_on,
+    )
 
-    tokens = config.settings["max_tokens"]
-    return _Found(config.name, config.arch, config.trained_on, tokens, teacher_fingerprint(folder), write)
 
+def _hugging_face(settings: FinetuneSettings, task: Task) -> tuple[str, Adopt]:
+    """Return the name of a Hugging Face classifier and the step that adopts it.
 
-def _hugging_face(settings: FinetuneSettings, task: Task) -> _Found:
-    """A classifier from Hugging Face. Raises UserError when it cannot be loaded, or does not fit the task."""
+    Raises UserError when it cannot be loaded, or does not fit the task.
+    """
     if is_fairseq(settings.arch):
         raise UserError(f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then adopt the result")
     source, name = resolve(settings.arch)
     _check_classifier(settings.arch, source, task)
-    files = sorted(path for path in Path(source).glob("*") if path.is_file())
-
-    def write(partial: Path) -> None:
-        cpu = torch.device("cpu")
-        kind = teacher_class(task.tokens)
-        kind(source, task.labels, task.outputs, cpu, torch.float32, settings.max_tokens).save(partial)
-
-    weights = fingerprint([file_fingerprint(path) for path in files] or source)
-    return _Found(name, name, (), settings.max_tokens, weights, write)
+    return name, Adopt(
+        labels=task.labels,
+        max_tokens=settings.max_tokens,
+        task=task,
+        source=source,
+        ours=False,
+        arch=name,
+        seed=settings.seed,
+        trained_on=(),
+    )
 
 
 def _check_classifier(arch: str, source: str, task: Task) -> None:

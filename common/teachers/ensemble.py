@@ -5,19 +5,22 @@ An ensemble is a model folder with a config.json alone, which names its members:
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pydantic
 import torch
 
 from common.data.data import Split
-from common.data.tasks import load_task
+from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.progress import Advance, nothing
-from common.store.workspace import fingerprint
+from common.store.artifact import Artifact, artifact_at, read_manifest
+from common.store.step import Context, Step
+from common.store.workspace import Workspace
 from common.teachers import States, Teacher, load_teacher
-from common.teachers.logits import teacher_fingerprint
+from common.teachers.saving import save_teacher, teacher_facts
 from common.teachers.settings import FinetuneSettings
-from common.teachers.untrained import save_untrained
 from common.training.models import ModelConfig, find_model, members_of, read_config
 
 
@@ -29,9 +32,10 @@ class EnsembleTeacher:
 
     @classmethod
     def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "EnsembleTeacher":
-        """Load an ensemble's members. Raises UserError when one is missing, or another than when it was made."""
-        if teacher_fingerprint(folder) != read_config(folder).fingerprint:
-            raise UserError(f"{folder}: a member is another than when it was made; run finetune.py --ensemble again")
+        """Load an ensemble's members. Raises UserError when one is missing or was replaced."""
+        keys = read_manifest(folder).inputs
+        if any(keys[member.name] != artifact_at(member).key for member in members_of(folder)):
+            raise UserError(f"{folder}: a member was replaced since; run finetune.py --ensemble again")
         return cls([load_teacher(member, device, dtype) for member in members_of(folder)])
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
@@ -45,29 +49,28 @@ class EnsembleTeacher:
         raise UserError("an ensemble has no hidden states of its own: name one of its members")
 
 
-def combine(settings: FinetuneSettings) -> Path:
-    """Save the teachers that --ensemble names as one. Returns its model folder; a finished one is reused.
+class Ensemble(Step):
+    """A teacher without files of its own: the mean of other teachers of the task."""
 
-    Raises UserError when a member is missing, no teacher, an ensemble itself, or lies elsewhere.
-    """
+    task: Task = pydantic.Field(exclude=True)
+    settings: FinetuneSettings = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the members. Raises UserError when one is missing, not a teacher, an ensemble, or elsewhere."""
+        members = [_member(self.settings, name) for name in self.settings.ensemble]
+        return {member.name: artifact_at(paths.model(self.task.name, member.name)) for member in members}
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Write nothing: the manifest names the members."""
+        lineage = {task for artifact in inputs.values() for task in read_config(artifact.path).trained_on}
+        facts = teacher_facts(self.task, "ensemble", self.settings.seed, tuple(sorted(lineage)))
+        return {**facts, "members": tuple(inputs)}
+
+
+def combine(settings: FinetuneSettings) -> Path:
+    """Build a teacher of those that --ensemble names. Returns its model folder. Raises UserError as `Ensemble` does."""
     task = load_task(settings.task)
-    members = [_member(settings, name) for name in settings.ensemble]
-    config = ModelConfig(
-        name=settings.ensemble_name,
-        kind="teacher",
-        stage="teacher",
-        task=task.name,
-        labels=task.labels,
-        pair=task.pair,
-        tokens=task.tokens,
-        arch="ensemble",
-        seed=settings.seed,
-        trained_on=tuple(sorted({name for member in members for name in member.trained_on})),
-        members=settings.ensemble,
-        settings={"ensemble": settings.ensemble},
-        fingerprint=fingerprint([teacher_fingerprint(settings.paths.model(task.name, it.name)) for it in members]),
-    )
-    return save_untrained(settings, config)
+    return save_teacher(settings, Ensemble(task=task, settings=settings), task, settings.ensemble_name)
 
 
 def _member(settings: FinetuneSettings, name: str) -> ModelConfig:

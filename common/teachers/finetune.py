@@ -1,6 +1,6 @@
 """Fine-tuning a teacher on a task: what is the same whichever library trains it.
 
-A backend is a module with `resolve` (where an --arch's weights come from) and `train` (fine-tune and save them).
+A backend is a module with `resolve` (the source of an --arch's weights) and `train` (fine-tune and save them).
 """
 
 from pathlib import Path
@@ -8,21 +8,51 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pydantic
 
-from common.data.data import Split, load_split
+from common.data.data import Split, find_splits, load_split
 from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.errors import UserError
-from common.progress import say
 from common.seeds import drawn
-from common.store.locks import only_one
-from common.store.workspace import file_fingerprint, fingerprint
+from common.store.artifact import MANIFEST, Artifact
+from common.store.step import Context, Step
+from common.store.workspace import Workspace
 from common.teachers import is_fairseq
-from common.teachers.settings import FinetuneSettings
-from common.training.models import CONFIG_FILE, SUBFOLDERS, ModelConfig, is_finished, read_config
+from common.teachers.saving import encoder_at, save_teacher, teacher_facts
+from common.teachers.settings import FinetuneSettings, TeacherTraining
+from common.training.models import SUBFOLDERS, read_config
+
+
+class Finetune(Step):
+    """A teacher: an encoder fine-tuned on a task's labels."""
+
+    seed: int
+    training: TeacherTraining
+    settings: FinetuneSettings = pydantic.Field(exclude=True)
+    task: Task = pydantic.Field(exclude=True)
+    source: str = pydantic.Field(exclude=True)
+    """Folder or name of the encoder's weights."""
+    arch: str = pydantic.Field(exclude=True)
+    """Short name of the encoder."""
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the encoder and the task's splits."""
+        return {"encoder": encoder_at(self.source), "splits": find_splits(paths, self.task)}
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Train the encoder and save its best weights; a stopped run continues."""
+        settings, task = self.settings, self.task
+        names = ("train", task.selection_split(settings.select_on))
+        splits = {name: _labelled(settings, task, name) for name in names}
+        train = splits["train"]
+        splits["train"] = train.take(drawn(len(train), settings.downsample_data, settings.seed, "downsample"))
+        trained = backend(settings.arch).train(settings, self.source, task, splits, out, context)
+        facts = teacher_facts(task, self.arch, settings.seed, _lineage(Path(settings.arch), task))
+        return {**facts, "select_on": settings.select_on, **trained}
 
 
 def finetune(settings: FinetuneSettings) -> Path:
-    """Fine-tune and save a teacher. Returns its model folder; a finished one is reused, a stopped one goes on."""
+    """Build a teacher. Returns its model folder; a finished one is reused, a stopped one continues."""
     if settings.as_is:
         from common.teachers.adopt import adopt
 
@@ -35,47 +65,24 @@ def finetune(settings: FinetuneSettings) -> Path:
     check_trains(task)
     if task.tokens and is_fairseq(settings.arch):
         raise UserError(f"{task.name} has a label for every word: take an encoder of Hugging Face's, not fairseq's")
-    backend = _backend(settings.arch)
-    source, short_name = backend.resolve(settings.arch, settings.paths.downloads())
-    splits = {name: _labelled(settings, task, name) for name in ("train", task.selection_split(settings.select_on))}
-    train = splits["train"]
-    splits["train"] = train.take(drawn(len(train), settings.downsample_data, settings.seed, "downsample"))
-    trained_on = _lineage(Path(settings.arch), task)
-    config = ModelConfig(
-        name=settings.model_name or short_name,
-        kind="teacher",
-        stage="teacher",
-        task=task.name,
-        labels=task.labels,
-        pair=task.pair,
-        tokens=task.tokens,
-        arch=short_name,
-        seed=settings.seed,
-        select_on=settings.select_on,
-        trained_on=trained_on,
-        settings=settings.model_dump(mode="json", exclude={"workspace", "force", "loadbar", "model_name"}),
-        fingerprint=_identity(settings, source, splits),
-    )
-    folder = settings.paths.model(task.name, config.name)
-    with only_one(folder, f"teacher {config.name}"):
-        if is_finished(folder, config.fingerprint, settings.force):
-            say(f"teacher {config.name} is up to date")
-        else:
-            backend.train(settings, source, task, splits, config, folder)
-    return folder
+    source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
+    _lineage(Path(settings.arch), task)
+    training = TeacherTraining(**{name: getattr(settings, name) for name in TeacherTraining.model_fields})
+    step = Finetune(seed=settings.seed, training=training, settings=settings, task=task, source=source, arch=arch)
+    return save_teacher(settings, step, task, settings.model_name or arch)
 
 
-def _backend(arch: str) -> ModuleType:
-    """Imported only when asked for: fairseq and transformers are large, and fairseq need not be installed."""
+def backend(arch: str) -> ModuleType:
+    """Return the backend of an --arch, imported only now: fairseq and transformers are large, fairseq is optional."""
     if is_fairseq(arch):
-        from common.teachers.fairseq import training as backend
+        from common.teachers.fairseq import training
     else:
-        from common.teachers.huggingface import training as backend
-    return backend
+        from common.teachers.huggingface import training
+    return training
 
 
 def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:
-    """The rows of a split that have a label. Raises UserError when none has."""
+    """Return the rows of a split that have a label. Raises UserError when none has."""
     split = load_split(settings.paths, task, name)
     if not split.labelled.any():
         raise UserError(f"task {task.name}: no row of {name} has a label to fine-tune on; --as-is adopts a teacher")
@@ -83,29 +90,8 @@ def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:
 
 
 def _lineage(arch: Path, task: Task) -> tuple[str, ...]:
-    """Every task the encoder has been trained on so far, and this one. Refuses a leak."""
+    """Return every task the encoder was trained on so far, and this one. Raises UserError for overlapping tasks."""
     folder = arch.parent if arch.name in SUBFOLDERS else arch  # a backend's own folder inside a model of ours
-    before = read_config(folder).trained_on if (folder / CONFIG_FILE).exists() and not _is_foreign(folder) else ()
+    before = read_config(folder).trained_on if (folder / MANIFEST).exists() else ()
     check_no_overlap(list(before), task.name)
     return tuple(sorted({*before, task.name}))
-
-
-def _is_foreign(folder: Path) -> bool:
-    """A Hugging Face folder has a config.json too, without our fields."""
-    try:
-        read_config(folder)
-    except UserError:
-        return True
-    return False
-
-
-def _identity(settings: FinetuneSettings, source: str, splits: dict[str, Split]) -> str:
-    without = {"workspace", "force", "loadbar", "cpu", "model_name", "arch"} | (
-        set() if settings.adapters else {"adapters"}
-    )
-    own = settings.model_dump(mode="json", exclude=without)
-    folder = Path(source)
-    names = ("*.safetensors", "model.pt", "dict.txt")  # the last two are fairseq's
-    weights = sorted(path for name in names for path in folder.glob(name)) if folder.is_dir() else []
-    files: Any = [file_fingerprint(path) for path in weights] or source
-    return fingerprint([own, files, {name: split.fingerprint() for name, split in splits.items()}])

@@ -1,25 +1,32 @@
-"""A teacher's logits over a split, made once, kept as Parquet, and never used for other text or another teacher."""
+"""A teacher's logits over some rows, as Parquet, one column for each output."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pydantic
 
-from common.data.data import Split, file_text_fingerprint, read_metadata, read_table
+from common.data.data import Split, read_table
+from common.data.rows import PROCESSED, find_rows, is_augmented
 from common.data.tasks import Task
 from common.data.word_columns import from_lists, to_lists
-from common.devices import Precision
+from common.devices import Precision, pick_device, pick_precision
 from common.errors import UserError
 from common.launch import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
-from common.seeds import seed_everything
-from common.store.workspace import Workspace, file_fingerprint, fingerprint, whole_file
-from common.training.models import SUBFOLDERS, members_of, weights_file
+from common.store.artifact import Artifact, artifact_at, find, folder_of, read_manifest
+from common.store.step import Context, Step
+from common.store.store import Store
+from common.store.workspace import Workspace
+from common.training.models import find_model
+
+_FILE = "logits.parquet"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,15 +37,13 @@ class LogitsWork:
     """Its model folder."""
     cpu: bool
     precision: Precision
-    seed: int
 
     def open(self) -> PartFunction:
         """Load the teacher."""
-        from common.devices import pick_device, pick_dtype
+        from common.devices import pick_dtype
         from common.teachers import load_teacher
 
         device = pick_device(self.cpu)
-        seed_everything(self.seed)
         teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))
 
         def logits(rows: Split, first: int, advance: Advance) -> pa.Table:
@@ -61,54 +66,108 @@ def _from_table(table: pa.Table) -> np.ndarray:
     return np.stack([from_lists(column) if of_words else column.to_numpy() for column in table.columns], -1)
 
 
-def teacher_fingerprint(folder: Path) -> str:
-    """Identity of a teacher's weights and tokenizer files; of an ensemble, that of its members."""
-    if members := members_of(folder):
-        return fingerprint([teacher_fingerprint(member) for member in members])
-    files = sorted(path for name in SUBFOLDERS for path in (folder / name).glob("*") if path.is_file())
-    return fingerprint([(path.name, file_fingerprint(path)) for path in files or [weights_file(folder)]])
+class Logits(Step):
+    """The logits of one teacher over some rows."""
+
+    precision: Precision
+    """Arithmetic, as it is on this machine: it changes the logits."""
+    rows: str
+    """The split, or "augmented"."""
+    task: Task = pydantic.Field(exclude=True)
+    names: tuple[str, str] = pydantic.Field(exclude=True)
+    """Names of the teacher and of the rows."""
+    launcher: Any = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the teacher and the rows."""
+        teacher, rows = self.names
+        folder, _ = find_model(paths, self.task, teacher)
+        return {"teacher": artifact_at(folder), "rows": find_rows(paths, self.task, rows)}
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Run the teacher over every part of the rows."""
+        work = LogitsWork(inputs["teacher"].path.resolve(), context.cpu, self.precision)
+        map_parts(inputs["rows"].path, out / _FILE, work, self.launcher, context.name, context.work)
+        return {"teacher": self.names[0]}
+
+
+class MeanLogits(Step):
+    """The logits of an ensemble: the mean of its members'."""
+
+    task: Task = pydantic.Field(exclude=True)
+    names: tuple[str, str] = pydantic.Field(exclude=True)
+    """Names of the ensemble and of the rows."""
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the ensemble, the rows, and the logits of every member."""
+        ensemble, rows = self.names
+        folder, config = find_model(paths, self.task, ensemble)
+        members = {name: find_logits(paths, self.task, name, rows) for name in config.members}
+        return {"teacher": artifact_at(folder), "rows": find_rows(paths, self.task, rows), **members}
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Write the mean."""
+        files = [artifact.path for role, artifact in inputs.items() if role not in ("teacher", "rows")]
+        mean = np.mean([_from_table(pq.read_table(file)) for file in files], axis=0, dtype=np.float32)
+        pq.write_table(_as_table(mean), out / _FILE, compression="zstd")
+        return {"teacher": self.names[0]}
 
 
 def generate(
-    paths: Workspace, task: Task, split_name: str, source: Path, work: LogitsWork, launcher: Launcher, force: bool
+    paths: Workspace,
+    task: Task,
+    teacher: str,
+    rows: str,
+    precision: Precision = "auto",
+    launcher: Launcher | None = None,
+    cpu: bool = False,
+    force: bool = False,
 ) -> Path:
-    """Write the logits of a teacher over the split file `source`; a finished file is reused, a stopped one goes on.
+    """Build the logits of a teacher over some rows, for an ensemble those of its members first. Returns their file.
 
-    Those of an ensemble are the mean of its members' files, which are made first.
+    rows: a name as in common.data.rows. Raises UserError when teacher or rows are missing.
     """
-    name = work.teacher.name
-    target = paths.logits(task.name, name, split_name)
-    identity = {"text": file_text_fingerprint(source), "teacher": teacher_fingerprint(work.teacher)}
-    if members := members_of(work.teacher):
-        works = [dataclasses.replace(work, teacher=member) for member in members]
-        _write_mean([generate(paths, task, split_name, source, it, launcher, force) for it in works], target, identity)
-        return target
-    map_parts(source, target, work, identity, launcher, f"{name} over {split_name}", force)
-    return target
+    _, config = find_model(paths, task, teacher)
+    rows = "train" if rows == PROCESSED else rows
+    for member in config.members:
+        generate(paths, task, member, rows, precision, launcher, cpu, force)
+    names = (config.name, rows)
+    if config.members:
+        step: Step = MeanLogits(task=task, names=names)
+    else:
+        step = Logits(
+            precision=pick_precision(precision, pick_device(cpu)),
+            rows="augmented" if is_augmented(task, rows) else rows,
+            task=task,
+            names=(teacher, rows),
+            launcher=launcher or Launcher(),
+        )
+    context = Context(paths, cpu, force, name=f"{config.name} over {rows}")
+    alias = paths.logits(task.name, config.name, rows)
+    return Store(paths.root).make(step, context, alias=alias, file=_FILE, replace=True).path
 
 
-def _write_mean(files: list[Path], target: Path, identity: dict[str, str]) -> None:
-    mean = np.mean([_from_table(pq.read_table(file)) for file in files], axis=0, dtype=np.float32)
-    with whole_file(target) as partial:
-        pq.write_table(_as_table(mean).replace_schema_metadata(identity), partial, compression="zstd")
+def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifact:
+    """Return the logits of a teacher over some rows.
 
-
-def load_logits(paths: Workspace, task: Task, name: str, split_name: str, split: Split) -> np.ndarray:
-    """Logits float32 [n, outputs], of tokens [n, words, outputs], of teacher `name` over `split`.
-
-    Raises UserError when they are missing, or stale: made for other text, or by a teacher since replaced.
+    Raises UserError, with the command, when they are missing, or of other rows or another teacher than there are now.
     """
-    target = paths.logits(task.name, name, split_name)
-    command = f"python preprocess.py --task {task.argument} --model-name {name} --generate-loss {_argument(split_name)}"
-    table = read_table(target, f"run: {command}")
-    metadata = read_metadata(target)
-    folder = paths.model(task.models_task, name)
-    if metadata.get("text") != split.text_fingerprint():
-        raise UserError(f"{target}: made for other text than is there now; run again: {command}")
-    if folder.exists() and metadata.get("teacher") != teacher_fingerprint(folder):
-        raise UserError(f"{target}: made by another teacher than {name} is now; run again: {command}")
-    return _from_table(table)
+    file = paths.logits(task.name, teacher, rows)
+    argument = PROCESSED if rows == "train" else rows
+    command = f"python preprocess.py --task {task.argument} --model-name {teacher} --generate-loss {argument}"
+    logits = find(file, f"run: {command}")
+    keys = read_manifest(folder_of(file)).inputs
+    if keys["rows"] != find_rows(paths, task, rows).key:
+        raise UserError(f"{file}: the logits of other rows than there are now; run again: {command}")
+    folder = paths.model(task.models_task, teacher)
+    if folder.exists() and keys["teacher"] != artifact_at(folder).key:
+        raise UserError(f"{file}: the logits of another teacher than {teacher} is now; run again: {command}")
+    return logits
 
 
-def _argument(split_name: str) -> str:
-    return "processed" if split_name == "train" else split_name
+def load_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> np.ndarray:
+    """Return the logits of a teacher over some rows, float32 [n, outputs], for token tasks [n, words, outputs].
+
+    Raises UserError as `find_logits` does.
+    """
+    return _from_table(read_table(find_logits(paths, task, teacher, rows).path, ""))

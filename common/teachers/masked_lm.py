@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from common.store.workspace import Workspace, default_root, file_fingerprint, fingerprint
+from common.store.files import file_fingerprint, fingerprint
+from common.store.workspace import Workspace, default_root
 from common.teachers import is_fairseq
 
 if TYPE_CHECKING:

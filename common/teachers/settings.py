@@ -4,25 +4,15 @@ from typing import Any
 
 import pydantic
 
-from common.config import CONFIG_DIR, load_yaml
+from common.config import CONFIG_DIR, Settings, load_yaml
 from common.devices import Precision
 from common.store.settings import StageSettings
 from common.teachers import is_fairseq
 
 
-class FinetuneSettings(StageSettings):
-    """Settings of finetune.py (the thesis's table C.1 and what goes beyond it)."""
+class TeacherTraining(Settings):
+    """How a teacher is trained: the settings that change the result."""
 
-    arch: str = "minilm"
-    """Encoder to start from: minilm (packaged), roberta_base, roberta_large or a folder (fairseq; their defaults are in
-    configs/teachers/roberta.yaml), or the name or folder of any Hugging Face encoder."""
-    as_is: bool = False
-    """Take --arch as it is, an already fine-tuned classifier with the task's labels: nothing is trained. It may also be
-    TASK/NAME, a teacher in the workspace."""
-    ensemble: tuple[str, ...] = ()
-    """Names of two or more teachers of the task: their mean logits are the new teacher's, and nothing is trained."""
-    model_name: str | None = None
-    """Name to save the teacher under; unset means the encoder's name, or ensemble."""
     downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the training rows to learn from, drawn at random."""
     batch_size: int = pydantic.Field(32, gt=0)
@@ -52,6 +42,21 @@ class FinetuneSettings(StageSettings):
     """Train with 16-bit floats: the thesis's flag, the same as --precision fp16."""
     select_on: str = pydantic.Field("validation", pattern="^(validation|test)$")
     """Split that chooses the checkpoint; test only to reproduce the thesis."""
+
+
+class FinetuneSettings(StageSettings, TeacherTraining):
+    """Settings of finetune.py (the thesis's table C.1 and what goes beyond it)."""
+
+    arch: str = "minilm"
+    """Encoder to start from: minilm (packaged), roberta_base, roberta_large or a folder (fairseq; their defaults are in
+    configs/teachers/roberta.yaml), or the name or folder of any Hugging Face encoder."""
+    as_is: bool = False
+    """Take --arch as it is, an already fine-tuned classifier with the task's labels: nothing is trained. It may also be
+    TASK/NAME, a teacher in the workspace."""
+    ensemble: tuple[str, ...] = ()
+    """Names of two or more teachers of the task: their mean logits are the new teacher's, and nothing is trained."""
+    model_name: str | None = None
+    """Name to save the teacher under; unset means the encoder's name, or ensemble."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> "FinetuneSettings":

@@ -28,7 +28,8 @@ from common.errors import UserError
 from common.launch import Launcher
 from common.launch.shards import opened, parts_of, run_missing
 from common.progress import Advance, nothing, say
-from common.store.workspace import Workspace, fingerprint, read_json, whole_file, write_json
+from common.store.files import fingerprint, read_json, whole_file, write_json
+from common.store.workspace import Workspace
 from common.teachers import States
 from common.teachers.logits import teacher_fingerprint
 

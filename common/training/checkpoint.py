@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from common.errors import UserError
-from common.store.workspace import whole_file
+from common.store.files import whole_file
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, Any]) -> None:

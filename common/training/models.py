@@ -1,42 +1,41 @@
-"""What every model folder holds beside its weights: config.json, and the checks made before a model is used.
+"""Models in the store: what their manifests say, and the checks before a model is used.
 
-models/<task>/<name>/config.json says what the model is (kind, stage, task, labels, architecture), where it comes from
-(parent, teacher, every task it was trained on), all settings, and a fingerprint of those settings and inputs.
+A model is an artifact with the alias models/<task>/<name>. The facts of its manifest say what it is (kind, task,
+labels, architecture); settings, inputs and actions say how it was built.
 """
 
 import difflib
-import shutil
 from pathlib import Path
 from typing import Any, Literal
 
 from common.config import OLD_NAMES, Settings, build
 from common.data.tasks import Task, check_no_overlap
 from common.errors import UserError
-from common.store.workspace import Workspace, file_fingerprint, read_json
+from common.store.artifact import MANIFEST, Action, read_manifest
+from common.store.workspace import Workspace
 
-CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 ADAPTERS_FILE = "adapters.safetensors"
-"""In place of WEIGHTS_FILE where a teacher is an encoder that lies elsewhere, and adapters."""
+"""In place of WEIGHTS_FILE for a teacher that is an encoder in another folder, and adapters."""
 NAMES_SHOWN = 8
-"""Models named, those of the most similar names, when one is not there."""
+"""Models named, those of the most similar names, when one is missing."""
 GENERAL = "general"
-"""In place of a task: students that have learned a language and no task yet, from which any task's can start."""
+"""In place of a task: students pretrained on plain text, from which those of any task can start."""
 SUBFOLDERS = ("huggingface", "fairseq")
 """Folders in which teacher backends keep their files, weights and tokenizer, loadable by their own library."""
 
 
 class ModelConfig(Settings):
-    """Contents of a model folder's config.json."""
+    """What a model's manifest says about it."""
 
-    format: Literal[1] = 1
-    """Version of this file's layout."""
     name: str
     """Name of the model, its folder's name."""
+    key: str
+    """Identity of settings and inputs: equal exactly when the same model would come out."""
     kind: Literal["teacher", "student"]
     """Which of the two it is."""
     stage: Literal["teacher", "general", "distilled", "factorized", "pruned", "quantized"]
-    """The last thing done to it."""
+    """The last action on it."""
     task: str
     """Task it was trained for."""
     labels: tuple[str, ...]
@@ -65,20 +64,23 @@ class ModelConfig(Settings):
     """Numbers that training could change, where these are adapters and a head."""
     base: str | None = None
     """General student, by name or folder, whose file holds the weights that are not in a student's own."""
-    base_weights: str | None = None
-    """Fingerprint of the base's weights file."""
+    base_key: str | None = None
+    """Key of the base."""
     members: tuple[str, ...] = ()
     """Names of the teachers that an ensemble is the mean of; they lie beside it."""
     settings: dict[str, Any] = {}
-    """Settings of the stage that made it."""
-    distillation: dict[str, Any] = {}
-    """Settings a student was distilled with: tuning its descendants goes on in the same way."""
+    """Settings of the last action."""
     student: dict[str, Any] = {}
     """A student's own settings: all that is needed to build it."""
     compression: dict[str, Any] = {}
     """Ranks, sparsity and bits as reached, and which parts round their inputs."""
-    fingerprint: str
-    """Identity of settings and inputs: equal exactly when the same model would come out."""
+    actions: tuple[Action, ...] = ()
+    """Everything done to it, in order, with the settings."""
+
+    @property
+    def distillation(self) -> dict[str, Any]:
+        """Settings a student was distilled with: tuning its descendants uses the same."""
+        return flat(self.actions[0].settings) if self.actions else {}
 
     @property
     def outputs(self) -> int:
@@ -86,19 +88,32 @@ class ModelConfig(Settings):
         return len(self.labels) or 1
 
 
+def flat(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return a step's settings without their groups, as flags have them; what is unset is left out."""
+    values: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            values |= flat(value)
+        elif value is not None:
+            values[name] = value
+    return values
+
+
 def read_config(folder: Path) -> ModelConfig:
-    """The config of a model folder. Raises UserError when the folder is no model."""
+    """Return what a model's manifest says. Raises UserError when the folder is not a model."""
     if not folder.is_dir():
         raise UserError(f"no model {folder.name!r} in {folder.parent}{_others(folder)}")
     try:
-        return build(ModelConfig, read_json(folder / CONFIG_FILE))
+        manifest = read_manifest(folder)
+        about = {"name": folder.name, "key": manifest.key, "parent": manifest.parent, "actions": manifest.actions}
+        return build(ModelConfig, manifest.facts, {"settings": flat(manifest.settings)}, about)
     except UserError as error:
-        raise UserError(f"{folder} is not a model this version can read: {error}") from error
+        raise UserError(f"{folder} is not a model: {error}") from error
 
 
 def saved_models(folder: Path) -> list[Path]:
-    """Model folders in a task's folder, by name; what a kill left half-written begins with a dot and is none."""
-    return sorted(path.parent for path in folder.glob(f"[!.]*/{CONFIG_FILE}"))
+    """Return the folders of a task's models, by name."""
+    return sorted(path.parent for path in folder.glob(f"[!.]*/{MANIFEST}"))
 
 
 def _others(folder: Path) -> str:
@@ -144,34 +159,14 @@ def _listed(labels: tuple[str, ...]) -> str:
 
 def members_of(folder: Path) -> list[Path]:
     """Folders of an ensemble's members; none of any other model, or of a folder that is none."""
-    if not (folder / CONFIG_FILE).exists():
+    if not (folder / MANIFEST).exists():
         return []
     return [folder.with_name(name) for name in read_config(folder).members]
 
 
-def is_finished(folder: Path, fingerprint: str, force: bool) -> bool:
-    """Whether this very model is already there.
-
-    Raises UserError when another model has its name: nothing is overwritten without --force.
-    """
-    if force or not (folder / CONFIG_FILE).exists():
-        return False
-    if read_config(folder).fingerprint != fingerprint:
-        raise UserError(
-            f"a model {folder.name!r} made with other settings or data is in {folder.parent}; "
-            "choose another --model-name, or --force to replace it"
-        )
-    return True
-
-
 def training_folder(folder: Path) -> Path:
-    """Where a model in training keeps its state until it is finished."""
+    """Return where a model in training keeps its state until it is finished."""
     return folder.with_name(f"{folder.name}.training")
-
-
-def clear_training(folder: Path) -> None:
-    """Remove the training state of a finished model."""
-    shutil.rmtree(training_folder(folder), ignore_errors=True)
 
 
 def weights_file(folder: Path) -> Path:
@@ -213,7 +208,7 @@ def base_file(folder: Path, config: ModelConfig) -> Path | None:
     file = place / WEIGHTS_FILE
     if not file.exists():
         raise UserError(f"{folder.name} has adapters for {config.base}, which is not there")
-    if file_fingerprint(file) != config.base_weights:
+    if read_config(place).key != config.base_key:
         raise UserError(f"{folder.name} has adapters for another model than {config.base} is now")
     return file
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.store.workspace import whole_file
+from common.store.files import whole_file
 
 if TYPE_CHECKING:
     import numpy as np

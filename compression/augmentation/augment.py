@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.data import Split, file_text_fingerprint, read_part, split_table
+from common.data.data import Split, read_part, split_table
 from common.data.text import match_key
 from common.launch.shards import PartFunction
 from common.progress import Advance, in_proportion, nothing
 from common.seeds import derive
-from common.store.workspace import fingerprint
 from compression.augmentation.candidates import MaskedCandidates, Span
-from compression.augmentation.glove import Neighbours, glove_fingerprint, load_glove
+from compression.augmentation.glove import Neighbours, load_glove
 from compression.augmentation.words import in_case_of, replaceable_places, split_pieces
 
 Texts = tuple[str, ...]
@@ -51,19 +50,6 @@ class AugmentWork:
     cpu: bool
     downloads: Path
     """Where fetched models lie."""
-
-    def identity(self) -> str:
-        """Fingerprint of all that the rows depend on beside train: settings, and what the files hold."""
-        from common.teachers.masked_lm import masked_lm_fingerprint
-
-        settings = {
-            "method": 2,  # to be raised when the same settings give other rows
-            "numbers": [self.candidates, self.variants, self.probability, self.fraction, self.seed],
-            "glove": glove_fingerprint(self.glove),
-            "held_out": [file_text_fingerprint(path) for path in self.held_out],
-            "masked_lm": masked_lm_fingerprint(self.masked_lm, self.downloads) if self.masked_lm else None,
-        }
-        return fingerprint(settings)
 
     def open(self) -> PartFunction:
         """Load the models and the held-out rows."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from common.errors import UserError
-from common.store.workspace import file_fingerprint, fingerprint
+from common.store.files import file_fingerprint, fingerprint
 from compression.augmentation.words import replaceable
 
 NEIGHBOUR_VOCABULARY = 30_000

@@ -2,20 +2,24 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pydantic
 
 from common.config import flag, nearest, pairs
-from common.data.data import Split, check_task_file, count_rows, read_split
+from common.data.data import check_prepared, count_rows, find_splits
 from common.data.prepare import prepare
+from common.data.rows import PROCESSED, is_augmented
 from common.data.tasks import Task, check_trains, load_task
 from common.devices import Precision
 from common.errors import UserError
 from common.launch import Launcher
 from common.progress import say
+from common.store.artifact import Artifact
 from common.store.settings import StageSettings
-from common.store.workspace import Workspace, file_fingerprint
+from common.store.step import Context, Step
+from common.store.store import Store
+from common.store.workspace import Workspace
 
 
 class PreprocessSettings(StageSettings):
@@ -32,10 +36,8 @@ class PreprocessSettings(StageSettings):
     generate_loss: tuple[str, ...] = ()
     """Write the teacher's logits over rows: processed (train), tinybert or augmented (those that --augmented names),
     validation, a test split."""
-    teacher_states: tuple[str, ...] = ()
-    """Write the teacher's hidden states and attention maps over these rows, named as in --generate-loss."""
     model_name: str | None = None
-    """Teacher for --generate-loss and --teacher-states; unset means the task's only one."""
+    """Teacher for --generate-loss; unset means the task's only one."""
     teacher_arch: str | None = None
     """Check that the teacher has this architecture."""
     masked_lm: str | None = None
@@ -66,83 +68,98 @@ class PreprocessSettings(StageSettings):
         return Launcher(self.launcher, self.workers, options=pairs("--slurm", self.slurm))
 
 
+class Augment(Step):
+    """Variants of train rows by TinyBERT's Algorithm 1. File: rows.parquet."""
+
+    version: ClassVar[int] = 2
+
+    variants: int
+    replace_probability: float
+    candidates: int
+    fraction: float
+    """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
+    seed: int
+    settings: PreprocessSettings = pydantic.Field(exclude=True)
+    task: Task = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the splits, the GloVe vectors, and the masked language model where there is one."""
+        from common.teachers.masked_lm import masked_lm_fingerprint
+        from compression.augmentation.glove import glove_fingerprint
+
+        glove, masked_lm = self.settings.glove, self.settings.masked_lm
+        inputs = {"splits": find_splits(paths, self.task), "glove": Artifact(glove_fingerprint(glove), Path())}
+        if masked_lm:
+            inputs["masked_lm"] = Artifact(masked_lm_fingerprint(masked_lm, paths.downloads()), Path())
+        return inputs
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Write the variants of every row of train."""
+        from common.launch.shards import map_parts
+        from compression.augmentation.augment import AugmentWork
+
+        paths, task = context.paths, self.task
+        work = AugmentWork(
+            masked_lm=self.settings.masked_lm,
+            glove=self.settings.glove,
+            candidates=self.candidates,
+            variants=self.variants,
+            probability=self.replace_probability,
+            fraction=self.fraction,
+            held_out=tuple(paths.split(task.name, name) for name in ("validation", *task.test_splits)),
+            seed=self.seed,
+            cpu=context.cpu,
+            downloads=paths.downloads(),
+        )
+        if not self.settings.masked_lm:
+            say("no --masked-lm: every word is replaced by GloVe neighbours")
+        source, target = paths.split(task.name, "train"), out / AUGMENTED_FILE
+        map_parts(source, target, work, self.settings.launch, context.name, context.work)
+        say(f"{count_rows(target, ''):,} augmented rows from {count_rows(source, ''):,}")
+        return {"task": task.name}
+
+
+AUGMENTED_FILE = "rows.parquet"
+
+
 def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
-    """Do what the settings ask, in the order of the stages. Returns rows by file written or found."""
+    """Build what the settings ask for, in the order of the stages. Returns rows by file written or found."""
     task, paths = load_task(settings.task), settings.paths
-    if not _is_augmented(task, settings.augmented):
+    if not is_augmented(task, settings.augmented):
         raise UserError(f"--augmented: {settings.augmented!r} is the name of other rows")
     rows: dict[str, Any] = {}
-    asked = settings.augment or settings.generate_loss or settings.teacher_states
-    logits_over, states_over = (
-        _row_names(task, names, settings.augmented) for names in (settings.generate_loss, settings.teacher_states)
-    )
-    if settings.glue_preprocess or not asked:
+    logits_over = _row_names(task, settings.generate_loss, settings.augmented)
+    if settings.glue_preprocess or not (settings.augment or logits_over):
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)
         rows |= {name: len(split) for name, split in splits.items()}
-    check_task_file(paths, task)
+    check_prepared(paths, task)
     if settings.augment:
         rows[settings.augmented] = _augment(settings, paths, task)
     for name in logits_over:
         rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, name)
-    for name in states_over:
-        rows[f"{flag('teacher_states')} {name}"] = _states(settings, paths, task, name)
     return rows
 
 
-def _augment(settings: PreprocessSettings, paths: Workspace, task: Task) -> int:
-    """Write the augmented rows of train, unless they are there. Returns their number."""
-    from common.launch.shards import map_parts
-    from compression.augmentation.augment import AugmentWork
-
+def _augment(settings: PreprocessSettings, paths: Store, task: Task) -> int:
+    """Build the augmented rows of train. Returns their number."""
     check_trains(task)
-    source = paths.split(task.name, "train")
-    count = count_rows(source, f"run: python preprocess.py --task {task.argument}")
     target = paths.augmented(task.name, settings.augmented)
-    work = AugmentWork(
-        masked_lm=settings.masked_lm,
-        glove=settings.glove,
-        candidates=settings.candidates,
+    step = Augment(
         variants=settings.variants,
-        probability=settings.replace_probability,
+        replace_probability=settings.replace_probability,
+        candidates=settings.candidates,
         fraction=task.augment_fraction,
-        held_out=tuple(paths.split(task.name, name) for name in ("validation", *task.test_splits)),
         seed=settings.seed,
-        cpu=settings.cpu,
-        downloads=paths.downloads(),
+        settings=settings,
+        task=task,
     )
-    identity = {"train": file_fingerprint(source), "settings": work.identity()}
-    if not settings.masked_lm:
-        say("no --masked-lm: every word is replaced by GloVe neighbours")
-    done = map_parts(source, target, work, identity, settings.launch, f"augmenting {task.name}", settings.force)
-    if done:
-        say(f"{count_rows(target, ''):,} augmented rows from {count:,}")
+    paths.make(step, settings.context(f"augmenting {task.name}"), alias=target, file=AUGMENTED_FILE, replace=True)
     return count_rows(target, "")
 
 
-def rows_file(paths: Workspace, task: Task, name: str) -> Path:
-    """The split file behind a --generate-loss name: train (processed), augmented rows, validation, or a test split."""
-    if _is_augmented(task, name):
-        return paths.augmented(task.name, name)
-    return paths.split(task.name, "train" if name == "processed" else name)
-
-
-def _is_augmented(task: Task, name: str) -> bool:
-    return name != "processed" and name not in task.splits
-
-
-def distillation_split(paths: Workspace, task: Task, name: str) -> Split:
-    """The rows behind a --generate-loss name. Raises UserError with the command that makes them."""
-    return read_split(rows_file(paths, task, name), _how_to_make(task, name))
-
-
-def _how_to_make(task: Task, name: str) -> str:
-    wanted = f" --augment tinybert --augmented {name}" if name != "tinybert" else " --augment tinybert"
-    return f"run: python preprocess.py --task {task.argument}" + (wanted if _is_augmented(task, name) else "")
-
-
 def _row_names(task: Task, names: Sequence[str], augmented: str) -> list[str]:
-    """The rows that are meant, `augmented` standing for those of that name. Raises UserError for unknown ones."""
-    known = task.splits if task.models_of else ("processed", augmented, *task.splits)
+    """Return names of rows, `augmented` replaced by the name of those rows. Raises UserError for unknown ones."""
+    known = task.splits if task.models_of else (PROCESSED, augmented, *task.splits)
     meant = [augmented if name == "augmented" else name for name in names]
     for name in meant:
         if name not in known:
@@ -150,37 +167,20 @@ def _row_names(task: Task, names: Sequence[str], augmented: str) -> list[str]:
     return meant
 
 
-def _teacher(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> Path:
-    """The model folder of the teacher to run over rows `name`, after every check that can be made beforehand."""
+def _generate(settings: PreprocessSettings, paths: Store, task: Task, name: str) -> int:
+    """Build the teacher's logits over some rows. Returns the number of rows."""
+    from common.teachers.logits import generate
     from common.training.models import find_model
-
-    teacher_name = settings.model_name or only_teacher(paths, task)
-    folder, config = find_model(paths, task, teacher_name, settings.teacher_arch)
-    if config.kind != "teacher":
-        raise UserError(f"{teacher_name} is a student; logits come from a teacher")
-    count_rows(rows_file(paths, task, name), _how_to_make(task, name))
-    return folder
-
-
-def _generate(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> int:
-    from common.teachers.logits import LogitsWork, generate
     from compression.augmentation.label_shift import say_label_table
 
-    folder = _teacher(settings, paths, task, name)
-    source = rows_file(paths, task, name)
-    work = LogitsWork(folder, settings.cpu, settings.precision, settings.seed)
-    split_name = "train" if name == "processed" else name
-    target = generate(paths, task, split_name, source, work, settings.launch, settings.force)
-    if _is_augmented(task, name) and not task.regression and not task.tokens:
+    teacher = settings.model_name or only_teacher(paths, task)
+    _, config = find_model(paths, task, teacher, settings.teacher_arch)
+    if config.kind != "teacher":
+        raise UserError(f"{teacher} is a student; logits come from a teacher")
+    target = generate(paths, task, teacher, name, settings.precision, settings.launch, settings.cpu, settings.force)
+    if is_augmented(task, name) and not task.regression and not task.tokens:
         say_label_table(task, paths.split(task.name, "train"), target)
-    return count_rows(source, "")
-
-
-def _states(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> int:
-    from common.teachers.states import StatesWork, generate_states
-
-    work = StatesWork(_teacher(settings, paths, task, name), settings.cpu, settings.seed)
-    return generate_states(paths, task, name, rows_file(paths, task, name), work, settings.launch, settings.force)
+    return count_rows(target, "")
 
 
 def only_teacher(paths: Workspace, task: Task) -> str:

@@ -4,15 +4,17 @@ import dataclasses
 
 import numpy as np
 
-from common.data.data import Split, load_split
+from common.data.data import Split, find_splits, load_split
 from common.data.tagging import joined
+from common.data.rows import find_rows, load_rows
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
+from common.store.artifact import Artifact, read_manifest
 from common.seeds import drawn
-from common.teachers.logits import load_logits
+from common.teachers.logits import find_logits, load_logits
 from common.training.targets import choices
-from compression.augmentation.preprocess import distillation_split, only_teacher
+from compression.augmentation.preprocess import only_teacher
 from compression.settings import DistillSettings
 
 
@@ -24,6 +26,25 @@ class DistillationSet:
     logits: np.ndarray | None
     teacher: str | None
     augmented: bool
+
+
+def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) -> dict[str, Artifact]:
+    """Return the artifacts that training reads: splits, augmented rows, and the teacher's logits where it takes part.
+
+    guided: whether a teacher's logits may be learned from at all. Raises UserError, with the command, for one that is
+    missing or out of date.
+    """
+    paths = settings.paths
+    inputs = {"splits": find_splits(paths, task)}
+    augmented = () if settings.only_original_data else (settings.augmented,)
+    inputs |= {"augmented": find_rows(paths, task, name) for name in augmented}
+    selection = task.selection_split(settings.select_on)
+    unlabelled = not read_manifest(inputs["splits"].path).facts["labelled"][selection]
+    if guided and (settings.alpha < 1 or augmented):
+        rows = ("train", *augmented, *([selection] if unlabelled else []))
+        teacher = settings.teacher or only_teacher(paths, task)
+        inputs |= {f"logits {name}": find_logits(paths, task, teacher, name) for name in rows}
+    return inputs
 
 
 def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
@@ -38,12 +59,12 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     if settings.alpha == 1 and settings.only_original_data:
         return DistillationSet(_labelled(train.take(kept), task), None, None, False)
     teacher = settings.teacher or only_teacher(settings.paths, task)
-    logits = load_logits(settings.paths, task, teacher, "train", train)[kept]
+    logits = load_logits(settings.paths, task, teacher, "train")[kept]
     own = with_choices(task, train.take(kept), logits)
     if settings.only_original_data:
         return DistillationSet(own, logits, teacher, False)
-    more = distillation_split(settings.paths, task, settings.augmented)
-    more_logits = load_logits(settings.paths, task, teacher, settings.augmented, more)
+    more = load_rows(settings.paths, task, settings.augmented)
+    more_logits = load_logits(settings.paths, task, teacher, settings.augmented)
     chosen = _of_kept(settings, more, kept)
     more_logits = more_logits[chosen]
     more = dataclasses.replace(more.take(chosen), labels=choices(task, more_logits))
@@ -57,7 +78,7 @@ def distillation_text(settings: DistillSettings, task: Task) -> Split:
     own = train.take(kept)
     if settings.only_original_data:
         return own
-    more = distillation_split(settings.paths, task, settings.augmented)
+    more = load_rows(settings.paths, task, settings.augmented)
     return _joined(own, more.take(_of_kept(settings, more, kept)))
 
 
@@ -84,7 +105,7 @@ def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) ->
         return split.take(np.flatnonzero(split.labelled))
     if teacher is None:
         raise UserError(f"{task.name}: {name} has no labels, and no teacher takes part to judge by")
-    return with_choices(task, split, load_logits(settings.paths, task, teacher, name, split))
+    return with_choices(task, split, load_logits(settings.paths, task, teacher, name))
 
 
 def with_choices(task: Task, split: Split, logits: np.ndarray) -> Split:

@@ -21,8 +21,8 @@ from common.devices import pick_device
 from common.errors import UserError
 from common.progress import bar, say
 from common.seeds import derive, seed_everything
+from common.store.files import file_fingerprint, fingerprint, whole_folder, write_json
 from common.store.locks import only_one
-from common.store.workspace import file_fingerprint, fingerprint, whole_folder, write_json
 from common.teachers.general import GeneralTeacher, load_general
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors

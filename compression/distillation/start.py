@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 from pathlib import Path
 
@@ -12,8 +11,9 @@ import numpy as np
 from common.data.data import load_split
 from common.data.tasks import Task
 from common.errors import UserError
-from common.teachers.logits import teacher_fingerprint
-from common.training.models import WEIGHTS_FILE, find_model, members_of, read_config
+from common.store.artifact import Artifact, artifact_at
+from compression.augmentation.preprocess import only_teacher
+from common.training.models import find_model, members_of, read_config
 from compression.distillation.dataset import DistillationSet
 from compression.settings import CompressSettings
 from compression.students.general_start import find_general, start_from_general
@@ -22,7 +22,7 @@ from compression.students.student import Student
 from compression.students.teacher_layers import check_layers
 from compression.tokenizers import Tokenizer, load_tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.bpe_files import find_files, read_vectors
+from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
 from compression.tokenizers.teacher_vectors import find_teacher_vectors
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 from compression.tokenizers.wordpiece import WordPieceTokenizer
@@ -42,19 +42,6 @@ class Start:
     general: Path | None
     """The general student that it starts from."""
 
-    def hashes(self) -> list[str]:
-        """Of everything in it that decides what is learned, but for the settings."""
-        inputs = [] if self.vectors is None else [self.vectors.tobytes()]
-        if isinstance(self.tokenizer, BpeTokenizer):
-            inputs.append(self.tokenizer.model_bytes)
-        if isinstance(self.tokenizer, WordPieceTokenizer):
-            inputs.append(self.tokenizer.identity.encode())
-        if self.inside is not None:
-            inputs.append(teacher_fingerprint(self.inside).encode())
-        if self.general is not None:
-            inputs.append((self.general / WEIGHTS_FILE).read_bytes())
-        return [hashlib.sha256(content).hexdigest() for content in inputs]
-
     def read_before(self) -> tuple[str, ...]:
         """Tasks whose rows the general student has read."""
         return read_config(self.general).trained_on if self.general else ()
@@ -70,6 +57,26 @@ class Start:
             start_from_teacher(student, self.settings, layers, self.inside)
         if self.general is not None:
             start_from_general(student, self.general)
+
+
+def start_inputs(settings: CompressSettings, task: Task) -> dict[str, Artifact]:
+    """Return the artifacts and files that a student is initialised with. Raises UserError for one that is missing.
+
+    Byte pairs trained on the task's own text are not among them: its rows are inputs already.
+    """
+    inputs = {}
+    if settings.start_from:
+        inputs["general"] = artifact_at(find_general(settings, task))
+    elif settings.embedding_type == "bpe":
+        own = settings.bpe_model, settings.bpe_vectors
+        files = own if all(own) else cached_files(settings.student()) or ()
+        inputs |= {name: Artifact.of_file(file) for name, file in zip(("bpe_model", "bpe_vectors"), files) if file}
+    needs_vocabulary = settings.embedding_type == "wordpiece" and not settings.start_from
+    if needs_vocabulary or settings.embedding_init == "teacher" or settings.init_from_teacher or settings.aligns:
+        learns_from_teacher = settings.alpha < 1 or not settings.only_original_data
+        teacher = (settings.teacher or only_teacher(settings.paths, task)) if learns_from_teacher else None
+        inputs["teacher"] = artifact_at(_teacher_folder(settings, task, teacher))
+    return inputs
 
 
 def find_start(settings: CompressSettings, task: Task, rows: DistillationSet) -> Start:

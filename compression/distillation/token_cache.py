@@ -13,8 +13,9 @@ import numpy as np
 from common.data.data import Split
 from common.data.tasks import Task
 from common.data.tokens import EncodedText
+from common.store.files import fingerprint, whole_folder
 from common.store.locks import only_one
-from common.store.workspace import Workspace, fingerprint, whole_folder
+from common.store.workspace import Workspace
 from compression.students.scoring import encode_split
 from compression.tokenizers import Tokenizer
 

@@ -52,7 +52,7 @@ class EvaluateSettings(StageSettings):
 def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
     """Score a model; save the rows in its folder (see `result_file`), and its predictions. Returns one row a split."""
     from common.data.data import load_split
-    from common.store.workspace import write_json
+    from common.store.files import write_json
     from common.training.models import find_model
     from compression.evaluation.predictions import write_predictions
 

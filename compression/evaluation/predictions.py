@@ -15,7 +15,7 @@ from common.data.data import Split, read_metadata, read_table
 from common.data.tagging import known
 from common.data.tasks import Task
 from common.errors import UserError
-from common.store.workspace import whole_file
+from common.store.files import whole_file
 from common.training.models import ModelConfig, read_config
 from common.training.targets import choices
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from common.data.tasks import Task
 from common.errors import UserError
-from common.store.workspace import Workspace, read_json
+from common.store.files import read_json
+from common.store.workspace import Workspace
 from common.training.models import ModelConfig, read_config, saved_models
 
 _NEEDED = {"config_hash", "data", "metrics", "model", "split", "task"} | {

@@ -15,8 +15,9 @@ from common.config import build, flag, nearest
 from common.errors import UserError
 from common.progress import say, show_bars
 from common.seeds import NAMED_SEEDS
+from common.store.files import read_json, write_json
 from common.store.settings import StageSettings
-from common.store.workspace import Workspace, default_root, read_json, write_json
+from common.store.workspace import Workspace, default_root
 from common.teachers.settings import FinetuneSettings
 from common.teachers.settings import defaults_for as teacher_defaults
 from compression.analysis.analyze import AnalyzeSettings

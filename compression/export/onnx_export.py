@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from common.errors import UserError
-from common.store.workspace import whole_file
+from common.store.files import whole_file
 from common.training.models import ModelConfig, read_config
 from compression.export.onnx_graph import Graph
 from compression.export.onnx_transformer import TransformerNodes

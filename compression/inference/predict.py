@@ -13,8 +13,8 @@ import pydantic
 
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
+from common.store.files import whole_file
 from common.store.settings import QuerySettings
-from common.store.workspace import whole_file
 from compression.evaluation.classifier import Classifier, load_classifier
 from compression.inference.readers import Columns, Format, Row, format_of, read_texts
 from compression.inference.writers import Writer, make_writer

@@ -11,7 +11,7 @@ import numpy as np
 
 from common.config import build
 from common.errors import UserError
-from common.store.workspace import whole_file
+from common.store.files import whole_file
 from common.training.models import ModelConfig, load_weights, read_config
 from compression.packing.ans import encode_pairs, encode_stream
 from compression.packing.contents import biases, matrices, write_settings

@@ -9,8 +9,8 @@ from common.data.tasks import Task, check_trains, load_task
 from common.errors import UserError
 from common.progress import say
 from common.seeds import seed_everything
+from common.store.files import file_fingerprint, fingerprint
 from common.store.locks import only_one
-from common.store.workspace import file_fingerprint, fingerprint
 from common.training.models import ModelConfig, clear_training, find_model, is_finished, weights_file
 from compression.distillation.distill import distill, own_settings
 from compression.packing import write_packed

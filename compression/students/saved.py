@@ -7,9 +7,8 @@ import torch
 
 from common.config import build
 from common.errors import UserError
-from common.store.workspace import whole_folder, write_json
 from common.training.checkpoint import load_tensors, save_tensors
-from common.training.models import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, base_file, load_weights, read_config
+from common.training.models import WEIGHTS_FILE, ModelConfig, load_weights, read_config
 from common.training.training import write_history
 from compression.shrinking.quantize import restore_matrices, round_inputs
 from compression.students.settings import StudentSettings
@@ -18,23 +17,24 @@ from compression.tokenizers import Tokenizer, load_tokenizer
 
 
 def save_student(
-    folder: Path,
-    config: ModelConfig,
+    out: Path,
     student: Student,
     tokenizer: Tokenizer,
     history: list[dict[str, Any]] | None = None,
+    base: Path | None = None,
 ) -> None:
-    """Write a student's folder, whole or not at all; of one that has a base, only the weights that the base has not."""
+    """Write a student's weights and tokenizer into a folder; where it has a base, only weights that the base has not.
+
+    base: model folder of the general student that the adapters of this one belong to.
+    """
     tensors = student.state_dict()
-    if (base := base_file(folder, config)) is not None:
-        below, _ = load_tensors(base)
+    if base is not None:
+        below, _ = load_tensors(base / WEIGHTS_FILE)
         tensors = {name: tensor for name, tensor in tensors.items() if not _same(tensor, below.get(name))}
-    with whole_folder(folder) as partial:
-        save_tensors(partial / WEIGHTS_FILE, tensors, {})
-        tokenizer.save(partial)
-        write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
-        if history is not None:
-            write_history(partial / "history.jsonl", history)
+    save_tensors(out / WEIGHTS_FILE, tensors, {})
+    tokenizer.save(out)
+    if history is not None:
+        write_history(out / "history.jsonl", history)
 
 
 def _same(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:

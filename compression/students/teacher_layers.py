@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.store.workspace import read_json
-from common.training.models import CONFIG_FILE, members_of
+from common.store.files import read_json
+from common.training.models import members_of
 from compression.students.settings import StudentSettings
 from compression.students.student import TRANSFORMERS
 
@@ -37,7 +37,7 @@ def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
 
 def teacher_config(teacher: Path) -> dict[str, Any]:
     """What Hugging Face's config.json says of a teacher in a model folder."""
-    return read_json(teacher / "huggingface" / CONFIG_FILE)
+    return read_json(teacher / "huggingface" / "config.json")
 
 
 def chosen_layers(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from common.progress import say
+from common.store.files import fingerprint, whole_file
 from common.store.locks import only_one
-from common.store.workspace import fingerprint, whole_file
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,8 +16,9 @@ from common.data.data import Split
 from common.devices import pick_device
 from common.errors import UserError
 from common.progress import counter
+from common.store.artifact import artifact_at
+from common.store.files import fingerprint, whole_file
 from common.store.locks import only_one
-from common.store.workspace import fingerprint, whole_file
 from common.training.models import members_of, read_config
 
 _BATCH = 256
@@ -31,10 +32,9 @@ def find_teacher_vectors(pieces: Sequence[str], teacher: Path, dim: int, folder:
     teacher: its model folder; the states of an ensemble's members are put side by side. Raises UserError when it is
     not there, and for more dimensions than there are pieces or the states have.
     """
-    from common.teachers.logits import teacher_fingerprint
 
     place = ["first piece"] if read_config(teacher).tokens else []
-    file = folder / f"{fingerprint([list(pieces), teacher_fingerprint(teacher), dim, *place])}.teacher.npy"
+    file = folder / f"{fingerprint([list(pieces), artifact_at(teacher).key, dim, *place])}.teacher.npy"
     with only_one(file, f"vectors of {teacher.name}", wait=True):
         if not file.exists():
             vectors = principal_components(_states(pieces, teacher, cpu), dim)

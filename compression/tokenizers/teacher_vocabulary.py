@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from common.errors import UserError
-from common.store.workspace import read_json
+from common.store.files import read_json
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from common.data.tokens import EncodedText
 from common.errors import UserError
-from common.store.workspace import read_json, write_json
+from common.store.files import read_json, write_json
 from compression.runtime import WordPieces
 
 if TYPE_CHECKING:

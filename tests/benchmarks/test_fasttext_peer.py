@@ -23,7 +23,8 @@ from common.data.data import Split, load_split
 from common.data.tasks import load_task
 from common.data.text import split_words
 from common.errors import UserError
-from common.store.workspace import Workspace, default_root, read_json
+from common.store.files import read_json
+from common.store.workspace import Workspace, default_root
 from compression.experiments.report.archived import read_finished
 from compression.experiments.report.record import write_record
 from compression.experiments.report.results import read_results, write_results

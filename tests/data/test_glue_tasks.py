@@ -15,7 +15,8 @@ from common.data.prepare import prepare
 from common.data.reading import read_source
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
-from common.store.workspace import Workspace, read_json
+from common.store.files import read_json
+from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
 from common.training.metrics import agreement, main_score, score

@@ -9,7 +9,7 @@ import tiny
 
 from common.data.data import read_split, write_split
 from common.errors import UserError
-from common.store.workspace import read_json
+from common.store.files import read_json
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.experiments.best import BestSettings, best, best_text

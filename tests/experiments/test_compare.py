@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from common.data.data import Split, read_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.workspace import read_json, write_json
+from common.store.files import read_json, write_json
 from common.training.metrics import score
 from common.training.models import read_config
 from compression.distillation.distill import distill

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from common.errors import UserError
-from common.store.workspace import read_json, write_json
+from common.store.files import read_json, write_json
 from compression.experiments.archive import ArchiveSettings, archive, made_from
 from compression.experiments.chain import plan_file
 from compression.experiments.jobs import told

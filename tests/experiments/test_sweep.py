@@ -17,7 +17,7 @@ import yaml
 from sweep_grid import METHODS, settings, write_grid
 
 from common.errors import UserError
-from common.store.workspace import file_fingerprint
+from common.store.files import file_fingerprint
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import read_results, write_results
 from compression.experiments.sweep.runs import RunFolder

@@ -11,9 +11,7 @@ import torch
 from common.data.data import Split, read_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.workspace import (
-    Workspace,
-    default_root,
+from common.store.files import (
     file_fingerprint,
     fingerprint,
     read_json,
@@ -22,6 +20,7 @@ from common.store.workspace import (
     write_json,
     write_text,
 )
+from common.store.workspace import Workspace, default_root
 from common.training.checkpoint import load_tensors, save_tensors
 from compression.augmentation.preprocess import only_teacher
 

@@ -20,7 +20,7 @@ import torch
 
 from common.config import Settings, build
 from common.errors import UserError
-from common.store.workspace import read_json, write_json
+from common.store.files import read_json, write_json
 from common.training.checkpoint import load_tensors, save_tensors
 from common.training.models import WEIGHTS_FILE
 

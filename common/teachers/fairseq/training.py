@@ -11,8 +11,8 @@ from unittest import mock
 from common.data.data import Split
 from common.data.tasks import Task
 from common.errors import UserError
-from common.progress import bar, say
-from common.store.workspace import whole_folder, write_json, write_text
+from common.progress import bar
+from common.store.step import Context
 from common.teachers.fairseq.checkpoint import allowed_types, load_checkpoint, read_folder, read_model
 from common.teachers.fairseq.checkpoint import write_folder as write_model
 from common.teachers.fairseq.data import binarize
@@ -23,7 +23,6 @@ from common.teachers.fairseq.sources import resolve as resolve_source
 from common.teachers.fairseq.teacher import encode
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.settings import FinetuneSettings
-from common.training.models import CONFIG_FILE, ModelConfig, clear_training, training_folder
 from common.training.targets import targets
 from common.training.training import write_history
 
@@ -37,45 +36,30 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
 
 
 def train(
-    settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], config: ModelConfig, folder: Path
-) -> None:
-    """Fine-tune the RoBERTa in folder `source` and save the best checkpoint as `folder`; a stopped run goes on.
+    settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], out: Path, context: Context
+) -> dict[str, Any]:
+    """Fine-tune the RoBERTa in folder `source` and save the best checkpoint in `out`; a stopped run continues.
 
-    splits: "train" and the one that chooses the checkpoint. Raises UserError for weights that are no RoBERTa's.
+    splits: "train" and the one that chooses the checkpoint. Raises UserError for weights that are not RoBERTa's.
     """
+    work = context.work
     architecture, _ = read_folder(Path(source))
     tokens = RobertaTokens(Path(source), byte_pairs(Path(source), settings.paths.downloads()))
-    work = training_folder(folder)
-    _start_or_go_on(work, config.fingerprint)
     max_tokens = min(settings.max_tokens, architecture.max_positions)
     train_rows, valid_rows = splits["train"], splits[task.selection_split(settings.select_on)]
     for name, split in (("train", train_rows), ("valid", valid_rows)):
         binarize(work / "data", name, encode(tokens, split, max_tokens), targets(task, split.labels), tokens, task)
     flags = training_flags(settings, task, architecture, len(train_rows), len(valid_rows))
-    files = ["--start", source, "--model-name", config.name, "--save-dir", str(work)]
+    files = ["--start", source, "--model-name", context.name, "--save-dir", str(work)]
     if not _is_trained(work, settings, total_updates(settings, len(train_rows))):
-        _run([str(work / "data"), *flags, *files], f"fine-tuning {config.name}")
+        _run([str(work / "data"), *flags, *files], f"fine-tuning {context.name}")
     _, tensors = read_model(work / BEST)
     history = load_checkpoint(work / LAST)["extra_state"]["FeatherweightTask"]["history"]
-    with whole_folder(folder) as partial:
-        (partial / SUBFOLDER).mkdir()
-        write_model(partial / SUBFOLDER, architecture, tensors)
-        tokens.save(partial / SUBFOLDER)
-        write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
-        write_history(partial / "history.jsonl", history)
-    clear_training(folder)
-
-
-def _start_or_go_on(work: Path, fingerprint: str) -> None:
-    """Keep the state of a stopped attempt at this very run, and no other."""
-    mark = work / "fingerprint"
-    if (work / LAST).exists():
-        if mark.exists() and mark.read_text(encoding="utf-8") == fingerprint:
-            say("going on from the last checkpoint")
-            return
-        say("settings or inputs changed since the last attempt; starting anew")
-    shutil.rmtree(work, ignore_errors=True)
-    write_text(mark, fingerprint)
+    (out / SUBFOLDER).mkdir()
+    write_model(out / SUBFOLDER, architecture, tensors)
+    tokens.save(out / SUBFOLDER)
+    write_history(out / "history.jsonl", history)
+    return {}
 
 
 def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:

@@ -17,7 +17,7 @@ from common.progress import Advance, nothing
 from common.teachers import States
 from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
 from common.training.batching import sorted_batches
-from common.training.models import ADAPTERS_FILE, CONFIG_FILE, WEIGHTS_FILE, read_config
+from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, read_config
 
 SUBFOLDER = "huggingface"
 SCORING_BATCH = 64
@@ -190,7 +190,7 @@ def resolve(arch: str) -> tuple[str, str]:
     if Path(arch).is_dir():
         folder = Path(arch)
         source = folder / SUBFOLDER if (folder / SUBFOLDER).is_dir() else folder
-        if not (source / CONFIG_FILE).exists():
+        if not (source / "config.json").exists():
             raise UserError(f"--arch {arch}: holds no model, neither Hugging Face's config.json nor fairseq's model.pt")
         return str(source), folder.resolve().name
     if arch.startswith((".", "/", "~")):

@@ -1,6 +1,7 @@
 """Fine-tuning a Hugging Face teacher: length-bucketed batches, mixed precision, best weights on validation."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -9,14 +10,13 @@ from common.data.tasks import Task
 from common.devices import pick_device, pick_dtype
 from common.errors import UserError
 from common.seeds import seed_everything
-from common.store.workspace import whole_folder, write_json
+from common.store.step import Context
 from common.teachers.adapters import base_of
 from common.teachers.huggingface import teacher as huggingface
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches
 from common.training.metrics import main_score
-from common.training.models import CONFIG_FILE, ModelConfig, clear_training, training_folder
 from common.training.targets import targets
 from common.training.training import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
 
@@ -27,14 +27,14 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
 
 
 def train(
-    settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], config: ModelConfig, folder: Path
-) -> None:
-    """Fine-tune the encoder `source` and save the best weights as `folder`; a stopped run goes on.
+    settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], out: Path, context: Context
+) -> dict[str, Any]:
+    """Fine-tune the encoder `source` and save the best weights in `out`; a stopped run continues. Returns facts.
 
     splits: "train" and the one that chooses the weights. Raises UserError when the encoder cannot be loaded.
     """
     if settings.max_updates is not None:
-        raise UserError(f"--max-updates is for RoBERTa by fairseq; {config.arch} trains for --max-epochs")
+        raise UserError(f"--max-updates is for RoBERTa by fairseq; {settings.arch} trains for --max-epochs")
     device = pick_device(settings.cpu)
     dtype = pick_dtype("fp16" if settings.fp16 else settings.precision, device)
     seed_everything(settings.seed)
@@ -64,16 +64,12 @@ def train(
         epochs=settings.max_epochs,
         patience=settings.patience,
         seed=settings.seed,
-        state_file=training_folder(folder) / "state.safetensors",
-        fingerprint=config.fingerprint,
+        state_file=context.work / "state.safetensors",
+        fingerprint=context.work.name,
         schedule=linear_schedule(settings.warmup),
-        label=f"fine-tuning {config.name}",
+        label=f"fine-tuning {context.name}",
     )
     history = fit(run)
-    if settings.adapters:
-        config = config.model_copy(update={"trained_parameters": trained_parameters(teacher.model)})
-    with whole_folder(folder) as partial:
-        teacher.save(partial)
-        write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
-        write_history(partial / "history.jsonl", history)
-    clear_training(folder)
+    teacher.save(out)
+    write_history(out / "history.jsonl", history)
+    return {"trained_parameters": trained_parameters(teacher.model)} if settings.adapters else {}

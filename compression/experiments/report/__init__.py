@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.errors import UserError
-from common.store.workspace import write_text
+from common.store.files import write_text
 from common.tables import text_table
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.families import Group, Row, group_rows

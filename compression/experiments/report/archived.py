@@ -15,7 +15,7 @@ from typing import Any
 
 from common.config import build
 from common.errors import UserError
-from common.store.workspace import read_json, whole_folder, write_json
+from common.store.files import read_json, whole_folder, write_json
 from compression.experiments.report.families import Row
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, read_record, write_record
 from compression.experiments.report.results import read_results, write_results

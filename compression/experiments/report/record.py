@@ -8,7 +8,7 @@ import pydantic
 
 from common.config import Settings, build
 from common.errors import UserError
-from common.store.workspace import read_json, write_json
+from common.store.files import read_json, write_json
 from compression.augmentation.label_shift import LabelShares
 
 RECORD_FILE = "experiment.json"

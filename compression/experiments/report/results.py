@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.store.workspace import fingerprint, read_json, write_json
+from common.store.files import fingerprint, read_json, write_json
 
 Row = dict[str, Any]
 NEEDED = ("task", "split", "model", "stage", "seed", "metrics", "bytes_model", "bytes_gzip")

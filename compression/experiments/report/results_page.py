@@ -20,7 +20,7 @@ from typing import Any
 import pydantic
 
 from common.errors import UserError
-from common.store.workspace import write_text
+from common.store.files import write_text
 from common.tables import human_bytes
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.archived import Archived, read_finished

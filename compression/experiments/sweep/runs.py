@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from common.config import Settings, build
 from common.errors import UserError
-from common.store.workspace import Workspace, read_json, write_json
+from common.store.files import read_json, write_json
+from common.store.workspace import Workspace
 from common.training.models import WEIGHTS_FILE, read_config
 from compression.experiments.report.results import Row, read_results
 

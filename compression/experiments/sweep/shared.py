@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common.launch import Launcher
 from common.progress import Advance, nothing
-from common.store.workspace import read_json, write_json
+from common.store.files import read_json, write_json
 from compression.experiments.jobs import Job, run_jobs
 from compression.experiments.report.results import Row, read_results, write_results
 from compression.experiments.sweep.grid import Grid

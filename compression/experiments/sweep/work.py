@@ -16,8 +16,9 @@ from typing import Any
 
 from common.errors import UserError
 from common.progress import Advance, nothing, show_bars
+from common.store.files import write_json
 from common.store.locks import only_one
-from common.store.workspace import Workspace, write_json
+from common.store.workspace import Workspace
 from compression.experiments.jobs import Job, job_settings
 from compression.experiments.report.results import Row, write_results
 from compression.experiments.sweep.runs import RunFolder, RunRecord, SavedModel

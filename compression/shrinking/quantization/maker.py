@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from common.store.workspace import fingerprint
+from common.store.files import fingerprint
 from compression.shrinking.quantization.aware import Aware, Refitter, settle
 from compression.shrinking.quantization.inputs import calibration, round_inputs
 from compression.shrinking.quantization.scheme import Scheme, Setting

@@ -1,0 +1,44 @@
+"""Rows by the names that --generate-loss and --augmented give them: train, augmented rows, validation, test splits."""
+
+from pathlib import Path
+
+from common.data.data import Split, find_splits, read_split
+from common.data.tasks import Task
+from common.store.artifact import Artifact, find
+from common.store.workspace import Workspace
+
+PROCESSED = "processed"
+"""The thesis's name for the rows of train."""
+
+
+def is_augmented(task: Task, name: str) -> bool:
+    """Return whether a name is that of augmented rows."""
+    return name != PROCESSED and name not in task.splits
+
+
+def rows_file(paths: Workspace, task: Task, name: str) -> Path:
+    """Return the split file of some rows, built or not."""
+    if is_augmented(task, name):
+        return paths.augmented(task.name, name)
+    return paths.split(task.name, "train" if name == PROCESSED else name)
+
+
+def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
+    """Return the artifact that holds some rows, its path that of their file. Raises UserError with the command."""
+    file = rows_file(paths, task, name)
+    if is_augmented(task, name):
+        return find(file, how_to_build(task, name))
+    return Artifact(find_splits(paths, task).key, file)
+
+
+def load_rows(paths: Workspace, task: Task, name: str) -> Split:
+    """Return some rows. Raises UserError with the command that builds them."""
+    return read_split(find_rows(paths, task, name).path, how_to_build(task, name))
+
+
+def how_to_build(task: Task, name: str) -> str:
+    """Return the command that builds some rows, for messages."""
+    command = f"run: python preprocess.py --task {task.argument}"
+    if not is_augmented(task, name):
+        return command
+    return f"{command} --augment tinybert" + (f" --augmented {name}" if name != "tinybert" else "")

@@ -1,0 +1,166 @@
+"""The store: builds every artifact once, finds it again by its key, publishes it atomically, and gives it names.
+
+<workspace>/store/<key>            link to the artifact's folder; replacing the link is what publishes or replaces it
+<workspace>/store/<key>.<digits>/  the folder: manifest.json and the step's own files
+<workspace>/store/<key>.work/      state of an unfinished build, for resuming
+<workspace>/<alias>                link to store/<key>: the name that a user or a default gives to an artifact,
+                                   such as models/sst-2/minilm (workspace.py has them all)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import importlib.metadata
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from common.errors import UserError
+from common.progress import say
+from common.store.artifact import MANIFEST, Action, Artifact, Manifest, folder_of, points_to, read_manifest
+from common.store.files import write_json
+from common.store.locks import only_one
+from common.store.step import Context, Step
+from common.store.workspace import Workspace
+
+_LIBRARIES = ("torch", "transformers", "numpy", "sentencepiece")
+
+
+class Store(Workspace):
+    """All artifacts of a workspace, by key and by name."""
+
+    def get(self, key: str) -> Artifact | None:
+        """Return the artifact of a key, or None where there is none or a file of it is missing or cut off."""
+        folder = self._link(key)
+        try:
+            manifest = read_manifest(folder)
+        except UserError:
+            return None
+        whole = all(_size(folder / name) == size for name, size in manifest.files.items())
+        return Artifact(key, folder) if whole else None
+
+    def make(
+        self, step: Step, context: Context, alias: Path | None = None, file: str = "", replace: bool = False
+    ) -> Artifact:
+        """Return the artifact of a step: the one that is there, or a new one.
+
+        alias: name to give it, a path in the workspace; with `file`, a name for this file of the artifact. replace: let
+        the name point to another artifact than before without `context.force`.
+        Raises UserError when the name belongs to another artifact, or another process is building this one.
+        """
+        inputs = step.inputs(self)
+        key = step.key(inputs)
+        what = context.name or (alias.name if alias else f"{step.kind()} {key}")
+        with contextlib.ExitStack() as locks:
+            if alias:
+                locks.enter_context(only_one(alias, what, context.wait))
+                if not (replace or context.force):
+                    self._check_name(alias, key)
+            locks.enter_context(only_one(self._link(key), what, context.wait))
+            if context.force or self.get(key) is None:
+                self._build(step, key, inputs, context)
+            else:
+                say(f"{what}: up to date")
+            if alias:
+                if not points_to(alias, key):
+                    for derived in self.made_from_model(alias):
+                        derived.unlink(missing_ok=True)
+                self._point(alias, self._link(key) / file)
+        return Artifact(key, alias or self._link(key))
+
+    def _link(self, key: str) -> Path:
+        return self.root / "store" / key
+
+    def _check_name(self, alias: Path, key: str) -> None:
+        if (folder_of(alias) / MANIFEST).exists() and not points_to(alias, key):
+            raise UserError(
+                f"{alias.name!r} in {alias.parent} was built with other settings or inputs; choose another name, or "
+                "--force to replace it"
+            )
+
+    def _build(self, step: Step, key: str, inputs: dict[str, Artifact], context: Context) -> None:
+        link, started = self._link(key), time.monotonic()
+        work = link.with_name(f"{key}.work")
+        self._remove_leftovers(link)
+        folder = link.with_name(f"{key}.{uuid.uuid4().hex[:8]}")
+        folder.mkdir(parents=True)
+        try:
+            facts = step.run(inputs, folder, dataclasses.replace(context, work=work))
+            manifest = Manifest(
+                kind=step.kind(),
+                version=step.version,
+                key=key,
+                settings=step.model_dump(mode="json"),
+                inputs={role: artifact.key for role, artifact in inputs.items()},
+                actions=(*_actions(inputs), Action(kind=step.kind(), settings=step.model_dump(mode="json"))),
+                parent=inputs["parent"].path.name if "parent" in inputs else None,
+                facts=facts,
+                files={str(path.relative_to(folder)): path.stat().st_size for path in _files(folder)},
+                libraries=dict(_versions()),
+                seconds=round(time.monotonic() - started, 3),
+                built=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            )
+            for path in _files(folder):
+                _sync(path)
+            write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+            self._point(link, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self._remove_leftovers(link)
+        shutil.rmtree(work, ignore_errors=True)
+
+    @staticmethod
+    def _remove_leftovers(link: Path) -> None:
+        """Remove the folders of this key that nothing points to: of killed builds, or replaced ones."""
+        current = link.resolve()
+        for folder in link.parent.glob(f"{link.name}.*"):
+            if folder.suffix != ".work" and folder.resolve() != current:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @staticmethod
+    def _point(link: Path, target: Path) -> None:
+        """Let a link point to a folder, in one atomic replacement. Relative, so that a workspace can be moved."""
+        link.parent.mkdir(parents=True, exist_ok=True)
+        relative = os.path.relpath(target, link.parent)
+        if link.is_symlink() and str(link.readlink()) == relative:
+            return
+        temporary = link.with_name(f".{link.name}.{uuid.uuid4().hex[:8]}.link")
+        temporary.symlink_to(relative)
+        try:
+            temporary.replace(link)
+        except IsADirectoryError:
+            raise UserError(f"{link}: a folder that this program did not build is in the way") from None
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _actions(inputs: dict[str, Artifact]) -> tuple[Action, ...]:
+    return read_manifest(folder_of(inputs["parent"].path)).actions if "parent" in inputs else ()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for name in _LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            yield name, importlib.metadata.version(name)

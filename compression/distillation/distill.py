@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,10 @@ from common.store.locks import only_one
 from common.store.workspace import file_fingerprint, fingerprint
 from common.training.models import WEIGHTS_FILE, ModelConfig, clear_training, is_finished
 from common.training.training import trained_parameters
+from compression.distillation.callbacks import Pruner
 from compression.distillation.dataset import DistillationSet, distillation_set, held_out_rows
 from compression.distillation.start import Start, find_start
-from compression.distillation.trainer import Lesson, train_student
+from compression.distillation.trainer import TrainingData, train_student
 from compression.settings import (
     ACTION_SETTINGS,
     ALIGN_SETTINGS,
@@ -27,8 +29,6 @@ from compression.settings import (
     TRANSFORMER_SETTINGS,
     CompressSettings,
 )
-from compression.shrinking.prune import pruning_companion
-from compression.shrinking.pruning.keeping import Together
 from compression.students.general_start import freeze_all_but_adapters
 from compression.students.saved import save_student
 from compression.students.student import TRANSFORMERS, Student
@@ -53,8 +53,15 @@ INPUTS_COUNT_INSTEAD = {"teacher", "bpe_model", "bpe_vectors", "start_from"}
 """Names whose content is in the fingerprint: the same logits and vectors under other names give the same student."""
 
 
-def distill(settings: CompressSettings) -> Path:
-    """Train and save a student. Returns its model folder; a finished one is reused, a stopped one goes on."""
+CreatePruner = Callable[[Student, CompressSettings], Pruner]
+"""Creates the callback of --prune-aware."""
+
+
+def distill(settings: CompressSettings, create_pruner: CreatePruner | None = None) -> Path:
+    """Train and save a student. Returns its model folder; a finished one is reused, a stopped one goes on.
+
+    create_pruner: needed for --prune-aware only.
+    """
     task = load_task(settings.task)
     if task.regression and settings.loss != "mse":
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
@@ -89,7 +96,7 @@ def distill(settings: CompressSettings) -> Path:
         if is_finished(folder, config.fingerprint, settings.force):
             say(f"student {name} is up to date")
         else:
-            _train(settings, task, config, Lesson(rows, held_out), start, folder)
+            _train(settings, task, config, TrainingData(rows, held_out), start, folder, create_pruner)
     return folder
 
 
@@ -127,7 +134,13 @@ def unused(settings: CompressSettings) -> set[str]:
 
 
 def _train(
-    settings: CompressSettings, task: Task, config: ModelConfig, lesson: Lesson, start: Start, folder: Path
+    settings: CompressSettings,
+    task: Task,
+    config: ModelConfig,
+    data: TrainingData,
+    start: Start,
+    folder: Path,
+    create_pruner: CreatePruner | None,
 ) -> None:
     seed_everything(settings.seed)
     student = Student(config.arch, start.settings, task.outputs, task.pair, task.tokens)
@@ -136,11 +149,13 @@ def _train(
         freeze_all_but_adapters(student)
         told = {"base": settings.start_from, "base_weights": file_fingerprint(start.general / WEIGHTS_FILE)}
         config = config.model_copy(update={**told, "trained_parameters": trained_parameters(student)})
-    pruner = pruning_companion(student, settings) if settings.prune_aware else None
+    if settings.prune_aware and create_pruner is None:
+        raise ValueError("prune_aware needs create_pruner")
+    pruner = create_pruner(student, settings) if settings.prune_aware and create_pruner else None
     aligner = _aligner(settings, start.inside) if settings.aligns and start.inside else None
-    companion = Together([each for each in (pruner, aligner) if each is not None])
+    callbacks = [] if pruner is None else [pruner]
     history = train_student(
-        settings, task, student, start.tokenizer, lesson, folder, config.fingerprint, companion, aligner
+        settings, task, student, start.tokenizer, data, folder, config.fingerprint, callbacks, aligner
     )
     if pruner is not None:
         config = config.model_copy(update={"compression": {"sparsity": pruner.finish()}})

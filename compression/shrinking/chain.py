@@ -56,7 +56,7 @@ def compress(settings: CompressSettings) -> list[Path]:
     actions = [action for action in settings.compression_actions if action not in FILES]
     for action in actions:
         if action == "distill":
-            folders.append(distill(settings))
+            folders.append(distill(settings, prune.pruning_callback))
         else:
             own_name = settings.model_name if settings.load_trained_model and action == actions[-1] else None
             folders.append(_shrink(settings, action, name, own_name))

@@ -14,7 +14,7 @@ import torch
 
 from common.errors import UserError
 from common.progress import say
-from compression.shrinking.pruning.keeping import ZeroKeeper
+from compression.shrinking.pruning.keeping import SparsityMask
 from compression.shrinking.pruning.vocabulary import row_uses, training_sentences
 from compression.shrinking.pruning.weights import prunable, sparsity_by_part
 from compression.students.weights import Dense, Product, matrices, replace_matrix
@@ -50,7 +50,7 @@ def apply(work: Work) -> dict[str, Any]:
     if left := [stem for stem in ranks if stem not in smaller]:
         say(f"{name}: left whole, for their products would be no smaller: {', '.join(left)}")
     parts = prunable(work.student, work.parent.arch, work.parent.student["embedding_type"])
-    work.tune(ZeroKeeper(parts))
+    work.tune(SparsityMask(parts))
     # Products have no zeros of the matrices that they stand for.
     pruned = {"sparsity": sparsity_by_part(parts)} if "sparsity" in work.parent.compression else {}
     return {"rank": {**work.parent.compression.get("rank", {}), **smaller}, **pruned}

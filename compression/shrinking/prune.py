@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.progress import say
 from compression.settings import CompressSettings
 from compression.shrinking.pruning.gradual import GradualPruner
-from compression.shrinking.pruning.keeping import Together, ZeroKeeper
+from compression.shrinking.pruning.keeping import SparsityMask
 from compression.shrinking.pruning.movement import MovementPruner
 from compression.shrinking.pruning.units import remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_sentences
@@ -33,7 +33,7 @@ __all__ = [
     "Prunable",
     "apply",
     "prunable",
-    "pruning_companion",
+    "pruning_callback",
     "sparsity_by_part",
     "suffix",
 ]
@@ -68,12 +68,12 @@ def apply(work: Work) -> dict[str, Any]:
     return reached
 
 
-def pruning_companion(student: Student, settings: CompressSettings) -> GradualPruner | MovementPruner:
+def pruning_callback(student: Student, settings: CompressSettings) -> GradualPruner | MovementPruner:
     """What prunes a student while it is distilled, with the targets `prune` would use; `finish` it afterwards."""
-    return _companion(student, settings.student_arch, settings.embedding_type, settings)
+    return _callback(student, settings.student_arch, settings.embedding_type, settings)
 
 
-def _companion(
+def _callback(
     student: Student, arch: str, embedding_type: str, settings: CompressSettings
 ) -> GradualPruner | MovementPruner:
     if settings.prune_movement:
@@ -94,12 +94,12 @@ def _prune_weights(work: Work) -> dict[str, float]:
     kind = work.parent.arch, work.parent.student["embedding_type"]
     parts = prunable(student, *kind)
     if settings.tune_epochs and _prunes_weights(settings):
-        pruner = _companion(student, *kind, settings)
-        work.tune(Together([pruner, ZeroKeeper(pruner.parts)]))
+        pruner = _callback(student, *kind, settings)
+        work.tune(pruner, SparsityMask(pruner.parts))
         return pruner.finish()
     if _prunes_weights(settings):
         set_zero(parts, masks(parts, settings))
-    work.tune(ZeroKeeper(parts))
+    work.tune(SparsityMask(parts))
     return sparsity_by_part(parts)
 
 

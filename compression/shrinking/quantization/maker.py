@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from common.store.workspace import fingerprint
-from compression.shrinking.quantization.aware import Aware, Refitter, settle
+from compression.shrinking.quantization.aware import Aware, RangeUpdater, settle
 from compression.shrinking.quantization.inputs import calibration, round_inputs
 from compression.shrinking.quantization.scheme import Scheme, Setting
 from compression.students.weights import Matrix, matrices, replace_matrix
@@ -47,7 +47,7 @@ class Maker:
             # Several settings may be tried: one's state is not taken up by another.
             own = fingerprint([self.work.fingerprint, {name: dataclasses.astuple(s) for name, s in setting.items()}])
             tuning = dataclasses.replace(self.work, fingerprint=own)
-            tuning.tune(Refitter(student))
+            tuning.tune(RangeUpdater(student))
             self.work.history = tuning.history
             settle(student)
         with torch.no_grad():

@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 
 @dataclasses.dataclass
-class Work:
+class CompressionContext:
     """A loaded student, what is asked for, and the means to train it on, score it and weigh it."""
 
     settings: CompressSettings

@@ -18,7 +18,7 @@ from compression.students.student import Student
 from compression.students.weights import Matrix, matrices, matrix_like, replace_matrix
 
 if TYPE_CHECKING:
-    from compression.shrinking.context import Work
+    from compression.shrinking.context import CompressionContext
 
 __all__ = ["apply", "quantize_student", "restore_matrices", "round_inputs", "suffix", "to_8_bits"]
 
@@ -26,28 +26,28 @@ Quantizer = Callable[[str, torch.Tensor], Matrix]
 """Name and float32 weights [rows, columns] of a matrix -> the matrix quantized."""
 
 
-def apply(work: Work) -> dict[str, Any]:
+def apply(context: CompressionContext) -> dict[str, Any]:
     """Quantize the student. Returns what was done, for its config.
 
     Raises UserError when it is quantized already, and when --max-bytes or --max-loss ask for what cannot be.
     """
-    settings, parent = work.settings, work.parent
+    settings, parent = context.settings, context.parent
     if parent.stage == "quantized":
         raise UserError(f"{parent.name} is quantized already")
     parts = parts_asked_for(settings, parent)
     inputs = inputs_asked_for(settings, parts)
-    maker = Maker(work, parts, inputs)
+    maker = Maker(context, parts, inputs)
     setting = {name: scheme_asked_for(settings, name.split(".")[0]) for name in maker.weights}
     if settings.max_bytes is None and settings.max_loss is None:
         maker.make(setting, tune=True)
     else:
-        points = points_of(work, maker, setting, {part: bits_asked_for(settings, part) for part in parts})
+        points = points_of(context, maker, setting, {part: bits_asked_for(settings, part) for part in parts})
         if settings.max_bytes is not None:
-            setting = within_bytes(work, maker, points, settings.max_bytes)
+            setting = within_bytes(context, maker, points, settings.max_bytes)
         elif settings.max_loss is not None:
-            setting = within_loss(work, maker, points, settings.max_loss)
+            setting = within_loss(context, maker, points, settings.max_loss)
     bits = maker.average_bits(setting)
-    say(f"{work.folder.name}: {bits:g} bits a weight")
+    say(f"{context.folder.name}: {bits:g} bits a weight")
     return {"quantized": told(setting), "bits": bits, "inputs": inputs}
 
 

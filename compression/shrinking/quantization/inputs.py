@@ -16,7 +16,7 @@ from compression.students.rounding import affine_range
 from compression.students.student import Student
 
 if TYPE_CHECKING:
-    from compression.shrinking.context import Work
+    from compression.shrinking.context import CompressionContext
 
 INPUTS = {"encoder": ("dynamic",), "classifier": ("dynamic", "static")}
 """Parts whose inputs can be rounded, and how."""
@@ -29,16 +29,16 @@ def inputs_asked_for(settings: CompressSettings, parts: list[str]) -> dict[str, 
     return {part: how for part, how in asked.items() if how and part in parts}
 
 
-def calibration(work: Work) -> torch.Tensor:
+def calibration(context: CompressionContext) -> torch.Tensor:
     """What the classifier reads over the first training rows, [rows, width]: training text, never test's."""
-    train = load_split(work.settings.paths, work.task, "train")
-    rows = train.take(np.arange(min(work.settings.calibration_rows, len(train))))
+    train = load_split(context.settings.paths, context.task, "train")
+    rows = train.take(np.arange(min(context.settings.calibration_rows, len(train))))
     seen: list[torch.Tensor] = []
-    hook = work.student.classifier.register_forward_pre_hook(
+    hook = context.student.classifier.register_forward_pre_hook(
         lambda _, inputs: seen.append(inputs[0].detach().flatten(0, -2))
     )
     try:
-        work.logits(rows)
+        context.logits(rows)
     finally:
         hook.remove()
     return torch.cat(seen)

@@ -33,7 +33,7 @@ from common.data.data import Split, read_split
 from common.data.tasks import load_task
 from common.progress import show_bars
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.trainer import Lesson, make_optimizer, train_student
+from compression.distillation.trainer import TrainingData, make_optimizer, train_student
 from compression.settings import CompressSettings
 from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import student_defaults
@@ -80,8 +80,8 @@ def ours(
     """Train with the project's loop. Returns seconds of training, the last epoch's loss, and that over `held_out`."""
     torch.manual_seed(1)
     student = Student(settings.student_arch, settings.student(), 2, False)
-    lesson, cpu = Lesson(rows, held_out), torch.device("cpu")
-    history = train_student(settings, load_task("sst-2"), student, tokenizer, lesson, folder / "student", "benchmark")
+    data, cpu = TrainingData(rows, held_out), torch.device("cpu")
+    history = train_student(settings, load_task("sst-2"), student, tokenizer, data, folder / "student", "benchmark")
     logits = student_logits(student, encode_split(tokenizer, held_out), cpu)
     return history[-1]["seconds"], history[-1]["loss"], float(np.mean((logits - logits_of(held_out)) ** 2))
 

@@ -16,6 +16,7 @@ from torch import nn
 from common.errors import UserError
 from common.teachers.huggingface.tagger import load_teacher_of_either
 from common.teachers.huggingface.teacher import look_inside
+from compression.distillation.callbacks import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
 from compression.students.teacher_layers import chosen_layers
 from compression.students.transformer import Sentences, Trace, framed
@@ -91,10 +92,10 @@ class InsideTeacher:
         return look_inside(self.model, arguments, maps)
 
 
-class Aligner(nn.Module):
+class Aligner(nn.Module, Callback):
     """The losses between a student's insides and a teacher's; its own weights are projections, trained along.
 
-    Also a companion of training: it knows how far training is, and keeps its projections when a run stops.
+    Also a callback of training: it follows training's progress, and saves its projections when a run stops.
     """
 
     def __init__(self, settings: DistillSettings, teacher: InsideTeacher) -> None:
@@ -157,7 +158,7 @@ class Aligner(nn.Module):
         """After an optimizer step between two points of progress."""
         self.progress = after
 
-    def finished(self, progress: float) -> bool:
+    def eligible(self, progress: float) -> bool:
         """Weights that were only aligned are no classifier yet."""
         return progress > self.first_share or not self.first_share
 

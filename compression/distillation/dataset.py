@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 
 from common.data.data import Split, find_splits, load_split
-from common.data.tagging import joined
 from common.data.rows import find_rows, load_rows
+from common.data.tagging import joined
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
-from common.store.artifact import Artifact, read_manifest
 from common.seeds import drawn
+from common.store.artifact import Artifact, read_manifest
 from common.teachers.logits import find_logits, load_logits
 from common.training.targets import choices
 from compression.augmentation.preprocess import only_teacher

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,11 @@ from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.training.training import trained_parameters
+from compression.distillation.callbacks import Pruner
 from compression.distillation.dataset import distillation_set, held_out_rows, learning_inputs
 from compression.distillation.start import find_start, start_inputs
-from compression.distillation.trainer import Lesson, train_student
+from compression.distillation.trainer import TrainingData, train_student
 from compression.settings import CompressSettings, Recipe
-from compression.shrinking.prune import pruning_companion
-from compression.shrinking.pruning.keeping import Together
 from compression.students.general_start import freeze_all_but_adapters
 from compression.students.saved import save_student
 from compression.students.settings import StudentSettings
@@ -28,6 +28,8 @@ from compression.students.student import Student
 
 if TYPE_CHECKING:
     from compression.distillation.alignment import Aligner
+
+CreatePruner = Callable[[Student, CompressSettings], Pruner]
 
 
 class Distill(Step):
@@ -39,14 +41,16 @@ class Distill(Step):
     recipe: Recipe
     settings: CompressSettings = pydantic.Field(exclude=True)
     definition: Task = pydantic.Field(exclude=True)
+    create_pruner: CreatePruner | None = pydantic.Field(exclude=True)
+    """Creates the callback of --prune-aware."""
 
     @classmethod
-    def of(cls, settings: CompressSettings) -> Distill:
-        """Return the step that the settings describe."""
+    def of(cls, settings: CompressSettings, create_pruner: CreatePruner | None = None) -> Distill:
+        """Return the step that the settings describe. create_pruner: needed to run it with --prune-aware."""
         task = load_task(settings.task)
         # Own byte pairs count by their content, as inputs.
         student = settings.student().model_copy(update={"bpe_model": None, "bpe_vectors": None})
-        about = {"settings": settings, "definition": task}
+        about = {"settings": settings, "definition": task, "create_pruner": create_pruner}
         return cls(task=task.name, seed=settings.seed, student=student, recipe=settings.recipe(), **about)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
@@ -83,20 +87,23 @@ class Distill(Step):
             freeze_all_but_adapters(student)
             facts |= {"base": settings.start_from, "base_key": inputs["general"].key}
             facts["trained_parameters"] = trained_parameters(student)
-        pruner = pruning_companion(student, settings) if settings.prune_aware else None
+        pruner = self.create_pruner(student, settings) if settings.prune_aware and self.create_pruner else None
         aligner = _aligner(settings, start.inside) if settings.aligns and start.inside else None
-        companion = Together([each for each in (pruner, aligner) if each is not None])
-        lesson = Lesson(rows, held_out)
+        callbacks = [] if pruner is None else [pruner]
+        data = TrainingData(rows, held_out)
         folder, state = context.work / context.name, context.work.name
-        history = train_student(settings, task, student, start.tokenizer, lesson, folder, state, companion, aligner)
+        history = train_student(settings, task, student, start.tokenizer, data, folder, state, callbacks, aligner)
         if pruner is not None:
             facts["compression"] = {"sparsity": pruner.finish()}
         save_student(out, student, start.tokenizer, history, general)
         return facts
 
 
-def distill(settings: CompressSettings) -> Path:
-    """Build a student. Returns its model folder; a finished one is reused, a stopped one continues."""
+def distill(settings: CompressSettings, create_pruner: CreatePruner | None = None) -> Path:
+    """Build a student. Returns its model folder; a finished one is reused, a stopped one continues.
+
+    create_pruner: needed for --prune-aware only.
+    """
     task = load_task(settings.task)
     if task.regression and settings.loss != "mse":
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
@@ -104,7 +111,7 @@ def distill(settings: CompressSettings) -> Path:
         raise UserError(f"{task.name} has a label for every word, and an FFN one state a text: take another student")
     name = settings.model_name or student_name(settings)
     alias = settings.paths.model(task.name, name)
-    return settings.paths.make(Distill.of(settings), settings.context(name), alias=alias).path
+    return settings.paths.make(Distill.of(settings, create_pruner), settings.context(name), alias=alias).path
 
 
 def student_name(settings: CompressSettings) -> str:

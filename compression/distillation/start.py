@@ -12,8 +12,8 @@ from common.data.data import load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.artifact import Artifact, artifact_at
-from compression.augmentation.preprocess import only_teacher
 from common.training.models import find_model, members_of, read_config
+from compression.augmentation.preprocess import only_teacher
 from compression.distillation.dataset import DistillationSet
 from compression.settings import CompressSettings
 from compression.students.general_start import find_general, start_from_general
@@ -25,7 +25,6 @@ from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
 from compression.tokenizers.teacher_vectors import find_teacher_vectors
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
-from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 
 @dataclasses.dataclass(frozen=True)

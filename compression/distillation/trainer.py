@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from common.training.metrics import main_score
 from common.training.models import training_folder
 from common.training.targets import targets
 from common.training.training import Run, fit, linear_schedule
+from compression.distillation.callbacks import Callback, CallbackList
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.losses import combined
 from compression.distillation.token_cache import cached_tokens
@@ -30,28 +32,8 @@ if TYPE_CHECKING:
     from compression.distillation.alignment import Aligner
 
 
-class Companion(Protocol):
-    """What goes along with training and changes weights after its steps: a pruner, a quantizer."""
-
-    def start(self, state: dict[str, torch.Tensor]) -> None:
-        """Before the first step, with the state of a stopped attempt or nothing."""
-        ...
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """What `start` needs after a stop."""
-        ...
-
-    def step(self, before: float, after: float) -> None:
-        """After an optimizer step between two points of progress in [0, 1]."""
-        ...
-
-    def finished(self, progress: float) -> bool:
-        """Whether weights at this progress may be chosen as the best."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
-class Lesson:
+class TrainingData:
     """Rows to learn from, and the rows that choose among epochs."""
 
     rows: DistillationSet
@@ -63,23 +45,23 @@ def train_student(
     task: Task,
     student: Student,
     tokenizer: Tokenizer,
-    lesson: Lesson,
+    data: TrainingData,
     folder: Path,
     fingerprint: str,
-    companion: Companion | None = None,
+    callbacks: Sequence[Callback] = (),
     aligner: Aligner | None = None,
 ) -> list[dict[str, Any]]:
     """Train a student in place with the recipe of `settings`; its best weights come back to the CPU.
 
     folder: of the model being made; the state of a stopped run lies beside it, and is that of this very run only when
-    its fingerprint is equal. aligner: draws a transformer's insides towards its teacher's; it is among
-    the companions too. Returns one dict an epoch.
+    its fingerprint is equal. aligner: its loss pulls a transformer's hidden states towards its teacher's; it
+    is also the last callback. Returns one dict an epoch.
     """
     device = pick_device(settings.cpu)
     student.to(device)
-    rows = lesson.rows
+    rows, callback = data.rows, CallbackList([*callbacks, *([] if aligner is None else [aligner])])
     encoded = cached_tokens(settings.paths, task, tokenizer, rows.split)
-    held_out = encode_split(tokenizer, lesson.held_out)
+    held_out = encode_split(tokenizer, data.held_out)
     labels = torch.from_numpy(targets(task, rows.split.labels)).to(device)
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = bucket_lengths(encoded)
@@ -97,7 +79,7 @@ def train_student(
         return aligned if aligner.comes_first else aligned + answer_loss(in_a_row(student, predicted, sentences), batch)
 
     def validate() -> float:
-        return main_score(task, lesson.held_out.labels, student_logits(student, held_out, device, "validating"))
+        return main_score(task, data.held_out.labels, student_logits(student, held_out, device, "validating"))
 
     run = Run(
         model=student,
@@ -107,11 +89,12 @@ def train_student(
         validate=validate,
         epochs=settings.epochs if aligner is None else settings.align_first + settings.epochs,
         fingerprint=fingerprint,
+        on_start=callback.start,
+        extra_state=callback.state,
+        after_step=callback.step,
+        eligible=callback.eligible,
         **run_recipe(settings, folder),
     )
-    if companion is not None:
-        run.on_start, run.extra_state = companion.start, companion.state
-        run.after_step, run.eligible = companion.step, companion.finished
     history = fit(run)
     student.cpu()
     return history

@@ -1,4 +1,4 @@
-"""The work of compress.py: a chain of actions, each of which saves a model that the next one loads."""
+"""The actions of compress.py: a chain of actions, each of which saves a model that the next one loads."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from compression.distillation.distill import distill, own_settings
 from compression.packing import write_packed
 from compression.settings import ACTION_SETTINGS, TUNE_SETTINGS, CompressSettings
 from compression.shrinking import factorize, prune, quantize
-from compression.shrinking.context import CPU, Work
+from compression.shrinking.context import CPU, CompressionContext
 from compression.students.saved import load_student
 
 
@@ -30,7 +30,7 @@ class Action:
     """What it adds to a model's name."""
     told: set[str]
     """Settings that the suffix tells."""
-    apply: Callable[[Work], dict[str, Any]]
+    apply: Callable[[CompressionContext], dict[str, Any]]
     """Does it to a student. Returns what config.json is to say of it under `compression`."""
 
 
@@ -56,7 +56,7 @@ def compress(settings: CompressSettings) -> list[Path]:
     actions = [action for action in settings.compression_actions if action not in FILES]
     for action in actions:
         if action == "distill":
-            folders.append(distill(settings))
+            folders.append(distill(settings, prune.pruning_callback))
         else:
             own_name = settings.model_name if settings.load_trained_model and action == actions[-1] else None
             folders.append(_shrink(settings, action, name, own_name))
@@ -163,8 +163,8 @@ def _make(
     """Load the parent, do the action with the settings `used` for it, save the model in `folder`."""
     seed_everything(settings.seed)
     student, tokenizer, parent = load_student(parent_folder, CPU)
-    work = Work(settings, task, parent_folder, parent, student, tokenizer, folder, identity)
-    reached = ACTIONS[action].apply(work)
+    context = CompressionContext(settings, task, parent_folder, parent, student, tokenizer, folder, identity)
+    reached = ACTIONS[action].apply(context)
     changed = {
         "name": folder.name,
         "stage": ACTIONS[action].stage,
@@ -173,5 +173,5 @@ def _make(
         "compression": {**parent.compression, **reached},
         "fingerprint": identity,
     }
-    work.save(folder, parent.model_copy(update=changed))
+    context.save(folder, parent.model_copy(update=changed))
     clear_training(folder)

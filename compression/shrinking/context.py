@@ -15,8 +15,9 @@ from common.data.data import Split
 from common.data.tasks import Task
 from common.training.metrics import main_score
 from common.training.models import ModelConfig
+from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet, distillation_set, distillation_text, held_out_rows
-from compression.distillation.trainer import Companion, Lesson, train_student
+from compression.distillation.trainer import TrainingData, train_student
 from compression.settings import CompressSettings
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import encode_split, student_logits
@@ -27,7 +28,7 @@ CPU = torch.device("cpu")
 
 
 @dataclasses.dataclass
-class Work:
+class CompressionContext:
     """A loaded student, what is asked for, and the means to train it on, score it and weigh it."""
 
     settings: CompressSettings
@@ -47,7 +48,7 @@ class Work:
     history: list[dict[str, Any]] | None = None
     """Epochs of tuning, where there was any."""
 
-    def tune(self, companion: Companion | None = None) -> None:
+    def tune(self, *callbacks: Callback) -> None:
         """Train the student on for --tune-epochs; its best weights are left. Does nothing when these are 0.
 
         It learns from the distillation set that the settings describe, guided by the teacher's logits or by those of
@@ -65,9 +66,9 @@ class Work:
         else:
             rows = distillation_set(settings, self.task)
         settings = settings.model_copy(update=recipe)
-        lesson = Lesson(rows, self.held_out)
+        data = TrainingData(rows, self.held_out)
         self.history = train_student(
-            settings, self.task, self.student, self.tokenizer, lesson, self.folder, self.fingerprint, companion
+            settings, self.task, self.student, self.tokenizer, data, self.folder, self.fingerprint, callbacks
         )
 
     def _parents_logits(self, split: Split) -> np.ndarray:

@@ -14,14 +14,14 @@ import torch
 
 from common.errors import UserError
 from common.progress import say
-from compression.shrinking.pruning.keeping import ZeroKeeper
+from compression.shrinking.pruning.keeping import SparsityMask
 from compression.shrinking.pruning.vocabulary import row_uses, training_sentences
 from compression.shrinking.pruning.weights import prunable, sparsity_by_part
 from compression.students.weights import Dense, Product, matrices, replace_matrix
 
 if TYPE_CHECKING:
     from compression.settings import CompressSettings
-    from compression.shrinking.context import Work
+    from compression.shrinking.context import CompressionContext
 
 OUTPUT_LAYER = "classifier.3.weight"
 """It has a row a class, none of which can be spared."""
@@ -32,28 +32,32 @@ def suffix(settings: CompressSettings) -> str:
     return f"+f{settings.rank:g}{'-t' if settings.tune_epochs else ''}"
 
 
-def apply(work: Work) -> dict[str, Any]:
+def apply(context: CompressionContext) -> dict[str, Any]:
     """Replace a student's matrices by products where these are smaller, in place, and train on where asked.
 
     Returns the rank of each, for its config. Raises UserError when nothing can be made smaller.
     """
-    settings, name = work.settings, work.folder.name
-    wanted = _wanted(work)
+    settings, name = context.settings, context.folder.name
+    wanted = _wanted(context)
     ranks = {stem: rank_of(settings.rank, matrix.value.shape) for stem, matrix in wanted.items()}
     smaller = {stem: rank for stem, rank in ranks.items() if _pays(rank, wanted[stem].value.shape)}
     if not smaller:
         raise UserError(f"--rank {settings.rank:g}: of no matrix would the product be smaller than the matrix itself")
-    uses = row_uses(work.student, work.tokenizer, training_sentences(work)) if "embedding" in settings.factorize else {}
+    uses = (
+        row_uses(context.student, context.tokenizer, training_sentences(context))
+        if "embedding" in settings.factorize
+        else {}
+    )
     for stem, rank in smaller.items():
-        replace_matrix(work.student, stem, low_rank(wanted[stem].value.detach(), rank, uses.get(stem)))
+        replace_matrix(context.student, stem, low_rank(wanted[stem].value.detach(), rank, uses.get(stem)))
     say(f"{name}: " + ", ".join(f"{stem} of rank {rank}" for stem, rank in smaller.items()))
     if left := [stem for stem in ranks if stem not in smaller]:
         say(f"{name}: left whole, for their products would be no smaller: {', '.join(left)}")
-    parts = prunable(work.student, work.parent.arch, work.parent.student["embedding_type"])
-    work.tune(ZeroKeeper(parts))
+    parts = prunable(context.student, context.parent.arch, context.parent.student["embedding_type"])
+    context.tune(SparsityMask(parts))
     # Products have no zeros of the matrices that they stand for.
-    pruned = {"sparsity": sparsity_by_part(parts)} if "sparsity" in work.parent.compression else {}
-    return {"rank": {**work.parent.compression.get("rank", {}), **smaller}, **pruned}
+    pruned = {"sparsity": sparsity_by_part(parts)} if "sparsity" in context.parent.compression else {}
+    return {"rank": {**context.parent.compression.get("rank", {}), **smaller}, **pruned}
 
 
 def low_rank(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) -> Product:
@@ -82,17 +86,17 @@ def _pays(rank: int, shape: torch.Size) -> bool:
     return rank * sum(shape) < shape.numel()
 
 
-def _wanted(work: Work) -> dict[str, Dense]:
+def _wanted(context: CompressionContext) -> dict[str, Dense]:
     """Name and matrix of all that could be factorised. Raises UserError where there is nothing."""
-    asked = work.settings.factorize
-    of_parts = {stem: matrix for stem, matrix in matrices(work.student) if stem.split(".")[0] in asked}
+    asked = context.settings.factorize
+    of_parts = {stem: matrix for stem, matrix in matrices(context.student) if stem.split(".")[0] in asked}
     if not all(isinstance(matrix, Dense) for matrix in of_parts.values()):
-        raise UserError(f"{work.parent.name} is quantized; factorize it before quantizing")
+        raise UserError(f"{context.parent.name} is quantized; factorize it before quantizing")
     fresh = {stem: matrix for stem, matrix in of_parts.items() if not stem.endswith((".left", ".right"))}
     wanted = {stem: matrix for stem, matrix in fresh.items() if stem != OUTPUT_LAYER and matrix.value.shape[1] > 1}
     if not wanted:
-        raise UserError(f"{work.parent.name} has nothing left to factorize in {', '.join(asked)}")
+        raise UserError(f"{context.parent.name} has nothing left to factorize in {', '.join(asked)}")
     largest = max(min(matrix.value.shape) for matrix in wanted.values())
-    if work.settings.rank > largest:
-        raise UserError(f"--rank {work.settings.rank:g} is above the matrices' own; the largest is {largest}")
+    if context.settings.rank > largest:
+        raise UserError(f"--rank {context.settings.rank:g} is above the matrices' own; the largest is {largest}")
     return wanted

@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.progress import say
 from compression.settings import CompressSettings
 from compression.shrinking.pruning.gradual import GradualPruner
-from compression.shrinking.pruning.keeping import Together, ZeroKeeper
+from compression.shrinking.pruning.keeping import SparsityMask
 from compression.shrinking.pruning.movement import MovementPruner
 from compression.shrinking.pruning.units import remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_sentences
@@ -23,7 +23,7 @@ from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
-    from compression.shrinking.context import Work
+    from compression.shrinking.context import CompressionContext
 
 _SAMPLE = 1024
 """Training rows that units are measured on."""
@@ -33,7 +33,7 @@ __all__ = [
     "Prunable",
     "apply",
     "prunable",
-    "pruning_companion",
+    "pruning_callback",
     "sparsity_by_part",
     "suffix",
 ]
@@ -47,33 +47,33 @@ def suffix(settings: CompressSettings) -> str:
     return f"+p{weights}{name}{'-t' if settings.tune_epochs else ''}"
 
 
-def apply(work: Work) -> dict[str, Any]:
+def apply(context: CompressionContext) -> dict[str, Any]:
     """Prune a student in place, training it on where --tune-epochs asks. Returns what was reached, for its config.
 
     Raises UserError for a quantized student, and where movement pruning has no training to learn from.
     """
-    settings, parent = work.settings, work.parent
-    if not all(isinstance(matrix, Dense) for _, matrix in matrices(work.student)):
+    settings, parent = context.settings, context.parent
+    if not all(isinstance(matrix, Dense) for _, matrix in matrices(context.student)):
         raise UserError(f"{parent.name} is quantized; prune it before quantizing")
     if settings.prune_movement and not settings.tune_epochs:
         raise UserError("--prune-movement learns what to prune: give --tune-epochs, or --prune-aware when distilling")
     reached: dict[str, Any] = {}
     if settings.prune_vocabulary:
-        reached["vocabulary"] = _prune_vocabulary(work)
+        reached["vocabulary"] = _prune_vocabulary(context)
     if settings.prune_units:
-        reached["units"] = _prune_units(work)
-    reached["sparsity"] = _prune_weights(work)
+        reached["units"] = _prune_units(context)
+    reached["sparsity"] = _prune_weights(context)
     shares = (f"{part} {share:.1%}" for part, share in reached["sparsity"].items() if "." not in part)
-    say(f"{work.folder.name}: sparsity {', '.join(shares)}")
+    say(f"{context.folder.name}: sparsity {', '.join(shares)}")
     return reached
 
 
-def pruning_companion(student: Student, settings: CompressSettings) -> GradualPruner | MovementPruner:
+def pruning_callback(student: Student, settings: CompressSettings) -> GradualPruner | MovementPruner:
     """What prunes a student while it is distilled, with the targets `prune` would use; `finish` it afterwards."""
-    return _companion(student, settings.student_arch, settings.embedding_type, settings)
+    return _callback(student, settings.student_arch, settings.embedding_type, settings)
 
 
-def _companion(
+def _callback(
     student: Student, arch: str, embedding_type: str, settings: CompressSettings
 ) -> GradualPruner | MovementPruner:
     if settings.prune_movement:
@@ -88,38 +88,40 @@ def _prunes_weights(settings: CompressSettings) -> bool:
     return asked or settings.prune_threshold is not None or not others
 
 
-def _prune_weights(work: Work) -> dict[str, float]:
+def _prune_weights(context: CompressionContext) -> dict[str, float]:
     """Prune weights where that is asked for, at once or while training. Returns the sparsity reached by part."""
-    student, settings = work.student, work.settings
-    kind = work.parent.arch, work.parent.student["embedding_type"]
+    student, settings = context.student, context.settings
+    kind = context.parent.arch, context.parent.student["embedding_type"]
     parts = prunable(student, *kind)
     if settings.tune_epochs and _prunes_weights(settings):
-        pruner = _companion(student, *kind, settings)
-        work.tune(Together([pruner, ZeroKeeper(pruner.parts)]))
+        pruner = _callback(student, *kind, settings)
+        context.tune(pruner, SparsityMask(pruner.parts))
         return pruner.finish()
     if _prunes_weights(settings):
         set_zero(parts, masks(parts, settings))
-    work.tune(ZeroKeeper(parts))
+    context.tune(SparsityMask(parts))
     return sparsity_by_part(parts)
 
 
-def _prune_units(work: Work) -> dict[str, int]:
-    settings = work.settings
-    train = load_split(settings.paths, work.task, "train")
+def _prune_units(context: CompressionContext) -> dict[str, int]:
+    settings = context.settings
+    train = load_split(settings.paths, context.task, "train")
     rows = np.random.default_rng(0).permutation(len(train))[:_SAMPLE]
-    encoded = encode_split(work.tokenizer, train.take(rows))
-    widths = remove_units(work.student, settings.prune_units, encoded, work.parent.pair)
-    work.widths.update(widths)
+    encoded = encode_split(context.tokenizer, train.take(rows))
+    widths = remove_units(context.student, settings.prune_units, encoded, context.parent.pair)
+    context.widths.update(widths)
     left = (f"{name.removesuffix('_hidden_dim')} {width}" for name, width in widths.items())
-    say(f"{work.folder.name}: units left: {', '.join(left)}")
+    say(f"{context.folder.name}: units left: {', '.join(left)}")
     return widths
 
 
-def _prune_vocabulary(work: Work) -> dict[str, dict[str, int]]:
-    sentences = training_sentences(work)
-    work.tokenizer, reached = prune_vocabulary(work.student, work.tokenizer, sentences, work.settings.prune_vocabulary)
-    if isinstance(work.tokenizer, BpeTokenizer | WordPieceTokenizer):
-        work.widths["vocab_size"] = work.tokenizer.vocab_size
+def _prune_vocabulary(context: CompressionContext) -> dict[str, dict[str, int]]:
+    sentences = training_sentences(context)
+    context.tokenizer, reached = prune_vocabulary(
+        context.student, context.tokenizer, sentences, context.settings.prune_vocabulary
+    )
+    if isinstance(context.tokenizer, BpeTokenizer | WordPieceTokenizer):
+        context.widths["vocab_size"] = context.tokenizer.vocab_size
     for name, rows in reached.items():
-        say(f"{work.folder.name}: {name} uses {rows['rows']:,} rows of {rows['before']:,}")
+        say(f"{context.folder.name}: {name} uses {rows['rows']:,} rows of {rows['before']:,}")
     return reached

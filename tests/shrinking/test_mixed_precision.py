@@ -15,7 +15,7 @@ from common.errors import UserError
 from common.training.models import load_weights, read_config
 from compression.packing import packed_size
 from compression.shrinking.chain import compress
-from compression.shrinking.context import CPU, Work
+from compression.shrinking.context import CPU, CompressionContext
 from compression.shrinking.quantization.asked import suffix
 from compression.shrinking.quantization.hulls import first, hull, larger, path, price
 from compression.shrinking.quantization.mixed import within_bytes
@@ -142,7 +142,7 @@ def test_a_budget_holds_after_training_too(workspace):
 
 
 class Swelling:
-    """Stands for a Maker and its Work: sizes by bits, 7 % more of them after training."""
+    """Stands for a Maker and its CompressionContext: sizes by bits, 7 % more of them after training."""
 
     SIZES = {"table": {4: 40, 3: 30}, "x": {8: 8, 4: 4}, "y": {8: 6, 4: 3}}
 
@@ -175,7 +175,7 @@ def score(workspace, folder, task="sst-2"):
         task=task, workspace=workspace, compression_actions=("quantize",), load_trained_model="x"
     )
     student, tokenizer, config = load_student(folder, CPU)
-    return Work(settings, load_task(task), folder, config, student, tokenizer, folder, "").score()
+    return CompressionContext(settings, load_task(task), folder, config, student, tokenizer, folder, "").score()
 
 
 @pytest.mark.parametrize("tuned", [{}, {"tune_epochs": 1}], ids=["at once", "tuned"])
@@ -195,7 +195,7 @@ def test_less_may_be_lost_by_more_bits(workspace):
 def test_a_loss_that_cannot_be_kept_says_the_least_there_is(workspace, monkeypatch):
     name = parent(workspace).name
     scores = iter([0.9, *[0.5] * 20])
-    monkeypatch.setattr(Work, "score", lambda work: next(scores))
+    monkeypatch.setattr(CompressionContext, "score", lambda context: next(scores))
     with pytest.raises(UserError, match=r"--max-loss 1: .* loses 40\.00 points at the least"):
         quantized(workspace, name, max_loss=1)
 
@@ -204,7 +204,7 @@ def test_a_good_setting_beyond_bad_ones_is_found(workspace, monkeypatch):
     name = parent(workspace, "rnn", "char").name
     # The student itself, then more bad settings than bisection looks at, then none that loses anything.
     scores = itertools.chain([0.9], [0.88] * 8, itertools.repeat(0.9))
-    monkeypatch.setattr(Work, "score", lambda work: next(scores))
+    monkeypatch.setattr(CompressionContext, "score", lambda context: next(scores))
     assert read_config(quantized(workspace, name, max_loss=1)).compression["bits"] < 2
 
 

@@ -10,10 +10,11 @@ import common.training.training
 import compression.distillation.trainer
 from common.errors import UserError
 from common.training.checkpoint import load_tensors
+from compression.distillation.callbacks import CallbackList
 from compression.distillation.losses import combined
 from compression.shrinking.chain import compress
 from compression.shrinking.prune import suffix
-from compression.shrinking.pruning.keeping import Together, ZeroKeeper
+from compression.shrinking.pruning.keeping import SparsityMask
 from compression.shrinking.pruning.movement import MovementPruner, Scored
 from compression.shrinking.pruning.weights import TARGETS, prunable
 from compression.students.saved import load_student
@@ -238,13 +239,13 @@ def test_movement_needs_training(workspace):
         made(workspace, "prune", model_name="p", prune_movement=True)
 
 
-def test_companions_go_together():
+def test_callbacks_run_one_after_the_other():
     student = small_student()
     parts = prunable(student, "rnn", "bpe")
     with torch.no_grad():
         parts[0].weight[0] = 0
-    keeper = ZeroKeeper(parts)
-    both = Together([keeper, ZeroKeeper(parts[:1])])
+    keeper = SparsityMask(parts)
+    both = CallbackList([keeper, SparsityMask(parts[:1])])
     both.start({})
     with torch.no_grad():
         for part in parts:
@@ -252,5 +253,5 @@ def test_companions_go_together():
     both.step(0.0, 1.0)
     assert not parts[0].weight[0].any()
     assert (parts[0].weight[1:] != 0).all()
-    assert both.finished(0.0)
+    assert both.eligible(0.0)
     assert both.state() == {}

@@ -11,7 +11,7 @@ from common.data.data import load_split
 from common.data.tasks import load_task
 from common.store.workspace import Workspace
 from compression.shrinking.chain import compress
-from compression.shrinking.quantization.aware import FITS, Aware, Refitter, settle
+from compression.shrinking.quantization.aware import FITS, Aware, RangeUpdater, settle
 from compression.shrinking.quantization.scheme import Scheme
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -81,16 +81,16 @@ def test_ranges_follow_the_weights_now_and_then():
     student = small_student()
     aware = Aware(weights(), Scheme("affine", 3))
     replace_matrix(student, "classifier.0.weight", aware)
-    refitter, steps = Refitter(student), 200
+    updater, steps = RangeUpdater(student), 200
     fits = 0
     for before, after in itertools.pairwise(step / steps for step in range(steps + 1)):
         with torch.no_grad():
             aware.value *= 1.01
         scale = aware.scale
-        refitter.step(before, after)
+        updater.step(before, after)
         fits += not torch.equal(aware.scale, scale)
     assert fits == FITS
-    assert refitter.finished(0.0)
+    assert updater.eligible(0.0)
     torch.testing.assert_close(aware.scale, Scheme("affine", 3).fit(aware.value.detach())["scale"])
 
 

@@ -23,7 +23,7 @@ from common.training.batching import shuffled_batches, sorted_batches
 from common.training.training import Run, fit, linear_schedule
 from compression.distillation.distill import distill
 from compression.distillation.losses import combined
-from compression.shrinking.prune import GradualPruner, Prunable
+from compression.shrinking.prune import GradualPruner, Prunable, pruning_callback
 
 
 class Stopped(Exception):
@@ -168,7 +168,7 @@ def student_of(workspace, kind, **given):
     settings = tiny.compress_settings(
         task="sst-2", workspace=workspace, model_name="s", **tiny.small(**STUDENTS[kind], **given)
     )
-    return distill(settings)
+    return distill(settings, pruning_callback)
 
 
 def files(folder):
@@ -220,7 +220,7 @@ def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run
             fingerprint="f",
             on_start=pruner.start,
             after_step=pruner.step,
-            eligible=pruner.finished,
+            eligible=pruner.eligible,
         )
         return model, lambda: fit(made)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from compression.distillation.callbacks import Pruner
 from compression.settings import CompressSettings
 from compression.shrinking.pruning.weights import Prunable, masks, set_zero, sparsity_by_part
 
@@ -25,7 +26,7 @@ def is_choice(before: float, after: float) -> bool:
     return int(before * CHOICES) != int(after * CHOICES)
 
 
-class GradualPruner:
+class GradualPruner(Pruner):
     """Sets the smallest weights to zero, more and more of them."""
 
     def __init__(self, parts: list[Prunable], settings: CompressSettings) -> None:
@@ -50,7 +51,7 @@ class GradualPruner:
             self.zeros = masks(self.parts, self.settings, share_of_target(after))
         set_zero(self.parts, self.zeros)
 
-    def finished(self, progress: float) -> bool:
+    def eligible(self, progress: float) -> bool:
         """Whether the target is reached: weights from before may not be chosen as the best."""
         return progress >= RAMP[1]
 

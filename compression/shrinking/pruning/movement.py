@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from compression.distillation.callbacks import Pruner
 from compression.settings import CompressSettings
 from compression.shrinking.pruning.gradual import RAMP, is_choice, share_of_target
 from compression.shrinking.pruning.weights import Prunable, kind_of, masks, prunable, sparsity_by_part
@@ -55,7 +56,7 @@ class _Masked(torch.autograd.Function):
         return gradient * used, None, None
 
 
-class MovementPruner:
+class MovementPruner(Pruner):
     """Puts scored matrices into a student that is about to be trained, and dense ones with zeros back afterwards."""
 
     def __init__(self, student: Student, arch: str, embedding_type: str, settings: CompressSettings) -> None:
@@ -74,13 +75,6 @@ class MovementPruner:
     def _scored(self) -> list[tuple[str, Scored]]:
         return [(name, matrix) for name, matrix in matrices(self.student) if isinstance(matrix, Scored)]
 
-    def start(self, state: dict[str, torch.Tensor]) -> None:
-        """Before the first step: scores and masks came back with the student's own state."""
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Nothing that the student's own state does not hold."""
-        return {}
-
     def step(self, before: float, after: float) -> None:
         """After an optimizer step between two points of progress: choose anew now and then which weights are used."""
         if is_choice(before, after):
@@ -88,7 +82,7 @@ class MovementPruner:
             for (_, matrix), mask in zip(self._scored(), zeros, strict=True):
                 matrix.used.copy_(~mask)
 
-    def finished(self, progress: float) -> bool:
+    def eligible(self, progress: float) -> bool:
         """Whether the target is reached: weights from before may not be chosen as the best."""
         return progress >= RAMP[1]
 

@@ -24,7 +24,7 @@ from compression.tokenizers.hash import HASHES, HashEmbedding
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
-    from compression.shrinking.context import Work
+    from compression.shrinking.context import CompressionContext
 
 _TABLE = "embedding.table.weight"
 
@@ -76,12 +76,12 @@ def row_uses(student: Student, tokenizer: Tokenizer, sentences: Sequence[str]) -
     }
 
 
-def training_sentences(work: Work) -> list[str]:
+def training_sentences(context: CompressionContext) -> list[str]:
     """Sentences of train and, where a student has learned from augmented rows, those of --augmented."""
-    settings = work.settings
-    splits = [load_split(settings.paths, work.task, "train")]
-    if work.parent.augmented and not settings.only_original_data:
-        splits.append(distillation_split(settings.paths, work.task, settings.augmented))
+    settings = context.settings
+    splits = [load_split(settings.paths, context.task, "train")]
+    if context.parent.augmented and not settings.only_original_data:
+        splits.append(distillation_split(settings.paths, context.task, settings.augmented))
     return [sentence for split in splits for column in split.sentences() for sentence in column]
 
 

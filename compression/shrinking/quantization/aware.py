@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from compression.distillation.callbacks import Callback
 from compression.shrinking.quantization.scheme import Scheme
 from compression.students.student import Student
 from compression.students.weights import Matrix, matrices, replace_matrix
@@ -50,28 +51,17 @@ class Aware(Matrix):
             setattr(self, name, tensor)
 
 
-class Refitter:
-    """Fits ranges anew while a student trains (a Companion); what it needs after a stop is in the student's tensors."""
+class RangeUpdater(Callback):
+    """Fits ranges again while a student trains. They are buffers of the student, so a stopped run finds them."""
 
     def __init__(self, student: Student) -> None:
         self.aware = [matrix for _, matrix in matrices(student) if isinstance(matrix, Aware)]
-
-    def start(self, state: dict[str, torch.Tensor]) -> None:
-        """Nothing to take up."""
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Nothing to keep."""
-        return {}
 
     def step(self, before: float, after: float) -> None:
         """After an optimizer step between two points of progress."""
         if int(before * FITS) != int(after * FITS):
             for matrix in self.aware:
                 matrix.fit()
-
-    def finished(self, progress: float) -> bool:
-        """Weights are quantized from the first step on: any may be the best."""
-        return True
 
 
 def settle(student: Student) -> None:

@@ -9,49 +9,50 @@ from typing import TYPE_CHECKING
 import torch
 
 from common.store.files import fingerprint
-from compression.shrinking.quantization.aware import Aware, Refitter, settle
-from compression.shrinking.quantization.inputs import calibration, round_inputs
+from compression.shrinking.quantization.aware import Aware, RangeUpdater, settle
+from compression.shrinking.quantization.inputs import calibration
 from compression.shrinking.quantization.scheme import Scheme, Setting
+from compression.students.layers import round_inputs
 from compression.students.weights import Matrix, matrices, replace_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from compression.shrinking.context import Work
+    from compression.shrinking.context import CompressionContext
 
 
 class Maker:
-    """Makes work.student anew from the float one, as often as asked.
+    """Makes context.student anew from the float one, as often as asked.
 
     weights: name -> float32 [rows, columns] of the matrices to quantize.
     """
 
-    def __init__(self, work: Work, parts: Collection[str], inputs: Mapping[str, str]) -> None:
-        self.work, self.inputs = work, inputs
-        self.float = copy.deepcopy(work.student)
+    def __init__(self, context: CompressionContext, parts: Collection[str], inputs: Mapping[str, str]) -> None:
+        self.context, self.inputs = context, inputs
+        self.float = copy.deepcopy(context.student)
         self._quantized: dict[tuple[str, Scheme], Matrix] = {}
         self.weights = {
             name: matrix.dense().detach().clone()
-            for name, matrix in matrices(work.student)
+            for name, matrix in matrices(context.student)
             if name.split(".")[0] in parts
         }
 
     def make(self, setting: Setting, tune: bool) -> None:
-        """Put the student of this setting into the work, trained for --tune-epochs if `tune`."""
-        self.work.student = student = copy.deepcopy(self.float)
-        self.work.history = None
-        tune = tune and self.work.settings.tune_epochs > 0
+        """Put the student of this setting into the context, trained for --tune-epochs if `tune`."""
+        self.context.student = student = copy.deepcopy(self.float)
+        self.context.history = None
+        tune = tune and self.context.settings.tune_epochs > 0
         for name, scheme in setting.items():
             replace_matrix(student, name, Aware(self.weights[name], scheme) if tune else self.quantized(name, scheme))
         if tune:
             # Several settings may be tried: one's state is not taken up by another.
-            own = fingerprint([self.work.fingerprint, {name: dataclasses.astuple(s) for name, s in setting.items()}])
-            tuning = dataclasses.replace(self.work, fingerprint=own)
-            tuning.tune(Refitter(student))
-            self.work.history = tuning.history
+            own = fingerprint([self.context.fingerprint, {name: dataclasses.astuple(s) for name, s in setting.items()}])
+            tuning = dataclasses.replace(self.context, fingerprint=own)
+            tuning.tune(RangeUpdater(student))
+            self.context.history = tuning.history
             settle(student)
         with torch.no_grad():
-            seen = calibration(self.work) if "static" in self.inputs.values() else None
+            seen = calibration(self.context) if "static" in self.inputs.values() else None
             round_inputs(student, self.inputs, seen)
 
     def quantized(self, name: str, scheme: Scheme) -> Matrix:

@@ -15,7 +15,7 @@ from common.store.files import file_fingerprint, fingerprint, read_json, write_j
 from common.store.workspace import Workspace
 from common.training.metrics import score
 from compression.distillation.dataset import DistillationSet
-from compression.evaluation.result_cache import data_fingerprint
+from compression.evaluation.models import data_fingerprint
 from compression.evaluation.sizes import gzip_bytes
 
 Draw = dict[str, Any]

@@ -42,7 +42,6 @@ class Settings(pydantic.BaseModel):
         """Old names and short forms of one layer of values, turned into fields before layers are merged."""
         return layer
 
-
     def part(self, cls: type[P]) -> P:
         """Return the fields of a base class as settings of that class."""
         return cls(**{name: getattr(self, name) for name in cls.model_fields})

@@ -80,3 +80,8 @@ def file_sha256(path: Path) -> str:
     """SHA-256 of a file's bytes, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_name(folder: Path) -> str:
+    """Return the name of a folder as the user gave it; a link's own name, not that of its target."""
+    return folder.name if folder.name not in ("", "..") else folder.resolve().name

@@ -25,6 +25,8 @@ class Context:
     """Wait for another process that builds the same artifact, instead of raising UserError."""
     work: Path = Path()
     """Folder for the state of an unfinished build: it stays after a stop, and goes when the artifact is published."""
+    key: str = ""
+    """Key of the artifact that is being built."""
     name: str = ""
     """Name of the artifact, for progress bars and messages."""
 

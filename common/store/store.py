@@ -90,7 +90,7 @@ class Store(Workspace):
         folder = link.with_name(f"{key}.{uuid.uuid4().hex[:8]}")
         folder.mkdir(parents=True)
         try:
-            facts = step.run(inputs, folder, dataclasses.replace(context, work=work))
+            facts = step.run(inputs, folder, dataclasses.replace(context, key=key, work=work))
             manifest = Manifest(
                 kind=step.kind(),
                 version=step.version,

@@ -52,7 +52,7 @@ def insert(model: Any, bottleneck: int) -> None:
 
 def base_of(arch: str) -> str:
     """An --arch in a way that means the same from any folder."""
-    return str(Path(arch).resolve()) if Path(arch).is_dir() else arch
+    return str(Path(arch).absolute()) if Path(arch).is_dir() else arch
 
 
 def save_adapters(model: Any, file: Path, base: str) -> None:

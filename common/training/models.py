@@ -82,6 +82,10 @@ class ModelConfig(Settings):
         """Settings a student was distilled with: tuning its descendants uses the same."""
         return flat(self.actions[0].settings) if self.actions else {}
 
+    def facts(self) -> dict[str, Any]:
+        """Return the model's facts, as its manifest has them."""
+        return self.model_dump(mode="json", exclude={"name", "key", "parent", "settings", "actions"})
+
     @property
     def outputs(self) -> int:
         """Width of the model's output: one logit a class, or the one number of a regression."""

@@ -37,7 +37,8 @@ def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) 
     paths = settings.paths
     inputs = {"splits": find_splits(paths, task)}
     augmented = () if settings.only_original_data else (settings.augmented,)
-    inputs |= {"augmented": find_rows(paths, task, name) for name in augmented}
+    if augmented:
+        inputs["augmented"] = find_rows(paths, task, settings.augmented)
     selection = task.selection_split(settings.select_on)
     unlabelled = not read_manifest(inputs["splits"].path).facts["labelled"][selection]
     if guided and (settings.alpha < 1 or augmented):

@@ -6,12 +6,12 @@ masked pieces, the teacher's own guesses, and the teacher's insides, layer by la
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pydantic
 import torch
 from torch import nn
 
@@ -19,37 +19,87 @@ from common.data.tasks import known_tasks
 from common.data.tokens import EncodedText
 from common.devices import pick_device
 from common.errors import UserError
-from common.progress import bar, say
+from common.progress import bar
 from common.seeds import derive, seed_everything
-from common.store.files import file_fingerprint, fingerprint, whole_folder, write_json
-from common.store.locks import only_one
+from common.store.artifact import Artifact, artifact_at
+from common.store.step import Context, Step
+from common.store.workspace import Workspace
 from common.teachers.general import GeneralTeacher, load_general
+from common.teachers.huggingface.teacher import resolve
+from common.teachers.saving import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
-from common.training.models import CONFIG_FILE, GENERAL, WEIGHTS_FILE, ModelConfig, clear_training, is_finished
+from common.training.models import GENERAL, WEIGHTS_FILE
 from common.training.training import Run, fit, write_history
 from compression.distillation.alignment import Aligner, InsideTeacher, check_alignment
 from compression.distillation.corpus import corpus_file, read_corpus
 from compression.distillation.losses import masked_kl, masked_lm
 from compression.distillation.masking import MaskedStudent, mask
 from compression.distillation.trainer import make_optimizer, run_recipe
-from compression.settings import CompressSettings
+from compression.settings import AlignSettings, CompressSettings, PretrainSettings, TrainSettings
 from compression.students.scoring import batch_of
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_layers import check_arch
 from compression.tokenizers.teacher_vocabulary import vocabulary_of
-from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
 """Every fiftieth text chooses among epochs, a thousand at most."""
 _BATCH = 64
 
 
-def pretrain(settings: CompressSettings) -> Path:
-    """Train and save a general student. Returns its model folder; a finished one is reused, a stopped one goes on.
+class Pretrain(Step):
+    """A general student: trained on plain text, from which those of any task start."""
 
-    Raises UserError for a corpus without text, and a teacher that cannot give what is asked for.
+    seed: int
+    student_arch: str
+    student: StudentSettings
+    objective: PretrainSettings
+    train: TrainSettings
+    align: AlignSettings | None
+    settings: CompressSettings = pydantic.Field(exclude=True)
+    teacher: GeneralTeacher = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the corpus and the teacher."""
+        file = corpus_file(self.settings.corpus, paths)
+        splits = paths.splits(str(self.settings.corpus))
+        corpus = artifact_at(splits) if file.parent == splits else Artifact.of_file(file)
+        return {"corpus": Artifact(corpus.key, file), "teacher": encoder_at(resolve(str(self.settings.teacher))[0])}
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Train a fresh student and save it, without its classifier; a stopped run continues."""
+        settings, teacher = self.settings, self.teacher
+        vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
+        tokenizer = vocabulary.tokenizer(settings.max_tokens)
+        inside = InsideTeacher(teacher.model, vocabulary, pick_device(settings.cpu))
+        texts = read_corpus(inputs["corpus"].path, tokenizer)
+        seed_everything(settings.seed)
+        student = Student(self.student_arch, self.student, 1, False)
+        masked = MaskedStudent(student, self.student.encoder_hidden_dim, self.student.embedding_dim)
+        history = _train(settings, masked, inside, texts, context)
+        kept = {name: tensor for name, tensor in student.state_dict().items() if not name.startswith("classifier.")}
+        save_tensors(out / WEIGHTS_FILE, kept, {})
+        tokenizer.save(out)
+        write_history(out / "history.jsonl", history)
+        return {
+            "kind": "student",
+            "stage": GENERAL,
+            "task": GENERAL,
+            "labels": (),
+            "pair": False,
+            "arch": self.student_arch,
+            "seed": self.seed,
+            "teacher": teacher.name,
+            "trained_on": (settings.corpus,) if settings.corpus in known_tasks() else (),
+            "student": self.student.model_dump(mode="json"),
+        }
+
+
+def pretrain(settings: CompressSettings) -> Path:
+    """Build a general student. Returns its model folder; a finished one is reused, a stopped one continues.
+
+    Raises UserError for a corpus without text, and a teacher that lacks what is asked for.
     """
     check_arch("pretrain", settings, settings.student_arch)
     corpus_file(settings.corpus, settings.paths)
@@ -62,32 +112,19 @@ def pretrain(settings: CompressSettings) -> Path:
         check_alignment(settings, teacher.model.config.to_dict(), teacher.name)
     elif not settings.output_weight and not settings.masked_lm_weight:
         raise UserError("pretrain: every loss has a weight of 0; give --align-hidden and its like, or others")
-    tokenizer = vocabulary.tokenizer(settings.max_tokens)
-    student_settings = settings.student().model_copy(update={"vocab_size": tokenizer.vocab_size})
-    name = settings.model_name or f"{settings.student_arch}-{teacher.name}-s{settings.seed}"
-    config = ModelConfig(
-        name=name,
-        kind="student",
-        stage=GENERAL,
-        task=GENERAL,
-        labels=(),
-        pair=False,
-        arch=settings.student_arch,
+    vocab_size = vocabulary.tokenizer(settings.max_tokens).vocab_size
+    step = Pretrain(
         seed=settings.seed,
-        teacher=teacher.name,
-        trained_on=(str(settings.corpus),) if settings.corpus in known_tasks() else (),
-        settings=settings.pretraining(),
-        student=student_settings.model_dump(mode="json"),
-        fingerprint=_identity(settings, tokenizer, teacher.model),
+        student_arch=settings.student_arch,
+        student=settings.student().model_copy(update={"vocab_size": vocab_size}),
+        objective=settings.part(PretrainSettings).model_copy(update={"corpus": None}),
+        train=settings.part(TrainSettings),
+        align=settings.part(AlignSettings) if settings.aligns else None,
+        settings=settings,
+        teacher=teacher,
     )
-    folder = settings.paths.model(GENERAL, name)
-    with only_one(folder, f"student {name}"):
-        if is_finished(folder, config.fingerprint, settings.force):
-            say(f"student {name} is up to date")
-        else:
-            inside = InsideTeacher(teacher.model, vocabulary, pick_device(settings.cpu))
-            _make(settings, config, student_settings, inside, tokenizer, folder)
-    return folder
+    name = settings.model_name or f"{settings.student_arch}-{teacher.name}-s{settings.seed}"
+    return settings.paths.make(step, settings.context(name), alias=settings.paths.model(GENERAL, name)).path
 
 
 def _output_weight(settings: CompressSettings, teacher: GeneralTeacher) -> float:
@@ -100,44 +137,12 @@ def _output_weight(settings: CompressSettings, teacher: GeneralTeacher) -> float
     return float(teacher.has_head) if settings.output_weight is None else settings.output_weight
 
 
-def _identity(settings: CompressSettings, tokenizer: WordPieceTokenizer, model: nn.Module) -> str:
-    weights = hashlib.sha256()
-    for tensor in model.state_dict().values():
-        weights.update(tensor.contiguous().numpy().tobytes())
-    corpus = file_fingerprint(corpus_file(settings.corpus, settings.paths))
-    return fingerprint([settings.pretraining(), corpus, tokenizer.identity, weights.hexdigest()])
-
-
-def _make(
-    settings: CompressSettings,
-    config: ModelConfig,
-    student_settings: StudentSettings,
-    teacher: InsideTeacher,
-    tokenizer: WordPieceTokenizer,
-    folder: Path,
-) -> None:
-    """Train a fresh student and save it, but for its classifier."""
-    texts = read_corpus(corpus_file(settings.corpus, settings.paths), tokenizer)
-    seed_everything(settings.seed)
-    student = Student(config.arch, student_settings, 1, False)
-    masked = MaskedStudent(student, student_settings.encoder_hidden_dim, student_settings.embedding_dim)
-    history = _train(settings, masked, teacher, texts, folder, config.fingerprint)
-    kept = {name: tensor for name, tensor in student.state_dict().items() if not name.startswith("classifier.")}
-    with whole_folder(folder) as partial:
-        save_tensors(partial / WEIGHTS_FILE, kept, {})
-        tokenizer.save(partial)
-        write_json(partial / CONFIG_FILE, config.model_dump(mode="json"))
-        write_history(partial / "history.jsonl", history)
-    clear_training(folder)
-
-
 def _train(
     settings: CompressSettings,
     masked: MaskedStudent,
     teacher: InsideTeacher,
     texts: EncodedText,
-    folder: Path,
-    fingerprint: str,
+    context: Context,
 ) -> list[dict[str, Any]]:
     """Train in place; the best weights come back to the CPU. Returns one dict an epoch."""
     device = pick_device(settings.cpu)
@@ -162,10 +167,10 @@ def _train(
         loss=loss,
         validate=validate,
         epochs=settings.epochs,
-        fingerprint=fingerprint,
+        fingerprint=context.key,
         on_start=aligner.start,
         extra_state=aligner.state,
-        **run_recipe(settings, folder),
+        **run_recipe(settings, context.work / context.name),
     )
     history = fit(run)
     masked.cpu()

@@ -68,8 +68,9 @@ def start_inputs(settings: CompressSettings, task: Task) -> dict[str, Artifact]:
         inputs["general"] = artifact_at(find_general(settings, task))
     elif settings.embedding_type == "bpe":
         own = settings.bpe_model, settings.bpe_vectors
-        files = own if all(own) else cached_files(settings.student()) or ()
-        inputs |= {name: Artifact.of_file(file) for name, file in zip(("bpe_model", "bpe_vectors"), files) if file}
+        model, vectors = own if all(own) else cached_files(settings.student()) or (None, None)
+        if model and vectors:
+            inputs |= {"bpe_model": Artifact.of_file(model), "bpe_vectors": Artifact.of_file(vectors)}
     needs_vocabulary = settings.embedding_type == "wordpiece" and not settings.start_from
     if needs_vocabulary or settings.embedding_init == "teacher" or settings.init_from_teacher or settings.aligns:
         learns_from_teacher = settings.alpha < 1 or not settings.only_original_data

@@ -1,4 +1,4 @@
-"""The work of evaluate.py: scores of any saved model on a task's test splits, as rows of results.json."""
+"""Scores of any saved model on a task's test splits, as rows of results.json."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import pydantic
+
 from common.data.tasks import Task, load_task
 from common.errors import UserError
+from common.store.artifact import Artifact, artifact_at, find, folder_of, read_manifest
+from common.store.files import read_json, write_json
 from common.store.settings import StageSettings
+from common.store.step import Context, Step
+from common.store.store import Store
 from common.store.workspace import Workspace
-from compression.evaluation.result_cache import (
-    data_fingerprint,
-    has_validation,
-    result_file,
-    saved_rows,
-    validation_fingerprint,
-)
+from compression.evaluation.models import data_fingerprint, has_validation, validation_fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Predictor = Callable[[Split], np.ndarray]
 
 TIMED_PASSES = 3
+RESULT_FILE = "result.json"
 
 
 class EvaluateSettings(StageSettings):
@@ -49,35 +50,110 @@ class EvaluateSettings(StageSettings):
     """Print the rows of results.json to stdout instead of a table."""
 
 
+class Evaluate(Step):
+    """A model's scores on a task's test splits. Files: result.json, predictions-<split>.parquet."""
+
+    task: str
+    settings: EvaluateSettings = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the model, the splits, and its teacher's logits over splits without labels."""
+        return evaluation_inputs(paths, load_task(self.settings.task), *_model(self.settings))
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Score every test split."""
+        folder, config = _model(self.settings)
+        rows = _rows(self.settings, folder, config, load_predictor(folder, config, self.settings.cpu), out)
+        write_json(out / RESULT_FILE, [{**row, "evaluation": context.key} for row in rows])
+        return {"model": config.name}
+
+
 def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
-    """Score a model; save the rows in its folder (see `result_file`), and its predictions. Returns one row a split."""
-    from common.data.data import load_split
-    from common.store.files import write_json
+    """Score a model. Returns one row a split; scores of an unchanged model on unchanged test splits are reused.
+
+    Only scores on test splits, of the model itself and without timing, are kept.
+    """
+    folder, config = _model(settings)
+    if settings.packed or settings.time or settings.split != "test":
+        predict = packed_predictor(settings, folder, config) if settings.packed else None
+        predict = predict or load_predictor(folder, config, settings.cpu)
+        return _rows(settings, folder, config, predict, None)
+    task = load_task(settings.task)
+    alias = settings.paths.scores(task.name, config.task, config.name)
+    step, context = Evaluate(task=task.name, settings=settings), settings.context(f"scores of {config.name}")
+    scores = settings.paths.make(step, context, alias=alias, replace=True)
+    return kept_rows(scores.path, folder, config)
+
+
+def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:
+    """Return the rows of an earlier evaluation of this very model on this very data; none where there was none."""
+    folder, config = _model(settings)
+    return saved_rows(settings.paths, load_task(settings.task), folder, config)
+
+
+def evaluation_inputs(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Artifact]:
+    """Return what a model's scores depend on: the model, the splits, its teacher's logits over unlabelled splits.
+
+    Raises UserError for one that is missing.
+    """
+    from common.data.data import find_splits
+    from common.teachers.logits import find_logits
+
+    splits = find_splits(paths, task)
+    labelled = read_manifest(splits.path).facts["labelled"]
+    names = (*task.test_splits, *(["validation"] if has_validation(task, config) else []))
+    unlabelled = [name for name in names if not labelled.get(name, 1)] if config.teacher else []
+    logits = {f"logits {name}": find_logits(paths, task, config.teacher, name) for name in unlabelled}
+    return {"model": artifact_at(folder), "splits": splits, **logits}
+
+
+def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
+    """Return a model's saved rows over the task's test splits, none where it was not scored as it is now."""
+    settings = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=str(folder))
+    try:
+        key = Evaluate(task=task.name, settings=settings).key(evaluation_inputs(paths, task, folder, config))
+    except UserError:
+        return []
+    scores = Store(paths.root).get(key)
+    return kept_rows(scores.path, folder, config) if scores else []
+
+
+def kept_rows(scores: Path, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
+    """Return the rows in a folder of scores, under the name and place that the model has now."""
+    return [{**row, "model": config.name, "run": str(folder)} for row in read_json(scores / RESULT_FILE)]
+
+
+def _model(settings: EvaluateSettings) -> tuple[Path, ModelConfig]:
     from common.training.models import find_model
+
+    return find_model(settings.paths, load_task(settings.task), settings.model_name, settings.arch)
+
+
+def _rows(
+    settings: EvaluateSettings, folder: Path, config: ModelConfig, predict: Predictor, out: Path | None
+) -> list[dict[str, Any]]:
+    """Return a row for each split. out: folder for the predictions, if they are kept."""
+    from common.data.data import load_split
     from compression.evaluation.predictions import write_predictions
 
-    task = load_task(settings.task)
-    folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
-    predict = packed_predictor(folder, config) if settings.packed else load_predictor(folder, config, settings.cpu)
-    same = _about_model(settings.paths, task, folder, config, predict)
+    task, paths = load_task(settings.task), settings.paths
+    same = _about_model(paths, task, folder, config, predict)
     rows = []
     for name in _split_names(settings, task):
-        split = load_split(settings.paths, task, name)
+        split = load_split(paths, task, name)
         started = time.perf_counter()
         logits = predict(split)
         seconds = time.perf_counter() - started
         row = identity(task, name, config, folder) | same
         row["stage"] = "packed" if settings.packed else config.stage
-        row |= {"rows": len(split), "metrics": _metrics(settings.paths, task, config, name, split, logits)}
-        row["data"] = data_fingerprint(settings.paths, task, name)
+        row |= {"rows": len(split), "metrics": _metrics(paths, task, config, name, split, logits)}
+        row["data"] = data_fingerprint(paths, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
         if settings.time:
             row["speed"] = _speed(predict, split)
-        if settings.split == "test" and not settings.packed:
-            write_predictions(folder, config, task, row, split, logits)
+        if out is not None:
+            write_predictions(out, task, row, split, logits)
         rows.append(row)
-    if settings.split == "test" and not settings.packed:
-        write_json(result_file(folder, config, task), rows)
     return rows
 
 
@@ -123,17 +199,6 @@ def _parts(folder: Path, config: ModelConfig) -> dict[str, int]:
     return parameters_by_part(weight for model in models for weight in weights_of(load_weights(model), config.kind))
 
 
-def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:
-    """The rows of an earlier evaluation of this very model on this very data, by these metrics; none where none was."""
-    from common.training.models import find_model
-
-    task = load_task(settings.task)
-    folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
-    if settings.force or settings.time or settings.packed or settings.split != "test":
-        return []
-    return saved_rows(settings.paths, task, folder, config)
-
-
 def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
     """A function from a Split to logits, as in common.training.metrics.score, for a teacher or a student."""
     from common.devices import pick_device, pick_dtype
@@ -151,13 +216,15 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
     return lambda split: student_logits(student, encode_split(tokenizer, split), device, config.name)
 
 
-def packed_predictor(folder: Path, config: ModelConfig) -> Predictor:
-    """The same of a student's packed file. Raises UserError when it is missing or damaged."""
+def packed_predictor(settings: EvaluateSettings, folder: Path, config: ModelConfig) -> Predictor:
+    """Return the same for a student's packed file. Raises UserError when it is missing, damaged or out of date."""
     from compression.evaluation.classifier import load_packed
 
-    path = folder / f"{folder.name}.fwt"
-    if not path.exists():
-        raise UserError(f"{path}: no such file; run: compress.py --compression-actions pack --load-trained-model")
+    path = settings.paths.packed(config.task, folder.name)
+    command = f"compress.py --task {settings.task} --compression-actions pack --load-trained-model {config.name}"
+    packed = find(path, f"run: python {command}")
+    if read_manifest(folder_of(packed.path)).inputs["model"] != config.key:
+        raise UserError(f"{path}: packed from another model than {config.name} is now; run: python {command}")
     model = load_packed(path)
     return lambda split: model.logits(list(zip(*split.sentences(), strict=True)) if config.pair else split.sentence1)
 
@@ -187,7 +254,7 @@ def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -
         "teacher": config.teacher,
         "select_on": config.select_on,
         "run": str(folder),
-        "config_hash": config.fingerprint,
+        "config_hash": config.key,
     }
 
 
@@ -205,7 +272,7 @@ def _metrics(
         return score(task, split.labels[labelled], logits[labelled])
     if config.teacher is None:
         return {}
-    return agreement(task, load_logits(paths, task, config.teacher, name, split), logits)
+    return agreement(task, load_logits(paths, task, config.teacher, name), logits)
 
 
 def _training_seconds(folder: Path) -> float | None:

@@ -16,7 +16,6 @@ from common.data.tagging import known
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.files import whole_file
-from common.training.models import ModelConfig, read_config
 from common.training.targets import choices
 
 
@@ -42,15 +41,13 @@ class Predictions:
         return ~np.isnan(self.labels) if self.regression else self.labels >= 0
 
 
-def predictions_file(folder: Path, config: ModelConfig, task: str, split: str) -> Path:
-    """Where they are: predictions-test.parquet, or predictions-ax-test.parquet on another task than the model's own."""
-    return folder / f"predictions-{'' if task == config.task else f'{task}-'}{split}.parquet"
+def predictions_file(scores: Path, split: str) -> Path:
+    """Return the file of predictions over a split in a folder of scores."""
+    return scores / f"predictions-{split}.parquet"
 
 
-def write_predictions(
-    folder: Path, config: ModelConfig, task: Task, row: dict[str, Any], split: Split, logits: Any
-) -> None:
-    """Save the choices behind a row of results.json, of tokens one for every word.
+def write_predictions(scores: Path, task: Task, row: dict[str, Any], split: Split, logits: np.ndarray) -> None:
+    """Save the choices behind a row of results.json, for token tasks one for every word.
 
     split: the rows scored; logits: as in common.training.metrics.score.
     """
@@ -61,16 +58,26 @@ def write_predictions(
         values, said = values[known(values)], said[known(said)]
     labels = pa.array(values.astype(kind.to_pandas_dtype()), kind, mask=~labelled)
     table = pa.table({"label": labels, "prediction": pa.array(said, kind)})
-    with whole_file(predictions_file(folder, config, task.name, row["split"])) as partial:
+    with whole_file(predictions_file(scores, row["split"])) as partial:
         pq.write_table(table.replace_schema_metadata(_made_of(row)), partial, compression="zstd")
 
 
-def read_predictions(folder: Path, row: dict[str, Any]) -> Predictions:
-    """The choices behind a row of results.json of the model in `folder`.
+def find_scores(workspace: Path, row: dict[str, Any]) -> Path | None:
+    """Return the folder of scores that a row of results.json comes from, or None where it is gone.
 
-    Raises UserError when they are missing or damaged, or were made by another model or over other data than the row.
+    workspace: searched too, in case the row's own was moved.
     """
-    path = predictions_file(folder, read_config(folder), row["task"], row["split"])
+    stores = (Path(row["run"]).parent.parent.parent / "store", workspace / "store")
+    folders = (store / row.get("evaluation", "none") for store in stores)
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
+    """Return the choices behind a row of results.json, from its folder of scores.
+
+    Raises UserError when they are missing or damaged, or of another model or other data than the row.
+    """
+    path = predictions_file(scores, row["split"])
     again = f"run: python evaluate.py --task {row['task']} --model-name {row['model']}"
     try:
         table = read_table(path, again)

@@ -13,7 +13,8 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import QuerySettings
 from common.tables import human_bytes, text_table
-from compression.evaluation.result_cache import readable_models, saved_rows
+from compression.evaluation.evaluate import saved_rows
+from compression.evaluation.models import readable_models
 from compression.experiments.report.families import Family, Row, Stat, group_rows, stat
 from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, metric_heading, percent
 

@@ -205,7 +205,7 @@ def _analyze(job: Job, made: Made) -> list[dict[str, Any]]:
         name, made_from = settings.arch, [plain(job.given)]
         if settings.model_name:
             _, config = find_model(settings.paths, load_task(settings.task), settings.model_name)
-            name, made_from = config.name, [config.fingerprint, plain(job.given)]
+            name, made_from = config.name, [config.key, plain(job.given)]
         record_file = picture_folder(settings, name) / "analysis.json"
         if settings.force or not record_file.exists() or read_json(record_file).get("made_from") != made_from:
             write_json(record_file, {**analyze(settings), "made_from": made_from})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ from common.training.models import ModelConfig
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet, distillation_set, distillation_text, held_out_rows
 from compression.distillation.trainer import TrainingData, train_student
+from compression.packing import pack
 from compression.settings import CompressSettings
-from compression.students.saved import load_student, save_student
+from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
@@ -88,17 +88,11 @@ class CompressionContext:
         """The task's main metric over validation, of the student as it is now."""
         return main_score(self.task, self.held_out.labels, self.logits(self.held_out))
 
-    def save(self, folder: Path, config: ModelConfig) -> None:
-        """Write the student into a model folder, all of its weights."""
-        whole = {"base": None, "base_weights": None, "trained_parameters": None}
-        config = config.model_copy(update={**whole, "student": {**config.student, **self.widths}})
-        save_student(folder, config, self.student, self.tokenizer, self.history)
+    def student_settings(self) -> dict[str, Any]:
+        """Return the student's own settings as they are now."""
+        return {**self.parent.student, **self.widths}
 
     def packed_size(self) -> int:
-        """Bytes of the packed file that the student as it is now would make."""
-        from compression.packing import packed_size
-
-        with tempfile.TemporaryDirectory() as folder:
-            target = Path(folder) / self.folder.name
-            self.save(target, self.parent.model_copy(update={"name": self.folder.name}))
-            return packed_size(target)
+        """Return the bytes of the packed file that the student as it is now would make."""
+        config = self.parent.model_copy(update={"name": self.folder.name, "student": self.student_settings()})
+        return len(pack(self.student, self.tokenizer, config))

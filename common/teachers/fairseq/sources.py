@@ -5,6 +5,7 @@ from pathlib import Path
 from common.data.archives import unpack_member
 from common.data.download import fetch
 from common.errors import UserError
+from common.store.files import folder_name
 from common.teachers import FAIRSEQ_ARCHS
 from common.teachers.fairseq.checkpoint import ARCHITECTURE_FILE, CHECKPOINT_FILE
 from common.training.models import WEIGHTS_FILE
@@ -33,7 +34,7 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
     source = inner if (inner / WEIGHTS_FILE).exists() else folder
     if not (source / "dict.txt").exists():
         raise UserError(f"{source / 'dict.txt'}: no such file; a fairseq model comes with its dictionary")
-    return str(source), folder.resolve().name
+    return str(source), folder_name(folder)
 
 
 def byte_pairs(source: Path, downloads: Path) -> Path:

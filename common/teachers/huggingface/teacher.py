@@ -14,6 +14,7 @@ from common.data.tokens import EncodedText
 from common.devices import autocast
 from common.errors import UserError
 from common.progress import Advance, nothing
+from common.store.files import folder_name
 from common.teachers import States
 from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
 from common.training.batching import sorted_batches
@@ -192,7 +193,7 @@ def resolve(arch: str) -> tuple[str, str]:
         source = folder / SUBFOLDER if (folder / SUBFOLDER).is_dir() else folder
         if not (source / "config.json").exists():
             raise UserError(f"--arch {arch}: holds no model, neither Hugging Face's config.json nor fairseq's model.pt")
-        return str(source), folder.resolve().name
+        return str(source), folder_name(folder)
     if arch.startswith((".", "/", "~")):
         raise UserError(f"--arch {arch}: no such folder")
     return arch, arch.rsplit("/", 1)[-1]

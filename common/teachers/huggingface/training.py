@@ -65,7 +65,7 @@ def train(
         patience=settings.patience,
         seed=settings.seed,
         state_file=context.work / "state.safetensors",
-        fingerprint=context.work.name,
+        fingerprint=context.key,
         schedule=linear_schedule(settings.warmup),
         label=f"fine-tuning {context.name}",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pydantic
@@ -100,21 +99,16 @@ def _predictions(
     settings: CompareSettings, pair: tuple[Row, Row], notes: list[str]
 ) -> tuple[Predictions, Predictions] | None:
     """What both models said, or None where one of them is gone: its scores can still be compared."""
-    from compression.evaluation.predictions import read_predictions
+    from compression.evaluation.predictions import find_scores, read_predictions
 
     found = []
     for row in pair:
-        folder = next((path for path in (Path(row["run"]), *_elsewhere(settings, row)) if path.is_dir()), None)
+        folder = find_scores(settings.workspace, row)
         if folder is None:
             notes.append(f"{row['model']} is gone, and with it what it said of every row: its pair has scores alone")
             return None
         found.append(read_predictions(folder, row))
     return found[0], found[1]
-
-
-def _elsewhere(settings: CompareSettings, row: Row) -> list[Path]:
-    """Where the model is if the workspace was moved."""
-    return sorted((settings.workspace / "models").glob(f"*/{row['model']}"))
 
 
 def _adjusted(lines: list[Line]) -> list[Line]:

@@ -12,7 +12,8 @@ from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.training.models import ModelConfig
-from compression.evaluation.result_cache import readable_models, saved_rows
+from compression.evaluation.evaluate import saved_rows
+from compression.evaluation.models import readable_models
 from compression.experiments.report.families import Row, name_without_seed
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE
 from compression.experiments.report.results import read_results

@@ -36,7 +36,7 @@ class Estimator:
         """Seconds that runs take one after the other, or None where none like them has finished yet."""
         total = 0.0
         for work in works:
-            rates = next((self._rates[kind] for kind in _kinds(work.task, work.effective) if kind in self._rates), None)
+            rates = next((self._rates[kind] for kind in _kinds(work.task, work.settings) if kind in self._rates), None)
             if rates is None:
                 return None
             total += statistics.median(rates) * work.rows

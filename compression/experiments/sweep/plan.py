@@ -16,7 +16,7 @@ from compression.distillation.distill import student_name
 from compression.experiments.jobs import Job, job_settings, plain, told
 from compression.experiments.report.record import RecordedRun
 from compression.experiments.sweep.grid import Cell, Grid
-from compression.experiments.sweep.identity import effective_settings, family_identity, input_fingerprints, run_identity
+from compression.experiments.sweep.identity import identify
 from compression.experiments.sweep.runs import Status
 from compression.experiments.sweep.work import Assignment
 from compression.settings import CompressSettings
@@ -52,18 +52,17 @@ def _planned(
     if given["task"] in teachers:
         given.setdefault("teacher", teachers[given["task"]])
     settings = job_settings(Job("compress", given), {})
-    inputs = input_fingerprints(settings)
-    effective = effective_settings(settings, cell.chains)
+    identity = identify(settings, cell.chains)
     # Any settings may tell runs apart: a part of their hash does so in names, where the seed stays last.
     stem = student_name(settings).removesuffix(f"-s{cell.seed}")
-    given["model_name"] = f"{stem}-{family_identity(settings, inputs)}-s{cell.seed}"
+    given["model_name"] = f"{stem}-{identity.family}-s{cell.seed}"
     work = Assignment(
-        id=run_identity(effective, inputs),
+        id=identity.id,
         task=load_task(settings.task).name,
         workspace=paths.root,
         jobs=tuple(plain(job.given) for job in dataclasses.replace(cell, given=given).jobs),
-        effective=effective,
-        inputs=inputs,
+        settings=identity.settings,
+        inputs=identity.inputs,
         experiment=experiment,
         observers=observers,
         threads=threads,

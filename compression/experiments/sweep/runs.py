@@ -16,9 +16,10 @@ from typing import Any, Literal
 
 from common.config import Settings, build
 from common.errors import UserError
+from common.store.artifact import points_to
 from common.store.files import read_json, write_json
+from common.store.store import Store
 from common.store.workspace import Workspace
-from common.training.models import WEIGHTS_FILE, read_config
 from compression.experiments.report.results import Row, read_results
 
 Status = Literal["waiting", "running", "finished", "failed"]
@@ -29,8 +30,8 @@ class SavedModel(Settings):
 
     name: str
     """Its name."""
-    fingerprint: str
-    """Its identity, as its config.json has it."""
+    key: str
+    """Its key in the store."""
 
 
 class RunRecord(Settings):
@@ -43,9 +44,9 @@ class RunRecord(Settings):
     task: str
     """Its task."""
     settings: dict[str, Any]
-    """Its effective settings."""
+    """Settings of all its steps."""
     inputs: dict[str, str]
-    """Fingerprints of what it read."""
+    """Role -> key of what it read."""
     models: tuple[SavedModel, ...] = ()
     """Models it made: distilled, pruned, quantized."""
     error: str | None = None
@@ -135,8 +136,8 @@ class RunFolder:
         return False
 
     def _is_there(self, task: str, model: SavedModel) -> bool:
-        folder = self.paths.model(task, model.name)
-        return (folder / WEIGHTS_FILE).exists() and read_config(folder).fingerprint == model.fingerprint
+        alias = self.paths.model(task, model.name)
+        return points_to(alias, model.key) and Store(self.paths.root).get(model.key) is not None
 
     def last_words(self) -> str:
         """The last line of its log, empty where there is none."""

@@ -35,7 +35,8 @@ class Assignment:
     workspace: Path
     jobs: tuple[dict[str, Any], ...]
     """Settings of its compress jobs, without defaults: one student, and what is made of it in several ways."""
-    effective: dict[str, Any]
+    settings: dict[str, Any]
+    """Of all its steps."""
     inputs: dict[str, str]
     experiment: str
     observers: tuple[str, ...]
@@ -95,7 +96,7 @@ def outcome(
         id=work.id,
         status="failed" if error else "finished",
         task=work.task,
-        settings=work.effective,
+        settings=work.settings,
         inputs=work.inputs,
         models=models,
         error=error,
@@ -127,7 +128,7 @@ def _train_and_score(work: Assignment) -> tuple[SavedModel, ...]:
     """The run itself, recorded with the experiment's observers. Returns the models it made."""
     from common.tracking import record
 
-    told = {"id": work.id, "jobs": work.jobs, "effective": work.effective, "inputs": work.inputs}
+    told = {"id": work.id, "jobs": work.jobs, "settings": work.settings, "inputs": work.inputs}
     place = Workspace(work.workspace).experiment(work.experiment) / "sacred"
     models, rows = record(work.experiment, place, told, lambda: _models_and_rows(work), work.observers)
     write_results(work.folder.results, [{**row, "run_id": work.id} for row in rows])
@@ -148,7 +149,7 @@ def _models_and_rows(work: Assignment) -> tuple[tuple[SavedModel, ...], list[Row
         for folder in compress(job_settings(Job("compress", given), {})):
             if folder.name in models:
                 continue
-            models[folder.name] = SavedModel(name=folder.name, fingerprint=read_config(folder).fingerprint)
+            models[folder.name] = SavedModel(name=folder.name, key=read_config(folder).key)
             shared = {key: given[key] for key in ("task", "workspace", "cpu") if key in given}
             settings = job_settings(Job("evaluate", {**shared, "model_name": folder.name}), {})
             rows += finished_rows(settings) or evaluate(settings)

@@ -32,10 +32,8 @@ class PreprocessSettings(StageSettings):
     generate_loss: tuple[str, ...] = ()
     """Write the teacher's logits over rows: processed (train), tinybert or augmented (those that --augmented names),
     validation, a test split."""
-    teacher_states: tuple[str, ...] = ()
-    """Write the teacher's hidden states and attention maps over these rows, named as in --generate-loss."""
     model_name: str | None = None
-    """Teacher for --generate-loss and --teacher-states; unset means the task's only one."""
+    """Teacher for --generate-loss; unset: the task's only one."""
     teacher_arch: str | None = None
     """Check that the teacher has this architecture."""
     masked_lm: str | None = None
@@ -72,11 +70,8 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     if not _is_augmented(task, settings.augmented):
         raise UserError(f"--augmented: {settings.augmented!r} is the name of other rows")
     rows: dict[str, Any] = {}
-    asked = settings.augment or settings.generate_loss or settings.teacher_states
-    logits_over, states_over = (
-        _row_names(task, names, settings.augmented) for names in (settings.generate_loss, settings.teacher_states)
-    )
-    if settings.glue_preprocess or not asked:
+    logits_over = _row_names(task, settings.generate_loss, settings.augmented)
+    if settings.glue_preprocess or not (settings.augment or logits_over):
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)
         rows |= {name: len(split) for name, split in splits.items()}
     check_task_file(paths, task)
@@ -84,8 +79,6 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
         rows[settings.augmented] = _augment(settings, paths, task)
     for name in logits_over:
         rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, name)
-    for name in states_over:
-        rows[f"{flag('teacher_states')} {name}"] = _states(settings, paths, task, name)
     return rows
 
 
@@ -174,13 +167,6 @@ def _generate(settings: PreprocessSettings, paths: Workspace, task: Task, name: 
     if _is_augmented(task, name) and not task.regression and not task.tokens:
         say_label_table(task, paths.split(task.name, "train"), target)
     return count_rows(source, "")
-
-
-def _states(settings: PreprocessSettings, paths: Workspace, task: Task, name: str) -> int:
-    from common.teachers.states import StatesWork, generate_states
-
-    work = StatesWork(_teacher(settings, paths, task, name), settings.cpu, settings.seed)
-    return generate_states(paths, task, name, rows_file(paths, task, name), work, settings.launch, settings.force)
 
 
 def only_teacher(paths: Workspace, task: Task) -> str:

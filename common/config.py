@@ -6,11 +6,13 @@ as the strings the user typed, so one validator serves both sources.
 
 import argparse
 import difflib
+import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pydantic
 import yaml
@@ -30,6 +32,8 @@ class Settings(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, protected_namespaces=(), allow_inf_nan=False
     )
+    most_used: ClassVar[tuple[str, ...]] = ()
+    """Fields that --help shows first; the others stand in groups, see `help_groups`."""
 
     @classmethod
     def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:
@@ -135,22 +139,29 @@ def parse_flags(
     argv: Sequence[str] | None,
     description: str | None,
     defaults: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: {},
+    usage: str = "%(prog)s [flags]",
 ) -> S:
-    """Settings from a command line, with `--config FILE` for a YAML file below the flags.
+    """Return settings from a command line, with `--config FILE` for a YAML file below the flags.
 
-    `defaults` maps what the user gave to further defaults (a student's settings file, say); --help shows them.
-    Raises UserError on an unknown flag, a stray word, a bad value or a bad file.
+    `defaults` maps the given values to further defaults (those of a student's settings file, say); --help shows them.
+    Raises UserError for an unknown flag, a stray word, a bad value or a bad file.
     """
-    layered = defaults(_read(_make_parser(cls.model_fields, description, {}, with_help=False), argv)[0])
-    given, unknown = _read(_make_parser(cls.model_fields, description, layered, with_help=True), argv)
+    layered = defaults(_read(_make_parser(cls.model_fields), argv)[0])
+    parser = _make_parser(
+        cls.model_fields, help_groups(cls), layered, description=inspect.cleandoc(description or ""), usage=usage
+    )
+    given, unknown = _read(parser, argv)
     _refuse(unknown, cls.model_fields)
     return build(cls, layered, given, names_are=flag)
 
 
 def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> list[dict[str, Any]]:
-    """What a command line gives to each of several settings classes. Raises UserError for a flag that none knows."""
+    """Return what a command line sets in each of several settings classes.
+
+    Raises UserError for a flag that none of them has.
+    """
     together = {name: field for cls in classes for name, field in cls.model_fields.items()}
-    given, unknown = _read(_make_parser(together, None, {}, with_help=False), argv)
+    given, unknown = _read(_make_parser(together), argv)
     _refuse(unknown, together)
     strange = [name for name in given if name not in together]  # from --config's file
     if strange:
@@ -159,7 +170,7 @@ def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> list[
 
 
 def _read(parser: _Parser, argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str]]:
-    """What is given, by --config's file and by flags, and the words nothing is known of."""
+    """The values that --config's file and the flags give, and the unknown words."""
     namespace, unknown = parser.parse_known_args(argv)
     given = vars(namespace)
     config = given.pop("config", None)
@@ -175,21 +186,52 @@ def _refuse(unknown: list[str], fields: Iterable[str]) -> None:
     raise UserError(f"stray word {word!r} (see --help)")
 
 
-def _make_parser(fields: dict[str, Any], description: str | None, defaults: dict[str, Any], with_help: bool) -> _Parser:
+def _make_parser(
+    fields: dict[str, Any],
+    groups: dict[str, list[str]] | None = None,
+    defaults: dict[str, Any] | None = None,
+    **shown: Any,
+) -> _Parser:
+    """A parser of --config and the fields' flags. groups: for --help, which it has only then; shown: what it shows."""
     parser = _Parser(
-        description=description,
-        add_help=with_help,
+        add_help=False,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        **shown,
     )
-    parser.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
-    for name, field in fields.items():
-        default = defaults.get(name, field.get_default(call_default_factory=True))
-        text = (field.description or "").replace("\n", " ")
-        text += " (required)" if field.is_required() and name not in defaults else f" (default: {_shown(default)})"
-        parser.add_argument(flag(name), dest=name, help=text.replace("%", "%%"), **_argparse_type(field.annotation))
+    for title, names in (groups or {"flags": list(fields)}).items():
+        group = parser.add_argument_group(title)
+        for name in names:
+            text = _help_text(name, fields[name], defaults or {})
+            group.add_argument(flag(name), dest=name, help=text, **_argparse_type(fields[name].annotation))
+    group = parser.add_argument_group("Help and settings files")
+    group.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
+    if groups:
+        group.add_argument("-h", "--help", action="help", help="Show this help, with the defaults in force, and exit")
     return parser
+
+
+def _help_text(name: str, field: Any, defaults: dict[str, Any]) -> str:
+    default = defaults.get(name, field.get_default(call_default_factory=True))
+    text = (field.description or "").replace("\n", " ")
+    text += " (required)" if field.is_required() and name not in defaults else f" (default: {_shown(default)})"
+    return text.replace("%", "%%")
+
+
+def help_groups(cls: type[Settings]) -> dict[str, list[str]]:
+    """Fields by the titles that --help shows them under: `most_used` first, the base classes' last.
+
+    A field belongs to the class that declares it. The title is the class's docstring up to a stop, colon or bracket.
+    """
+    groups: dict[str, list[str]] = {"Most used": list(cls.most_used)} if cls.most_used else {}
+    for base in cls.__mro__:
+        inherited = {name for above in base.__mro__[1:] for name in getattr(above, "model_fields", ())}
+        own = set(getattr(base, "model_fields", ())) - inherited - set(cls.most_used)
+        if own:
+            title = re.split("[.:(\n]", base.__doc__ or "")[0].strip()
+            groups.setdefault(title, []).extend(name for name in cls.model_fields if name in own)
+    return groups
 
 
 def _shown(default: Any) -> str:
@@ -209,7 +251,7 @@ def _argparse_type(annotation: Any) -> dict[str, Any]:
         return {"action": argparse.BooleanOptionalAction}
     if origin is tuple:
         # Given again, a flag adds to its values: --set a=1 --set b=2.
-        return {"nargs": "+", "action": "extend", "metavar": _metavar(arguments[0])}
+        return {"nargs": "+", "action": "extend", "metavar": (_metavar(arguments[0]), "")}
     return {"metavar": _metavar(annotation)}
 
 

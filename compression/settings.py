@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 
-from common.config import CONFIG_DIR, OLD_NAMES
+from common.config import CONFIG_DIR, OLD_NAMES, Settings
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
@@ -20,32 +20,7 @@ Bits = Annotated[
 ]
 LayerNumbers = Annotated[tuple[str, ...], pydantic.BeforeValidator(lambda value: _words(value))]
 """A name of a way to choose layers, or numbers of layers; in YAML these may be bare."""
-TUNE_SETTINGS = {"tune_epochs", "tune_lr", "guide"}
-ACTION_SETTINGS: dict[str, set[str]] = {
-    "factorize": {"factorize", "rank"},
-    "prune": {
-        *("prune_magnitude", "prune_topv", "prune_threshold", "prune_local"),
-        *("prune_movement", "prune_units", "prune_vocabulary"),
-    },
-    "quantize": {
-        *("ptq_embedding", "dq_encoder", "dq_classifier", "ptq_classifier", "calibration_rows"),
-        *("quantizer", "bits", "bits_embedding", "bits_encoder", "bits_classifier", "granularity", "ranges"),
-        *("max_bytes", "max_loss"),
-    },
-}
-"""Action -> the settings that decide what it makes of a student, beside those of tuning."""
-PRETRAIN_SETTINGS = {"corpus", "masked_lm_weight", "output_weight"}
-ALIGN_SETTINGS = {
-    *("align_hidden", "align_attention", "align_embedding", "align_first"),
-    *("hidden_loss", "attention_loss", "layer_map"),
-}
-TRANSFORMER_SETTINGS = {
-    *("layers", "iterations", "heads", "intermediate_dim", "adapters"),
-    *("init_from_teacher", "start_from", "adapter_tuning"),
-}
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
-LATER_SETTINGS = TUNE_SETTINGS.union(*ACTION_SETTINGS.values())
-"""Settings of everything that comes after distilling."""
 
 
 def _words(value: Any) -> Any:
@@ -54,49 +29,65 @@ def _words(value: Any) -> Any:
     return tuple(str(one) if isinstance(one, int) else one for one in several)
 
 
-class DistillSettings(StageSettings, StudentSettings):
-    """Distillation: which student, from whom, on what, how."""
+class RowsSettings(Settings):
+    """Training rows."""
 
-    student_arch: StudentArch = "bilstm"
-    """Student architecture. The thesis's old name emb-ffn means ffn."""
-    teacher: str | None = None
-    """Teacher whose logits to learn from; unset means the task's only one."""
     augmented: str = "tinybert"
-    """Augmented rows to train on beside the task's own."""
+    """Name of the augmented rows to train on, in addition to the task's own."""
     only_original_data: bool = False
-    """Leave augmented rows out."""
+    """Train on the task's own rows alone, without augmented ones."""
     bootstrap_data_ratio: float = pydantic.Field(1.0, gt=0, le=1)
-    """Share of the augmented rows to learn from, drawn at random."""
+    """Share of the augmented rows to train on, drawn at random."""
     downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
-    """Share of the task's own rows to learn from, drawn at random; augmented rows made from others are left out too."""
-    alpha: float = pydantic.Field(0.0, ge=0, le=1)
-    """Weight of the labels: 1 learns from labels only, 0 from the teacher only."""
-    loss: Literal["mse", "temperature-softmax", "kl"] = "mse"
-    """Distillation loss: mse on logits, mse on temperature softmax (the thesis's FFN), or Hinton's T^2 KL."""
-    temperature: float = pydantic.Field(3.0, gt=0)
-    """Temperature of temperature-softmax and kl."""
+    """Share of the task's own rows to train on, drawn at random; augmented rows of the others are left out too."""
+
+
+class InitSettings(Settings):
+    """Initialisation."""
+
     embedding_init: Literal["vectors", "teacher"] = "vectors"
-    """How byte pairs' embeddings start: as BPEmb's or word2vec's vectors, or by what the teacher makes of each."""
+    """Initial embeddings of byte pairs: BPEmb's or word2vec's vectors, or the teacher's embedding of each pair."""
     start_from: str | None = None
-    """General student (of `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
+    """General student (from `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     adapter_tuning: bool = False
-    """Train nothing but adapters and classifier of a student that starts from a general one; they are saved apart."""
+    """Train only adapters and classifier of a student that starts from a general one; they are saved separately."""
     init_from_teacher: LayerNumbers = ()
-    """Layers of the teacher that a transformer starts from: every-other, first, last, or their numbers from 0."""
+    """Layers of the teacher that a transformer is initialised with: every-other, first, last, or numbers from 0."""
+
+
+class AlignSettings(Settings):
+    """Teacher alignment."""
+
     align_hidden: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between a transformer's hidden states and its teacher's, layer by layer."""
     align_attention: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between attention maps, layer by layer."""
     align_embedding: float = pydantic.Field(0.0, ge=0)
-    """Weight of the loss between what the first layers read."""
+    """Weight of the loss between the embeddings that the first layers read."""
     hidden_loss: Literal["mse", "cosine"] = "mse"
-    """How hidden states are compared; a learned projection comes first where widths differ."""
+    """Loss between hidden states; where widths differ, a learned projection comes first."""
     attention_loss: Literal["mse", "kl"] = "mse"
-    """How attention maps are compared."""
+    """Loss between attention maps."""
     layer_map: LayerNumbers = ("uniform",)
-    """The teacher's layer for each of the student's: uniform, last, or their numbers from 0."""
+    """The teacher's layer for each of the student's: uniform, last, or numbers from 0."""
     align_first: int = pydantic.Field(0, ge=0)
-    """Epochs before the others that align only, as TinyBERT does: logits and labels come later."""
+    """Epochs of alignment alone before the others, as in TinyBERT; logits and labels come later."""
+
+    @property
+    def aligns(self) -> bool:
+        """Whether any hidden states, attention maps or embeddings are compared with the teacher's."""
+        return self.align_hidden > 0 or self.align_attention > 0 or self.align_embedding > 0
+
+    @pydantic.model_validator(mode="after")
+    def _check_alignment(self) -> "AlignSettings":
+        if self.align_first and not self.aligns:
+            raise ValueError("--align-first needs --align-hidden, --align-attention or --align-embedding")
+        return self
+
+
+class TrainSettings(Settings):
+    """Training."""
+
     epochs: int = pydantic.Field(10, gt=0)
     """Passes over the training rows."""
     patience: int = pydantic.Field(5, gt=0)
@@ -106,48 +97,52 @@ class DistillSettings(StageSettings, StudentSettings):
     optimizer: Literal["adamw", "adam", "adadelta"] = "adamw"
     """Optimizer; adadelta with rho 0.95 is the thesis's for its BiLSTM."""
     lr: float = pydantic.Field(3e-3, gt=0)
-    """Learning rate, the peak one with a linear schedule. Unset, an architecture's own grows with the root of
-    --batch-size."""
+    """Learning rate; with a linear schedule the peak. When unset, the architecture's default is scaled by the square
+    root of --batch-size."""
     schedule: Literal["linear", "constant"] = "linear"
-    """linear warms up over 5 % of training and falls to zero; constant is the thesis's."""
+    """linear: warm up over 5 % of training, then fall to zero; constant: the thesis's."""
     weight_decay: float = pydantic.Field(0.0, ge=0)
     """Weight decay."""
     max_grad_norm: float = pydantic.Field(1.0, ge=0)
-    """Norm that gradients are clipped to; 0 does not clip."""
+    """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
     """Split that chooses the weights; test only to reproduce the thesis."""
+
+
+class DistillSettings(StudentSettings, RowsSettings, TrainSettings, InitSettings, AlignSettings, StageSettings):
+    """Distillation."""
+
+    student_arch: StudentArch = "bilstm"
+    """Student architecture. The thesis's old name emb-ffn means ffn."""
+    teacher: str | None = None
+    """Teacher whose logits to learn from; unset: the task's only one."""
+    alpha: float = pydantic.Field(0.0, ge=0, le=1)
+    """Weight of the labels: 1 learns from labels only, 0 from the teacher only."""
+    loss: Literal["mse", "temperature-softmax", "kl"] = "mse"
+    """Distillation loss: mse of logits, mse of softmax with temperature (the thesis's for FFN), or Hinton's T^2 KL."""
+    temperature: float = pydantic.Field(3.0, gt=0)
+    """Temperature of temperature-softmax and kl."""
     prune_aware: bool = False
-    """Prune gradually while distilling, to the targets pruning would use."""
+    """Prune gradually while distilling, to the targets that pruning would use."""
 
     @pydantic.model_validator(mode="after")
     def _check_pooling(self) -> "DistillSettings":
         if self.student_arch == "conv" and self.pooling == "last":
-            raise ValueError("--pooling last: a convolution has no last state; take max")
+            raise ValueError("--pooling last: a convolution has no last state; use max")
         return self
 
     @pydantic.model_validator(mode="after")
     def _check_heads(self) -> "DistillSettings":
         if self.student_arch in ("transformer", "recursive") and self.encoder_hidden_dim % self.heads:
-            raise ValueError(f"--heads {self.heads} do not divide the layers' width of {self.encoder_hidden_dim}")
+            raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         return self
 
     @pydantic.model_validator(mode="after")
     def _check_adapters(self) -> "DistillSettings":
         if self.adapter_tuning and (not self.start_from or not self.adapters):
-            raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
+            raise ValueError("--adapter-tuning needs --start-from and a width in --adapters")
         if self.adapter_tuning and self.prune_aware:
-            raise ValueError("--adapter-tuning leaves weights as they are, and --prune-aware does not")
-        return self
-
-    @property
-    def aligns(self) -> bool:
-        """Whether anything inside the student is compared with the teacher's."""
-        return self.align_hidden > 0 or self.align_attention > 0 or self.align_embedding > 0
-
-    @pydantic.model_validator(mode="after")
-    def _check_alignment(self) -> "DistillSettings":
-        if self.align_first and not self.aligns:
-            raise ValueError("--align-first: say what to align: --align-hidden, --align-attention, --align-embedding")
+            raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
         return self
 
     @pydantic.model_validator(mode="after")
@@ -157,64 +152,72 @@ class DistillSettings(StageSettings, StudentSettings):
         return self
 
 
-class CompressSettings(DistillSettings):
-    """Everything compress.py can be told."""
+class PretrainSettings(Settings):
+    """Pre-training on plain text."""
 
-    compression_actions: tuple[Action, ...] = ("distill",)
-    """What to do, in this order: distill, factorize, prune, quantize, pack (into a .fwt file), export (to ONNX). Before
-    all of it, alone: pretrain, on plain text, a transformer that students of any task start from."""
     corpus: str | None = None
-    """What pretrain learns from: a text file, a text a line, or a task, whose prepared train rows are meant."""
+    """Text to pre-train on: a file with one text a line, or a task, for its prepared train rows."""
     masked_lm_weight: float = pydantic.Field(1.0, ge=0)
-    """pretrain: weight of the loss of guessing masked pieces."""
+    """Weight of the masked-language-modelling loss."""
     output_weight: float | None = pydantic.Field(None, ge=0)
-    """pretrain: weight of the KL divergence from the teacher's guesses; unset: 1 where the teacher can guess."""
-    load_trained_model: str | None = None
-    """Start from this student instead of distilling one."""
-    model_name: str | None = None
-    """Name of the student; unset builds one from the settings. Factorising adds +f, pruning +p, quantizing +q."""
-    seed_name: Literal["bennington", "hadfield", "feynman", "simone"] | None = None
-    """The thesis's seeds by name: 3201976, 8291959, 5111918, 2211933."""
-    hidden_dim: int | None = pydantic.Field(None, gt=0)
-    """Width of a transformer's layers: another name of --encoder-hidden-dim."""
-    embedding_rank: int | None = pydantic.Field(None, gt=0)
-    """Width of the embedding, factorised where it is less than the layers': another name of --embedding-dim."""
+    """Weight of the KL divergence from the teacher's predictions; unset: 1 if the teacher has a head for them."""
+
+
+class PruneSettings(Settings):
+    """Pruning."""
+
     prune_magnitude: bool = False
     """Prune weights whose absolute value is below --prune-threshold."""
     prune_topv: bool = False
-    """Prune the smallest weights to a given sparsity; what happens when neither is asked for."""
+    """Prune the smallest weights to a given sparsity; the default way to prune."""
     prune_threshold: float | None = pydantic.Field(None, ge=0)
     """Top-V: share of weights to prune, in [0, 1). Magnitude: absolute value, 0.05 when unset."""
     prune_local: bool = False
-    """Prune each matrix apart to --prune-threshold, better for high ones than all together. Without one: table 6.3."""
+    """Prune each matrix to --prune-threshold by itself, better at high sparsity than all together; without a threshold
+    to table 6.3."""
     prune_movement: bool = False
     """Prune by learned scores instead of magnitudes: while distilling with --prune-aware, else while tuning."""
     prune_units: float = pydantic.Field(0.0, ge=0, lt=1)
     """Share of the encoder's units and the classifier's hidden units to remove: the matrices shrink."""
     prune_vocabulary: int = pydantic.Field(0, ge=0)
-    """Remove byte pairs (zero hash rows) that the training text shows fewer than this many times."""
+    """Remove byte pairs (zero hash rows) that occur fewer than this many times in the training text."""
+
+
+class FactorizeSettings(Settings):
+    """Factorisation."""
+
     factorize: tuple[Literal["embedding", "encoder", "classifier"], ...] = ("embedding", "encoder", "classifier")
     """Parts whose matrices `factorize` replaces by products of two, where that is smaller."""
     rank: float = pydantic.Field(0.5, gt=0)
     """Rank of these products: a number of dimensions, or below 1 a share of each matrix's full rank."""
+
+
+class TuneSettings(Settings):
+    """Tuning while or after shrinking."""
+
     tune_epochs: int = pydantic.Field(0, ge=0)
-    """Epochs to train on after (or while) factorising, pruning and quantizing: the last is then quantization-aware."""
+    """Epochs of training after (or while) factorising, pruning and quantizing; quantizing is quantization-aware."""
     tune_lr: float = pydantic.Field(1e-3, gt=0)
     """Learning rate of --tune-epochs (AdamW, linear)."""
     guide: Literal["teacher", "student"] = "teacher"
-    """Whose logits --tune-epochs learns from: the teacher's, or the student's own before it was made smaller."""
+    """Logits that --tune-epochs learns from: the teacher's, or the student's own before it was shrunk."""
+
+
+class QuantizeSettings(Settings):
+    """Quantization."""
+
     quantizer: Literal["affine", "ternary", "codebook"] = "affine"
     """How weights become codes: evenly spaced values, three values, or k-means centroids."""
     bits: Bits = 8
     """Bits of a code."""
     bits_embedding: Bits | None = None
-    """Bits of the embedding's codes; unset means --bits."""
+    """Bits of the embedding's codes; unset: --bits."""
     bits_encoder: Bits | None = None
-    """Bits of the encoder's codes; unset means --bits."""
+    """Bits of the encoder's codes; unset: --bits."""
     bits_classifier: Bits | None = None
-    """Bits of the classifier's codes; unset means --bits."""
+    """Bits of the classifier's codes; unset: --bits."""
     granularity: Literal["row", "column", "tensor"] | None = None
-    """What has a range of its own: each row, each column or the matrix; unset: row at plain 8 bits, else tensor."""
+    """Unit with a range of its own: row, column or the whole matrix; unset: row at plain 8 bits, else tensor."""
     ranges: Literal["fitted", "minmax"] = "fitted"
     """Ends of the codes' range: those of least error, or the smallest and largest weight."""
     max_bytes: int | None = pydantic.Field(None, gt=0)
@@ -222,15 +225,57 @@ class CompressSettings(DistillSettings):
     max_loss: float | None = pydantic.Field(None, ge=0)
     """Choose the fewest bits that lose at most this many points of the validation score."""
     ptq_embedding: bool = False
-    """Quantize embeddings only (or what else is asked for)."""
+    """Quantize only the embedding (and the parts that the next flags add)."""
     dq_encoder: bool = False
-    """Quantize the encoder, and round its inputs to 8 bits as they come."""
+    """Quantize the encoder, and round its inputs to 8 bits by ranges measured for each input."""
     dq_classifier: bool = False
-    """Quantize the classifier, and round its inputs to 8 bits as they come."""
+    """Quantize the classifier, and round its inputs to 8 bits by ranges measured for each input."""
     ptq_classifier: bool = False
     """Quantize the classifier, and round its inputs to 8 bits by ranges calibrated on training text."""
     calibration_rows: int = pydantic.Field(1024, gt=0)
     """Training rows used to calibrate --ptq-classifier."""
+
+
+ACTION_SETTINGS: dict[str, set[str]] = {
+    "factorize": set(FactorizeSettings.model_fields),
+    "prune": set(PruneSettings.model_fields),
+    "quantize": set(QuantizeSettings.model_fields),
+}
+"""Action -> the settings that decide its result, besides those of tuning."""
+TUNE_SETTINGS = set(TuneSettings.model_fields)
+PRETRAIN_SETTINGS = set(PretrainSettings.model_fields)
+ALIGN_SETTINGS = set(AlignSettings.model_fields)
+TRANSFORMER_SETTINGS = {
+    *("layers", "iterations", "heads", "intermediate_dim", "adapters"),
+    *("init_from_teacher", "start_from", "adapter_tuning"),
+}
+LATER_SETTINGS = TUNE_SETTINGS.union(*ACTION_SETTINGS.values())
+"""Settings of everything that comes after distilling."""
+
+
+class CompressSettings(
+    DistillSettings, PruneSettings, QuantizeSettings, FactorizeSettings, TuneSettings, PretrainSettings, StageSettings
+):
+    """Actions and names."""
+
+    most_used = (
+        *("task", "compression_actions", "student_arch", "embedding_type", "embedding_dim", "teacher"),
+        *("alpha", "epochs", "only_original_data", "load_trained_model", "bits", "max_bytes"),
+    )
+
+    compression_actions: tuple[Action, ...] = ("distill",)
+    """Actions, in this order: distill, factorize, prune, quantize, pack (a .fwt file), export (ONNX). pretrain stands
+    alone: it trains, on plain text, a transformer that students of any task can start from."""
+    load_trained_model: str | None = None
+    """Start from this student instead of distilling one."""
+    model_name: str | None = None
+    """Name of the student; unset: built from the settings. Factorising adds +f, pruning +p, quantizing +q."""
+    seed_name: Literal["bennington", "hadfield", "feynman", "simone"] | None = None
+    """The thesis's seeds by name: 3201976, 8291959, 5111918, 2211933."""
+    hidden_dim: int | None = pydantic.Field(None, gt=0)
+    """Width of a transformer's layers: another name of --encoder-hidden-dim."""
+    embedding_rank: int | None = pydantic.Field(None, gt=0)
+    """Width of the embedding, factorised where smaller than the layers' width: another name of --embedding-dim."""
 
     @classmethod
     def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,10 @@ StudentArch = Literal["bilstm", "rnn", "ffn", "conv", "transformer", "recursive"
 
 
 class StudentSettings(Settings):
-    """All that is needed to build a student and its tokenizer."""
+    """Student: its layers and its tokenizer."""
 
     embedding_type: Literal["bpe", "hash", "char", "wordpiece"] = "bpe"
-    """How text becomes vectors: byte pairs, hashed words, characters, or the teacher's own word pieces."""
+    """Tokens and their embedding: byte pairs, hashed words, characters, or the teacher's own word pieces."""
     embedding_dim: int = pydantic.Field(25, gt=0)
     """Width of an embedding vector."""
     vocab_size: int = pydantic.Field(5000, gt=0)
@@ -31,21 +31,21 @@ class StudentSettings(Settings):
     layers: int = pydantic.Field(4, gt=0, lt=256)
     """Layers (transformer)."""
     iterations: int = pydantic.Field(6, gt=0, lt=256)
-    """Times that the one layer is used (recursive)."""
+    """Number of times the single layer is applied (recursive)."""
     heads: int = pydantic.Field(12, gt=0, lt=256)
-    """Attention heads (transformer, recursive); they divide the layers' width."""
+    """Attention heads (transformer, recursive); a divisor of the layers' width."""
     intermediate_dim: int = pydantic.Field(1200, gt=0)
-    """Units between the two maps of a layer's feed-forward part (transformer, recursive)."""
+    """Hidden units of a layer's feed-forward part (transformer, recursive)."""
     adapters: int = pydantic.Field(0, ge=0)
     """Width of bottleneck adapters, two in each layer or iteration; 0 means none (transformer, recursive)."""
     cls_hidden_dim: int = pydantic.Field(200, gt=0)
     """Units of the classifier's hidden layer."""
     pooling: Literal["last", "max"] = "last"
-    """What the encoder hands on: each direction's final state (bilstm, rnn), or the maximum over time (conv too)."""
+    """Encoder output: each direction's final state (bilstm, rnn), or the maximum over time (conv too)."""
     dropout: float = pydantic.Field(0.1, ge=0, lt=1)
     """Share of units dropped while training: embeddings, encoder output and classifier."""
     max_tokens: int = pydantic.Field(512, gt=0)
-    """Tokens a sentence is cut at; preprocessing reports none longer for the shipped tasks."""
+    """Tokens at which a sentence is cut; no sentence of the shipped tasks is longer."""
     bpe_source: Literal["auto", "bpemb", "train"] = "auto"
     """Byte pairs: auto uses BPEmb files in ~/.cache/bpemb, else trains on the task's text; bpemb downloads."""
     bpe_model: Path | None = None

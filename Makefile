@@ -1,33 +1,38 @@
-# make quickstart   set up and run the whole pipeline on a small real task (about ten minutes on two cores)
-# make test         set up and run the tests
+# make quickstart   set up what the program needs, and run the whole pipeline on a small real task (about ten minutes on two cores)
+# make test         set up everything, optional libraries too, and run the tests
 # make test-fast    run the tests that start no process and train nothing for longer than a second
 # make check        lint, formatting and tests
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-REQUIREMENTS := $(addprefix requirements,.txt -quickstart.txt -fairseq.txt -onnx.txt -ray.txt -slurm.txt -tracking.txt -dev.txt)
+CORE := requirements.txt requirements-quickstart.txt
+EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt tracking.txt dev.txt)
 
 .PHONY: quickstart test test-fast lint check
 
-quickstart: $(VENV)/installed
+quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
 
-test: $(VENV)/installed
+test: $(VENV)/full
 	$(RUN) -m pytest
 
-test-fast: $(VENV)/installed
+test-fast: $(VENV)/full
 	$(RUN) -m pytest -m "not slow"
 
-lint: $(VENV)/installed
+lint: $(VENV)/full
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/lint-imports --no-cache
 
 check: lint test
 
-$(VENV)/installed: $(REQUIREMENTS)
+$(VENV)/core: $(CORE)
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet $(addprefix -r ,$(REQUIREMENTS))
+	$(VENV)/bin/pip install --quiet $(addprefix -r ,$(CORE))
+	touch $@
+
+$(VENV)/full: $(VENV)/core $(EXTRAS)
+	$(VENV)/bin/pip install --quiet $(addprefix -r ,$(CORE) $(EXTRAS))
 	$(VENV)/bin/pip install --quiet --no-deps ve-fairseq==0.12.3  # RoBERTa; its own list asks for speech libraries
 	touch $@

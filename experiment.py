@@ -13,12 +13,10 @@
     python experiment.py archive packed --to docs/results
     python experiment.py report docs/results
 
-run: jobs of preprocess, finetune, compress, evaluate, analyze. A flag goes to every job that knows it. Without
---model-name, evaluate and analyze take every model the earlier jobs made. sweep: every cell of a grid with every seed.
-What is finished is reused. The report is in <workspace>/experiments/<name>. archive: copies finished experiments,
-without what belongs to a machine, to a folder that can be committed. report of such a folder writes the page that its
-template, page.md.jinja, makes of them: docs/results.md of docs/results. `experiment.py sweep --help` and so on explain
-the flags of each.
+run: the jobs of a file, each one of preprocess, finetune, compress, evaluate, analyze. A flag goes to every job that
+has it (`compress.py --help` and so on explain them); --name and --observer are the experiment's own. Without
+--model-name, evaluate and analyze use every model of the earlier jobs. Finished work is reused. The report is in
+<workspace>/experiments/<name>. `experiment.py sweep --help` and so on explain the other commands.
 """
 
 import sys
@@ -30,11 +28,18 @@ from common.cli import print_json, run_script
 from common.config import nearest, parse_flags
 from common.errors import UserError
 from common.store.settings import QuerySettings
+from compression.experiments.archive import ArchiveSettings, archive
+from compression.experiments.best import BestSettings, best, best_text
+from compression.experiments.chain import Plan, plan_chain, plan_file, run_plan
+from compression.experiments.compare.compare import CompareSettings, compare
+from compression.experiments.compare.text import comparison_text
 from compression.experiments.jobs import JOBS
+from compression.experiments.sweep.listing import experiments, experiments_text, show, show_text
+from compression.experiments.sweep.settings import SweepSettings
 
 
 def main() -> None:
-    """Find what the first word asks for, and do it."""
+    """Run the command that the first word names; the words before the first flag are its operands."""
     words = sys.argv[1:]
     if not words or (words[0] in ("-h", "--help", "run", *JOBS) and {"-h", "--help"} & set(words)):
         print(__doc__)
@@ -42,37 +47,27 @@ def main() -> None:
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     verb, operands, flags = words[0], words[1:count], words[count:]
     if verb in VERBS:
-        VERBS[verb](operands, flags)
+        settings_class, names, do = VERBS[verb]
+        usage = " ".join(["experiment.py", verb, *names, "[flags]"])
+        settings = parse_flags(settings_class, flags, do.__doc__, usage=usage)
+        _check_operands(operands, names, usage)
+        do(settings, *operands)
+    elif verb == "run":
+        _check_operands(operands, ["FILE.yaml"], "experiment.py run FILE.yaml [flags]")
+        _run_chain(plan_file(Path(operands[0]), flags))
     elif verb in JOBS:
-        _chain(words[:count], flags)
+        _run_chain(plan_chain(words[:count], flags))
     else:
-        known = [*VERBS, *JOBS]
+        known = ["run", *VERBS, *JOBS]
         raise UserError(f"unknown word {verb!r}{nearest(verb, known)} (it is one of: {', '.join(known)})")
 
 
-def _take(operands: Sequence[str], verb: str, *names: str) -> list[str]:
-    """The words a verb needs. Raises UserError when there are more or fewer."""
-    if len(operands) != len(names):
-        raise UserError(f"usage: experiment.py {verb} {' '.join(names)} [flags]".replace("  ", " "))
-    return list(operands)
+def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -> None:
+    if len(operands) != len(names) and not (names[-1:] == ["..."] and operands):
+        raise UserError(f"usage: {usage}")
 
 
-def _run(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiments.chain import plan_file
-
-    (file,) = _take(operands, "run", "FILE.yaml")
-    _do(plan_file(Path(file), flags))
-
-
-def _chain(kinds: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiments.chain import plan_chain
-
-    _do(plan_chain(kinds, flags))
-
-
-def _do(plan: Any) -> None:
-    from compression.experiments.chain import run_plan
-
+def _run_chain(plan: Plan) -> None:
     rows, record = run_plan(plan)
     _show_results(rows, record, plan.workspace.experiment(plan.name))
 
@@ -85,16 +80,16 @@ def _show_results(rows: list[dict[str, Any]], record: Any, folder: Path) -> None
     print(f"report: {folder / 'report.html'}")
 
 
-def _sweep(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiments.sweep.settings import SweepSettings
+def _sweep(settings: SweepSettings, file: str) -> None:
+    """Run every cell of a grid with every seed.
 
-    settings = parse_flags(SweepSettings, flags, "Run every cell of a grid with every seed: sweep FILE.yaml [flags].")
-    (file,) = _take(operands, "sweep", "FILE.yaml")
+    Example: python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --dry-run
+    """
+    # PyTorch and Matplotlib load here, after the flags are checked.
+    from compression.experiments.sweep.plan import plan_text
     from compression.experiments.sweep.sweep import failures, plan_sweep, report, sweep
 
     if settings.dry_run:
-        from compression.experiments.sweep.plan import plan_text
-
         plan = plan_sweep(Path(file), settings)
         print_json(plan) if settings.json_ else print(plan_text(plan))
         return
@@ -114,12 +109,11 @@ def _sweep(operands: Sequence[str], flags: Sequence[str]) -> None:
         raise SystemExit(1)
 
 
-def _report(operands: Sequence[str], flags: Sequence[str]) -> None:
-    help_text = (
-        "Write an experiment's report anew, or the page of a folder of archived ones: report NAME|FOLDER [flags]."
-    )
-    settings = parse_flags(QuerySettings, flags, help_text)
-    (name,) = _take(operands, "report", "NAME|FOLDER")
+def _report(settings: QuerySettings, name: str) -> None:
+    """Write an experiment's report again, or the page of a folder of archived ones.
+
+    Example: python experiment.py report table-7-1
+    """
     from compression.experiments.report.results_page import has_page, write_page
 
     if has_page(Path(name)):
@@ -132,64 +126,61 @@ def _report(operands: Sequence[str], flags: Sequence[str]) -> None:
     print_json(rows) if settings.json_ else _show_results(rows, record, settings.paths.experiment(name))
 
 
-def _archive(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiments.archive import ArchiveSettings, archive
+def _archive(settings: ArchiveSettings, *names: str) -> None:
+    """Copy finished experiments, without paths and names of the machine, to a folder that can be committed.
 
-    help_text = "Copy finished experiments to a folder that can be committed: archive NAME [NAME ...] [flags]."
-    settings = parse_flags(ArchiveSettings, flags, help_text)
-    if not operands:
-        _take(operands, "archive", "NAME")
-    for folder in archive(settings, operands):
+    Example: python experiment.py archive packed --to docs/results
+    """
+    for folder in archive(settings, names):
         print(f"archived: {folder}")
 
 
-def _list(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiments.sweep.listing import experiments, experiments_text
+def _list(settings: QuerySettings) -> None:
+    """List the experiments of a workspace.
 
-    settings = parse_flags(QuerySettings, flags, "List the experiments of a workspace.")
-    _take(operands, "list")
+    Example: python experiment.py list
+    """
     found = experiments(settings.paths)
     print_json(found) if settings.json_ else print(experiments_text(found))
 
 
-def _show(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiments.sweep.listing import show, show_text
+def _show(settings: QuerySettings, name: str) -> None:
+    """Show an experiment and its runs, or one run.
 
-    settings = parse_flags(QuerySettings, flags, "Show an experiment and its runs, or one run: show NAME|ID [flags].")
-    (name,) = _take(operands, "show", "NAME|ID")
-    told = show(settings.paths, name)
-    print_json(told) if settings.json_ else print(show_text(told))
+    Example: python experiment.py show table-7-1
+    """
+    found = show(settings.paths, name)
+    print_json(found) if settings.json_ else print(show_text(found))
 
 
-def _compare(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiments.compare.compare import CompareSettings, compare
-    from compression.experiments.compare.text import comparison_text
+def _compare(settings: CompareSettings, a: str, b: str) -> None:
+    """Compare two models, families or experiments, seed by seed.
 
-    settings = parse_flags(CompareSettings, flags, "Compare two models, families or experiments: compare A B [flags].")
-    a, b = _take(operands, "compare", "A", "B")
+    Example: python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
+    """
     found = compare(settings, a, b)
     print_json(found.as_json()) if settings.json_ else print(comparison_text(found))
 
 
-def _best(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiments.best import BestSettings, best, best_text
+def _best(settings: BestSettings) -> None:
+    """Show the best students of a task that fit a size, chosen on validation.
 
-    settings = parse_flags(BestSettings, flags, "The best students of a task that fit a size, chosen on validation.")
-    _take(operands, "best")
+    Example: python experiment.py best --task rotten-tomatoes --max-bytes 65536
+    """
     found = best(settings)
     print_json(found.as_json()) if settings.json_ else print(best_text(found))
 
 
-VERBS: dict[str, Callable[[Sequence[str], Sequence[str]], None]] = {
-    "run": _run,
-    "sweep": _sweep,
-    "report": _report,
-    "archive": _archive,
-    "list": _list,
-    "show": _show,
-    "compare": _compare,
-    "best": _best,
+VERBS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
+    "sweep": (SweepSettings, ["FILE.yaml"], _sweep),
+    "report": (QuerySettings, ["NAME|FOLDER"], _report),
+    "archive": (ArchiveSettings, ["NAME", "..."], _archive),
+    "list": (QuerySettings, [], _list),
+    "show": (QuerySettings, ["NAME|ID"], _show),
+    "compare": (CompareSettings, ["A", "B"], _compare),
+    "best": (BestSettings, [], _best),
 }
+"""Word -> its settings, its operands, and what runs it; the function's docstring is its --help."""
 
 if __name__ == "__main__":
     run_script(main)

@@ -6,6 +6,7 @@ as the strings the user typed, so one validator serves both sources.
 
 import argparse
 import difflib
+import inspect
 import re
 import types
 import typing
@@ -153,7 +154,9 @@ def parse_flags(
     Raises UserError for an unknown flag, a stray word, a bad value or a bad file.
     """
     layered = defaults(_read(_make_parser(cls.model_fields), argv)[0])
-    parser = _make_parser(cls.model_fields, help_groups(cls), layered, description=description, usage=usage)
+    parser = _make_parser(
+        cls.model_fields, help_groups(cls), layered, description=inspect.cleandoc(description or ""), usage=usage
+    )
     given, unknown = _read(parser, argv)
     _refuse(unknown, cls.model_fields)
     return build(cls, layered, given, names_are=flag)

@@ -11,7 +11,7 @@ from common.store.workspace import default_root
 
 
 class WorkspaceSettings(Settings):
-    """Settings of everything that works in a workspace."""
+    """Common settings: the workspace."""
 
     workspace: Path = default_root()
     """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
@@ -23,25 +23,25 @@ class WorkspaceSettings(Settings):
 
 
 class QuerySettings(WorkspaceSettings):
-    """Settings of commands that tell what there is."""
+    """Common settings: text or JSON."""
 
     json_: bool = False
     """Print JSON to stdout instead of text."""
 
 
 class StageSettings(WorkspaceSettings):
-    """Settings that every stage has."""
+    """Common settings: those of every stage."""
 
     task: str
     """Task: a name in configs/tasks (sst-2, qqp, mnli, rotten-tomatoes, ...), or the YAML file of one of your own."""
     cpu: bool = False
-    """Run on the CPU even where there is a GPU."""
+    """Run on the CPU even if there is a GPU."""
     loadbar: bool = True
     """Show progress bars with time left."""
     seed: int = DEFAULT_SEED
     """Seed of every random choice."""
     force: bool = False
-    """Do the work again even where its result exists, replacing it."""
+    """Do the work again even if its result exists, and replace it."""
 
     def context(self, name: str = "") -> Context:
         """Return how and where a step of this command runs. name: what messages call its artifact."""

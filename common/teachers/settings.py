@@ -11,7 +11,7 @@ from common.teachers import is_fairseq
 
 
 class TeacherTraining(Settings):
-    """How a teacher is trained: the settings that change the result."""
+    """Training."""
 
     downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the training rows to learn from, drawn at random."""
@@ -30,12 +30,12 @@ class TeacherTraining(Settings):
     weight_decay: float = pydantic.Field(0.01, ge=0)
     """Weight decay of AdamW."""
     max_tokens: int = pydantic.Field(128, gt=2)
-    """Word pieces a row (a pair counts as one) is cut at."""
+    """Word pieces at which a row (a pair counts as one) is cut."""
     freeze_embeddings: bool = True
-    """Leave the word embeddings as pre-trained: much faster on a CPU, no worse in our runs."""
+    """Do not train the word embeddings: much faster on a CPU, and no worse in our runs."""
     adapters: int = pydantic.Field(0, ge=0)
     """Width of bottleneck adapters, two a layer: they and the head alone are trained, and saved apart from the encoder,
-    which stays where --arch found it. 0: the whole encoder is trained. Adapters want a higher --lr (unset: 0.001)."""
+    which is not copied. 0: the whole encoder is trained. Adapters need a higher --lr (unset: 0.001)."""
     precision: Precision = "auto"
     """Arithmetic: auto, fp32, bf16 or fp16; auto is bf16 where the hardware has it."""
     fp16: bool = False
@@ -44,28 +44,30 @@ class TeacherTraining(Settings):
     """Split that chooses the checkpoint; test only to reproduce the thesis."""
 
 
-class FinetuneSettings(StageSettings, TeacherTraining):
-    """Settings of finetune.py (the thesis's table C.1 and what goes beyond it)."""
+class FinetuneSettings(TeacherTraining, StageSettings):
+    """Fine-tuning (the thesis's table C.1, and more)."""
+
+    most_used = ("task", "arch", "model_name", "max_epochs", "batch_size", "lr", "as_is", "ensemble", "adapters")
 
     arch: str = "minilm"
     """Encoder to start from: minilm (packaged), roberta_base, roberta_large or a folder (fairseq; their defaults are in
     configs/teachers/roberta.yaml), or the name or folder of any Hugging Face encoder."""
     as_is: bool = False
-    """Take --arch as it is, an already fine-tuned classifier with the task's labels: nothing is trained. It may also be
+    """Import --arch without training: a classifier that is already fine-tuned for the task's labels. It may also be
     TASK/NAME, a teacher in the workspace."""
     ensemble: tuple[str, ...] = ()
     """Names of two or more teachers of the task: their mean logits are the new teacher's, and nothing is trained."""
     model_name: str | None = None
-    """Name to save the teacher under; unset means the encoder's name, or ensemble."""
+    """Name to save the teacher under; unset: the encoder's name, or ensemble."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> "FinetuneSettings":
         if self.fp16 and self.precision not in ("auto", "fp16"):
             raise ValueError(f"--fp16 contradicts --precision {self.precision}")
         if self.adapters and (self.as_is or self.ensemble):
-            raise ValueError("--adapters are trained: --as-is and --ensemble train nothing")
+            raise ValueError("--adapters need training, and --as-is and --ensemble train nothing")
         if self.adapters and is_fairseq(self.arch):
-            raise ValueError("--adapters go into encoders of Hugging Face's, not into fairseq's RoBERTa")
+            raise ValueError("--adapters work in Hugging Face encoders, not in fairseq's RoBERTa")
         if self.ensemble and self.as_is:
             raise ValueError("--ensemble and --as-is exclude each other")
         if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):
@@ -74,7 +76,7 @@ class FinetuneSettings(StageSettings, TeacherTraining):
 
     @property
     def ensemble_name(self) -> str:
-        """Name of the model that --ensemble makes."""
+        """Name of the ensemble."""
         return self.model_name or "ensemble"
 
 

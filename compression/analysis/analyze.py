@@ -21,7 +21,7 @@ OF_BASELINES = ("model_size", "named_params", "pie_chart")
 
 
 class AnalyzeSettings(StageSettings):
-    """Settings of analyze.py (the thesis's table C.5 and what goes beyond it)."""
+    """Analysis (the thesis's table C.5, and more)."""
 
     model_name: str | None = None
     """Model to analyse: its name in the workspace, or the path of its folder. Not for the GLUE baselines."""
@@ -46,7 +46,7 @@ class AnalyzeSettings(StageSettings):
     save_pdf: bool = False
     """Save pictures as PDF too."""
     out: Path | None = None
-    """Folder for pictures; unset means <workspace>/analysis/<task>/<model>."""
+    """Folder for pictures; unset: <workspace>/analysis/<task>/<model>."""
     json_: bool = False
     """Print everything as one JSON object to stdout."""
 

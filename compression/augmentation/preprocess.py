@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import pydantic
 
-from common.config import flag, nearest, pairs
+from common.config import Settings, flag, nearest, pairs
 from common.data.data import check_prepared, count_rows, find_splits
 from common.data.prepare import prepare
 from common.data.rows import PROCESSED, is_augmented
@@ -22,45 +22,61 @@ from common.store.store import Store
 from common.store.workspace import Workspace
 
 
-class PreprocessSettings(StageSettings):
-    """Settings of preprocess.py (the thesis's table C.2 and what goes beyond it)."""
+class AugmentSettings(Settings):
+    """Augmentation."""
 
-    glue_preprocess: bool = False
-    """Prepare the task's splits; also what happens when no other action is asked for."""
-    data_dir: Path | None = None
-    """Folder with an unpacked copy of GLUE, or with its zips; unset downloads from the official address."""
     augment: Literal["tinybert"] | None = None
     """Write augmented training rows by this method."""
     augmented: str = "tinybert"
-    """Name of the augmented rows: sets made with other settings lie side by side (compress.py --augmented NAME)."""
+    """Name of the augmented rows; sets made with other settings are kept separately (compress.py --augmented NAME)."""
+    masked_lm: str | None = None
+    """Masked language model for --augment: roberta_base, roberta_large, or the name or folder of a fairseq or Hugging
+    Face model. Unset: every word is replaced by GloVe neighbours."""
+    variants: int = pydantic.Field(20, gt=0)
+    """N of TinyBERT's Algorithm 1: variants drawn of each row; duplicates are dropped."""
+    replace_probability: float = pydantic.Field(0.4, gt=0, le=1)
+    """p: probability that a word is replaced."""
+    candidates: int = pydantic.Field(15, gt=0)
+    """K: number of likely replacements of a word."""
+    glove: Path | None = None
+    """GloVe vectors as text; unset: the packaged 6B 50d vectors."""
+
+
+class LaunchSettings(Settings):
+    """Launching."""
+
+    launcher: Literal["local", "processes", "ray", "slurm"] = "local"
+    """Where augmentation and the teacher run: this process, several, Ray (RAY_ADDRESS, or one started here), or
+    Slurm."""
+    workers: int = pydantic.Field(0, ge=0)
+    """Workers of the launcher; 0: one per CPU core, on a cluster as many as it can take."""
+    slurm: tuple[str, ...] = ()
+    """KEY=VALUE for submitit with --launcher slurm, such as partition=gpu timeout_min=120. May be repeated."""
+
+
+class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
+    """Data and logits (the thesis's table C.2, and more)."""
+
+    most_used = (
+        *("task", "glue_preprocess", "data_dir", "augment", "masked_lm", "variants", "generate_loss"),
+        *("model_name", "launcher"),
+    )
+
+    glue_preprocess: bool = False
+    """Prepare the task's splits; the default when no other action is given."""
+    data_dir: Path | None = None
+    """Folder with an unpacked copy of GLUE, or with its zips; unset: download from the official address."""
     generate_loss: tuple[str, ...] = ()
-    """Write the teacher's logits over rows: processed (train), tinybert or augmented (those that --augmented names),
-    validation, a test split."""
+    """Write the teacher's logits of these rows: processed (train), tinybert or augmented (those that --augmented
+    names), validation, a test split."""
     model_name: str | None = None
-    """Teacher for --generate-loss; unset means the task's only one."""
+    """Teacher for --generate-loss; unset: the task's only one."""
     teacher_arch: str | None = None
     """Check that the teacher has this architecture."""
-    masked_lm: str | None = None
-    """Masked language model for --augment: roberta_base, roberta_large, or the name or folder of one of fairseq's or
-    Hugging Face's. Unset: every word is replaced by GloVe neighbours."""
-    variants: int = pydantic.Field(20, gt=0)
-    """N of TinyBERT's Algorithm 1: variants drawn of each row; repeated ones are dropped."""
-    replace_probability: float = pydantic.Field(0.4, gt=0, le=1)
-    """p: chance that a word is replaced."""
-    candidates: int = pydantic.Field(15, gt=0)
-    """K: likely replacements of a word."""
-    glove: Path | None = None
-    """GloVe vectors as text; unset means the packaged 6B 50d vectors."""
     precision: Precision = "auto"
     """Arithmetic of the teacher: auto is bf16 where the hardware has it."""
-    launcher: Literal["local", "processes", "ray", "slurm"] = "local"
-    """Who augments and runs the teacher: this process, several, Ray (RAY_ADDRESS, or one started here), or Slurm."""
-    workers: int = pydantic.Field(0, ge=0)
-    """Workers of the launcher; 0 means one a CPU core, on a cluster as many as it has room for."""
-    slurm: tuple[str, ...] = ()
-    """KEY=VALUE for submitit with --launcher slurm, such as partition=gpu timeout_min=120. Repeatable."""
     json_: bool = False
-    """Print what was done and the report on the task's files as JSON to stdout."""
+    """Print the results and the report on the task's files as JSON to stdout."""
 
     @property
     def launch(self) -> Launcher:

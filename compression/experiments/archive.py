@@ -20,12 +20,12 @@ EXPERIMENTS = CONFIG_DIR / "experiments"
 
 
 class ArchiveSettings(WorkspaceSettings):
-    """Settings of `experiment.py archive`."""
+    """Archiving."""
 
     to: Path = Path("docs/results")
     """Folder of archived experiments; each is written to a folder of its own name in it, whole or not at all."""
     file: Path | None = None
-    """The YAML file that the experiment was made from; unset means the one of that name below configs/experiments."""
+    """The YAML file that the experiment was made from; unset: the one of that name below configs/experiments."""
 
 
 def archive(settings: ArchiveSettings, names: Sequence[str]) -> list[Path]:

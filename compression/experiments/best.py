@@ -20,16 +20,16 @@ from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, metric_h
 
 
 class BestSettings(QuerySettings):
-    """Settings of `experiment.py best`."""
+    """Choice of a model."""
 
     task: str
     """Task: a name in configs/tasks (sst-2, qqp, ...), or the YAML file of one of your own."""
     max_bytes: int | None = pydantic.Field(None, gt=0)
-    """Largest size that will do, in bytes; unset means any."""
+    """Largest acceptable size in bytes; unset: any."""
     size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_packed"
-    """What is measured: the packed file, the weights file gzipped, or the weights file."""
+    """Measure of size: the packed file, the weights file gzipped, or the weights file."""
     metric: str | None = None
-    """Choose by this metric; unset means the task's first."""
+    """Choose by this metric; unset: the task's first."""
     top: int = pydantic.Field(5, gt=0)
     """How many families of models to show."""
 

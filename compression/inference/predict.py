@@ -24,7 +24,7 @@ CHUNK_CHARACTERS = 1_000_000
 
 
 class PredictSettings(QuerySettings):
-    """Settings of predict.py."""
+    """Prediction."""
 
     model: str
     """Model to ask: its name in the workspace, its folder, or a packed file (.fwt)."""

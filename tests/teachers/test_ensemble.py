@@ -101,13 +101,10 @@ def test_what_is_no_ensemble_is_refused(two):
         finetune(FinetuneSettings(task="sst-2", workspace=two, **again))
 
 
-def test_pictures_and_states_are_of_one_member(two):
+def test_pictures_are_of_one_member(two):
     ensemble(two, "tiny-bert", "other")
     with pytest.raises(UserError, match="name one of tiny-bert, other"):
         analyze(AnalyzeSettings(task="sst-2", workspace=two, model_name="ensemble"))
-    asked = PreprocessSettings(task="sst-2", workspace=two, model_name="ensemble", teacher_states=["validation"])
-    with pytest.raises(UserError, match="name one of its members"):
-        preprocess(asked)
 
 
 def test_word_pieces_of_an_ensemble_are_its_members_and_layers_it_has_none(two):

@@ -22,14 +22,14 @@ Row = dict[str, Any]
 
 
 class CompareSettings(QuerySettings):
-    """Settings of `experiment.py compare A B`."""
+    """Comparison."""
 
     task: str | None = None
     """Task, where models of these names are in several."""
     split: str | None = None
-    """Compare on this test split alone; unset means every one."""
+    """Compare on this test split alone; unset: all of them."""
     metric: str | None = None
-    """Compare by this metric; unset means the task's first."""
+    """Compare by this metric; unset: the task's first."""
     confidence: float = pydantic.Field(0.95, gt=0, lt=1)
     """Confidence of intervals."""
 

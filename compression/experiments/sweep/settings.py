@@ -11,38 +11,39 @@ from common.store.settings import QuerySettings
 
 
 class SweepSettings(QuerySettings):
-    """How a grid is run. What it holds is in its file."""
+    """Sweep: how a grid is run; its file has the cells."""
 
     name: str | None = None
-    """Name of the experiment; unset means the file's."""
+    """Name of the experiment; unset: the file's."""
     set_: tuple[str, ...] = ()
-    """KEY=VALUE: fixes a setting, or gives an axis or `seeds` other values (embedding_dim=[25,100]). Repeatable."""
+    """KEY=VALUE: fixes a setting, or replaces the values of an axis or of `seeds` (embedding_dim=[25,100]). May
+    be repeated."""
     cpu: bool = False
-    """Run on the CPU even where there is a GPU."""
+    """Run on the CPU even if there is a GPU."""
     launcher: Literal["processes", "ray", "slurm", "local"] = "processes"
-    """Who does the runs: processes on this machine, a Ray cluster, Slurm (array jobs), or this process alone."""
+    """Where runs go: processes on this machine, a Ray cluster, Slurm (array jobs), or this process alone."""
     workers: int = pydantic.Field(0, ge=0)
-    """Runs at a time; 0 means one a CPU core (with a GPU: one), on a cluster as many as it has room for."""
+    """Runs at a time; 0: one per CPU core (with a GPU: one), on a cluster as many as it can take."""
     threads: int = pydantic.Field(1, gt=0)
     """CPU threads of each run. One is best for students, and results do not depend on the number of workers."""
     slurm: tuple[str, ...] = ()
-    """KEY=VALUE for submitit, such as partition=gpu timeout_min=120 gpus_per_node=1. Repeatable."""
+    """KEY=VALUE for submitit, such as partition=gpu timeout_min=120 gpus_per_node=1. May be repeated."""
     observer: tuple[str, ...] = ()
-    """Where runs are recorded beside files: sqlite:///runs.db, or mongodb://HOST/DATABASE. Repeatable."""
+    """Where runs are recorded beside files: sqlite:///runs.db, or mongodb://HOST/DATABASE. May be repeated."""
     dry_run: bool = False
-    """Print what would be done, and how long it would take, and do nothing."""
+    """Print the plan and its estimated time, and run nothing."""
     retry_failed: bool = False
-    """Do just the runs that failed again."""
+    """Run again only the runs that failed."""
     loadbar: bool = True
     """Show the board."""
 
     @property
     def flags(self) -> dict[str, Any]:
-        """What every job and run is told."""
+        """Flags of every job and run."""
         return {"workspace": str(self.workspace), **({"cpu": True} if self.cpu else {})}
 
     def launch(self) -> Launcher:
-        """Where runs go. Raises UserError for a --slurm that is malformed, or goes nowhere."""
+        """Where runs go. Raises UserError for a --slurm that is malformed, or has no effect."""
         if self.slurm and self.launcher != "slurm":
             raise UserError("--slurm is for --launcher slurm")
         return Launcher(self.launcher, self._workers(), self.threads, pairs("--slurm", self.slurm))

@@ -3,11 +3,11 @@
 import numpy as np
 import pyarrow as pa
 
-from common.data.tagging import known, padded
+from common.data.ragged import known, padded
 
 
 def to_lists(values: np.ndarray, kind: pa.DataType) -> pa.ListArray:
-    """A padded array [n, words] (see common.data.tagging) as a column of lists."""
+    """A padded array [n, words] (see common.data.ragged) as a column of lists."""
     inside = known(values)
     offsets = np.concatenate([[0], np.cumsum(inside.sum(1))])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values[inside], kind))

@@ -14,8 +14,8 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from common import stopping
 from common.errors import UserError
-from common.launch.giving import SECONDS_BETWEEN_LOOKS, WorkerDied
-from common.launch.parts import PartDoer, PartT
+from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, WorkerDied
+from common.launch.dispatch import PartDoer, PartT
 from common.progress import nothing
 
 

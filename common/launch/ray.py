@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.launch.giving import SECONDS_BETWEEN_LOOKS, WorkerDied
-from common.launch.parts import PartDoer, PartT, do_in_folder, import_path
+from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, WorkerDied
+from common.launch.dispatch import PartDoer, PartT, do_in_folder, import_path
 
 
 class RayTasks:

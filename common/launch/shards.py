@@ -18,9 +18,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.data import PART_ROWS, Split, read_metadata, read_part
+from common.data.split import PART_ROWS, Split, read_metadata, read_part
 from common.errors import UserError
-from common.launch import Launcher, PartDoer, PartT
+from common.launch.launcher import Launcher, PartDoer, PartT
 from common.progress import Advance, counter, nothing, say
 from common.store.workspace import fingerprint, whole_file
 

@@ -13,7 +13,7 @@ from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.data.text import normalise
 from common.errors import UserError
 from common.store.workspace import file_fingerprint, fingerprint
-from common.teachers import is_fairseq
+from common.teachers.base import is_fairseq
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.huggingface.teacher import quiet_transformers, resolve
 from common.teachers.logits import teacher_fingerprint

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.progress import Advance, nothing
 from common.store.workspace import fingerprint
-from common.teachers import States, Teacher, load_teacher
+from common.teachers.base import States, Teacher
+from common.teachers.load import load_teacher
 from common.teachers.logits import teacher_fingerprint
 from common.teachers.settings import FinetuneSettings
 from common.teachers.untrained import save_untrained

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from common.data.data import Split, load_split
+from common.data.split import Split, load_split
 from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.errors import UserError
 from common.progress import say
 from common.seeds import drawn
 from common.store.locks import only_one
 from common.store.workspace import file_fingerprint, fingerprint
-from common.teachers import is_fairseq
+from common.teachers.base import is_fairseq
 from common.teachers.settings import FinetuneSettings
 from common.training.models import CONFIG_FILE, SUBFOLDERS, ModelConfig, is_finished, read_config
 

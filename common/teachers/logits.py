@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.data import Split, file_text_fingerprint, read_metadata, read_table
+from common.data.split import Split, file_text_fingerprint, read_metadata, read_table
 from common.data.tasks import Task
-from common.data.word_columns import from_lists, to_lists
+from common.data.ragged import from_lists, to_lists
 from common.devices import Precision
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
 from common.seeds import seed_everything
@@ -35,7 +35,7 @@ class LogitsWork:
     def open(self) -> PartFunction:
         """Load the teacher."""
         from common.devices import pick_device, pick_dtype
-        from common.teachers import load_teacher
+        from common.teachers.load import load_teacher
 
         device = pick_device(self.cpu)
         seed_everything(self.seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from common.data.tagging import known
+from common.data.ragged import known
 from common.data.tasks import Task
 
 
@@ -18,7 +18,7 @@ def targets(task: Task, labels: np.ndarray) -> np.ndarray:
 def choices(task: Task, logits: np.ndarray) -> np.ndarray:
     """A model's outputs [n, outputs] as labels: its class int64 [n], or its score in the task's range float32 [n].
 
-    Of tokens, padded arrays (see common.data.tagging): [n, words, outputs] -> int64 [n, words].
+    Of tokens, padded arrays (see common.data.ragged): [n, words, outputs] -> int64 [n, words].
     """
     if task.tokens:
         return np.where(known(logits), logits.argmax(-1), -1)

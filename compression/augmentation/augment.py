@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.data import Split, file_text_fingerprint, read_part, split_table
+from common.data.split import Split, file_text_fingerprint, read_part, split_table
 from common.data.text import match_key
 from common.launch.shards import PartFunction
 from common.progress import Advance, in_proportion, nothing
@@ -54,7 +54,7 @@ class AugmentWork:
 
     def identity(self) -> str:
         """Fingerprint of all that the rows depend on beside train: settings, and what the files hold."""
-        from common.teachers.masked_lm import masked_lm_fingerprint
+        from common.teachers.load import masked_lm_fingerprint
 
         settings = {
             "method": 2,  # to be raised when the same settings give other rows
@@ -79,7 +79,7 @@ class AugmentWork:
         if not self.masked_lm:
             return None
         from common.devices import pick_device
-        from common.teachers.masked_lm import load_masked_lm
+        from common.teachers.load import load_masked_lm
 
         model = load_masked_lm(self.masked_lm, pick_device(self.cpu), self.downloads)
         return MaskedCandidates(model, self.candidates)

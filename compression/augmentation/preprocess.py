@@ -7,12 +7,12 @@ from typing import Any, Literal
 import pydantic
 
 from common.config import flag, nearest, pairs
-from common.data.data import Split, check_task_file, count_rows, read_split
+from common.data.split import Split, check_task_file, count_rows, read_split
 from common.data.prepare import prepare
 from common.data.tasks import Task, check_trains, load_task
 from common.devices import Precision
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.progress import say
 from common.store.settings import StageSettings
 from common.store.workspace import Workspace, file_fingerprint

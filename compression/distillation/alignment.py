@@ -22,7 +22,7 @@ from compression.students.transformer import Sentences, Trace, framed
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 
 if TYPE_CHECKING:
-    from common.teachers import States
+    from common.teachers.base import States
     from compression.settings import DistillSettings
 
 _FLAG = "--layer-map"

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Task, load_task
 from common.devices import pick_device
 from common.errors import UserError
@@ -15,7 +15,7 @@ from common.seeds import seed_everything
 from common.store.locks import only_one
 from common.store.workspace import file_fingerprint, fingerprint
 from common.training.models import WEIGHTS_FILE, ModelConfig, clear_training, is_finished
-from common.training.training import trained_parameters
+from common.training.loop import trained_parameters
 from compression.distillation.dataset import DistillationSet, distillation_set, held_out_rows
 from compression.distillation.start import Start, find_start
 from compression.distillation.trainer import Lesson, train_student

@@ -23,8 +23,8 @@ from compression.evaluation.result_cache import (
 if TYPE_CHECKING:
     import numpy as np
 
-    from common.data.data import Split
-    from common.teachers import Teacher
+    from common.data.split import Split
+    from common.teachers.base import Teacher
     from common.training.models import ModelConfig
 
     Predictor = Callable[[Split], np.ndarray]
@@ -51,7 +51,7 @@ class EvaluateSettings(StageSettings):
 
 def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
     """Score a model; save the rows in its folder (see `result_file`), and its predictions. Returns one row a split."""
-    from common.data.data import load_split
+    from common.data.split import load_split
     from common.store.workspace import write_json
     from common.training.models import find_model
     from compression.evaluation.predictions import write_predictions
@@ -94,7 +94,7 @@ def _about_model(paths: Workspace, task: Task, folder: Path, config: ModelConfig
 
     A teacher's pass over validation costs minutes and chooses nothing here: it has none.
     """
-    from common.data.data import load_split
+    from common.data.split import load_split
     from compression.evaluation.sizes import measure
 
     validation = None
@@ -140,7 +140,7 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
 
     device = pick_device(cpu)
     if config.kind == "teacher":
-        from common.teachers import load_teacher
+        from common.teachers.load import load_teacher
 
         teacher = load_teacher(folder, device, pick_dtype("auto", device))
         return lambda split: _with_bar(teacher, split, config.name)

@@ -57,7 +57,7 @@ def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) 
 
 def data_fingerprint(paths: Workspace, task: Task, split: str) -> str | None:
     """Fingerprint of a split's texts and labels as they are now."""
-    from common.data.data import read_metadata
+    from common.data.split import read_metadata
 
     return read_metadata(paths.split(task.name, split)).get("fingerprint")
 

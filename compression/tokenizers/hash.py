@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from common.data.text import split_words
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
 from compression.students.layers import Table
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 
-from common.data.data import Split, load_split, read_split, write_split
+from common.data.split import Split, load_split, read_split, write_split
 from common.data.iob import as_iob, entities
-from common.data.reading import read_source
-from common.data.tagging import joined, known, padded, widened
+from common.data.readers.tables import read_source
+from common.data.ragged import joined, known, padded, widened
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace

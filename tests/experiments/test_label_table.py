@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import tiny
 
-from common.data.data import Split, load_split, write_split
+from common.data.split import Split, load_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace

@@ -15,9 +15,9 @@ import small_slurm
 import tiny
 from launch_work import Deed, began, do, numbers, pids
 
-import common.launch.giving
+import common.launch.dispatch
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.stopping import graceful
 
 pytestmark = pytest.mark.usefixtures("ends_ray")
@@ -36,7 +36,7 @@ OTHERS = ["processes", "ray", "jobs", "slurm"]
 def folder(tmp_path, monkeypatch):
     """An empty current folder; workers can import tests' modules."""
     monkeypatch.setenv("PYTHONPATH", str(tiny.SUPPORT))
-    monkeypatch.setattr(common.launch.giving, "ATTEMPTS", 2)
+    monkeypatch.setattr(common.launch.dispatch, "ATTEMPTS", 2)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "here"

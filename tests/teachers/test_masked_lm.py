@@ -7,7 +7,8 @@ import torch
 
 from common.errors import UserError
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
-from common.teachers.masked_lm import Pieces, load_masked_lm, masked_lm_fingerprint
+from common.teachers.base import Pieces
+from common.teachers.load import load_masked_lm, masked_lm_fingerprint
 from compression.augmentation.candidates import TIE, MaskedCandidates
 
 CPU = torch.device("cpu")

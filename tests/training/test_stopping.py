@@ -11,10 +11,10 @@ import tiny
 import torch
 from toy_run import toy
 
-import common.training.training
+import common.training.loop
 from common.stopping import asked, check, graceful, listen
 from common.training.checkpoint import load_tensors
-from common.training.training import fit
+from common.training.loop import fit
 from compression.distillation.distill import distill
 
 LOOP = """
@@ -128,8 +128,8 @@ def stopping_in(function, call):
 def logged(monkeypatch):
     """What training logs: (name, value, step)."""
     values = []
-    monkeypatch.setattr(common.training.training, "log_metric", lambda *value: values.append(value))
-    monkeypatch.setattr(common.training.training, "STEPS_BETWEEN_LOSSES", 2)
+    monkeypatch.setattr(common.training.loop, "log_metric", lambda *value: values.append(value))
+    monkeypatch.setattr(common.training.loop, "STEPS_BETWEEN_LOSSES", 2)
     return values
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from common.data.tasks import Task
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
 from common.teachers.fairseq.tokens import RobertaTokens
 
 

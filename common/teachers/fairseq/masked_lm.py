@@ -11,11 +11,11 @@ from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.sources import byte_pairs, resolve
 from common.teachers.fairseq.teacher import build_roberta
 from common.teachers.fairseq.tokens import PAD, RobertaTokens
-from common.teachers.masked_lm import Pieces
+from common.teachers.base import Pieces
 
 
 class FairseqMaskedLM:
-    """A pre-trained RoBERTa with its output layer (common.teachers.masked_lm.MaskedLM)."""
+    """A pre-trained RoBERTa with its output layer (common.teachers.base.MaskedLM)."""
 
     def __init__(self, folder: Path, pairs: Path, device: torch.device) -> None:
         """Load from a folder, the byte pairs from `pairs`.

@@ -5,7 +5,7 @@ from pathlib import Path
 from common.data.archives import unpack_member
 from common.data.download import fetch
 from common.errors import UserError
-from common.teachers import FAIRSEQ_ARCHS
+from common.teachers.base import FAIRSEQ_ARCHS
 from common.teachers.fairseq.checkpoint import ARCHITECTURE_FILE, CHECKPOINT_FILE
 from common.training.models import WEIGHTS_FILE
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.data.data import Split
-from common.data.tokens import EncodedText
+from common.data.split import Split
+from common.data.ragged import EncodedText
 from common.devices import autocast
 from common.progress import Advance, nothing
-from common.teachers import States
+from common.teachers.base import States
 from common.teachers.fairseq.checkpoint import Architecture, load_into, read_folder
 from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.sources import SUBFOLDER

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.teachers.fairseq.library import load_fairseq
-from common.teachers.masked_lm import Pieces
+from common.teachers.base import Pieces
 
 VOCABULARY_FILES = ("dict.txt", "encoder.json", "vocab.bpe")
 BEGIN, PAD, END = 0, 1, 2

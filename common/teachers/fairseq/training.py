@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import bar, say
@@ -25,7 +25,7 @@ from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.settings import FinetuneSettings
 from common.training.models import CONFIG_FILE, ModelConfig, clear_training, training_folder
 from common.training.targets import targets
-from common.training.training import write_history
+from common.training.loop import write_history
 
 LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
 

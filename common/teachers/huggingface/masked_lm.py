@@ -10,14 +10,14 @@ import torch
 
 from common.errors import UserError
 from common.teachers.huggingface.teacher import quiet_transformers, untrained
-from common.teachers.masked_lm import Pieces
+from common.teachers.base import Pieces
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 """What a model is: settings, vocabulary, weights. Pickled weights are left alone."""
 
 
 class HuggingFaceMaskedLM:
-    """An encoder with its masked-language-modelling head (common.teachers.masked_lm.MaskedLM)."""
+    """An encoder with its masked-language-modelling head (common.teachers.base.MaskedLM)."""
 
     def __init__(self, model: Any, tokenizer: Any, device: torch.device) -> None:
         """model: one of transformers' ...ForMaskedLM; tokenizer: a fast one, with a mask."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import pick_device, pick_dtype
 from common.errors import UserError
@@ -18,7 +18,7 @@ from common.training.batching import shuffled_batches
 from common.training.metrics import main_score
 from common.training.models import CONFIG_FILE, ModelConfig, clear_training, training_folder
 from common.training.targets import targets
-from common.training.training import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
+from common.training.loop import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:

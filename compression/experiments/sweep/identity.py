@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.data.data import file_text_fingerprint, read_metadata
+from common.data.split import file_text_fingerprint, read_metadata
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.workspace import Workspace, file_fingerprint, fingerprint

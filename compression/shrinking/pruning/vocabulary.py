@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from common.data.data import load_split
+from common.data.split import load_split
 from common.errors import UserError
 from compression.augmentation.preprocess import distillation_split
 from compression.shrinking.pruning.cut import first_factor, rows_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from common.data.data import load_split
+from common.data.split import load_split
 from common.errors import UserError
 from compression.settings import CompressSettings
 from compression.students.layers import Linear, Recurrent

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, Protocol
 
 from common.errors import UserError
-from common.launch.parts import PartT
+from common.launch.dispatch import PartT
 from common.progress import say
 from common.stopping import asked
 

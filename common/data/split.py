@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.tagging import joined
+from common.data.ragged import joined
 from common.data.tasks import Task
-from common.data.word_columns import from_lists, to_lists
+from common.data.ragged import from_lists, to_lists
 from common.errors import UserError
 from common.store.workspace import Workspace, read_json, whole_file
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Carve
 from common.data.text import match_key
 from common.seeds import derive

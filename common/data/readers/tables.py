@@ -2,7 +2,7 @@
 
 The suffix tells how rows are read. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text
 and no cell holds a tab or a newline; .jsonl: one JSON object a line; .parquet; .txt: one sentence a line, no label.
-Files of tagged words are read by common.data.tagged_files, whatever their suffix.
+Files of tagged words are read by common.data.readers.tagged, whatever their suffix.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.config import nearest
-from common.data.cells import CELL_LIMIT, as_sentence, check_width, json_object, places
-from common.data.data import Split
-from common.data.tagged_files import tagged_split
+from common.data.readers.cells import CELL_LIMIT, as_sentence, check_width, json_object, places
+from common.data.split import Split
+from common.data.readers.tagged import tagged_split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from common.data.split import PART_ROWS, Split, count_rows, split_table
 from common.data.prepare import source_files
 from common.data.readers.tables import read_source
+from common.data.split import PART_ROWS, Split, count_rows, split_table
 from common.data.tasks import load_task
 from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, Work, map_parts

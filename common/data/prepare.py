@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from common.data.archives import unpack_member
-from common.data.split import Split, concatenate, read_metadata, read_report, read_split, task_file, write_split
 from common.data.download import fetch
-from common.data.readers.tables import read_source
 from common.data.overlap import carve, duplicates, match_keys, take_keys, touching
-from common.data.tasks import Source, Task
+from common.data.readers.tables import read_source
 from common.data.report import as_text, make_report
+from common.data.split import Split, concatenate, read_metadata, read_report, read_split, task_file, write_split
+from common.data.tasks import Source, Task
 from common.errors import UserError
 from common.progress import say
 from common.store.workspace import Workspace, file_fingerprint, fingerprint, write_json

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from common.data.split import Split
 from common.data.ragged import known
+from common.data.split import Split
 from common.data.tasks import Task
 from common.tables import text_table
 

@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.ragged import joined
+from common.data.ragged import from_lists, joined, to_lists
 from common.data.tasks import Task
-from common.data.ragged import from_lists, to_lists
 from common.errors import UserError
 from common.store.workspace import Workspace, read_json, whole_file
 

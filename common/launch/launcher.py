@@ -1,6 +1,6 @@
-"""Who does the parts of long work: this process, several processes, a Ray cluster, or jobs of a Slurm cluster.
+"""Where the jobs of long work run: this process, several processes, a Ray cluster, or a Slurm cluster.
 
-A worker that dies (killed, out of memory, its machine gone) costs the part it had; that part is given out again.
+A worker that dies (killed, out of memory, its machine gone) costs the job it had; that job is started again.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from common.launch.dispatch import ATTEMPTS, Crew, give_out
-from common.launch.dispatch import HasRows, PartDoer, PartT
+from common.launch.dispatch import Executor, JobFunction, JobT, dispatch
+from common.launch.processes import Processes
+from common.launch.ray import RayTasks
+from common.launch.slurm import SlurmJobs
 from common.progress import Advance
 from common.stopping import check
-
-__all__ = ["ATTEMPTS", "HasRows", "Launcher", "PartDoer", "PartT"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Launcher:
-    """Where parts run."""
+    """Where jobs run."""
 
     kind: Literal["local", "processes", "ray", "slurm"] = "local"
     """This process, several processes of this machine, a Ray cluster, or a Slurm cluster."""
@@ -33,33 +33,25 @@ class Launcher:
 
     def run(
         self,
-        function: PartDoer[PartT],
-        parts: Sequence[PartT],
+        function: JobFunction[JobT],
+        jobs: Sequence[JobT],
         advance: Advance,
-        lost: Callable[[PartT], None] | None = None,
+        lost: Callable[[JobT], None] | None = None,
     ) -> None:
-        """Call `function` on every part, in any order; `advance` hears, in this process, of rows done.
+        """Call `function` on every job, in any order; `advance` is called, in this process, with the rows done.
 
-        lost: called here with each part whose worker died ATTEMPTS times; without it, that raises UserError. Raises
+        lost: called here with each job whose worker died ATTEMPTS times; without it, that raises UserError. Raises
         what `function` raises, and KeyboardInterrupt when a stop was asked for (common.stopping).
         """
         if self.kind == "local":
-            for part in parts:
+            for job in jobs:
                 check()
-                function(part, advance)
-        elif parts:
-            give_out(self._crew(function, len(parts)), parts, lambda part: advance(part.rows), lost)
+                function(job, advance)
+        elif jobs:
+            dispatch(self._executor(function, len(jobs)), jobs, lambda job: advance(job.rows), lost)
 
-    def _crew(self, function: PartDoer[PartT], parts: int) -> Crew:
-        """Workers, imported only when asked for: not all of their libraries need be installed."""
-        if self.kind == "processes":
-            from common.launch.processes import Processes
-
-            return Processes(function, self.workers, self.threads, parts)
-        if self.kind == "ray":
-            from common.launch.ray import RayTasks
-
-            return RayTasks(function, self.workers, self.threads, parts)
-        from common.launch.slurm import SlurmJobs
-
-        return SlurmJobs(function, self.workers, self.threads, parts, dict(self.options))
+    def _executor(self, function: JobFunction[JobT], jobs: int) -> Executor:
+        if self.kind == "slurm":
+            return SlurmJobs(function, self.workers, self.threads, jobs, dict(self.options))
+        kind = Processes if self.kind == "processes" else RayTasks
+        return kind(function, self.workers, self.threads, jobs)

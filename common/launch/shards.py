@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 
 from common.data.split import PART_ROWS, Split, read_metadata, read_part
 from common.errors import UserError
-from common.launch.launcher import Launcher, PartDoer, PartT
+from common.launch.dispatch import JobFunction, JobT
+from common.launch.launcher import Launcher
 from common.progress import Advance, counter, nothing, say
 from common.store.workspace import fingerprint, whole_file
 
@@ -86,7 +87,7 @@ def parts_of(source: Path) -> list[tuple[int, int]]:
 
 
 def run_missing(
-    function: PartDoer[PartT], parts: Sequence[PartT], missing: Sequence[bool], launcher: Launcher, label: str
+    function: JobFunction[JobT], parts: Sequence[JobT], missing: Sequence[bool], launcher: Launcher, label: str
 ) -> None:
     """Do the missing parts under a progress bar that counts the others as done."""
     total, waiting = sum(part.rows for part in parts), list(itertools.compress(parts, missing))

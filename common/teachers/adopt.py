@@ -16,7 +16,7 @@ from common.store.workspace import file_fingerprint, fingerprint
 from common.teachers.base import is_fairseq
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.huggingface.teacher import quiet_transformers, resolve
-from common.teachers.logits import teacher_fingerprint
+from common.teachers.load import teacher_fingerprint
 from common.teachers.settings import FinetuneSettings
 from common.teachers.untrained import save_untrained
 from common.training.models import SUBFOLDERS, ModelConfig, read_config

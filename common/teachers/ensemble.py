@@ -3,47 +3,15 @@
 An ensemble is a model folder with a config.json alone, which names its members: teachers of the same task beside it.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
-
-from common.data.split import Split
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.progress import Advance, nothing
 from common.store.workspace import fingerprint
-from common.teachers.base import States, Teacher
-from common.teachers.load import load_teacher
-from common.teachers.logits import teacher_fingerprint
+from common.teachers.load import teacher_fingerprint
 from common.teachers.settings import FinetuneSettings
 from common.teachers.untrained import save_untrained
-from common.training.models import ModelConfig, find_model, members_of, read_config
-
-
-class EnsembleTeacher:
-    """Several teachers asked one after the other."""
-
-    def __init__(self, members: Sequence[Teacher]) -> None:
-        self.members = list(members)
-
-    @classmethod
-    def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "EnsembleTeacher":
-        """Load an ensemble's members. Raises UserError when one is missing, or another than when it was made."""
-        if teacher_fingerprint(folder) != read_config(folder).fingerprint:
-            raise UserError(f"{folder}: a member is another than when it was made; run finetune.py --ensemble again")
-        return cls([load_teacher(member, device, dtype) for member in members_of(folder)])
-
-    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Mean of the members' logits, float32 [n, outputs]; a row is done when the last member has seen it."""
-        *others, last = self.members
-        parts = [*(member.logits(split) for member in others), last.logits(split, advance)]
-        return np.mean(parts, axis=0, dtype=np.float32)
-
-    def states(self, split: Split) -> States:
-        """Raises UserError: an ensemble has several."""
-        raise UserError("an ensemble has no hidden states of its own: name one of its members")
+from common.training.models import ModelConfig, find_model
 
 
 def combine(settings: FinetuneSettings) -> Path:

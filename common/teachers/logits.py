@@ -9,17 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from common.data.ragged import from_lists, to_lists
 from common.data.split import Split, file_text_fingerprint, read_metadata, read_table
 from common.data.tasks import Task
-from common.data.ragged import from_lists, to_lists
 from common.devices import Precision
 from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
 from common.seeds import seed_everything
-from common.store.workspace import Workspace, file_fingerprint, fingerprint, whole_file
-from common.training.models import SUBFOLDERS, members_of, weights_file
+from common.store.workspace import Workspace, whole_file
+from common.teachers.load import load_teacher, teacher_fingerprint
+from common.training.models import members_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,6 @@ class LogitsWork:
     def open(self) -> PartFunction:
         """Load the teacher."""
         from common.devices import pick_device, pick_dtype
-        from common.teachers.load import load_teacher
 
         device = pick_device(self.cpu)
         seed_everything(self.seed)
@@ -59,14 +59,6 @@ def _from_table(table: pa.Table) -> np.ndarray:
     """The logits that `_as_table` made a table of."""
     of_words = pa.types.is_list(table.schema.field(0).type)
     return np.stack([from_lists(column) if of_words else column.to_numpy() for column in table.columns], -1)
-
-
-def teacher_fingerprint(folder: Path) -> str:
-    """Identity of a teacher's weights and tokenizer files; of an ensemble, that of its members."""
-    if members := members_of(folder):
-        return fingerprint([teacher_fingerprint(member) for member in members])
-    files = sorted(path for name in SUBFOLDERS for path in (folder / name).glob("*") if path.is_file())
-    return fingerprint([(path.name, file_fingerprint(path)) for path in files or [weights_file(folder)]])
 
 
 def generate(

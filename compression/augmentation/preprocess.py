@@ -7,8 +7,8 @@ from typing import Any, Literal
 import pydantic
 
 from common.config import flag, nearest, pairs
-from common.data.split import Split, check_task_file, count_rows, read_split
 from common.data.prepare import prepare
+from common.data.split import Split, check_task_file, count_rows, read_split
 from common.data.tasks import Task, check_trains, load_task
 from common.devices import Precision
 from common.errors import UserError

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from common.data.ragged import EncodedText
 from common.data.split import read_part
 from common.data.tasks import known_tasks
-from common.data.ragged import EncodedText
 from common.errors import UserError
 from common.launch.shards import parts_of
 from common.progress import bar

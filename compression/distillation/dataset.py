@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from common.data.split import Split, load_split
 from common.data.ragged import joined
+from common.data.split import Split, load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say

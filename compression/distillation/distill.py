@@ -14,8 +14,8 @@ from common.progress import say
 from common.seeds import seed_everything
 from common.store.locks import only_one
 from common.store.workspace import file_fingerprint, fingerprint
-from common.training.models import WEIGHTS_FILE, ModelConfig, clear_training, is_finished
 from common.training.loop import trained_parameters
+from common.training.models import WEIGHTS_FILE, ModelConfig, clear_training, is_finished
 from compression.distillation.dataset import DistillationSet, distillation_set, held_out_rows
 from compression.distillation.start import Start, find_start
 from compression.distillation.trainer import Lesson, train_student

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from common.data.tasks import known_tasks
 from common.data.ragged import EncodedText
+from common.data.tasks import known_tasks
 from common.devices import pick_device
 from common.errors import UserError
 from common.progress import bar, say
@@ -26,8 +26,8 @@ from common.store.workspace import file_fingerprint, fingerprint, whole_folder, 
 from common.teachers.huggingface.general import GeneralTeacher, load_general
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
-from common.training.models import CONFIG_FILE, GENERAL, WEIGHTS_FILE, ModelConfig, clear_training, is_finished
 from common.training.loop import Run, fit, write_history
+from common.training.models import CONFIG_FILE, GENERAL, WEIGHTS_FILE, ModelConfig, clear_training, is_finished
 from compression.distillation.alignment import Aligner, InsideTeacher, check_alignment
 from compression.distillation.corpus import corpus_file, read_corpus
 from compression.distillation.losses import masked_kl, masked_lm

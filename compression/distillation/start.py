@@ -12,7 +12,7 @@ import numpy as np
 from common.data.split import load_split
 from common.data.tasks import Task
 from common.errors import UserError
-from common.teachers.logits import teacher_fingerprint
+from common.teachers.load import teacher_fingerprint
 from common.training.models import WEIGHTS_FILE, find_model, members_of, read_config
 from compression.distillation.dataset import DistillationSet
 from compression.settings import CompressSettings

@@ -14,10 +14,10 @@ from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import pick_device
 from common.training.batching import shuffled_batches
+from common.training.loop import Run, fit, linear_schedule
 from common.training.metrics import main_score
 from common.training.models import training_folder
 from common.training.targets import targets
-from common.training.loop import Run, fit, linear_schedule
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.losses import combined
 from compression.distillation.token_cache import cached_tokens

@@ -9,8 +9,8 @@ from common.config import build
 from common.errors import UserError
 from common.store.workspace import whole_folder, write_json
 from common.training.checkpoint import load_tensors, save_tensors
-from common.training.models import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, base_file, load_weights, read_config
 from common.training.loop import write_history
+from common.training.models import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, base_file, load_weights, read_config
 from compression.shrinking.quantize import restore_matrices, round_inputs
 from compression.students.settings import StudentSettings
 from compression.students.student import Student

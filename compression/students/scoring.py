@@ -3,9 +3,8 @@
 import numpy as np
 import torch
 
+from common.data.ragged import EncodedText, count_words, padded
 from common.data.split import Split
-from common.data.ragged import count_words, padded
-from common.data.ragged import EncodedText
 from common.progress import bar
 from common.training.batching import sorted_batches
 from compression.students.layers import inside

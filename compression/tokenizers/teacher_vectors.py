@@ -31,7 +31,7 @@ def find_teacher_vectors(pieces: Sequence[str], teacher: Path, dim: int, folder:
     teacher: its model folder; the states of an ensemble's members are put side by side. Raises UserError when it is
     not there, and for more dimensions than there are pieces or the states have.
     """
-    from common.teachers.logits import teacher_fingerprint
+    from common.teachers.load import teacher_fingerprint
 
     place = ["first piece"] if read_config(teacher).tokens else []
     file = folder / f"{fingerprint([list(pieces), teacher_fingerprint(teacher), dim, *place])}.teacher.npy"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from common.data.split import load_split
 from common.data.prepare import prepare
 from common.data.readers.tables import read_source
+from common.data.split import load_split
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.store.workspace import Workspace, read_json

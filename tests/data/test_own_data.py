@@ -13,11 +13,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.readers.cells import MAX_CHARACTERS
-from common.data.split import load_split, read_metadata, read_report, read_split
-from common.data.prepare import prepare
-from common.data.readers.tables import read_source
 from common.data.overlap import duplicates
+from common.data.prepare import prepare
+from common.data.readers.cells import MAX_CHARACTERS
+from common.data.readers.tables import read_source
+from common.data.split import load_split, read_metadata, read_report, read_split
 from common.data.tasks import load_task
 from common.data.text import normalise
 from common.errors import UserError

@@ -8,9 +8,9 @@ import tiny
 import torch
 from stops import stopped_in_step
 
+from common.data.ragged import EncodedText
 from common.data.split import PART_ROWS, Split, write_split
 from common.data.tasks import load_task
-from common.data.ragged import EncodedText
 from common.errors import UserError
 from common.teachers.huggingface.general import load_general
 from common.training.checkpoint import load_tensors

@@ -237,7 +237,7 @@ def test_a_run_whose_process_is_killed_goes_on_in_another(workspace, tmp_path):
     os.kill(json.loads((log.parent / "running.json").read_text())["pid"], signal.SIGKILL)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 0, told.decode()
-    assert b"its part is given out again" in told
+    assert b"its job is started again" in told
     assert "going on from epoch" in log.read_text()
     assert len(results(workspace)) == 1
 

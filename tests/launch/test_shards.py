@@ -92,9 +92,9 @@ def test_a_worker_that_dies_costs_its_part_and_no_more(source, launcher, trouble
 
 def test_workers_that_keep_dying_are_given_up(source, monkeypatch):
     monkeypatch.setattr(common.launch.dispatch, "ATTEMPTS", 2)
-    with pytest.raises(UserError, match="workers keep dying: 2 did on the same part, the last by exit code 3"):
+    with pytest.raises(UserError, match="workers keep dying: 2 did on the same job, the last by exit code 3"):
         mapped(source, Launcher("processes", 1), trouble="dies for ever")
-    with pytest.raises(UserError, match="workers keep dying: 2 did on the same part, the last by Ray: "):
+    with pytest.raises(UserError, match="workers keep dying: 2 did on the same job, the last by Ray: "):
         mapped(source, RAY, trouble="dies for ever")
 
 

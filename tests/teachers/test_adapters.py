@@ -12,9 +12,8 @@ from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.teachers.load import load_teacher
 from common.teachers.finetune import finetune
-from common.teachers.logits import teacher_fingerprint
+from common.teachers.load import load_teacher, teacher_fingerprint
 from common.training.checkpoint import load_tensors, save_tensors
 from common.training.models import load_weights, read_config
 from compression.evaluation.evaluate import EvaluateSettings, evaluate

@@ -6,8 +6,8 @@ import tiny
 import torch
 
 from common.errors import UserError
-from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
 from common.teachers.base import Pieces
+from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
 from common.teachers.load import load_masked_lm, masked_lm_fingerprint
 from compression.augmentation.candidates import TIE, MaskedCandidates
 

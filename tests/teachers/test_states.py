@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-
 from common.data.data import load_split
+
 from common.data.tasks import load_task
 from common.store.workspace import Workspace
 from common.teachers import load_teacher

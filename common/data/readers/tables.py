@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from common.config import nearest
 from common.data.readers.cells import CELL_LIMIT, as_sentence, check_width, json_object, places
-from common.data.split import Split
 from common.data.readers.tagged import tagged_split
+from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError

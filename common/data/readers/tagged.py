@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from common.config import nearest
-from common.data.readers.cells import as_sentence
-from common.data.split import Split
 from common.data.iob import check_order
 from common.data.ragged import padded
+from common.data.readers.cells import as_sentence
+from common.data.split import Split
 from common.errors import UserError
 
 _DOCUMENT = "-DOCSTART-"

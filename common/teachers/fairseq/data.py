@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.data.tasks import Task
 from common.data.ragged import EncodedText
+from common.data.tasks import Task
 from common.teachers.fairseq.tokens import RobertaTokens
 
 

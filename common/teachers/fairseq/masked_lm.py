@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from common.teachers.base import Pieces
 from common.teachers.fairseq.checkpoint import load_into, read_folder
 from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.sources import byte_pairs, resolve
 from common.teachers.fairseq.teacher import build_roberta
 from common.teachers.fairseq.tokens import PAD, RobertaTokens
-from common.teachers.base import Pieces
 
 
 class FairseqMaskedLM:

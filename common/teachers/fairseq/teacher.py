@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.data.split import Split
 from common.data.ragged import EncodedText
+from common.data.split import Split
 from common.devices import autocast
 from common.progress import Advance, nothing
 from common.teachers.base import States

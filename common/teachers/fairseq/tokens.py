@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from common.errors import UserError
-from common.teachers.fairseq.library import load_fairseq
 from common.teachers.base import Pieces
+from common.teachers.fairseq.library import load_fairseq
 
 VOCABULARY_FILES = ("dict.txt", "encoder.json", "vocab.bpe")
 BEGIN, PAD, END = 0, 1, 2

@@ -23,9 +23,9 @@ from common.teachers.fairseq.sources import resolve as resolve_source
 from common.teachers.fairseq.teacher import encode
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.settings import FinetuneSettings
+from common.training.loop import write_history
 from common.training.models import CONFIG_FILE, ModelConfig, clear_training, training_folder
 from common.training.targets import targets
-from common.training.loop import write_history
 
 LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
 

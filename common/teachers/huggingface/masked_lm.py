@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from common.errors import UserError
-from common.teachers.huggingface.teacher import quiet_transformers, untrained
 from common.teachers.base import Pieces
+from common.teachers.huggingface.teacher import quiet_transformers, untrained
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 """What a model is: settings, vocabulary, weights. Pickled weights are left alone."""

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from common.data.ragged import EncodedText, padded
 from common.data.split import Split
-from common.data.ragged import padded
-from common.data.ragged import EncodedText
 from common.progress import Advance, nothing
 from common.teachers.huggingface.teacher import SCORING_BATCH, HuggingFaceTeacher
 from common.training.batching import sorted_batches

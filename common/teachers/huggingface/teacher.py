@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from common.data.split import Split
 from common.data.ragged import EncodedText
+from common.data.split import Split
 from common.devices import autocast
 from common.errors import UserError
 from common.progress import Advance, nothing
-from common.teachers.base import States
 from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
+from common.teachers.base import States
 from common.training.batching import sorted_batches
 from common.training.models import ADAPTERS_FILE, CONFIG_FILE, WEIGHTS_FILE, read_config
 

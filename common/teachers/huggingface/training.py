@@ -15,10 +15,10 @@ from common.teachers.huggingface import teacher as huggingface
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches
+from common.training.loop import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
 from common.training.metrics import main_score
 from common.training.models import CONFIG_FILE, ModelConfig, clear_training, training_folder
 from common.training.targets import targets
-from common.training.loop import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:

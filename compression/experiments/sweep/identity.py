@@ -11,7 +11,7 @@ from common.data.split import file_text_fingerprint, read_metadata
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.workspace import Workspace, file_fingerprint, fingerprint
-from common.teachers.logits import teacher_fingerprint
+from common.teachers.load import teacher_fingerprint
 from common.training.models import CONFIG_FILE, WEIGHTS_FILE, general_folder
 from compression.distillation.distill import INPUTS_COUNT_INSTEAD, NOT_IDENTITY, own_settings, unused
 from compression.settings import CompressSettings

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.split import Split, file_text_fingerprint, read_part, split_table
+from common.data.split import Split, file_text_fingerprint, read_row_group, split_table
 from common.data.text import match_key
 from common.launch.shards import PartFunction
 from common.progress import Advance, in_proportion, nothing
@@ -183,5 +183,5 @@ def _vary(pieces: list[str], candidates: dict[int, list[str]], draws: Iterator[t
 
 def _keys(path: Path) -> Iterator[Texts]:
     for part in range(pq.ParquetFile(path).num_row_groups):
-        for texts in zip(*read_part(path, part).sentences(), strict=True):
+        for texts in zip(*read_row_group(path, part).sentences(), strict=True):
             yield tuple(map(match_key, texts))

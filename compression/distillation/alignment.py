@@ -15,7 +15,7 @@ from torch import nn
 
 from common.errors import UserError
 from common.teachers.huggingface.tagger import load_teacher_of_either
-from common.teachers.huggingface.teacher import look_inside
+from common.teachers.huggingface.teacher import hidden_states
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
 from compression.students.teacher_layers import chosen_layers
 from compression.students.transformer import Sentences, Trace, framed
@@ -88,7 +88,7 @@ class InsideTeacher:
         arguments = {"input_ids": numbers[..., 0].long() * inside, "attention_mask": inside.long()}
         if self.model.config.to_dict().get("type_vocab_size", 0) > 1:
             arguments["token_type_ids"] = segments * inside
-        return look_inside(self.model, arguments, maps)
+        return hidden_states(self.model, arguments, maps)
 
 
 class Aligner(nn.Module):

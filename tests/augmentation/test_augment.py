@@ -320,7 +320,7 @@ def test_identity_is_of_contents(masked_lm, glove, tmp_path):
 
 
 def test_held_out_rows_are_read_part_by_part(glove, tmp_path, monkeypatch):
-    monkeypatch.setattr(common.data.split, "PART_ROWS", 2)
+    monkeypatch.setattr(common.data.split, "ROW_GROUP_ROWS", 2)
     work = work_of(None, glove, tmp_path)
     train = split_of(["a wonderful film of the director"])
     every = [row["sentence1"] for row in rows_made(work, train, 1)]

@@ -99,10 +99,10 @@ def test_tagged_words_read_back_as_they_were_written(tmp_path_factory, rows):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\tO\nb\tI-a\n", "line 2: I-a stands after O, which breaks the IOB scheme: an entity begins with B-a"),
-        ("a\tI-a\n", "line 1: I-a stands at the start of a text"),
-        ("a\tB-b\nb\tI-a\n", "line 2: I-a stands after B-b"),
-        ("a\tB-a\n\nb\tI-a\n", "line 3: I-a stands at the start of a text"),
+        ("a\tO\nb\tI-a\n", "line 2: I-a after O breaks the IOB scheme: an entity begins with B-a"),
+        ("a\tI-a\n", "line 1: I-a at the start of a text"),
+        ("a\tB-b\nb\tI-a\n", "line 2: I-a after B-b breaks"),
+        ("a\tB-a\n\nb\tI-a\n", "line 3: I-a at the start of a text"),
         ("a\tB-A\n", "line 1: unknown tag 'B-A'; expected O, B-a, I-a, B-b, I-b; did you mean B-"),
         ("a\tO\nb\n", "line 2: expected a word and its tag, found 'b'"),
         ("a b\tO\n", "line 1: a word is empty or has a space in it: 'a b'"),
@@ -130,8 +130,8 @@ def test_other_columns_and_marks_of_documents_are_passed_over(tmp_path):
     ("changed", "message"),
     [
         ({"labels": ["B-a", "I-a"]}, "O among them"),
-        ({"labels": ["O", "I-a"]}, "I-a goes on with what nothing begins: B-a is missing"),
-        ({"labels": ["O", "a"]}, "'a' is no IOB tag"),
+        ({"labels": ["O", "I-a"]}, "I-a continues an entity that nothing begins: B-a is missing"),
+        ({"labels": ["O", "a"]}, "'a' is not an IOB tag"),
         ({"metrics": ["f1"]}, "metric f1 is not one of this kind of task"),
         ({"columns": {"sentence1": "a", "sentence2": "b"}}, "texts are single ones"),
         ({"columns": {"sentence1": "word", "label": "tag"}}, "no columns to name"),
@@ -164,7 +164,7 @@ def test_tags_may_be_spelt_otherwise_in_files(tmp_path):
     task = task_of(("O", "B-a", "I-a"), label_values=("OUT", "BEG", "IN"))
     assert read_source(tmp_path / "s.tsv", task).labels.tolist() == [[1, 2, 0]]
     (tmp_path / "s.tsv").write_text("a\tOUT\nb\tIN\n")
-    with pytest.raises(UserError, match="line 2: I-a stands after O"):
+    with pytest.raises(UserError, match="line 2: I-a after O breaks"):
         read_source(tmp_path / "s.tsv", task)
 
 

@@ -26,8 +26,8 @@ IDENTITY = {"text": "a", "settings": "b"}
 
 @pytest.fixture(autouse=True)
 def source(tmp_path, monkeypatch):
-    monkeypatch.setattr(common.data.split, "PART_ROWS", PART)
-    monkeypatch.setattr(common.launch.shards, "PART_ROWS", PART)
+    monkeypatch.setattr(common.data.split, "ROW_GROUP_ROWS", PART)
+    monkeypatch.setattr(common.launch.shards, "ROW_GROUP_ROWS", PART)
     monkeypatch.setenv("PYTHONPATH", str(tiny.SUPPORT))
     (tmp_path / "trace").mkdir()
     rows = Split([f"row {i}" for i in range(ROWS)], None, np.arange(ROWS) % 2, np.arange(ROWS))

@@ -115,7 +115,7 @@ class Counting:
 @pytest.fixture
 def parts_of_twenty(paths, monkeypatch):
     """The train split in parts of 20 rows; returns its file."""
-    monkeypatch.setattr(common.data.split, "PART_ROWS", 20)
+    monkeypatch.setattr(common.data.split, "ROW_GROUP_ROWS", 20)
     train, path = load_split(paths, SST, "train"), paths.split("sst-2", "train")
     write_split(path, train, read_metadata(path))
     return path

@@ -108,7 +108,7 @@ def test_a_missing_folder_is_named(tmp_path):
 
 
 def test_a_name_the_hub_does_not_have_is_refused():
-    with pytest.raises(UserError, match="no masked language model could be had from featherweight/none"):
+    with pytest.raises(UserError, match="no masked language model could be downloaded from featherweight/none"):
         load_masked_lm("featherweight/none", CPU)
 
 

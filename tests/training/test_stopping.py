@@ -207,7 +207,7 @@ def test_a_command_that_is_stopped_goes_on_to_the_same_bytes(prepared, tmp_path)
     state = load_tensors(folder.with_name("s.training") / "state.safetensors")[1]["state"]
     done = tiny.run_command(*words)
     assert done.returncode == 0, done.stderr
-    assert f"going on from epoch {state['epoch'] + 1}, step {state['step']}" in done.stderr
+    assert f"resuming from epoch {state['epoch'] + 1}, step {state['step']}" in done.stderr
     assert state["step"] > 0
     for name in ("model.safetensors", "config.json"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()

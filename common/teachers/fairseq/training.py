@@ -31,7 +31,7 @@ LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
-    """(folder of the weights, short name) of an --arch; an official archive is fetched if need be."""
+    """Return (folder of the weights, short name) of an --arch; an official archive is downloaded if needed."""
     load_fairseq(f"--arch {arch}")  # before a large download, not after it
     return resolve_source(arch, downloads)
 
@@ -39,14 +39,14 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
 def train(
     settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], config: ModelConfig, folder: Path
 ) -> None:
-    """Fine-tune the RoBERTa in folder `source` and save the best checkpoint as `folder`; a stopped run goes on.
+    """Fine-tune the RoBERTa in folder `source` and save the best checkpoint as `folder`; a stopped run resumes.
 
-    splits: "train" and the one that chooses the checkpoint. Raises UserError for weights that are no RoBERTa's.
+    splits: "train" and the one that chooses the checkpoint. Raises UserError for weights that are not a RoBERTa's.
     """
     architecture, _ = read_folder(Path(source))
     tokens = RobertaTokens(Path(source), byte_pairs(Path(source), settings.paths.downloads()))
     work = training_folder(folder)
-    _start_or_go_on(work, config.fingerprint)
+    _prepare_folder(work, config.fingerprint)
     max_tokens = min(settings.max_tokens, architecture.max_positions)
     train_rows, valid_rows = splits["train"], splits[task.selection_split(settings.select_on)]
     for name, split in (("train", train_rows), ("valid", valid_rows)):
@@ -66,20 +66,20 @@ def train(
     clear_training(folder)
 
 
-def _start_or_go_on(work: Path, fingerprint: str) -> None:
-    """Keep the state of a stopped attempt at this very run, and no other."""
-    mark = work / "fingerprint"
+def _prepare_folder(work: Path, fingerprint: str) -> None:
+    """Keep the state of a stopped attempt at this run, and no other."""
+    identity = work / "fingerprint"
     if (work / LAST).exists():
-        if mark.exists() and mark.read_text(encoding="utf-8") == fingerprint:
-            say("going on from the last checkpoint")
+        if identity.exists() and identity.read_text(encoding="utf-8") == fingerprint:
+            say("resuming from the last checkpoint")
             return
-        say("settings or inputs changed since the last attempt; starting anew")
+        say("settings or inputs changed since the last attempt; starting again")
     shutil.rmtree(work, ignore_errors=True)
-    write_text(mark, fingerprint)
+    write_text(identity, fingerprint)
 
 
 def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:
-    """Whether a stopped attempt had come to its end and only was not saved; fairseq would train on."""
+    """Return whether a stopped attempt had finished but not saved; fairseq would train it further."""
     if not (work / LAST).exists():
         return False
     state = load_checkpoint(work / LAST)
@@ -88,7 +88,7 @@ def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:
 
 
 def _run(flags: list[str], label: str) -> None:
-    """fairseq's training, with our progress bar, safe reading of checkpoints and whole files."""
+    """Run fairseq's training with our progress bar, safe reading of checkpoints and atomic copies."""
     import fairseq_cli.train
     from fairseq import checkpoint_utils, options
     from fairseq.file_io import PathManager
@@ -97,11 +97,11 @@ def _run(flags: list[str], label: str) -> None:
     import common.teachers.fairseq.task  # noqa: F401 - registers the task
 
     for function in (checkpoint_utils.save_checkpoint, fairseq_cli.train.should_stop_early):
-        vars(function).clear()  # fairseq keeps its best score here, also that of an earlier run in this process
+        vars(function).clear()  # fairseq keeps its best score here, also of an earlier run
     with (
         quiet(),
         allowed_types(),
-        mock.patch.object(progress_bar, "progress_bar", _bar_maker(label)),
+        mock.patch.object(progress_bar, "progress_bar", _bar_class(label)),
         mock.patch.object(PathManager, "copy", _link),
     ):
         arguments = options.parse_args_and_arch(options.get_training_parser(), flags)
@@ -112,21 +112,21 @@ def _run(flags: list[str], label: str) -> None:
 
 
 def _link(source: str, target: str, overwrite: bool = False) -> bool:
-    """A copy that is whole at any moment and takes no room; fairseq never writes into a checkpoint, it replaces it."""
-    beside = Path(f"{target}.{uuid.uuid4().hex[:8]}")
+    """Copy atomically, by a hard link; fairseq never writes into a checkpoint, it replaces it."""
+    partial = Path(f"{target}.{uuid.uuid4().hex[:8]}")
     try:
-        os.link(source, beside)
+        os.link(source, partial)
     except OSError:  # a file system without hard links
-        shutil.copyfile(source, beside)
-    beside.replace(target)
+        shutil.copyfile(source, partial)
+    partial.replace(target)
     return True
 
 
-def _bar_maker(label: str) -> Any:
+def _bar_class(label: str) -> Any:
     from fairseq.logging.progress_bar import BaseProgressBar
 
     class Bar(BaseProgressBar):
-        """Our progress bar in the place of fairseq's: one an epoch, none while validating inside it."""
+        """Our progress bar in place of fairseq's: one an epoch, none for its validations."""
 
         def __iter__(self) -> Iterator[Any]:
             if "valid" in self.prefix:
@@ -135,7 +135,7 @@ def _bar_maker(label: str) -> Any:
                 yield from bar(self.iterable, f"{label} {self.epoch}", total=len(self.iterable), initial=self.n)
 
         def log(self, *_: Any, **__: Any) -> None:
-            """Nothing: the bar is enough."""
+            """Print nothing: the bar is enough."""
 
         print = log
 

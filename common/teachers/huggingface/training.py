@@ -22,14 +22,14 @@ from common.training.targets import targets
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
-    """(what transformers loads, short name) of an --arch; transformers has a place of its own for downloads."""
+    """Return (folder or hub name for transformers, short name) of an --arch; transformers manages its downloads."""
     return huggingface.resolve(arch)
 
 
 def train(
     settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], config: ModelConfig, folder: Path
 ) -> None:
-    """Fine-tune the encoder `source` and save the best weights as `folder`; a stopped run goes on.
+    """Fine-tune the encoder `source` and save the best weights as `folder`; a stopped run resumes.
 
     splits: "train" and the one that chooses the weights. Raises UserError when the encoder cannot be loaded.
     """

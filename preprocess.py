@@ -13,7 +13,7 @@ Each action reuses what is up to date, and goes on where a stopped run was.
 
 from common.cli import print_json, run_script
 from common.config import parse_flags
-from common.data.data import read_report
+from common.data.split import read_report
 from common.data.tasks import load_task
 from common.store.settings import start
 from compression.augmentation.preprocess import PreprocessSettings, preprocess

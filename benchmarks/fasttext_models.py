@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from fasttext_side import FASTTEXT, in_fasttext, texts_of, write_training
 
-from common.data.data import Split, load_split
+from common.data.split import Split, load_split
 from common.data.tasks import Task
 from common.store.files import file_fingerprint, fingerprint, read_json, write_json
 from common.store.workspace import Workspace

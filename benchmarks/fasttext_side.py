@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.text import split_words
 from common.errors import UserError
 from common.progress import say

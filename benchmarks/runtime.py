@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from fasttext_side import fasttext_python, train_fasttext
 
 from common.cli import print_json, run_script
-from common.data.data import Split, load_split
+from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.workspace import Workspace, default_root

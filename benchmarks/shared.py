@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from common.data.data import PART_ROWS, Split, count_rows, split_table
 from common.data.prepare import source_files
-from common.data.reading import read_source
+from common.data.readers.tables import read_source
+from common.data.split import ROW_GROUP_ROWS, Split, count_rows, split_table
 from common.data.tasks import load_task
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, Work, map_parts
 from common.store.workspace import Workspace, default_root
 
@@ -80,8 +80,8 @@ def rows_of(texts: list[str], count: int) -> Split:
 def write_rows(path: Path, texts: list[str], count: int) -> Path:
     """A split file of `count` rows, written a part at a time: the file must not cost the memory that is measured."""
     with pq.ParquetWriter(path, split_table(rows_of(texts, 1)).schema) as writer:
-        for start in range(0, count, PART_ROWS):
-            part = rows_of(texts[start % len(texts) :] + texts, min(PART_ROWS, count - start))
+        for start in range(0, count, ROW_GROUP_ROWS):
+            part = rows_of(texts[start % len(texts) :] + texts, min(ROW_GROUP_ROWS, count - start))
             writer.write_table(split_table(part))
     return path
 

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
-from common.data.data import Split
+from common.data.split import Split
 from common.progress import show_bars
 from common.store.files import write_json
 from common.teachers.huggingface.teacher import SCORING_BATCH, HuggingFaceTeacher, quiet_transformers, resolve

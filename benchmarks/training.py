@@ -29,7 +29,7 @@ from plain_training import BATCH, PlainHash, PlainStudent, mean_loss, rows_of_li
 from shared import labelled, make_parser, memory_peak, only_memory, sentences, write_rows
 from torch import nn
 
-from common.data.data import Split, read_split
+from common.data.split import Split, read_split
 from common.data.tasks import load_task
 from common.progress import show_bars
 from compression.distillation.dataset import DistillationSet

@@ -18,20 +18,20 @@ from torch import nn
 from toy_run import toy
 
 from common.config import parse_flags
-from common.data.data import Split, load_split
 from common.data.prepare import prepare
-from common.data.reading import read_source
+from common.data.readers.tables import read_source
+from common.data.split import Split, load_split
 from common.data.tasks import known_tasks, load_task
 from common.data.text import match_key
 from common.devices import pick_device
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.logits import LogitsWork, generate
 from common.training.checkpoint import load_tensors
+from common.training.loop import fit
 from common.training.models import read_config
-from common.training.training import fit
 from compression.augmentation.augment import AugmentWork, CandidateSource, augment
 from compression.distillation.losses import kl
 from compression.distillation.trainer import make_optimizer

@@ -123,7 +123,7 @@ def test_a_killed_command_goes_on_to_the_same_bytes(prepared, tmp_path):
     assert not folder.exists()
     done = tiny.run_command(*words)
     assert done.returncode == 0, done.stderr
-    assert "going on from epoch" in done.stderr
+    assert "resuming from epoch" in done.stderr
     assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert (folder / "config.json").read_bytes() == (whole / "config.json").read_bytes()
 

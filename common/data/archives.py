@@ -1,6 +1,6 @@
 """Unpacking one named file of a zip or tar archive safely.
 
-Only the named member is read and only the target written, so names inside an archive cannot reach other places.
+Only the named member is read and only the target written, so an archive cannot write elsewhere.
 """
 
 import shutil
@@ -20,7 +20,7 @@ MAX_MEMBER_BYTES = 4 * 1024**3
 def unpack_member(archive: Path, member: str, target: Path) -> None:
     """Unpack one named file of a zip or tar.gz to `target`, whole or not at all.
 
-    Raises UserError when it is missing, no plain file (a link, a device), damaged or too large.
+    Raises UserError when it is missing, not a plain file (a link, a device), damaged or too large.
     """
     try:
         if archive.name.endswith(".zip"):
@@ -47,7 +47,7 @@ def unpack_member(archive: Path, member: str, target: Path) -> None:
 def _unpack_tar(archive: Path, tarred: tarfile.TarFile, member: str, target: Path) -> None:
     found = tarred.getmember(member)
     if not found.isreg():
-        raise UserError(f"{archive}: {member} is no plain file")
+        raise UserError(f"{archive}: {member} is not a plain file")
     _check(archive, member, found.size)
     source = tarred.extractfile(found)
     assert source is not None  # a plain file has content

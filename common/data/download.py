@@ -1,4 +1,4 @@
-"""Fetching archives: official address, resumable, checksum before use, whole or not at all."""
+"""Downloads: resumable, and used only after their checksum is verified."""
 
 import logging
 from pathlib import Path
@@ -19,9 +19,9 @@ _TIMEOUT_SECONDS = (20, 60)
 def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir takes a local copy") -> Path:
     """Download `url` into `folder` unless a file with that checksum is there. Returns its path.
 
-    A stopped download is kept beside its place as NAME.partial and goes on there; it takes its name only when the
-    checksum holds. Where no checksum has been published (None), that of the first download is kept beside it as
-    NAME.sha256 and asked of the file ever after. `instead` says what to do where there is no network.
+    A stopped download stays as NAME.partial and resumes; it gets its name when its checksum is right. Where no checksum
+    is published (None), that of the first download is kept as NAME.sha256 and required from then on. `instead` is the
+    hint for users without network.
     Raises UserError when the address cannot be reached or the checksum does not match.
     """
     target = folder / url.rsplit("/", 1)[-1]
@@ -38,7 +38,7 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
     found = file_sha256(partial)
     if sha256 is not None and found != sha256:
         partial.unlink()
-        raise UserError(f"{url}: the download is not the file expected (checksum differs); try again")
+        raise UserError(f"{url}: the download is not the expected file (the checksum differs); try again")
     partial.replace(target)
     if sha256 is None:
         write_text(recorded, f"{found}\n")
@@ -46,8 +46,8 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
 
 
 def _download(url: str, partial: Path, instead: str) -> None:
-    """Bring `partial` to its full length, from where it is."""
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # each retry is news to nobody
+    """Download the rest of `partial`."""
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it logs each retry
     with requests.Session() as session:
         retry = Retry(total=3, backoff_factor=0.5, status_forcelist=(500, 502, 503, 504), allowed_methods=("GET",))
         for scheme in ("http://", "https://"):
@@ -57,7 +57,7 @@ def _download(url: str, partial: Path, instead: str) -> None:
             try:
                 return _continue(session, url, partial)
             except (requests.RequestException, HTTPError) as error:
-                if _size(partial) <= before:  # a connection that is cut while it brings something is taken up again
+                if _size(partial) <= before:  # otherwise a cut connection is resumed
                     raise UserError(f"{url}: cannot be downloaded ({type(error).__name__}); {instead}") from error
 
 
@@ -66,11 +66,11 @@ def _size(path: Path) -> int:
 
 
 def _continue(session: requests.Session, url: str, partial: Path) -> None:
-    """Ask for the bytes that are missing. A server that sends everything again, or another file, starts it anew."""
+    """Request the missing bytes. Where the server sends the whole file, or it changed there, start again."""
     tag_file = partial.with_name(f"{partial.name}.etag")
     done = _size(partial)
     tag = tag_file.read_text(encoding="utf-8") if done and tag_file.exists() else ""
-    # Without compression on the way, or byte positions would be those of the compressed stream.
+    # Byte ranges of a compressed stream would not be those of the file.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-", "If-Range": tag} if tag else {})
     with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
         if answer.status_code == requests.codes.requested_range_not_satisfiable:
@@ -90,6 +90,6 @@ def _continue(session: requests.Session, url: str, partial: Path) -> None:
 
 
 def _keep_tag(path: Path, answer: requests.Response) -> None:
-    """Keep what tells this file from another at the same address: a strong ETag, or the date it was changed."""
+    """Keep the version of the file at this address: a strong ETag, or its date."""
     tag = answer.headers.get("ETag", "")
     write_text(path, tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", ""))

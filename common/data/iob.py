@@ -1,6 +1,6 @@
 """The IOB2 scheme (Ramshaw and Marcus, 1995; Tjong Kim Sang and Veenstra, 1999).
 
-An entity of kind X begins with B-X and goes on with I-X, and O is outside of all.
+An entity of kind X begins with B-X and continues with I-X; O is outside of all entities.
 """
 
 from collections.abc import Sequence
@@ -9,38 +9,38 @@ OUTSIDE = "O"
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Raises ValueError for labels that are no IOB scheme: O, B-X and I-X."""
+    """Raises ValueError for labels that are not an IOB scheme: O, B-X and I-X."""
     if OUTSIDE not in tags:
         raise ValueError("labels of words are IOB tags, O among them: [O, B-X, I-X]")
     for tag in tags:
         if tag == OUTSIDE:
             continue
         if tag[:2] not in ("B-", "I-") or not tag[2:]:
-            raise ValueError(f"labels: {tag!r} is no IOB tag (O, B-X or I-X)")
+            raise ValueError(f"labels: {tag!r} is not an IOB tag (O, B-X or I-X)")
         if tag[0] == "I" and f"B-{tag[2:]}" not in tags:
-            raise ValueError(f"labels: {tag} goes on with what nothing begins: B-{tag[2:]} is missing")
+            raise ValueError(f"labels: {tag} continues an entity that nothing begins: B-{tag[2:]} is missing")
 
 
 def check_order(tag: str, before: str) -> None:
-    """Raises ValueError where a tag goes on with an entity that the tag before it neither begins nor goes on with."""
+    """Raises ValueError where a tag continues an entity of another kind than the tag before it, or none."""
     if tag[0] == "I" and before[1:] != tag[1:]:
         after = f"after {before}" if before else "at the start of a text"
-        raise ValueError(f"{tag} stands {after}, which breaks the IOB scheme: an entity begins with B{tag[1:]}")
+        raise ValueError(f"{tag} {after} breaks the IOB scheme: an entity begins with B{tag[1:]}")
 
 
 def as_iob(words: Sequence[str], tags: Sequence[str]) -> str:
-    """A text's lines, with the empty one after it."""
+    """Return a text's lines, with the empty line after it."""
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)) + "\n"
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """(kind, first word, the word after its last) of each entity; a tag that goes on with nothing begins one."""
+    """Return (kind, first word, word after the last) of each entity; a tag that continues nothing begins one."""
     found: list[tuple[str, int, int]] = []
     before = OUTSIDE
-    for place, tag in enumerate(tags):
+    for i, tag in enumerate(tags):
         if tag[0] == "I" and before[1:] == tag[1:]:
-            found[-1] = (*found[-1][:2], place + 1)
+            found[-1] = (*found[-1][:2], i + 1)
         elif tag != OUTSIDE:
-            found.append((tag[2:], place, place + 1))
+            found.append((tag[2:], i, i + 1))
         before = tag
     return found

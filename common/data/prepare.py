@@ -8,7 +8,11 @@ import numpy as np
 import pydantic
 
 from common.data.archives import unpack_member
-from common.data.data import (
+from common.data.download import fetch
+from common.data.overlap import carve, duplicates, match_keys, take_keys, touching
+from common.data.readers.tables import read_source
+from common.data.report import as_text, make_report
+from common.data.split import (
     Split,
     concatenate,
     definition_of,
@@ -19,11 +23,7 @@ from common.data.data import (
     task_file_of_data,
     write_split,
 )
-from common.data.download import fetch
-from common.data.reading import read_source
-from common.data.splits import carve, duplicates, match_keys, take_keys, touching
 from common.data.tasks import Source, Task
-from common.data.validation import as_text, make_report
 from common.errors import UserError
 from common.progress import say
 from common.store.artifact import Artifact

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from common.data.data import Split, find_splits, read_split
+from common.data.split import Split, find_splits, read_split
 from common.data.tasks import Task
 from common.store.artifact import Artifact, find
 from common.store.workspace import Workspace

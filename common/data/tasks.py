@@ -39,7 +39,7 @@ class Source(Settings):
     install: str = ""
     """How to install the package, for the message that says it is missing."""
     obtain: str = ""
-    """Where to get files that have no archive with a checksum, for the message that asks for them."""
+    """Where to get files that have no archive with a checksum, for the error message."""
     header: tuple[str, ...] = ()
     """Names of the columns, in order, of files that have no header line."""
     where: dict[str, str] = {}
@@ -47,7 +47,7 @@ class Source(Settings):
 
 
 class Carve(Settings):
-    """How a split is carved from train's labelled rows, or from all where none has a label."""
+    """How to carve a split from train's labelled rows, or from all where none has a label."""
 
     rows: int | None = pydantic.Field(None, gt=0)
     """Number of rows to aim for."""
@@ -58,7 +58,7 @@ class Carve(Settings):
 
 
 A_TENTH = Carve(fraction=0.1)
-"""How validation and test are carved where neither a file nor a rule is given."""
+"""How to carve validation and test where neither a file nor a rule is given."""
 
 
 class Task(Settings):
@@ -70,7 +70,7 @@ class Task(Settings):
     """What has a label: a text (or a pair of them), or each of its words; then labels are IOB tags, and files
     have a word and its tag a line."""
     labels: tuple[str, ...] = ()
-    """Label names; a label's place is its class index. Empty for regression."""
+    """Label names, in the order of their class indices. Empty for regression."""
     label_values: tuple[str, ...] = ()
     """What the files hold for each label, in the same order; unset means the label names themselves."""
     range: tuple[float, float] | None = None
@@ -98,17 +98,17 @@ class Task(Settings):
     @pydantic.field_validator("labels", "label_values", mode="before")
     @classmethod
     def _as_text(cls, values: Any) -> Any:
-        """Numbers may stand unquoted. YAML reads yes, no, true, false as booleans: what the files hold is lost."""
+        """Accept numbers without quotes, but not yes, no, true and false: YAML reads them as booleans."""
         if not isinstance(values, list | tuple):
             return values
         if any(isinstance(value, bool) for value in values):
-            raise ValueError("put yes, no, true and false in quotes, as the files spell them")
+            raise ValueError("put yes, no, true and false in quotes, as the files have them")
         return [str(value) if isinstance(value, int | float) else value for value in values]
 
     @pydantic.model_validator(mode="after")
     def _check_files(self) -> "Task":
         if Path(self.name).name != self.name or self.name.startswith("."):
-            raise ValueError(f"name: {self.name!r} is no task name; a name is one word without slashes")
+            raise ValueError(f"name: {self.name!r} is not a task name; a name is one word without slashes")
         known = ("all", "train", "validation", "test", "unlabelled")
         for name in self.source.files:
             if name not in known and not name.startswith("test_"):
@@ -123,13 +123,13 @@ class Task(Settings):
     @pydantic.model_validator(mode="after")
     def _check(self) -> "Task":
         if (len(self.labels) < 2) == (self.range is None):
-            raise ValueError("a task has two or more labels, or a range (regression), and not both")
+            raise ValueError("give two or more labels, or a range (regression), and not both")
         if self.range and self.range[0] >= self.range[1]:
             raise ValueError("range: the lowest score comes first")
         if self.label_values and len(self.labels) != len(self.label_values):
             raise ValueError("labels and label_values must have the same length")
-        for what in (self.labels, self.label_values):
-            if len(set(what)) != len(what):
+        for names in (self.labels, self.label_values):
+            if len(set(names)) != len(names):
                 raise ValueError("labels and label_values must not repeat")
         if "sentence1" not in self.columns:
             raise ValueError("columns must name sentence1")
@@ -200,7 +200,7 @@ class Task(Settings):
 
     @property
     def argument(self) -> str:
-        """What --task is to be given to mean this task: its name, or the YAML file of one of the user's own."""
+        """The value of --task that means this task: its name, or the YAML file of one of the user's own."""
         return self.file or self.name
 
     @property
@@ -214,17 +214,17 @@ class Task(Settings):
         return self.models_of or self.name
 
     def selection_split(self, select_on: str) -> str:
-        """The split that chooses a checkpoint: validation, or the first test split to reproduce the thesis."""
+        """Return the split that chooses a checkpoint: validation, or the first test split to reproduce the thesis."""
         return "validation" if select_on == "validation" else self.test_splits[0]
 
 
 def known_tasks() -> list[str]:
-    """Names of the shipped tasks."""
+    """Return the names of the shipped tasks."""
     return sorted(path.stem for path in TASK_DIR.glob("*.yaml"))
 
 
 def load_task(name: str) -> Task:
-    """The shipped task of that name, or the one in that YAML file.
+    """Return the shipped task of that name, or the one in that YAML file.
 
     Raises UserError: an unknown name, suggesting the nearest; a faulty file; a file that takes a shipped task's name.
     """
@@ -272,5 +272,5 @@ def check_no_overlap(trained_on: list[str], scored_on: str) -> None:
         if task != scored_on and task in overlaps:
             raise UserError(
                 f"refused: the model was trained on {task}, whose sentences overlap those of {scored_on}; "
-                "its score would be of sentences it has seen"
+                "its score would be over sentences it has seen"
             )

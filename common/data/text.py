@@ -10,15 +10,15 @@ FIRST_EMOJI = "\U0001f000"
 
 
 def normalise(text: str) -> str:
-    """NFC, every run of white space one space, ends stripped: what all readers return (seed faults 2 and 3)."""
+    """NFC, every run of white space one space, ends stripped: as all readers return text (seed faults 2 and 3)."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def split_words(text: str) -> list[str]:
-    """Lower-cased words and single punctuation marks. "It's fun!" -> ["it's", "fun", "!"]."""
+    """Return lower-cased words and single punctuation characters. "It's fun!" -> ["it's", "fun", "!"]."""
     return _WORD.findall(text.lower())
 
 
 def match_key(text: str) -> str:
-    """Words and emoji, joined by spaces: equal for sentences that differ in case, spacing or punctuation."""
+    """Return words and emoji, joined by spaces: equal for sentences that differ in case, spacing or punctuation."""
     return " ".join(word for word in split_words(text) if word[0].isalnum() or word[0] >= FIRST_EMOJI)

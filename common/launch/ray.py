@@ -10,34 +10,33 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.launch.giving import SECONDS_BETWEEN_LOOKS, WorkerDied
-from common.launch.parts import PartDoer, PartT, do_in_folder, import_path
+from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, JobFunction, JobT, WorkerDied, import_path, run_in_folder
 
 
 class RayTasks:
-    """A crew (see Crew) whose parts are Ray's tasks, each on `threads` CPU cores, and on a GPU where there is one."""
+    """Ray's tasks, as an Executor. Each has `threads` CPU cores, and a GPU where the cluster has one."""
 
-    def __init__(self, function: PartDoer[PartT], workers: int, threads: int, parts: int) -> None:
+    def __init__(self, function: JobFunction[JobT], workers: int, threads: int, jobs: int) -> None:
         """workers: 0 for as many as the cluster has room for. Raises UserError when Ray is not installed."""
         self._ray = _ray()
         _connect(self._ray, workers, threads or 1)
-        self.at_once = workers or parts
+        self.at_once = workers or jobs
         self._function = function
         gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
-        # Parts of workers that die are given out again by us, as for every kind of worker.
+        # The dispatch loop starts jobs of dead workers again, as for every kind of worker.
         options = {"max_retries": 0, "num_cpus": threads or 1, "num_gpus": gpus}
-        self._remote = self._ray.remote(do_in_folder).options(**options)
+        self._remote = self._ray.remote(run_in_folder).options(**options)
 
-    def start(self, parts: list[PartT]) -> list[Any]:
-        """Give out parts."""
-        return [self._remote.remote(self._function, Path.cwd(), part) for part in parts]
+    def start(self, jobs: list[JobT]) -> list[Any]:
+        """Start jobs."""
+        return [self._remote.remote(self._function, Path.cwd(), job) for job in jobs]
 
     def ended(self, running: list[Any]) -> Iterable[Any]:
-        """References whose values, or errors, are there."""
+        """Return the references whose values, or errors, are ready."""
         return self._ray.wait(running, timeout=SECONDS_BETWEEN_LOOKS)[0]
 
     def result(self, handle: Any) -> None:
-        """Raise what the part's function raised, or WorkerDied."""
+        """Raise what the job's function raised, or WorkerDied."""
         try:
             self._ray.get(handle)
         except self._ray.exceptions.RayTaskError as error:
@@ -46,12 +45,12 @@ class RayTasks:
             raise WorkerDied(f"Ray: {type(error).__name__}") from None
 
     def ask_to_stop(self, running: list[Any]) -> None:
-        """Cancel: what waits does not begin, what runs gets an interrupt."""
+        """Cancel jobs: those that wait do not start, those that run get an interrupt."""
         for reference in running:
             self._ray.cancel(reference)
 
     def close(self, running: list[Any]) -> None:
-        """Kill what is still running; the cluster stays for the next work."""
+        """Kill what is still running; the cluster stays for later work."""
         for reference in running:
             self._ray.cancel(reference, force=True)
 
@@ -60,7 +59,7 @@ def _connect(ray: Any, workers: int, threads: int) -> None:
     """Join the cluster that RAY_ADDRESS names, or start one on this machine that ends with this process."""
     if ray.is_initialized():
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send reports to its developers
     kept = ("MKL_CBWR", "MKL_DYNAMIC", "HF_HUB_OFFLINE")
     variables = {name: os.environ[name] for name in kept if name in os.environ}
     variables["PYTHONPATH"] = import_path()
@@ -69,7 +68,7 @@ def _connect(ray: Any, workers: int, threads: int) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     ray.init(log_to_driver=False, runtime_env={"env_vars": variables}, **local)
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)  # Ray's own would end this process at once
+        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)  # Ray's own handler ends this process at once
 
 
 def _ray() -> Any:

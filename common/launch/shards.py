@@ -17,9 +17,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.data import PART_ROWS, Split, read_metadata, read_part
+from common.data.split import ROW_GROUP_ROWS, Split, read_metadata, read_row_group
 from common.errors import UserError
-from common.launch import Launcher, PartDoer, PartT
+from common.launch.dispatch import JobFunction, JobT
+from common.launch.launcher import Launcher
 from common.progress import Advance, counter, nothing, say
 from common.store.files import whole_file
 
@@ -70,7 +71,7 @@ def parts_of(source: Path) -> list[tuple[int, int]]:
 
 
 def run_missing(
-    function: PartDoer[PartT], parts: Sequence[PartT], missing: Sequence[bool], launcher: Launcher, label: str
+    function: JobFunction[JobT], parts: Sequence[JobT], missing: Sequence[bool], launcher: Launcher, label: str
 ) -> None:
     """Do the missing parts under a progress bar that counts the others as done."""
     total, waiting = sum(part.rows for part in parts), list(itertools.compress(parts, missing))
@@ -86,7 +87,7 @@ def run_missing(
 
 def run_part(part: Part, advance: Advance = nothing) -> None:
     """Do one part's work and write its shard."""
-    table = opened(part.work)(read_part(part.source, part.number), part.first_row, advance)
+    table = opened(part.work)(read_row_group(part.source, part.number), part.first_row, advance)
     with whole_file(part.shard) as partial:
         pq.write_table(table.replace_schema_metadata({"part": str(part.number)}), partial, compression="zstd")
 
@@ -105,12 +106,12 @@ def _join(shards: list[Path], target: Path) -> None:
 
 
 def _regrouped(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of PART_ROWS, the last one shorter: shards may hold any number of rows."""
+    """The same rows in tables of ROW_GROUP_ROWS, the last one shorter: shards may hold any number of rows."""
     pending: pa.Table | None = None
     for table in tables:
         pending = table if pending is None else pa.concat_tables([pending, table])
-        while pending.num_rows >= PART_ROWS:
-            yield pending.slice(0, PART_ROWS)
-            pending = pending.slice(PART_ROWS)
+        while pending.num_rows >= ROW_GROUP_ROWS:
+            yield pending.slice(0, ROW_GROUP_ROWS)
+            pending = pending.slice(ROW_GROUP_ROWS)
     if pending is not None and pending.num_rows:
         yield pending

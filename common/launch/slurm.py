@@ -1,6 +1,6 @@
 """Workers that are jobs of a Slurm cluster, submitted as arrays by submitit; its folder lies on the shared disk.
 
-submitit requeues a job that is pre-empted or at its time limit; one that dies in another way is given out again here.
+submitit requeues a job that is pre-empted or at its time limit; one that dies in another way is started again here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 from common.errors import UserError
-from common.launch.giving import SECONDS_BETWEEN_LOOKS, WorkerDied
-from common.launch.parts import PartDoer, PartT, do_in_folder, import_path
+from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, JobFunction, JobT, WorkerDied, import_path, run_in_folder
 
 DEFAULT_FOLDER = Path(".submitit")
 _MINUTES = 240
@@ -27,10 +26,10 @@ _SHARED_OPTIONS = {"name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "g
 
 
 class SlurmJobs:
-    """A crew (see Crew) whose parts are jobs. cluster=local runs them on this machine, to try things out."""
+    """Jobs of Slurm, as an Executor. cluster=local runs them on this machine, to try things out."""
 
     def __init__(
-        self, function: PartDoer[PartT], workers: int, threads: int, parts: int, options: Mapping[str, Any]
+        self, function: JobFunction[JobT], workers: int, threads: int, jobs: int, options: Mapping[str, Any]
     ) -> None:
         """workers: jobs at a time, 0 for as many as Slurm starts. options: submitit's or sbatch's, cluster, folder.
 
@@ -42,7 +41,7 @@ class SlurmJobs:
         self._task = _Task(function, Path.cwd())
         self._threads = threads or _whole(own.get("cpus_per_task", 1))
         self._died = self._stopping = False
-        self.at_once = min(parts, (workers or os.cpu_count() or 1) if self._local else _LARGEST_ARRAY)
+        self.at_once = min(jobs, (workers or os.cpu_count() or 1) if self._local else _LARGEST_ARRAY)
         given = {"timeout_min": _MINUTES, "name": "featherweight", "cpus_per_task": self._threads, **own}
         if workers:
             given.setdefault("array_parallelism", workers)
@@ -52,24 +51,24 @@ class SlurmJobs:
             self.close([])
             raise
 
-    def start(self, parts: list[PartT]) -> list[Any]:
-        """Submit parts as one array."""
+    def start(self, jobs: list[JobT]) -> list[Any]:
+        """Submit jobs as one array."""
         # Before PyTorch loads in the job; and jobs do not start in this project's folder.
         variables = {"OMP_NUM_THREADS": str(self._threads), "PYTHONPATH": import_path()}
         with _environment(variables), _one_line("Slurm refuses the jobs"):
-            return self._executor.map_array(self._task, parts)
+            return self._executor.map_array(self._task, jobs)
 
     def ended(self, running: list[Any]) -> Iterable[Any]:
-        """Jobs that are done, whether or not they left a result."""
+        """Return the jobs that are done, whether or not they left a result."""
         if self._stopping:
-            running[0].done(force_check=True)  # one question to Slurm renews the states of all
+            running[0].done(force_check=True)  # one query updates the states of all
         done = [job for job in running if job.done()]
         if not done:
             time.sleep(SECONDS_BETWEEN_LOOKS if self._local else 1.0)
         return done
 
     def result(self, handle: Any) -> None:
-        """Raise what the part's function raised, or WorkerDied."""
+        """Raise what the job's function raised, or WorkerDied."""
         from submitit.core.utils import UncompletedJobError
 
         try:
@@ -83,7 +82,7 @@ class SlurmJobs:
     def ask_to_stop(self, running: list[Any]) -> None:
         """Cancel the jobs: Slurm asks them first, and kills them when they take long."""
         self._stopping = True
-        for job in reversed(running):  # those that wait first, or they would take the place of those that end
+        for job in reversed(running):  # waiting jobs first, or they would start when others end
             job.cancel(check=False)
 
     def close(self, running: list[Any]) -> None:
@@ -93,32 +92,32 @@ class SlurmJobs:
         if not self._died and not running:
             shutil.rmtree(self._folder, ignore_errors=True)
             with contextlib.suppress(OSError):
-                self._folder.parent.rmdir()  # the last one out: rmdir refuses where others are at work
+                self._folder.parent.rmdir()  # rmdir refuses where other runs still use it
 
 
 @dataclasses.dataclass(frozen=True)
-class _Task(Generic[PartT]):
-    """What a job does. An exception of the function is its result: submitit would hand on no more than its text."""
+class _Task(Generic[JobT]):
+    """The callable that a job runs. It returns an exception of the function: submitit would pass on its text only."""
 
-    function: PartDoer[PartT]
+    function: JobFunction[JobT]
     folder: Path
 
-    def __call__(self, part: PartT) -> Exception | None:
+    def __call__(self, job: JobT) -> Exception | None:
         from submitit.core.utils import UncompletedJobError
 
         try:
-            do_in_folder(self.function, self.folder, part)
+            run_in_folder(self.function, self.folder, job)
         except UncompletedJobError:  # submitit's own, at the last of several time limits
             raise
         except Exception as error:
             return error
         return None
 
-    def checkpoint(self, part: PartT) -> Any:
-        """What submitit requeues: the same part, which goes on where it was."""
+    def checkpoint(self, job: JobT) -> Any:
+        """Return what submitit requeues: the same job, which resumes."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self, part)
+        return DelayedSubmission(self, job)
 
 
 def _is_local(cluster: Any) -> bool:
@@ -138,7 +137,7 @@ def _executor(cluster: str, folder: Path, options: Mapping[str, Any]) -> Any:
         name if name in _SHARED_OPTIONS or name.startswith("slurm_") else f"slurm_{name}": _typed(value)
         for name, value in options.items()
     }
-    folder.mkdir(mode=0o700, parents=True)  # what jobs unpickle is ours alone
+    folder.mkdir(mode=0o700, parents=True)  # nobody else may write what jobs unpickle
     with _one_line("--launcher slurm"):
         executor = submitit.AutoExecutor(folder, cluster=cluster)
         executor.update_parameters(**named)
@@ -147,7 +146,7 @@ def _executor(cluster: str, folder: Path, options: Mapping[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables that jobs inherit when they are submitted."""
+    """Set environment variables, which submitted jobs inherit, and restore them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -167,7 +166,7 @@ def _whole(value: Any) -> int:
 
 
 def _typed(value: Any) -> Any:
-    """An option as a number or a truth where it is one: submitit takes no text for those."""
+    """Return an option as a number or a boolean where it is one: submitit refuses text for those."""
     if not isinstance(value, str):
         return value
     for kind in (int, float):
@@ -178,7 +177,7 @@ def _typed(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _one_line(what: str) -> Iterator[None]:
-    """submitit's and sbatch's complaints, of several lines and kinds, as UserErrors."""
+    """Turn errors of submitit and sbatch, of several lines and kinds, into UserErrors."""
     try:
         yield
     except (AssertionError, NameError, RuntimeError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""Adapter tuning: an encoder stays as it is; a bottleneck after each part of its layers, and the head, learn.
+"""Adapter tuning: the encoder is frozen; a bottleneck after each block of its layers, and the head, are trained.
 
-Houlsby et al. (2019), section 2; MiniALBERT's equations 3 and 4. What was trained is saved apart from the encoder, a
-few MB, and put into the very same encoder when it is loaded. The encoder's own tensors keep their names: adapters hang
-on the outputs of its parts.
+Houlsby et al. (2019), section 2; MiniALBERT's equations 3 and 4. The trained tensors, a few MB, are saved apart from
+the encoder and inserted into the same encoder when they are loaded. The encoder's tensors keep their names:
+adapters are forward hooks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import nn
 from common.errors import UserError
 from common.training.checkpoint import load_tensors, save_tensors
 
-_PARTS = ("attention.output.dense", "output.dense")
-"""What ends a layer's attention and its feed-forward part, in BERT and all that is laid out like it."""
+_BLOCK_ENDS = ("attention.output.dense", "output.dense")
+"""The last modules of a layer's attention and feed-forward blocks, in BERT and models like it."""
 
 
 class Bottleneck(nn.Module):
-    """x + W_up GELU(W_down x), as good as absent before training."""
+    """x + W_up GELU(W_down x), almost the identity before training."""
 
     def __init__(self, width: int, bottleneck: int) -> None:
         super().__init__()
@@ -31,16 +31,16 @@ class Bottleneck(nn.Module):
         nn.init.zeros_(self.up.bias)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """[..., width] -> the same."""
+        """Return states of the same shape, [..., width]."""
         return states + self.up(nn.functional.gelu(self.down(states)))
 
 
 def insert(model: Any, bottleneck: int) -> None:
-    """Put adapters into a transformers model, in place, and freeze all but them and its head.
+    """Insert adapters into a transformers model, in place, and freeze all but them and its head.
 
-    Raises UserError where its layers are not laid out as BERT's.
+    Raises UserError where its layers are not like BERT's.
     """
-    parts = [part for name, part in model.named_modules() if name.endswith(_PARTS) and ".layer." in name]
+    parts = [part for name, part in model.named_modules() if name.endswith(_BLOCK_ENDS) and ".layer." in name]
     if not parts:
         raise UserError(f"--adapters: the layers of a {model.config.model_type} are not like BERT's")
     model.adapters = nn.ModuleList(Bottleneck(part.out_features, bottleneck) for part in parts)
@@ -56,39 +56,39 @@ def base_of(arch: str) -> str:
 
 
 def save_adapters(model: Any, file: Path, base: str) -> None:
-    """Write adapters and head, and which encoder they are for. base: what `resolve` takes, such as minilm."""
+    """Write adapters, head and the encoder they are for. base: its --arch, such as minilm."""
     trained = {name: tensor for name, tensor in model.state_dict().items() if _is_trained(model, name)}
     width = model.adapters[0].down.out_features
     save_tensors(file, trained, {"base": base, "base_weights": _digest(model), "adapters": width})
 
 
 def read_base(file: Path) -> str:
-    """What encoder a file of `save_adapters` is for. Raises UserError when it does not say."""
-    _, told = load_tensors(file)
-    if not isinstance(told.get("base"), str) or not isinstance(told.get("adapters"), int):
-        raise UserError(f"{file}: does not say what model its adapters are for")
-    return told["base"]
+    """Return the --arch of the encoder that a file of `save_adapters` is for. Raises UserError where it names none."""
+    _, metadata = load_tensors(file)
+    if not isinstance(metadata.get("base"), str) or not isinstance(metadata.get("adapters"), int):
+        raise UserError(f"{file}: does not name the model its adapters are for")
+    return metadata["base"]
 
 
 def load_adapters(model: Any, file: Path) -> None:
-    """Put the adapters of a file into the encoder they are for, in place. Raises UserError for any other encoder."""
-    tensors, told = load_tensors(file)
-    insert(model, int(told["adapters"]))
-    if told.get("base_weights") != _digest(model):
-        raise UserError(f"{file}: adapters of another model than the {told['base']} that is here")
+    """Insert the adapters of a file into their encoder, in place. Raises UserError for another encoder."""
+    tensors, metadata = load_tensors(file)
+    insert(model, int(metadata["adapters"]))
+    if metadata.get("base_weights") != _digest(model):
+        raise UserError(f"{file}: its adapters are for another version of {metadata['base']}; fine-tune again")
     known = {name: tensor.shape for name, tensor in model.state_dict().items() if _is_trained(model, name)}
     if {name: tensor.shape for name, tensor in tensors.items()} != known:
-        raise UserError(f"{file}: its adapters do not fit {told['base']}")
+        raise UserError(f"{file}: its adapters do not fit {metadata['base']}")
     model.load_state_dict(tensors, strict=False)
 
 
 def _is_trained(model: Any, name: str) -> bool:
-    """Whether a parameter belongs to the adapters or the head, and not to the encoder."""
+    """Return whether a parameter belongs to the adapters or the head, and not to the encoder."""
     return not name.startswith(f"{model.base_model_prefix}.")
 
 
 def _digest(model: Any) -> str:
-    """SHA-256 of the encoder's own tensors."""
+    """Return the SHA-256 of the encoder's own tensors."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         if not _is_trained(model, name):

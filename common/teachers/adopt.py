@@ -15,7 +15,7 @@ from common.errors import UserError
 from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.teachers import is_fairseq
+from common.teachers.base import is_fairseq
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.huggingface.teacher import quiet_transformers, resolve
 from common.teachers.saving import encoder_at, save_teacher, teacher_facts

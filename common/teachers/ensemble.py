@@ -11,14 +11,15 @@ import numpy as np
 import pydantic
 import torch
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.progress import Advance, nothing
 from common.store.artifact import Artifact, artifact_at, read_manifest
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.teachers import States, Teacher, load_teacher
+from common.teachers.base import States, Teacher
+from common.teachers.load import load_teacher
 from common.teachers.saving import save_teacher, teacher_facts
 from common.teachers.settings import FinetuneSettings
 from common.training.models import ModelConfig, find_model, members_of, read_config

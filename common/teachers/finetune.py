@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pydantic
 
-from common.data.data import Split, find_splits, load_split
+from common.data.split import Split, find_splits, load_split
 from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.errors import UserError
 from common.seeds import drawn
 from common.store.artifact import MANIFEST, Artifact
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.teachers import is_fairseq
+from common.teachers.base import is_fairseq
 from common.teachers.saving import encoder_at, save_teacher, teacher_facts
 from common.teachers.settings import FinetuneSettings, TeacherTraining
 from common.training.models import SUBFOLDERS, read_config

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
 
-from common.data.data import Split, read_table
+from common.data.ragged import from_lists, to_lists
 from common.data.rows import PROCESSED, find_rows, is_augmented
+from common.data.split import Split, read_table
 from common.data.tasks import Task
-from common.data.word_columns import from_lists, to_lists
 from common.devices import Precision, pick_device, pick_precision
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
 from common.store.artifact import Artifact, artifact_at, find, folder_of, read_manifest
@@ -41,7 +41,7 @@ class LogitsWork:
     def open(self) -> PartFunction:
         """Load the teacher."""
         from common.devices import pick_dtype
-        from common.teachers import load_teacher
+        from common.teachers.load import load_teacher
 
         device = pick_device(self.cpu)
         teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))

@@ -7,7 +7,7 @@ import pydantic
 from common.config import CONFIG_DIR, Settings, load_yaml
 from common.devices import Precision
 from common.store.settings import StageSettings
-from common.teachers import is_fairseq
+from common.teachers.base import is_fairseq
 
 
 class TeacherTraining(Settings):

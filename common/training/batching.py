@@ -1,4 +1,4 @@
-"""Length-bucketed batches: rows of like length together, so that little is padding."""
+"""Length-bucketed batches: rows of similar length together, so that there is little padding."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ POOL_BATCHES = 64
 
 
 def shuffled_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Row indices of one epoch's batches. lengths: int [n].
+    """Return row indices of one epoch's batches. lengths: int [n].
 
-    Every row comes exactly once (no remainder is dropped); order depends on nothing but the arguments.
+    Every row comes exactly once (no remainder is dropped); the order depends on the arguments only.
     """
     rng = np.random.default_rng(derive("batches", seed, epoch))
     order = rng.permutation(len(lengths))
@@ -24,6 +24,6 @@ def shuffled_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int
 
 
 def sorted_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
-    """Row indices of batches in order of length, longest first: for scoring, where order does not matter."""
+    """Return row indices of batches by length, longest first: for scoring, where order does not matter."""
     order = np.argsort(-lengths, kind="stable")
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]

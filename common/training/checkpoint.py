@@ -21,11 +21,11 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[st
 
 
 def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Tensors (on the CPU) and metadata of a file. Raises UserError when it is missing, truncated or malformed."""
+    """Return a file's tensors (on the CPU) and metadata. Raises UserError when it is missing or damaged."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             metadata = json.loads((file.metadata() or {}).get("json", "{}"))
-            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118 - no mapping
+            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118 - not a mapping
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (SafetensorError, json.JSONDecodeError) as error:
@@ -33,13 +33,13 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The optimizer's per-parameter state, flattened to names like '3.exp_avg'."""
+    """Return the optimizer's per-parameter state, flattened to names like '3.exp_avg'."""
     state = optimizer.state_dict()["state"]
     return {f"{i}.{key}": torch.as_tensor(value) for i, values in state.items() for key, value in values.items()}
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
-    """Inverse of optimizer_tensors."""
+    """Load what `optimizer_tensors` returned."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         index, key = name.split(".", 1)

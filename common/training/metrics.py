@@ -9,13 +9,13 @@ from common.training.targets import choices
 
 
 def score(task: Task, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
-    """The task's metrics by name.
+    """Return the task's metrics by name.
 
-    labels: as in Split, all known; logits: float32 [n, outputs], of tokens [n, words, outputs].
+    labels: as in Split, all known; logits: float32 [n, outputs], for tokens [n, words, outputs].
 
     accuracy, f1 (of class 1; equation 6.9 of the thesis) and f1_macro lie in [0, 1]; matthews, pearson and spearman
-    in [-1, 1], 0 where predictions are constant. Those of entities count one as found where all its words and its kind
-    are right, and so do conlleval and seqeval; tags may go on with what nothing began. accuracy is then of words.
+    in [-1, 1], 0 where predictions are constant. Metrics of entities are those of conlleval and seqeval: an entity is
+    found where all its words and its kind are right, and a tag may continue nothing. Their accuracy is of words.
     """
     predictions = choices(task, logits)
     if task.tokens:
@@ -32,7 +32,7 @@ def score(task: Task, labels: np.ndarray, logits: np.ndarray) -> dict[str, float
 
 
 def main_score(task: Task, labels: np.ndarray, logits: np.ndarray) -> float:
-    """The metric that chooses checkpoints."""
+    """Return the metric that chooses checkpoints."""
     return score(task, labels, logits)[task.all_metrics[0]]
 
 
@@ -40,23 +40,23 @@ def _score_words(task: Task, labels: np.ndarray, predictions: np.ndarray) -> dic
     """labels, predictions: int64 [n, words], -1 past a row's last word."""
     from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
-    true, said = ([[task.labels[i] for i in row[row >= 0]] for row in values] for values in (labels, predictions))
-    precision, recall, f1, _ = precision_recall_fscore_support(true, said, average="micro", zero_division=0)
+    true, predicted = ([[task.labels[i] for i in row[row >= 0]] for row in values] for values in (labels, predictions))
+    precision, recall, f1, _ = precision_recall_fscore_support(true, predicted, average="micro", zero_division=0)
     found = {"entity_f1": f1, "entity_precision": precision, "entity_recall": recall}
     found["accuracy"] = accuracy_score(labels[labels >= 0], predictions[predictions >= 0])
     return {name: float(found[name]) for name in task.all_metrics}
 
 
 AGREEMENTS = ("agreement", "agreement_pearson")
-"""What rows without labels are scored by: the share of equal classes, and of a regression Pearson's correlation."""
+"""Metrics of rows without labels: the share of equal classes; for regression, Pearson's correlation."""
 
 
 def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> dict[str, float]:
-    """How far a student's outputs are its teacher's, by the one of AGREEMENTS for its kind. Both as in `score`."""
-    theirs, own = choices(task, teacher), choices(task, student)
+    """Return how far a student agrees with its teacher, by its metric of AGREEMENTS. Logits as in `score`."""
+    expected, predicted = choices(task, teacher), choices(task, student)
     if task.regression:
-        return {"agreement_pearson": float(_correlation(stats.pearsonr, theirs, own))}
-    return {"agreement": float(accuracy_score(theirs, own))}
+        return {"agreement_pearson": float(_correlation(stats.pearsonr, expected, predicted))}
+    return {"agreement": float(accuracy_score(expected, predicted))}
 
 
 def _correlation(kind, labels: np.ndarray, predictions: np.ndarray) -> float:  # noqa: ANN001 - a SciPy function

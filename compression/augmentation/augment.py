@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.data import Split, read_part, split_table
+from common.data.split import Split, read_row_group, split_table
 from common.data.text import match_key
 from common.launch.shards import PartFunction
 from common.progress import Advance, in_proportion, nothing
@@ -65,7 +65,7 @@ class AugmentWork:
         if not self.masked_lm:
             return None
         from common.devices import pick_device
-        from common.teachers.masked_lm import load_masked_lm
+        from common.teachers.load import load_masked_lm
 
         model = load_masked_lm(self.masked_lm, pick_device(self.cpu), self.downloads)
         return MaskedCandidates(model, self.candidates)
@@ -169,5 +169,5 @@ def _vary(pieces: list[str], candidates: dict[int, list[str]], draws: Iterator[t
 
 def _keys(path: Path) -> Iterator[Texts]:
     for part in range(pq.ParquetFile(path).num_row_groups):
-        for texts in zip(*read_part(path, part).sentences(), strict=True):
+        for texts in zip(*read_row_group(path, part).sentences(), strict=True):
             yield tuple(map(match_key, texts))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from common.progress import Advance, in_proportion, nothing
-from common.teachers.masked_lm import MaskedLM, Pieces
+from common.teachers.base import MaskedLM, Pieces
 
 BATCH_PIECES, BATCH_ROWS = 8192, 512
 """Most pieces and rows of a batch: enough to keep a processor busy, while the logits stay at about 100 MB."""

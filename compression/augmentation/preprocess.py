@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal
 import pydantic
 
 from common.config import Settings, flag, nearest, pairs
-from common.data.data import check_prepared, count_rows, find_splits
 from common.data.prepare import prepare
 from common.data.rows import PROCESSED, is_augmented
+from common.data.split import check_prepared, count_rows, find_splits
 from common.data.tasks import Task, check_trains, load_task
 from common.devices import Precision
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.progress import say
 from common.store.artifact import Artifact
 from common.store.settings import StageSettings
@@ -100,7 +100,7 @@ class Augment(Step):
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the splits, the GloVe vectors, and the masked language model where there is one."""
-        from common.teachers.masked_lm import masked_lm_fingerprint
+        from common.teachers.load import masked_lm_fingerprint
         from compression.augmentation.glove import glove_fingerprint
 
         glove, masked_lm = self.settings.glove, self.settings.masked_lm

@@ -15,7 +15,7 @@ from torch import nn
 
 from common.errors import UserError
 from common.teachers.huggingface.tagger import load_teacher_of_either
-from common.teachers.huggingface.teacher import look_inside
+from common.teachers.huggingface.teacher import hidden_states
 from compression.distillation.callbacks import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
 from compression.students.teacher_layers import chosen_layers
@@ -23,7 +23,7 @@ from compression.students.transformer import Sentences, Trace, framed
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 
 if TYPE_CHECKING:
-    from common.teachers import States
+    from common.teachers.base import States
     from compression.settings import DistillSettings
 
 _FLAG = "--layer-map"
@@ -89,7 +89,7 @@ class InsideTeacher:
         arguments = {"input_ids": numbers[..., 0].long() * inside, "attention_mask": inside.long()}
         if self.model.config.to_dict().get("type_vocab_size", 0) > 1:
             arguments["token_type_ids"] = segments * inside
-        return look_inside(self.model, arguments, maps)
+        return hidden_states(self.model, arguments, maps)
 
 
 class Aligner(nn.Module, Callback):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.data import read_part
+from common.data.ragged import EncodedText
+from common.data.split import read_row_group
 from common.data.tasks import known_tasks
-from common.data.tokens import EncodedText
 from common.errors import UserError
 from common.launch.shards import parts_of
 from common.progress import bar
@@ -61,7 +61,7 @@ def windows(text: EncodedText, size: int) -> EncodedText:
 def _of_rows(path: Path) -> Iterator[list[str]]:
     """The sentences of a split file, a part at a time."""
     for part in range(len(parts_of(path))):
-        yield [text for sentences in read_part(path, part).sentences() for text in sentences if text]
+        yield [text for sentences in read_row_group(path, part).sentences() for text in sentences if text]
 
 
 def _of_lines(path: Path) -> Iterator[list[str]]:

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from common.data.data import Split, find_splits, load_split
+from common.data.ragged import joined
 from common.data.rows import find_rows, load_rows
-from common.data.tagging import joined
+from common.data.split import Split, find_splits, load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say

@@ -15,7 +15,7 @@ from common.seeds import seed_everything
 from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.training.training import trained_parameters
+from common.training.loop import trained_parameters
 from compression.distillation.callbacks import Pruner
 from compression.distillation.dataset import distillation_set, held_out_rows, learning_inputs
 from compression.distillation.start import find_start, start_inputs

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional as F
 
-from common.training.training import label_loss
+from common.training.loop import label_loss
 
 
 def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:

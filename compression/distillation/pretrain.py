@@ -15,8 +15,8 @@ import pydantic
 import torch
 from torch import nn
 
+from common.data.ragged import EncodedText
 from common.data.tasks import known_tasks
-from common.data.tokens import EncodedText
 from common.devices import pick_device
 from common.errors import UserError
 from common.progress import bar
@@ -24,13 +24,13 @@ from common.seeds import derive, seed_everything
 from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.teachers.general import GeneralTeacher, load_general
+from common.teachers.huggingface.general import GeneralTeacher, load_general
 from common.teachers.huggingface.teacher import resolve
 from common.teachers.saving import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
+from common.training.loop import Run, fit, write_history
 from common.training.models import GENERAL, WEIGHTS_FILE
-from common.training.training import Run, fit, write_history
 from compression.distillation.alignment import Aligner, InsideTeacher, check_alignment
 from compression.distillation.corpus import corpus_file, read_corpus
 from compression.distillation.losses import masked_kl, masked_lm

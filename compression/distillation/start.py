@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.data import load_split
+from common.data.split import load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.artifact import Artifact, artifact_at

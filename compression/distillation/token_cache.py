@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.data import Split
+from common.data.ragged import EncodedText
+from common.data.split import Split
 from common.data.tasks import Task
-from common.data.tokens import EncodedText
 from common.store.files import fingerprint, whole_folder
 from common.store.locks import only_one
 from common.store.workspace import Workspace

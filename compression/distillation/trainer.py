@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import pick_device
 from common.training.batching import shuffled_batches
+from common.training.loop import Run, fit, linear_schedule
 from common.training.metrics import main_score
 from common.training.models import training_folder
 from common.training.targets import targets
-from common.training.training import Run, fit, linear_schedule
 from compression.distillation.callbacks import Callback, CallbackList
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.losses import combined

@@ -88,7 +88,7 @@ def _packed(path: Path, task: str | None) -> Classifier:
 
 
 def _saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
-    from common.data.data import Split, read_report
+    from common.data.split import Split, read_report
     from compression.evaluation.evaluate import load_predictor
 
     config = read_config(folder)

@@ -23,8 +23,8 @@ from compression.evaluation.models import data_fingerprint, has_validation, vali
 if TYPE_CHECKING:
     import numpy as np
 
-    from common.data.data import Split
-    from common.teachers import Teacher
+    from common.data.split import Split
+    from common.teachers.base import Teacher
     from common.training.models import ModelConfig
 
     Predictor = Callable[[Split], np.ndarray]
@@ -96,7 +96,7 @@ def evaluation_inputs(paths: Workspace, task: Task, folder: Path, config: ModelC
 
     Raises UserError for one that is missing.
     """
-    from common.data.data import find_splits
+    from common.data.split import find_splits
     from common.teachers.logits import find_logits
 
     splits = find_splits(paths, task)
@@ -133,7 +133,7 @@ def _rows(
     settings: EvaluateSettings, folder: Path, config: ModelConfig, predict: Predictor, out: Path | None
 ) -> list[dict[str, Any]]:
     """Return a row for each split. out: folder for the predictions, if they are kept."""
-    from common.data.data import load_split
+    from common.data.split import load_split
     from compression.evaluation.predictions import write_predictions
 
     task, paths = load_task(settings.task), settings.paths
@@ -170,7 +170,7 @@ def _about_model(paths: Workspace, task: Task, folder: Path, config: ModelConfig
 
     A teacher's pass over validation costs minutes and chooses nothing here: it has none.
     """
-    from common.data.data import load_split
+    from common.data.split import load_split
     from compression.evaluation.sizes import measure
 
     validation = None
@@ -205,7 +205,7 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
 
     device = pick_device(cpu)
     if config.kind == "teacher":
-        from common.teachers import load_teacher
+        from common.teachers.load import load_teacher
 
         teacher = load_teacher(folder, device, pick_dtype("auto", device))
         return lambda split: _with_bar(teacher, split, config.name)

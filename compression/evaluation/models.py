@@ -13,7 +13,7 @@ from common.training.models import ModelConfig, read_config, saved_models
 
 def data_fingerprint(paths: Workspace, task: Task, split: str) -> str | None:
     """Return the fingerprint of a split's texts and labels as they are now."""
-    from common.data.data import read_metadata
+    from common.data.split import read_metadata
 
     return read_metadata(paths.split(task.name, split)).get("fingerprint")
 

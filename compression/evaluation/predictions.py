@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from common.data.data import Split, read_metadata, read_table
-from common.data.tagging import known
+from common.data.ragged import known
+from common.data.split import Split, read_metadata, read_table
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.files import whole_file

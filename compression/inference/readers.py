@@ -1,6 +1,6 @@
 """Text to classify, row by row from a stream: lines, CSV, TSV or JSONL. No more than a row is held at a time.
 
-A sentence is normalised as the reader of tasks' files does it (common.data.cells), so that a text is
+A sentence is normalised as the reader of tasks' files does it (common.data.readers.cells), so that a text is
 classified here as it is scored there. Every row's line number is kept for messages; only \\n ends a line.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from common.data.cells import CELL_LIMIT, MAX_CHARACTERS, as_sentence, check_width, json_object, places
+from common.data.readers.cells import CELL_LIMIT, MAX_CHARACTERS, as_sentence, check_width, json_object, places
 from common.errors import UserError
 
 Format = Literal["lines", "csv", "tsv", "jsonl"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Task
 from common.training.metrics import main_score
 from common.training.models import ModelConfig

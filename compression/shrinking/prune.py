@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.data.data import load_split
+from common.data.split import load_split
 from common.errors import UserError
 from common.progress import say
 from compression.settings import CompressSettings

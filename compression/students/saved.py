@@ -8,8 +8,8 @@ import torch
 from common.config import build
 from common.errors import UserError
 from common.training.checkpoint import load_tensors, save_tensors
+from common.training.loop import write_history
 from common.training.models import WEIGHTS_FILE, ModelConfig, load_weights, read_config
-from common.training.training import write_history
 from compression.students.layers import round_inputs
 from compression.students.settings import StudentSettings
 from compression.students.student import Student

@@ -3,9 +3,8 @@
 import numpy as np
 import torch
 
-from common.data.data import Split
-from common.data.tagging import count_words, padded
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText, count_words, padded
+from common.data.split import Split
 from common.progress import bar
 from common.training.batching import sorted_batches
 from compression.students.layers import inside

@@ -13,7 +13,7 @@ from compression.tokenizers.wordpiece import WordPieceTokenizer
 if TYPE_CHECKING:
     from torch import nn
 
-    from common.data.tokens import EncodedText
+    from common.data.ragged import EncodedText
     from compression.students.settings import StudentSettings
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression.students.layers import Table
 

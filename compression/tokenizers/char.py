@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
 from compression.students.layers import Table
 
 if TYPE_CHECKING:

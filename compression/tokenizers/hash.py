@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from common.data.ragged import EncodedText
 from common.data.text import split_words
-from common.data.tokens import EncodedText
 from compression.students.layers import Table
 
 if TYPE_CHECKING:

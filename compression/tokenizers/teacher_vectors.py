@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.data import Split
+from common.data.split import Split
 from common.devices import pick_device
 from common.errors import UserError
 from common.progress import counter
@@ -56,7 +56,7 @@ def _states(pieces: Sequence[str], teacher: Path, cpu: bool) -> np.ndarray:
     """States that the head reads, float32 [pieces, width]; those of several members side by side."""
     import torch
 
-    from common.teachers import load_teacher
+    from common.teachers.load import load_teacher
 
     texts = [piece.replace("\u2581", " ").strip() for piece in pieces]  # sentencepiece's sign for a space
     split = Split(texts, None, np.zeros(len(texts), np.int64), np.arange(len(texts)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
 from common.errors import UserError
 from common.store.files import read_json, write_json
 from compression.runtime import WordPieces

@@ -8,14 +8,14 @@ import tiny
 import torch
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-import common.data.data
+import common.data.split
 import compression.augmentation.glove
-from common.data.data import Split, load_split, read_split, split_table, write_split
+from common.data.split import Split, load_split, read_split, split_table, write_split
 from common.data.tasks import load_task
 from common.data.text import match_key
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.teachers.masked_lm import load_masked_lm
+from common.teachers.load import load_masked_lm
 from compression.augmentation.augment import AugmentWork, CandidateSource, augment
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.glove import Neighbours, load_glove
@@ -320,7 +320,7 @@ def test_identity_is_of_contents(masked_lm, glove, tmp_path):
 
 
 def test_held_out_rows_are_read_part_by_part(glove, tmp_path, monkeypatch):
-    monkeypatch.setattr(common.data.data, "PART_ROWS", 2)
+    monkeypatch.setattr(common.data.split, "ROW_GROUP_ROWS", 2)
     work = work_of(None, glove, tmp_path)
     train = split_of(["a wonderful film of the director"])
     every = [row["sentence1"] for row in rows_made(work, train, 1)]

@@ -19,7 +19,7 @@ from fasttext_grid import WIDE, best_within, cuts, settings_tried
 from fasttext_models import Bench, File, peer_row
 from fasttext_side import SECOND, texts_of, train_fasttext, write_training
 
-from common.data.data import Split, load_split
+from common.data.split import Split, load_split
 from common.data.tasks import load_task
 from common.data.text import split_words
 from common.errors import UserError

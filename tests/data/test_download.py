@@ -261,7 +261,7 @@ def test_one_member_of_a_tar_is_unpacked_and_no_other(tmp_path):
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
 def test_a_member_that_is_no_plain_file_is_refused(tmp_path, kind):
     tar_of(tmp_path / "x.tar.gz", (entry("m/model.pt", kind, "/etc/passwd"), b""))
-    with pytest.raises(UserError, match="is no plain file"):
+    with pytest.raises(UserError, match="is not a plain file"):
         unpack_member(tmp_path / "x.tar.gz", "m/model.pt", tmp_path / "model.pt")
     assert not (tmp_path / "model.pt").exists()
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from common.data.data import load_split
 from common.data.prepare import prepare
-from common.data.reading import read_source
+from common.data.readers.tables import read_source
+from common.data.split import load_split
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.store.files import read_json

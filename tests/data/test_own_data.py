@@ -13,11 +13,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.cells import MAX_CHARACTERS
-from common.data.data import load_split, read_metadata, read_report, read_split
+from common.data.overlap import duplicates
 from common.data.prepare import prepare
-from common.data.reading import read_source
-from common.data.splits import duplicates
+from common.data.readers.cells import MAX_CHARACTERS
+from common.data.readers.tables import read_source
+from common.data.split import load_split, read_metadata, read_report, read_split
 from common.data.tasks import load_task
 from common.data.text import normalise
 from common.errors import UserError
@@ -169,7 +169,7 @@ BAD_FILES = [
         "reviews,verdict\na,thumbs up\n",
         "line 1: no column 'review' (found reviews, verdict); did you mean reviews?",
     ),
-    ("r.csv", "review,verdict,review\na,thumbs up,b\n", "line 1: column 'review' is there 2 times"),
+    ("r.csv", "review,verdict,review\na,thumbs up,b\n", "line 1: column 'review' appears 2 times"),
     ("r.csv", f"review,verdict\na,thumbs up\n{'x' * 2**20},thumbs up\n", "line 3: a sentence of 1,048,576 characters"),
     ("r.csv", f"review,verdict\n{'x' * 2**25},thumbs up\n", "line 2: malformed CSV (field larger than field limit"),
     ("r.csv", "review,verdict\na\0b,thumbs up\n", "line 2: a sentence holds a NUL byte"),
@@ -194,7 +194,7 @@ BAD_FILES = [
     ("r.jsonl", '{"review": "a", "verdict": ["thumbs up"]}\n', "line 1: a label is of type list, not text or a number"),
     ("r.jsonl", '{"review": "a \\ud83d", "verdict": "thumbs up"}\n', "line 1: a sentence holds half a surrogate pair"),
     ("r.jsonl", "", "no rows of data"),
-    ("r.parquet", "review,verdict\n", "damaged or no Parquet file"),
+    ("r.parquet", "review,verdict\n", "damaged, or not a Parquet file"),
     ("r.xlsx", "PK", "unknown kind of file; save it as one of .csv, .tsv, .jsonl, .parquet, .txt (UTF-8)"),
 ]
 
@@ -233,7 +233,7 @@ def test_a_damaged_parquet_file_is_named(tmp_path, cut):
     write_parquet(tmp_path / "r.parquet", [(f"text {i}", NAMES[0]) for i in range(100)])
     whole = (tmp_path / "r.parquet").read_bytes()
     (tmp_path / "r.parquet").write_bytes(whole[:cut])
-    with pytest.raises(UserError, match=r"r\.parquet: damaged or no Parquet file"):
+    with pytest.raises(UserError, match=r"r\.parquet: damaged, or not a Parquet file"):
         read_source(tmp_path / "r.parquet", load_task(write_yaml(tmp_path, {"all": "r.parquet"})))
 
 
@@ -267,7 +267,7 @@ def test_every_label_needs_rows_for_every_split(tmp_path):
             {"source": {"files": {"all": "a.csv", "test": "b.csv"}}, "test": {"rows": 5}},
             "cannot be carved and have a file",
         ),
-        ({"name": "a/b"}, "'a/b' is no task name"),
+        ({"name": "a/b"}, "'a/b' is not a task name"),
         ({"name": "sst-2"}, "sst-2 is the name of a shipped task; give yours another"),
         ({"colums": {}}, "unknown setting 'colums'; did you mean columns?"),
     ],

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 
-from common.data.data import Split, load_split, read_split, write_split
 from common.data.iob import as_iob, entities
-from common.data.reading import read_source
-from common.data.tagging import joined, known, padded, widened
+from common.data.ragged import joined, known, padded
+from common.data.readers.tables import read_source
+from common.data.split import Split, load_split, read_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
@@ -92,17 +92,17 @@ def test_tagged_words_read_back_as_they_were_written(tmp_path_factory, rows):
     again = read_split(folder / "some.parquet", "")
     assert np.array_equal(again.labels, split.labels)
     assert again.fingerprint() == split.fingerprint()
-    wider = dataclasses.replace(split, labels=widened(split.labels, 9))
-    assert wider.fingerprint() == split.fingerprint()
+    wider = np.pad(split.labels, ((0, 0), (0, 2)), constant_values=-1)
+    assert dataclasses.replace(split, labels=wider).fingerprint() == split.fingerprint()
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\tO\nb\tI-a\n", "line 2: I-a stands after O, which breaks the IOB scheme: an entity begins with B-a"),
-        ("a\tI-a\n", "line 1: I-a stands at the start of a text"),
-        ("a\tB-b\nb\tI-a\n", "line 2: I-a stands after B-b"),
-        ("a\tB-a\n\nb\tI-a\n", "line 3: I-a stands at the start of a text"),
+        ("a\tO\nb\tI-a\n", "line 2: I-a after O breaks the IOB scheme: an entity begins with B-a"),
+        ("a\tI-a\n", "line 1: I-a at the start of a text"),
+        ("a\tB-b\nb\tI-a\n", "line 2: I-a after B-b breaks"),
+        ("a\tB-a\n\nb\tI-a\n", "line 3: I-a at the start of a text"),
         ("a\tB-A\n", "line 1: unknown tag 'B-A'; expected O, B-a, I-a, B-b, I-b; did you mean B-"),
         ("a\tO\nb\n", "line 2: expected a word and its tag, found 'b'"),
         ("a b\tO\n", "line 1: a word is empty or has a space in it: 'a b'"),
@@ -130,8 +130,8 @@ def test_other_columns_and_marks_of_documents_are_passed_over(tmp_path):
     ("changed", "message"),
     [
         ({"labels": ["B-a", "I-a"]}, "O among them"),
-        ({"labels": ["O", "I-a"]}, "I-a goes on with what nothing begins: B-a is missing"),
-        ({"labels": ["O", "a"]}, "'a' is no IOB tag"),
+        ({"labels": ["O", "I-a"]}, "I-a continues an entity that nothing begins: B-a is missing"),
+        ({"labels": ["O", "a"]}, "'a' is not an IOB tag"),
         ({"metrics": ["f1"]}, "metric f1 is not one of this kind of task"),
         ({"columns": {"sentence1": "a", "sentence2": "b"}}, "texts are single ones"),
         ({"columns": {"sentence1": "word", "label": "tag"}}, "no columns to name"),
@@ -155,7 +155,8 @@ def test_scores_by_hand():
     logits = np.where(known(said)[..., None], np.eye(5, dtype=np.float32)[said], np.nan)
     expected = {"entity_f1": 2 / 3, "entity_precision": 2 / 3, "entity_recall": 2 / 3, "accuracy": 5 / 6}
     assert score(task, labels, logits) == pytest.approx(expected)
-    assert score(task, widened(labels, 8), logits) == pytest.approx(expected)
+    wider = np.pad(labels, ((0, 0), (0, 3)), constant_values=-1)
+    assert score(task, wider, logits) == pytest.approx(expected)
 
 
 def test_tags_may_be_spelt_otherwise_in_files(tmp_path):
@@ -163,7 +164,7 @@ def test_tags_may_be_spelt_otherwise_in_files(tmp_path):
     task = task_of(("O", "B-a", "I-a"), label_values=("OUT", "BEG", "IN"))
     assert read_source(tmp_path / "s.tsv", task).labels.tolist() == [[1, 2, 0]]
     (tmp_path / "s.tsv").write_text("a\tOUT\nb\tIN\n")
-    with pytest.raises(UserError, match="line 2: I-a stands after O"):
+    with pytest.raises(UserError, match="line 2: I-a after O breaks"):
         read_source(tmp_path / "s.tsv", task)
 
 

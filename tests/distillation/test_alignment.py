@@ -8,7 +8,7 @@ import tiny
 import torch
 from stops import stopped_in_step
 
-from common.data.data import load_split
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace

@@ -8,11 +8,11 @@ import tiny
 import torch
 from stops import stopped_in_step
 
-from common.data.data import PART_ROWS, Split, write_split
+from common.data.ragged import EncodedText
+from common.data.split import ROW_GROUP_ROWS, Split, write_split
 from common.data.tasks import load_task
-from common.data.tokens import EncodedText
 from common.errors import UserError
-from common.teachers.general import load_general
+from common.teachers.huggingface.general import load_general
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
 from compression.distillation.corpus import read_corpus, windows
@@ -72,7 +72,7 @@ def test_what_is_no_text_is_refused(tmp_path):
 
 
 def test_a_tasks_rows_are_read_to_the_last_one(tmp_path):
-    count = PART_ROWS + 1  # of two parts
+    count = ROW_GROUP_ROWS + 1  # of two parts
     numbers = np.arange(count)
     write_split(tmp_path / "train.parquet", Split(["a a"] * count, None, numbers, numbers), {})
     assert len(read_corpus(tmp_path / "train.parquet", WordPieceTokenizer(["[UNK]", "a"], True, 5))) == count

@@ -9,7 +9,7 @@ import pytest
 import tiny
 import torch
 
-from common.data.data import load_split, read_metadata, read_split, write_split
+from common.data.split import load_split, read_metadata, read_split, write_split
 from common.data.tasks import load_task
 from common.store.workspace import Workspace
 from common.teachers.logits import load_logits

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 
-from common.data.data import read_split, write_split
+from common.data.split import read_split, write_split
 from common.errors import UserError
 from common.store.files import read_json
 from compression.distillation.distill import distill

@@ -10,7 +10,7 @@ import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.data import Split, read_split, write_split
+from common.data.split import Split, read_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.files import read_json, write_json

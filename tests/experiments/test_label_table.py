@@ -6,13 +6,14 @@ import pyarrow.parquet as pq
 import pytest
 import tiny
 
-from common.data.data import Split, load_split, write_split
+from common.data.rows import load_rows
+from common.data.split import Split, load_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.logits import load_logits
 from compression.augmentation.label_shift import LabelShare, label_table, recorded_labels, say_label_table
-from compression.augmentation.preprocess import distillation_split, preprocess
+from compression.augmentation.preprocess import preprocess
 
 MNLI = load_task("mnli")
 
@@ -53,7 +54,7 @@ def test_preprocess_says_it_after_logits_of_augmented_rows(workspace, capsys):
     said = capsys.readouterr().err
     paths, task = Workspace(workspace), load_task("sst-2")
     train = load_split(paths, task, "train")
-    chosen = load_logits(paths, task, "tiny-bert", "tinybert", distillation_split(paths, task, "tinybert")).argmax(1)
+    chosen = load_logits(paths, task, "tiny-bert", "tinybert", load_rows(paths, task, "tinybert")).argmax(1)
     for i, label in enumerate(task.labels):
         shares = [f"{np.mean(values == i):.1%}" for values in (train.labels, chosen)]
         assert any(line.split() == [label, *shares] for line in said.splitlines())
@@ -73,7 +74,7 @@ def test_sets_of_augmented_rows_lie_side_by_side(workspace, glove):
     more = {"augment": "tinybert", "augmented": "more", "glove": glove, "variants": 3, "generate_loss": ("augmented",)}
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", **more))
     task = load_task("sst-2")
-    rows = distillation_split(paths, task, "more")
+    rows = load_rows(paths, task, "more")
     assert len(load_logits(paths, task, "tiny-bert", "more", rows)) == len(rows)
     assert paths.augmented("sst-2", "tinybert").read_bytes() == before
     told = {shares.rows: shares.count for shares in recorded_labels(paths, {"sst-2": None}, "more")}

@@ -224,7 +224,7 @@ def test_ctrl_c_stops_cleanly_and_the_sweep_goes_on_later(workspace, tmp_path):
     assert not list((workspace / "runs").glob("*/running.json"))
     short = [*command(path, workspace)]
     process = subprocess.Popen(short, cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.DEVNULL)
-    said(workspace, "going on from epoch")
+    said(workspace, "resuming from epoch")
     process.kill()
     process.wait()
 
@@ -237,8 +237,8 @@ def test_a_run_whose_process_is_killed_goes_on_in_another(workspace, tmp_path):
     os.kill(json.loads((log.parent / "running.json").read_text())["pid"], signal.SIGKILL)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 0, told.decode()
-    assert b"its part is given out again" in told
-    assert "going on from epoch" in log.read_text()
+    assert b"its job is started again" in told
+    assert "resuming from epoch" in log.read_text()
     assert len(results(workspace)) == 1
 
 

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.config import build
-from common.data.data import load_split
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.data.text import normalise
 from common.devices import pick_dtype
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.teachers import load_teacher
+from common.teachers.load import load_teacher
 from common.training.models import ModelConfig
 from compression.evaluation.classifier import softmax
 from compression.inference.predict import PredictSettings, predict

@@ -15,9 +15,9 @@ import small_slurm
 import tiny
 from launch_work import Deed, began, do, numbers, pids
 
-import common.launch.giving
+import common.launch.dispatch
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.stopping import graceful
 
 pytestmark = pytest.mark.usefixtures("ends_ray")
@@ -36,7 +36,7 @@ OTHERS = ["processes", "ray", "jobs", "slurm"]
 def folder(tmp_path, monkeypatch):
     """An empty current folder; workers can import tests' modules."""
     monkeypatch.setenv("PYTHONPATH", str(tiny.SUPPORT))
-    monkeypatch.setattr(common.launch.giving, "ATTEMPTS", 2)
+    monkeypatch.setattr(common.launch.dispatch, "ATTEMPTS", 2)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "here"
@@ -90,13 +90,13 @@ def test_a_worker_that_dies_costs_its_part_another_time_and_in_the_end_that_part
     assert began(folder) == [0, 1, 1, 2, 2, 3]
     assert numbers(folder, "done") == [0, 1, 3]
     said = capsys.readouterr().err
-    assert said.count("its part is given out again") == 2
-    assert said.count("its part is given up after 2 times") == 1
+    assert said.count("its job is started again") == 2
+    assert said.count("its job is given up after 2 attempts") == 1
 
 
 @pytest.mark.parametrize("launcher", ["one process", "jobs"], indirect=True)
 def test_without_anyone_to_tell_of_it_that_is_an_error(launcher, folder):
-    with pytest.raises(UserError, match="workers keep dying: 2 did on the same part") as caught:
+    with pytest.raises(UserError, match="workers keep dying: 2 did on the same job") as caught:
         run(launcher, deeds(folder, 1, _0="killed"))
     if launcher.kind == "slurm":
         log = Path(str(caught.value).split("its log is ")[1].split(" (")[0])

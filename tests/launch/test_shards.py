@@ -9,12 +9,12 @@ import pytest
 import tiny
 from shard_work import Shout
 
-import common.data.data
-import common.launch.giving
+import common.data.split
+import common.launch.dispatch
 import common.launch.shards
-from common.data.data import Split, read_metadata, read_split, write_split
+from common.data.split import Split, read_metadata, read_split, write_split
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.launch.shards import map_parts
 
 pytestmark = pytest.mark.usefixtures("ends_ray")
@@ -26,8 +26,8 @@ IDENTITY = {"text": "a", "settings": "b"}
 
 @pytest.fixture(autouse=True)
 def source(tmp_path, monkeypatch):
-    monkeypatch.setattr(common.data.data, "PART_ROWS", PART)
-    monkeypatch.setattr(common.launch.shards, "PART_ROWS", PART)
+    monkeypatch.setattr(common.data.split, "ROW_GROUP_ROWS", PART)
+    monkeypatch.setattr(common.launch.shards, "ROW_GROUP_ROWS", PART)
     monkeypatch.setenv("PYTHONPATH", str(tiny.SUPPORT))
     (tmp_path / "trace").mkdir()
     rows = Split([f"row {i}" for i in range(ROWS)], None, np.arange(ROWS) % 2, np.arange(ROWS))
@@ -91,10 +91,10 @@ def test_a_worker_that_dies_costs_its_part_and_no_more(source, launcher, trouble
 
 
 def test_workers_that_keep_dying_are_given_up(source, monkeypatch):
-    monkeypatch.setattr(common.launch.giving, "ATTEMPTS", 2)
-    with pytest.raises(UserError, match="workers keep dying: 2 did on the same part, the last by exit code 3"):
+    monkeypatch.setattr(common.launch.dispatch, "ATTEMPTS", 2)
+    with pytest.raises(UserError, match="workers keep dying: 2 did on the same job, the last by exit code 3"):
         mapped(source, Launcher("processes", 1), trouble="dies for ever")
-    with pytest.raises(UserError, match="workers keep dying: 2 did on the same part, the last by Ray: "):
+    with pytest.raises(UserError, match="workers keep dying: 2 did on the same job, the last by Ray: "):
         mapped(source, RAY, trouble="dies for ever")
 
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import common.training.training
+import common.training.loop
 import compression.distillation.trainer
 from common.errors import UserError
 from common.training.checkpoint import load_tensors
@@ -185,7 +185,7 @@ def test_a_stopped_run_ends_with_the_bytes_of_one_never_stopped(prepared, tmp_pa
         for place in places:
             made(place, "distill")
     whole = run(places[0])
-    monkeypatch.setattr(common.training.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    monkeypatch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
     for steps in (4, 5):
         monkeypatch.setattr(compression.distillation.trainer, "combined", stopping_after(steps))
         with pytest.raises(Stopped):

@@ -7,7 +7,7 @@ import pytest
 import tiny
 import torch
 
-from common.data.data import load_split
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.store.workspace import Workspace
 from compression.shrinking.chain import compress

@@ -6,7 +6,7 @@ import pytest
 import tiny
 
 from common.config import parse_flags
-from common.data.data import read_metadata, read_split, write_split
+from common.data.split import read_metadata, read_split, write_split
 from common.errors import UserError
 from common.training.models import read_config
 from compression.settings import CompressSettings, defaults_for

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression.shrinking.chain import compress
 from compression.shrinking.pruning.units import remove_units

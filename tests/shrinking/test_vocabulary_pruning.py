@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.data import load_split
+from common.data.rows import load_rows
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.training.models import read_config
-from compression.augmentation.preprocess import distillation_split
 from compression.shrinking.chain import compress
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, row_uses
 from compression.students.saved import load_student, save_student
@@ -176,7 +176,7 @@ def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     assert load_student(quantized, CPU)[1].model_bytes == tokenizer.model_bytes
     assert (parent / MODEL_FILE).read_bytes() != tokenizer.model_bytes
     paths, task = Workspace(workspace), load_task("sst-2")
-    texts = load_split(paths, task, "train").sentence1 + distillation_split(paths, task, "tinybert").sentence1
+    texts = load_split(paths, task, "train").sentence1 + load_rows(paths, task, "tinybert").sentence1
     (uses,) = row_uses(net, tokenizer, texts).values()
     assert uses[3:].min() >= 6
     copy = pruned.with_name("copy")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.data.data import Split, read_split, write_split
+from common.data.split import Split, read_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.files import (

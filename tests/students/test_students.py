@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression import runtime
 from compression.shrinking.quantize import quantize_student, to_8_bits

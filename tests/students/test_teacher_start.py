@@ -7,11 +7,11 @@ import pytest
 import tiny
 import torch
 
-from common.data.data import load_split
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.teachers import load_teacher
+from common.teachers.load import load_teacher
 from compression.distillation.distill import distill
 from compression.students.settings import StudentSettings
 from compression.students.student import Student

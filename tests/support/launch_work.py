@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.progress import nothing
 from common.stopping import asked
 

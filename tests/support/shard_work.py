@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.data import Split, split_table
+from common.data.split import Split, split_table
 from common.errors import UserError
 from common.progress import nothing
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from common.stopping import graceful
-from common.training import training
+from common.training import loop as training
 
 
 @contextlib.contextmanager

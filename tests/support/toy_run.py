@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from common.training.batching import shuffled_batches
-from common.training.training import Run
+from common.training.loop import Run
 
 
 def toy(tmp_path, scores=(0.5,), **changed):

@@ -8,13 +8,12 @@ import pytest
 import tiny
 import torch
 
-from common.data.data import load_split
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.teachers import load_teacher
 from common.teachers.finetune import finetune
-from common.teachers.logits import teacher_fingerprint
+from common.teachers.load import load_teacher, teacher_fingerprint
 from common.training.checkpoint import load_tensors, save_tensors
 from common.training.models import load_weights, read_config
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
@@ -78,7 +77,7 @@ def test_adapters_of_another_model_are_refused(workspace, own_encoder):
     save_tensors(
         own_encoder / "model.safetensors", {**tensors, name: tensors[name] + 0.5}, metadata or {"format": "pt"}
     )
-    with pytest.raises(UserError, match=r"adapters of another model than the .*encoder that is here"):
+    with pytest.raises(UserError, match=r"its adapters are for another version of .*encoder"):
         load_teacher(folder, CPU, torch.float32)
     shutil.rmtree(own_encoder)
     with pytest.raises(UserError, match="no such folder"):

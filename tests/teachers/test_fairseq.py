@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 
 from common.config import CONFIG_DIR, load_yaml
 from common.data.archives import unpack_member
-from common.data.data import Split, load_split, read_split, write_split
+from common.data.split import Split, load_split, read_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.teachers import FAIRSEQ_ARCHS, is_fairseq, load_teacher
+from common.teachers.base import FAIRSEQ_ARCHS, is_fairseq
 from common.teachers.fairseq.checkpoint import load_checkpoint, read_model
 from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.masked_lm import FairseqMaskedLM
@@ -29,7 +29,7 @@ from common.teachers.fairseq.sources import byte_pairs, resolve
 from common.teachers.fairseq.teacher import HEAD, FairseqTeacher
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.finetune import finetune
-from common.teachers.masked_lm import load_masked_lm
+from common.teachers.load import load_masked_lm, load_teacher
 from common.teachers.settings import FinetuneSettings, defaults_for
 from common.training.models import read_config
 from compression.analysis.analyze import AnalyzeSettings, analyze

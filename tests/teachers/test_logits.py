@@ -9,15 +9,15 @@ import pytest
 import tiny
 import torch
 
-import common.data.data
+import common.data.split
 import common.teachers
-from common.data.data import load_split, read_metadata, write_split
+from common.data.split import load_split, read_metadata, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.store.workspace import Workspace
-from common.teachers import load_teacher
-from common.teachers.logits import LogitsWork, generate, load_logits, teacher_fingerprint
+from common.teachers.load import load_teacher, teacher_fingerprint
+from common.teachers.logits import LogitsWork, generate, load_logits
 from compression.augmentation.preprocess import only_teacher, preprocess
 from compression.distillation.distill import distill
 
@@ -115,7 +115,7 @@ class Counting:
 @pytest.fixture
 def parts_of_twenty(paths, monkeypatch):
     """The train split in parts of 20 rows; returns its file."""
-    monkeypatch.setattr(common.data.data, "PART_ROWS", 20)
+    monkeypatch.setattr(common.data.split, "ROW_GROUP_ROWS", 20)
     train, path = load_split(paths, SST, "train"), paths.split("sst-2", "train")
     write_split(path, train, read_metadata(path))
     return path

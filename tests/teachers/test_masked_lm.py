@@ -6,8 +6,9 @@ import tiny
 import torch
 
 from common.errors import UserError
+from common.teachers.base import Pieces
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
-from common.teachers.masked_lm import Pieces, load_masked_lm, masked_lm_fingerprint
+from common.teachers.load import load_masked_lm, masked_lm_fingerprint
 from compression.augmentation.candidates import TIE, MaskedCandidates
 
 CPU = torch.device("cpu")
@@ -107,7 +108,7 @@ def test_a_missing_folder_is_named(tmp_path):
 
 
 def test_a_name_the_hub_does_not_have_is_refused():
-    with pytest.raises(UserError, match="no masked language model could be had from featherweight/none"):
+    with pytest.raises(UserError, match="no masked language model could be downloaded from featherweight/none"):
         load_masked_lm("featherweight/none", CPU)
 
 

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.data import Split
+from common.data.split import Split
 from common.errors import UserError
-from common.teachers import load_teacher
+from common.teachers.load import load_teacher
 from common.training.models import read_config
 from compression.distillation.distill import distill
 from compression.students.saved import load_student

@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import AutoTokenizer
 from unicode_torture import TORTURE
 
-from common.data.data import load_split
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace

@@ -11,10 +11,10 @@ import tiny
 import torch
 from toy_run import toy
 
-import common.training.training
+import common.training.loop
 from common.stopping import asked, check, graceful, listen
 from common.training.checkpoint import load_tensors
-from common.training.training import fit
+from common.training.loop import fit
 from compression.distillation.distill import distill
 
 LOOP = """
@@ -128,8 +128,8 @@ def stopping_in(function, call):
 def logged(monkeypatch):
     """What training logs: (name, value, step)."""
     values = []
-    monkeypatch.setattr(common.training.training, "log_metric", lambda *value: values.append(value))
-    monkeypatch.setattr(common.training.training, "STEPS_BETWEEN_LOSSES", 2)
+    monkeypatch.setattr(common.training.loop, "log_metric", lambda *value: values.append(value))
+    monkeypatch.setattr(common.training.loop, "STEPS_BETWEEN_LOSSES", 2)
     return values
 
 
@@ -207,7 +207,7 @@ def test_a_command_that_is_stopped_goes_on_to_the_same_bytes(prepared, tmp_path)
     state = load_tensors(folder.with_name("s.training") / "state.safetensors")[1]["state"]
     done = tiny.run_command(*words)
     assert done.returncode == 0, done.stderr
-    assert f"going on from epoch {state['epoch'] + 1}, step {state['step']}" in done.stderr
+    assert f"resuming from epoch {state['epoch'] + 1}, step {state['step']}" in done.stderr
     assert state["step"] > 0
     for name in ("model.safetensors", "config.json"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 from toy_run import toy
 
-import common.training.training
+import common.training.loop
 import compression.distillation.trainer
 from common.errors import UserError
 from common.teachers.finetune import finetune
@@ -20,7 +20,7 @@ from common.teachers.huggingface import training as huggingface_training
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches, sorted_batches
-from common.training.training import Run, fit, linear_schedule
+from common.training.loop import Run, fit, linear_schedule
 from compression.distillation.distill import distill
 from compression.distillation.losses import combined
 from compression.shrinking.prune import GradualPruner, Prunable, pruning_callback
@@ -81,7 +81,7 @@ def test_a_stopped_toy_run_goes_on_to_the_same_weights(tmp_path, monkeypatch, st
     scores = [0.1, 0.9, 0.5, 0.4]
     whole, _ = toy(tmp_path / "whole", scores)
     history = fit(whole)
-    monkeypatch.setattr(common.training.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    monkeypatch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
     first, _ = toy(tmp_path / "stopped", scores)
     first.loss = stop_after(stop, first.loss)
     with pytest.raises(Stopped):
@@ -184,7 +184,7 @@ def test_a_stopped_distillation_ends_with_the_bytes_of_one_never_stopped(prepare
     whole = student_of(tiny.copy_workspace(prepared, tmp_path / "whole"), kind, epochs=3)
     workspace = tiny.copy_workspace(prepared, tmp_path / "stopped")
     with monkeypatch.context() as patch:
-        patch.setattr(common.training.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+        patch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
         for steps in (3, 17):  # in the first epoch, and again in the second
             patch.setattr(
                 compression.distillation.trainer,
@@ -226,7 +226,7 @@ def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run
 
     whole, train = run("whole")
     train()
-    monkeypatch.setattr(common.training.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    monkeypatch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
     with pytest.raises(Stopped):
         run("stopped", stop=41)[1]()  # one step after the pruner chose, three before it chooses again
     again, train = run("stopped")
@@ -268,7 +268,7 @@ def test_a_stopped_finetuning_ends_with_the_bytes_of_one_never_stopped(workspace
     config = (whole / "config.json").read_bytes()
     shutil.rmtree(whole)
     with monkeypatch.context() as patch:
-        patch.setattr(common.training.training, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+        patch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
         patch.setattr(HuggingFaceTeacher, "forward", stop_after(15, HuggingFaceTeacher.forward))
         with pytest.raises(Stopped):
             finetune(tiny.finetune_settings(workspace, "sst-2", encoder))

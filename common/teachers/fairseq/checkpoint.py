@@ -1,7 +1,7 @@
 """RoBERTa's weights and architecture on disk: fairseq's checkpoints are read, ours hold no pickles.
 
 A fairseq checkpoint (model.pt) is a pickle, and a pickle can carry code. It is read by PyTorch's weights-only loader,
-which makes nothing but tensors, plain containers and the few types named below; anything else is refused.
+which builds only tensors, plain containers and the few types named below; anything else is refused.
 Ours is a folder: model.safetensors, architecture.json and the vocabulary's files.
 """
 
@@ -29,20 +29,20 @@ ARCHITECTURE_FILE = "architecture.json"
 
 
 class Architecture(Settings):
-    """What a RoBERTa's weights do not tell by themselves; fairseq's names and defaults (those of roberta_base)."""
+    """Settings of a RoBERTa; fairseq's names and defaults (those of roberta_base)."""
 
     encoder_layers: int = 12
     """Layers."""
     encoder_embed_dim: int = 768
     """Width of the hidden states."""
     encoder_ffn_embed_dim: int = 3072
-    """Width inside the feed-forward blocks."""
+    """Width of the feed-forward blocks."""
     encoder_attention_heads: int = 12
     """Attention heads of a layer."""
     max_positions: int = 512
     """Longest sequence."""
     activation_fn: Literal["gelu", "gelu_accurate", "relu", "tanh"] = "gelu"
-    """Activation inside the feed-forward blocks."""
+    """Activation of the feed-forward blocks."""
     pooler_activation_fn: Literal["tanh", "gelu", "relu", "linear"] = "tanh"
     """Activation of the classification head."""
     encoder_normalize_before: bool = False
@@ -55,7 +55,7 @@ class Architecture(Settings):
 
 @contextlib.contextmanager
 def allowed_types() -> Iterator[None]:
-    """Let torch.load(weights_only=True), PyTorch's default, make the types that fairseq's checkpoints hold."""
+    """Let torch.load(weights_only=True), PyTorch's default, build the types of fairseq's checkpoints."""
     from omegaconf import DictConfig, ListConfig, base, nodes
 
     settings = [argparse.Namespace, DictConfig, ListConfig, base.Metadata, base.ContainerMetadata, nodes.AnyNode]
@@ -64,15 +64,15 @@ def allowed_types() -> Iterator[None]:
     # Checkpoints written before NumPy 2 know its scalars by the old name.
     old_names = [(np._core.multiarray.scalar, "numpy.core.multiarray.scalar")]
     types = [*settings, *containers, *numbers, *old_names]
-    known = torch.serialization.get_safe_globals()  # leaving forgets them, also for who is around us
+    known = torch.serialization.get_safe_globals()  # leaving the context removes them, also for outer contexts
     with torch.serialization.safe_globals([kind for kind in types if kind not in known]):
         yield
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """What a fairseq checkpoint holds, tensors on the CPU.
+    """Return the contents of a fairseq checkpoint, tensors on the CPU.
 
-    Raises UserError when it is missing or damaged, or names a type that is not allowed; nothing it carries is executed.
+    Raises UserError when it is missing or damaged, or names a type that is not allowed; no code in it runs.
     """
     try:
         with allowed_types():
@@ -92,9 +92,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def read_model(path: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
-    """Architecture and weights of a fairseq checkpoint, old ('args') or new ('cfg'), by today's names.
+    """Return architecture and weights of a fairseq checkpoint, old ('args') or new ('cfg'), with current names.
 
-    Raises UserError when it is none of a RoBERTa.
+    Raises UserError when it is not of a RoBERTa.
     """
     state = load_checkpoint(path)
     given = _model_settings(state)
@@ -107,26 +107,28 @@ def read_model(path: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
         architecture = build(Architecture, known)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    return architecture, {_today(name): tensor for name, tensor in state["model"].items() if torch.is_tensor(tensor)}
+    return architecture, {
+        _current_name(name): tensor for name, tensor in state["model"].items() if torch.is_tensor(tensor)
+    }
 
 
 def _model_settings(state: dict[str, Any]) -> dict[str, Any]:
-    """The model's settings as a plain dict: of 'args', a Namespace, or of 'cfg', where they are one of its parts."""
+    """Return the model's settings as a dict: from 'args', a Namespace, or from 'cfg', which has them in 'model'."""
     settings = state.get("args") or (state.get("cfg") or {}).get("model") or {}
     if isinstance(settings, argparse.Namespace):
         return dict(vars(settings))
     return {str(key): settings[key] for key in settings} if isinstance(settings, Mapping) else {}
 
 
-def _today(name: str) -> str:
-    """Names of 2019 (the official archives) turned into those of today."""
+def _current_name(name: str) -> str:
+    """Return a current name for one of 2019 (the official archives)."""
     if name.startswith("decoder."):
         name = "encoder." + name.removeprefix("decoder.")
     return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
 
 
 def read_folder(folder: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
-    """Architecture and weights of a folder of ours, or of fairseq's own with its model.pt. Raises UserError."""
+    """Return architecture and weights of a folder of ours, or of fairseq's with its model.pt. Raises UserError."""
     if (folder / WEIGHTS_FILE).exists():
         return build(Architecture, read_json(folder / ARCHITECTURE_FILE)), load_tensors(folder / WEIGHTS_FILE)[0]
     return read_model(folder / CHECKPOINT_FILE)
@@ -135,8 +137,8 @@ def read_folder(folder: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
 def write_folder(folder: Path, architecture: Architecture, tensors: dict[str, torch.Tensor]) -> None:
     """Write weights as 32-bit floats and the architecture to a folder of ours.
 
-    The masked-LM head is left out: a classifier does not use it, and its matrix is that of the embeddings again. So is
-    fairseq's version mark, which is no weight.
+    The masked-LM head is left out: a classifier does not use it, and it shares its matrix with the embeddings. So is
+    fairseq's version number.
     """
     unused = (".lm_head.", ".version")
     kept = {name: tensor.float() for name, tensor in tensors.items() if not any(part in name for part in unused)}
@@ -158,7 +160,7 @@ def load_into(
     own = model.state_dict()
     for name in sorted({*own, *tensors}):
         if name not in own and not is_optional(name):
-            raise UserError(f"{source}: not a RoBERTa of this architecture: {name} has no place in it")
+            raise UserError(f"{source}: not a RoBERTa of this architecture: {name} is not part of it")
         if name not in tensors and not is_optional(name) and not name.endswith(".version"):
             raise UserError(f"{source}: not a RoBERTa of this architecture: {name} is missing")
         if name in own and name in tensors and own[name].shape != tensors[name].shape:

@@ -1,4 +1,4 @@
-"""A task's rows in fairseq's binary format, as its GLUE preprocessing makes them."""
+"""A task's rows in fairseq's binary format, as its GLUE preprocessing writes them."""
 
 import shutil
 from collections.abc import Iterable
@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from common.data.ragged import EncodedText
 from common.data.tasks import Task
-from common.data.tokens import EncodedText
 from common.teachers.fairseq.tokens import RobertaTokens
 
 
 def binarize(folder: Path, name: str, rows: EncodedText, labels: np.ndarray, tokens: RobertaTokens, task: Task) -> None:
     """Write a split as fairseq's "train" or "valid", whichever `name` is.
 
-    labels: class indices, or for regression scores scaled to [0, 1]. input0 holds rows as the model reads them, marks
-    included, so that training and scoring cannot differ. The label dictionary lists the class indices in their order:
-    fairseq's class is ours.
+    labels: class indices, or for regression scores scaled to [0, 1]. input0 holds rows as the model reads them, with
+    special tokens, so that training and scoring cannot differ. The label dictionary keeps the order of the classes.
     """
     for part in ("input0", "label"):
         (folder / part).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""fairseq, imported only when it is asked for, and without the noise it makes."""
+"""fairseq, imported only when needed, and without its warnings and logs."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ INSTALL = "pip install -r requirements-fairseq.txt && pip install --no-deps ve-f
 
 
 def load_fairseq(who: str = "a RoBERTa teacher") -> ModuleType:
-    """The fairseq module, for `who` needs it. Raises UserError, saying how to install it, where it is missing."""
+    """Return the fairseq module. Raises UserError, with the command that installs it for `who`, where it is missing."""
     try:
         with quiet():
             import fairseq
@@ -24,7 +24,7 @@ def load_fairseq(who: str = "a RoBERTa teacher") -> ModuleType:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Calls into fairseq without its noise: warnings of old syntax, of missing extras, logs at INFO on stdout."""
+    """Suppress fairseq's output: warnings of old syntax and missing extras, logs at INFO on stdout."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     for name in ("fairseq", "fairseq_cli"):

@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from common.teachers.base import Pieces
 from common.teachers.fairseq.checkpoint import load_into, read_folder
 from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.sources import byte_pairs, resolve
 from common.teachers.fairseq.teacher import build_roberta
 from common.teachers.fairseq.tokens import PAD, RobertaTokens
-from common.teachers.masked_lm import Pieces
 
 
 class FairseqMaskedLM:
-    """A pre-trained RoBERTa with its output layer (common.teachers.masked_lm.MaskedLM)."""
+    """A pre-trained RoBERTa with its output layer (common.teachers.base.MaskedLM)."""
 
     def __init__(self, folder: Path, pairs: Path, device: torch.device) -> None:
         """Load from a folder, the byte pairs from `pairs`.
@@ -39,18 +39,18 @@ class FairseqMaskedLM:
         return cls(source, byte_pairs(source, downloads), device)
 
     def encode(self, sentences: Sequence[str]) -> list[Pieces]:
-        """Pieces of each sentence, cut at max_pieces. A space is put before it: GPT-2's words begin with one."""
+        """Return the pieces of each sentence, cut at max_pieces, with a space before it, as GPT-2's words have."""
         return [self.tokens.pieces(sentence, self.max_pieces) for sentence in sentences]
 
     def words(self) -> list[str]:
-        """By piece id: the word of a piece that is a space and letters, or ""."""
+        """Return, by piece id, the word of a piece that is a space and letters, or ""."""
         return self.tokens.words()
 
     def predict(self, ids: np.ndarray, lengths: np.ndarray, places: np.ndarray) -> torch.Tensor:
-        """Logits of every piece at one place of each row, float32 [batch, pieces]."""
-        inside = np.arange(ids.shape[1]) < lengths[:, None]
-        tokens = torch.from_numpy(np.where(inside, ids, PAD)).to(self.device)
+        """Return the logits of every piece at one position of each row, float32 [batch, pieces]."""
+        mask = np.arange(ids.shape[1]) < lengths[:, None]
+        tokens = torch.from_numpy(np.where(mask, ids, PAD)).to(self.device)
         with torch.inference_mode():
             features, _ = self.model(tokens, features_only=True)  # [batch, length, dim]
-            asked = features[torch.arange(len(ids)), torch.from_numpy(places).to(self.device)]
-            return self.model.encoder.lm_head(asked)
+            masked = features[torch.arange(len(ids)), torch.from_numpy(places).to(self.device)]
+            return self.model.encoder.lm_head(masked)

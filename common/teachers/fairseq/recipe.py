@@ -14,13 +14,13 @@ from common.teachers.fairseq.checkpoint import Architecture
 from common.teachers.settings import FinetuneSettings
 
 SAVE_UPDATES = 500
-"""Updates between two checkpoints at least: what a kill can cost."""
+"""Fewest updates between two checkpoints; a kill loses those since the last one."""
 
 
 def training_flags(
     settings: FinetuneSettings, task: Task, architecture: Architecture, train_rows: int, valid_rows: int
 ) -> list[str]:
-    """All flags that do not name files."""
+    """Return all flags that do not name files."""
     flags = [
         *_recipe(settings, task, train_rows, valid_rows),
         *_architecture_flags(architecture),
@@ -30,16 +30,16 @@ def training_flags(
 
 
 def total_updates(settings: FinetuneSettings, train_rows: int) -> int:
-    """Updates over which the learning rate falls to zero, which are as many as there will be.
+    """Return how many updates there will be, over which the learning rate falls to zero.
 
-    The recipe's number for the full task, or what max_epochs come to where rows are fewer; warm-up is a share of it.
+    That is the recipe's number for the full task, or that of max_epochs where it is lower; warm-up is a share of it.
     """
     possible = math.ceil(train_rows / settings.batch_size) * settings.max_epochs
     return min(settings.max_updates or possible, possible)
 
 
 def _recipe(settings: FinetuneSettings, task: Task, train_rows: int, valid_rows: int) -> list[Any]:
-    """Flags of fairseq's GLUE example."""
+    """Return the flags of fairseq's GLUE example."""
     updates = total_updates(settings, train_rows)
     interval = _save_interval(valid_rows, settings.batch_size)
     metric = ["loss"] if task.regression else ["accuracy", "--maximize-best-checkpoint-metric"]
@@ -60,9 +60,10 @@ def _recipe(settings: FinetuneSettings, task: Task, train_rows: int, valid_rows:
 
 
 def _save_interval(valid_rows: int, batch_size: int) -> int:
-    """Updates between two checkpoints.
+    """Return the updates between two checkpoints.
 
-    fairseq validates whenever it saves; a forward pass is a third of an update's work, so it takes a tenth of the time.
+    fairseq validates whenever it saves; a forward pass is a third of an update's work: so validation takes a tenth of
+    the time.
     """
     return max(SAVE_UPDATES, math.ceil(10 * valid_rows / batch_size / 3))
 
@@ -78,7 +79,7 @@ def _architecture_flags(architecture: Architecture) -> list[Any]:
 
 
 def _device_flags(settings: FinetuneSettings) -> list[Any]:
-    """One device. On a CPU fairseq computes in 32 bits only."""
+    """Return flags for one device. On a CPU fairseq computes in 32 bits only."""
     device = pick_device(settings.cpu)
     dtype = pick_dtype("fp16" if settings.fp16 else settings.precision, device)
     if device.type == "cpu":

@@ -1,4 +1,4 @@
-"""Where a RoBERTa for --arch comes from: the official archives, a folder of fairseq's, or a teacher of ours."""
+"""Files of a RoBERTa for --arch: the official archives, a folder of fairseq's, or a teacher of ours."""
 
 from pathlib import Path
 
@@ -6,15 +6,15 @@ from common.data.archives import unpack_member
 from common.data.download import fetch
 from common.errors import UserError
 from common.store.files import folder_name
-from common.teachers import FAIRSEQ_ARCHS
+from common.teachers.base import FAIRSEQ_ARCHS
 from common.teachers.fairseq.checkpoint import ARCHITECTURE_FILE, CHECKPOINT_FILE
 from common.training.models import WEIGHTS_FILE
 
 SUBFOLDER = "fairseq"
 _ADDRESS = "https://dl.fbaipublicfiles.com/fairseq"
-# Nobody publishes the archives' checksums (looked for in fairseq's own repository and in public code that downloads
-# them). So that of the first download is kept and asked for ever after; besides, the checkpoint is read by the
-# weights-only loader, and its tensors must have the names and shapes of the architecture.
+# The archives' checksums are not published (searched in fairseq's repository and in public code). So
+# that of the first download is kept and required from then on; also, the checkpoint is read by the weights-only loader,
+# and its tensors must have the names and shapes of the architecture.
 _BYTE_PAIRS = {
     "encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
     "vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
@@ -23,7 +23,7 @@ _BYTE_PAIRS = {
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
-    """(folder with weights and dict.txt, short name) of an --arch that is fairseq's; archives are fetched if need be.
+    """Return (folder with weights and dict.txt, short name) of an --arch for fairseq, downloaded where needed.
 
     Raises UserError when an archive cannot be fetched, or a folder has no dictionary.
     """
@@ -38,16 +38,16 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
 
 
 def byte_pairs(source: Path, downloads: Path) -> Path:
-    """Folder of encoder.json and vocab.bpe: the model's own, or GPT-2's; fairseq's archives lack them."""
+    """Return the folder of encoder.json and vocab.bpe: the model's own, or GPT-2's; fairseq's archives lack them."""
     if all((source / name).exists() for name in _BYTE_PAIRS):
         return source
     for name, sha256 in _BYTE_PAIRS.items():
-        fetch(f"{_ADDRESS}/gpt2_bpe/{name}", sha256, downloads / "gpt2_bpe", "it may also lie in the model's folder")
+        fetch(f"{_ADDRESS}/gpt2_bpe/{name}", sha256, downloads / "gpt2_bpe", "or put it into the model's folder")
     return downloads / "gpt2_bpe"
 
 
 def model_files(arch: str, downloads: Path) -> list[Path]:
-    """The files that a model is made of: weights, architecture, dictionary, byte pairs. Raises as `resolve`."""
+    """Return the files of a model: weights, architecture, dictionary, byte pairs. Raises as `resolve`."""
     source = Path(resolve(arch, downloads)[0])
     names = (WEIGHTS_FILE, ARCHITECTURE_FILE, CHECKPOINT_FILE, "dict.txt")
     files = [source / name for name in names] + [byte_pairs(source, downloads) / name for name in _BYTE_PAIRS]
@@ -55,7 +55,7 @@ def model_files(arch: str, downloads: Path) -> list[Path]:
 
 
 def _official(arch: str, downloads: Path) -> Path:
-    """Folder with model.pt and dict.txt of roberta_base or roberta_large."""
+    """Return the folder with model.pt and dict.txt of roberta_base or roberta_large."""
     name = arch.replace("_", ".")
     archive = fetch(f"{_ADDRESS}/models/{name}.tar.gz", None, downloads, "--arch takes the folder of a local copy")
     for member in (CHECKPOINT_FILE, "dict.txt"):

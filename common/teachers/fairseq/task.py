@@ -1,6 +1,6 @@
-"""What fairseq's training loop asks of a task: data, start weights, and our history inside its checkpoints.
+"""The task that fairseq's training loop trains: data, start weights, and our history inside its checkpoints.
 
-fairseq must be loaded (common.teachers.fairseq.library) before this module is.
+Import this module after fairseq (common.teachers.fairseq.library).
 """
 
 import math
@@ -22,7 +22,7 @@ TASK = "featherweight_sentence_prediction"
 
 @dataclass
 class FeatherweightConfig(SentencePredictionConfig):
-    """fairseq's settings of sentence prediction, and ours."""
+    """fairseq's settings of sentence prediction, and three more."""
 
     start: str = field(default="", metadata={"help": "folder of the weights to start from"})
     freeze_embeddings: bool = field(default=False, metadata={"help": "leave the word embeddings as they are"})
@@ -31,7 +31,7 @@ class FeatherweightConfig(SentencePredictionConfig):
 
 @register_task(TASK, dataclass=FeatherweightConfig)
 class FeatherweightTask(SentencePredictionTask):
-    """fairseq's sentence prediction from weights that were read safely, with one record an epoch."""
+    """fairseq's sentence prediction from safely read weights, with one record an epoch."""
 
     epoch = 0
 
@@ -40,7 +40,7 @@ class FeatherweightTask(SentencePredictionTask):
         self.history: list[dict[str, Any]] = []
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> torch.nn.Module:
-        """The pre-trained encoder with a new classification head; a head from an earlier task is not kept."""
+        """Return the pre-trained encoder with a new classification head; that of an earlier task is dropped."""
         model = super().build_model(cfg, from_checkpoint)
         _, tensors = read_folder(Path(self.cfg.start))
         encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("encoder.")}
@@ -49,7 +49,7 @@ class FeatherweightTask(SentencePredictionTask):
         return model
 
     def begin_epoch(self, epoch: int, model: torch.nn.Module) -> None:
-        """Remember which epoch runs."""
+        """Remember the current epoch."""
         super().begin_epoch(epoch, model)
         self.epoch = epoch
 
@@ -68,11 +68,11 @@ class FeatherweightTask(SentencePredictionTask):
         )
 
     def get_checkpoint_dict(self) -> dict[str, Any]:
-        """What fairseq stores of a task in a checkpoint: our history, and what its early stopping forgets otherwise."""
+        """Return what a checkpoint stores of a task: our history, and the state of fairseq's early stopping."""
         stopping = {key: float(value) for key, value in vars(fairseq_cli.train.should_stop_early).items()}
         return {type(self).__name__: {"history": self.history, "stopping": stopping}}
 
     def set_checkpoint_dict(self, stored: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.history = stored["history"]
         vars(fairseq_cli.train.should_stop_early).update(stored["stopping"])

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.data.data import Split
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
+from common.data.split import Split
 from common.devices import autocast
 from common.progress import Advance, nothing
-from common.teachers import States
+from common.teachers.base import States
 from common.teachers.fairseq.checkpoint import Architecture, load_into, read_folder
 from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.sources import SUBFOLDER
@@ -25,11 +25,11 @@ _SCORING_BATCH = 64
 
 
 def build_roberta(architecture: Architecture, tokens: RobertaTokens) -> Any:
-    """A fairseq RobertaModel with random weights."""
+    """Return a fairseq RobertaModel with random weights."""
     load_fairseq()
     from fairseq.models.roberta import RobertaModel
 
-    task = argparse.Namespace(source_dictionary=tokens.dictionary)  # all that build_model asks of a task
+    task = argparse.Namespace(source_dictionary=tokens.dictionary)  # the one attribute that build_model reads
     return RobertaModel.build_model(argparse.Namespace(**architecture.model_dump()), task)
 
 
@@ -49,16 +49,16 @@ class FairseqTeacher:
 
     @classmethod
     def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "FairseqTeacher":
-        """Load a teacher from its model folder."""
+        """Return the teacher of a model folder."""
         config = read_config(folder)
         return cls(folder / SUBFOLDER, config.outputs, device, dtype, config.settings["max_tokens"])
 
     def encode(self, split: Split) -> EncodedText:
-        """Token ids of every row; a pair is one sequence."""
+        """Return token ids of every row; a pair is one sequence."""
         return encode(self.tokens, split, self.max_tokens)
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Logits of every row, float32 [n, outputs]. Rows go through in order of length and come back in theirs."""
+        """Return the logits of every row, float32 [n, outputs], computed in batches of similar length."""
         encoded = self.encode(split)
         result = np.zeros((len(split), self.model.classification_heads[HEAD].out_proj.out_features), np.float32)
         with torch.inference_mode(), autocast(self.dtype, self.device):
@@ -70,7 +70,7 @@ class FairseqTeacher:
         return result
 
     def states(self, split: Split) -> States:
-        """Hidden states and attention maps of all rows of `split`, one batch in the split's order."""
+        """Return hidden states and attention maps of all rows of `split`, as one batch."""
         encoded = self.encode(split)
         ids, lengths = pad(encoded, np.arange(len(split)))
         encoder = self.model.encoder.sentence_encoder
@@ -89,9 +89,9 @@ class FairseqTeacher:
 
 
 def _recorder(maps: list[torch.Tensor]) -> Any:
-    """A hook that computes a layer's attention once more, each head's for itself.
+    """Return a hook that computes a layer's attention again, separately for each head.
 
-    fairseq hands self-attention to PyTorch, which averages over heads; with static_kv it takes its own path, the same
+    fairseq calls PyTorch's self-attention, which averages over heads; with static_kv it uses its own code, the same
     arithmetic, which returns every head's.
     """
 
@@ -104,14 +104,14 @@ def _recorder(maps: list[torch.Tensor]) -> Any:
 
 
 def encode(tokens: RobertaTokens, split: Split, max_tokens: int) -> EncodedText:
-    """Token ids of every row of a split, cut at max_tokens."""
+    """Return token ids of every row of a split, cut at max_tokens."""
     seconds = split.sentence2 or [None] * len(split)
     rows = [tokens.join(one, two, max_tokens) for one, two in zip(split.sentence1, seconds, strict=True)]
     return EncodedText.from_lists(rows, width=1, empty=(PAD,), max_tokens=max_tokens)
 
 
 def pad(encoded: EncodedText, rows: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
-    """A batch. Returns ids int64 [batch, longest], <pad> where there is none, and lengths int64 [batch]."""
+    """Return a batch: ids int64 [batch, longest], filled with <pad>, and lengths int64 [batch]."""
     ids, lengths = encoded.pad(rows)
-    inside = np.arange(ids.shape[1]) < lengths[:, None]
-    return torch.from_numpy(np.where(inside, ids[..., 0], PAD)), lengths
+    mask = np.arange(ids.shape[1]) < lengths[:, None]
+    return torch.from_numpy(np.where(mask, ids[..., 0], PAD)), lengths

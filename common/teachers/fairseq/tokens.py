@@ -1,4 +1,4 @@
-"""RoBERTa's vocabulary by fairseq: GPT-2's byte-level pairs, and the ids of fairseq's dictionary."""
+"""RoBERTa's tokenizer by fairseq: GPT-2's byte-level pairs, and the ids of fairseq's dictionary."""
 
 import functools
 import json
@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from common.errors import UserError
+from common.teachers.base import Pieces
 from common.teachers.fairseq.library import load_fairseq
-from common.teachers.masked_lm import Pieces
 
 VOCABULARY_FILES = ("dict.txt", "encoder.json", "vocab.bpe")
 BEGIN, PAD, END = 0, 1, 2
@@ -47,13 +47,13 @@ class RobertaTokens:
             shutil.copyfile(path, folder / name)
 
     def ids(self, text: str) -> list[int]:
-        """Ids of a text, without marks."""
+        """Return ids of a text, without special tokens."""
         return [number for word in self.pairs.pat.findall(text) for number in self._word_ids(word)]
 
     def join(self, sentence1: str, sentence2: str | None, max_tokens: int) -> list[int]:
-        """Ids of a row with its marks, at most max_tokens; the last one is always </s>.
+        """Return ids of a row with special tokens, at most max_tokens; the last one is always </s>.
 
-        Too long a row is cut at its end, as fairseq's --shorten-method truncate does.
+        A longer row is cut at its end, as fairseq's --shorten-method truncate does.
         """
         row = [BEGIN, *self.ids(sentence1), END]
         if sentence2 is not None:
@@ -61,7 +61,7 @@ class RobertaTokens:
         return row if len(row) <= max_tokens else [*row[: max_tokens - 1], END]
 
     def pieces(self, sentence: str, max_pieces: int) -> Pieces:
-        """Pieces of a sentence, read as if a space stood before it, so that its first word is a word like any other.
+        """Return pieces of a sentence, with a space before it, so that its first word is a word like any other.
 
         A piece of some bytes of a character covers the whole character.
         """
@@ -73,13 +73,13 @@ class RobertaTokens:
                 start, end = character[at], character[at + len(symbol) - 1] + 1
                 start += end - start - len(text[start:end].lstrip())
                 ids.append(number)
-                spans.append((max(start - 1, 0), end - 1))  # less the space put before the sentence
+                spans.append((max(start - 1, 0), end - 1))  # without the space before the sentence
                 at += len(symbol)
         keep = max_pieces - 2
         return Pieces([BEGIN, *ids[:keep], END], [(0, 0), *spans[:keep], (0, 0)])
 
     def words(self) -> list[str]:
-        """By id: the word of a piece that is a space and letters, or ""."""
+        """Return, by id, the word of a piece that is a space and letters, or ""."""
         found = []
         for symbol in self.dictionary.symbols:
             text = self.pairs.decode([int(symbol)]) if symbol.isdecimal() and int(symbol) in self.pairs.decoder else ""
@@ -87,7 +87,7 @@ class RobertaTokens:
         return found
 
     def _symbols(self, word: str) -> list[str]:
-        """Pairs of a word, each a string with one character a byte."""
+        """Return the pairs of a word, as strings with one character a byte."""
         return self.pairs.bpe("".join(self.pairs.byte_encoder[byte] for byte in word.encode())).split(" ")
 
     def _encode_word(self, word: str) -> tuple[int, ...]:

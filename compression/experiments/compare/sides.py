@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from common.config import nearest
-from common.data.data import read_report
+from common.data.split import read_report
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.workspace import Workspace

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.data.data import find_splits
+from common.data.split import find_splits
 from common.store.artifact import Artifact
 from common.store.files import fingerprint
 from common.training.models import flat

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.data.data import count_rows
+from common.data.split import count_rows
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace

@@ -6,7 +6,7 @@ import pydantic
 
 from common.config import pairs
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.store.settings import QuerySettings
 
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.progress import Advance, nothing
 from common.store.files import read_json, write_json
 from compression.experiments.jobs import Job, run_jobs

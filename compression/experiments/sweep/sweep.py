@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.launch import Launcher
+from common.launch.launcher import Launcher
 from common.progress import say
 from common.store.locks import only_one
 from common.store.workspace import Workspace

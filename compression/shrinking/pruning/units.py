@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from common.data.tokens import EncodedText
+from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression.shrinking.pruning.cut import columns_of, last_factor, rows_of
 from compression.students.layers import GATES, Linear, Recurrent

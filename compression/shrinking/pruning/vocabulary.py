@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from common.data.data import load_split
+from common.data.rows import load_rows
+from common.data.split import load_split
 from common.errors import UserError
-from compression.augmentation.preprocess import distillation_split
 from compression.shrinking.pruning.cut import first_factor, rows_of
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
@@ -81,7 +81,7 @@ def training_sentences(context: CompressionContext) -> list[str]:
     settings = context.settings
     splits = [load_split(settings.paths, context.task, "train")]
     if context.parent.augmented and not settings.only_original_data:
-        splits.append(distillation_split(settings.paths, context.task, settings.augmented))
+        splits.append(load_rows(settings.paths, context.task, settings.augmented))
     return [sentence for split in splits for column in split.sentences() for sentence in column]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from common.data.data import load_split
+from common.data.split import load_split
 from compression.settings import CompressSettings
 
 if TYPE_CHECKING:

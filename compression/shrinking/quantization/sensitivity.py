@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from common.data.data import Split
+from common.data.split import Split
 from compression.shrinking.quantization.maker import Maker
 from compression.shrinking.quantization.scheme import Scheme
 from compression.students.scoring import encode_split, student_logits

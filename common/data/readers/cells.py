@@ -1,4 +1,4 @@
-"""What a cell of a text file must be to count as a sentence, and where the columns asked for stand."""
+"""Checks of cells, columns and rows that all readers of tables share."""
 
 import contextlib
 import json
@@ -10,13 +10,13 @@ from common.data.text import normalise
 from common.errors import UserError
 
 MAX_CHARACTERS = 200_000
-"""Longest sentence. MNLI has one of 105,868 characters."""
+"""Longest sentence. MNLI has one of 105,868."""
 CELL_LIMIT = 16 * 1024 * 1024
-"""For csv.field_size_limit: its own limit of 128 KiB a cell would stop sentences below MAX_CHARACTERS."""
+"""For csv.field_size_limit, whose default of 128 KiB is below MAX_CHARACTERS."""
 
 
 def as_sentence(value: Any) -> str:
-    """A cell as a sentence, normalised; None is an empty one. Raises UserError for what is no text."""
+    """Return a cell as a normalised sentence, None as an empty one. Raises UserError where it is not text."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -28,29 +28,29 @@ def as_sentence(value: Any) -> str:
     with contextlib.suppress(UnicodeEncodeError):
         value.encode()
         return normalise(value)
-    raise UserError("a sentence holds half a surrogate pair, which is no character")
+    raise UserError("a sentence holds half a surrogate pair, which is not a character")
 
 
 def places(where: str, header: list[str], columns: Sequence[str]) -> list[int]:
-    """Where the columns stand. Raises UserError for one that is missing, suggesting the nearest, or there twice."""
+    """Return the columns' indices. Raises UserError for one that is missing, with the nearest, or repeated."""
     for column in columns:
         if column not in header:
             found = ", ".join(header) or "an empty file"
             raise UserError(f"{where}: no column {column!r} (found {found[:500]}){nearest(column, header)}")
         if header.count(column) > 1:
-            raise UserError(f"{where}: column {column!r} is there {header.count(column)} times")
+            raise UserError(f"{where}: column {column!r} appears {header.count(column)} times")
     return [header.index(column) for column in columns]
 
 
 def check_width(where: str, cells: list[str], header: list[str], hint: str) -> None:
-    """Raises UserError for a row with too many cells, adding the hint, or too few."""
+    """Raises UserError for a row with too many cells, with the hint, or too few."""
     if len(cells) != len(header):
         more = hint if len(cells) > len(header) else ""
         raise UserError(f"{where}: expected {len(header)} columns, found {len(cells)}{more}")
 
 
 def json_object(where: str, text: str, columns: Sequence[str]) -> dict[str, Any]:
-    """The object in a line of JSON. Raises UserError: no JSON, no object, or one of the columns is no key of it."""
+    """Return the object in a line of JSON. Raises UserError where it is not one, or lacks one of the columns."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,8 +1,8 @@
-"""The one reader of text files: what every source becomes before anything else sees it.
+"""The reader of tables, one of text files.
 
-The suffix tells how rows are read. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text
+The suffix selects the format. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text
 and no cell holds a tab or a newline; .jsonl: one JSON object a line; .parquet; .txt: one sentence a line, no label.
-Files of tagged words are read by common.data.tagged_files, whatever their suffix.
+Files of tagged words are read by common.data.readers.tagged, whatever their suffix.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.config import nearest
-from common.data.cells import CELL_LIMIT, as_sentence, check_width, json_object, places
-from common.data.data import Split
-from common.data.tagged_files import tagged_split
+from common.data.readers.cells import CELL_LIMIT, as_sentence, check_width, json_object, places
+from common.data.readers.tagged import tagged_split
+from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
@@ -27,15 +27,15 @@ from common.errors import UserError
 csv.field_size_limit(CELL_LIMIT)
 
 Rows = Iterator[tuple[int, list[Any]]]
-"""Number of the line or row, and what stands in the columns asked for: text, a number, true or false, or None."""
+"""Number of the line or row, and the values of the requested columns: text, a number, true or false, or None."""
 
 
 def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
-    """Read one file of a task; of a file that is not `labelled` its label column, if any, is left aside.
+    """Return the rows of one file of a task; of a file that is not `labelled` the label column, if any, is not read.
 
-    Every row is kept in its place, empty sentences too; blank lines are no rows. Raises UserError with path and line
-    (of Parquet: row) for a missing, damaged, empty or unknown kind of file, a missing column, a row with too few or too
-    many cells, wrong encoding, what is no text, and an unknown label.
+    All rows are kept in order, empty sentences too; blank lines are not rows. Raises UserError with path and line (of
+    Parquet: row) for a missing, damaged, empty or unknown kind of file, a missing column, a row with too few or too
+    many cells, wrong encoding, a value that is not text, and an unknown label.
     """
     kind = _kind(path)
     if task.tokens:
@@ -73,7 +73,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
 
 
 def _columns(path: Path, task: Task, labelled: bool) -> dict[str, str]:
-    """Our columns that the file holds, and the file's names for them."""
+    """Return our columns that the file holds, and the file's names for them."""
     if _kind(path) != ".txt":
         return {name: column for name, column in task.columns.items() if labelled or name != "label"}
     if task.pair:
@@ -90,7 +90,7 @@ def _unit(path: Path) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A label as text: true, not Python's True; 1 for 1.0, as columns of numbers with gaps have it; "" for a gap."""
+    """Return a label as text: true for True; 1 for 1.0, as columns of numbers with gaps have it; "" for a gap."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
@@ -103,7 +103,7 @@ def _plain(value: Any) -> str:
 
 
 def _label_reader(task: Task) -> Callable[[str], float]:
-    """A function from a label's text to a class index or a score; only in the user's own files may it be missing."""
+    """Return a function from a label's text to a class index or a score; only the user's own files may lack it."""
     index = {normalise(value): i for i, value in enumerate(task.values)}
     gaps = task.source.kind == "files"
 
@@ -176,7 +176,7 @@ def _parquet_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Ro
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: damaged or no Parquet file ({str(error).splitlines()[0]})") from error
+        raise UserError(f"{path}: damaged, or not a Parquet file ({str(error).splitlines()[0]})") from error
 
 
 def _text_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
@@ -196,7 +196,7 @@ _READERS: dict[str, Callable[[Path, list[str], tuple[str, ...]], Rows]] = {
 
 @contextlib.contextmanager
 def _opened(path: Path, newline: str = "\n") -> Iterator[TextIO]:
-    """A text file in UTF-8, with or without a byte-order mark. Only \\n ends a line: GLUE's has other separators."""
+    """Open a text file in UTF-8, with or without a byte-order mark. Only \\n ends a line: GLUE has other separators."""
     try:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             yield file

@@ -5,9 +5,9 @@ import pytest
 import tiny
 import tiny_tags
 
-from common.data.data import Split, load_split, read_metadata, read_split, write_split
 from common.data.prepare import prepare
-from common.data.reading import read_source
+from common.data.readers.tables import read_source
+from common.data.split import Split, load_split, read_metadata, read_split, write_split
 from common.data.tasks import known_tasks, load_task
 from common.data.text import match_key, normalise, split_words
 from common.errors import UserError

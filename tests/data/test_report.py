@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tiny
 
-from common.data.data import Split, read_report
 from common.data.prepare import prepare
+from common.data.report import as_text, make_report
+from common.data.split import Split, read_report
 from common.data.tasks import Task, load_task
-from common.data.validation import as_text, make_report
 from common.store.workspace import Workspace
 
 TASK = Task(name="moods", labels=("sad", "glad"), source={"files": {"train": "t.csv", "test": "e.csv"}})

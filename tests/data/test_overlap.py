@@ -6,9 +6,9 @@ import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.data import Split, load_split, read_metadata
+from common.data.overlap import carve, duplicates, whole_rows
 from common.data.prepare import prepare
-from common.data.splits import carve, duplicates, whole_rows
+from common.data.split import Split, load_split, read_metadata
 from common.data.tasks import Carve, load_task
 from common.data.text import match_key
 from common.errors import UserError

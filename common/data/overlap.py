@@ -1,7 +1,7 @@
 """Carving validation (and test) from train without leaks.
 
-A random slice of SST-2's train rows is no validation set: rows are overlapping phrases of the same sentences. The rules
-here, for every task: (1) draw rows, whole sentences only where the task says so, and rows that share a first sentence
+A random slice of SST-2's train rows is not a validation set: rows are overlapping phrases of the same sentences. The
+rules, for every task: (1) draw rows, whole sentences only where the task says so, and rows that share a first sentence
 together; rows without a label are not drawn where there are others; (2) every remaining row that equals a drawn one up
 to case, spacing and punctuation, shares one of its sentences (pairs), or is contained in it (single sentences), leaves
 train.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from common.data.data import Split
+from common.data.split import Split
 from common.data.tasks import Carve
 from common.data.text import match_key
 from common.seeds import derive
@@ -21,14 +21,14 @@ from common.seeds import derive
 FEW_WORDS = 4
 
 FIRST_SYMBOL = "\u2190"
-"""Below lies punctuation, from here on arrows, signs and pictures."""
+"""The first of Unicode's arrows, signs and pictures; below it is punctuation."""
 
 Keys = list[list[str]]
-"""What rows are compared by: of each column of sentences, one string a row."""
+"""One string a row to compare by, for each column of sentences."""
 
 
 def match_keys(split: Split) -> Keys:
-    """The words of every sentence, as `match_key` gives them; of one without words its symbols, were they hearts."""
+    """Return `match_key` of every sentence; of one without words its symbols, such as hearts."""
     return [
         [match_key(text) or (text if max(text, default="") >= FIRST_SYMBOL else "") for text in texts]
         for texts in split.sentences()
@@ -36,14 +36,14 @@ def match_keys(split: Split) -> Keys:
 
 
 def take_keys(keys: Keys, rows: np.ndarray) -> Keys:
-    """The keys of the given rows, in the given order."""
+    """Return the keys of the given rows, in the given order."""
     return [[column[row] for row in rows] for column in keys]
 
 
 def carve(split: Split, how: Carve, seed: int, keys: Keys | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Choose rows to carve and rows to keep. Returns (carved, kept): sorted row indices; the rest are dropped.
 
-    `keys`, where they are known already, are `match_keys` of the split.
+    keys: `match_keys` of the split, where known already.
     """
     keys = match_keys(split) if keys is None else keys
     allowed = split.labelled if split.labelled.any() else np.ones(len(split), bool)
@@ -56,17 +56,17 @@ def carve(split: Split, how: Carve, seed: int, keys: Keys | None = None) -> tupl
 
 
 def _draw(keys: list[str], allowed: np.ndarray, wanted: int, whole_sentences: bool, seed: int) -> np.ndarray:
-    """Allowed rows drawn at random, a group of rows with one first sentence at a time, until `wanted` are there."""
+    """Return at least `wanted` allowed rows, drawn at random in groups that share a first sentence."""
     groups: dict[str, list[int]] = {}
     for row in whole_rows(keys) if whole_sentences else range(len(keys)):
         if allowed[row]:
             groups.setdefault(keys[row], []).append(row)
     names = sorted(groups)
     drawn: list[int] = []
-    for place in np.random.default_rng(derive("carve", seed)).permutation(len(names)):
+    for i in np.random.default_rng(derive("carve", seed)).permutation(len(names)):
         if len(drawn) >= wanted:
             break
-        drawn += groups[names[place]]
+        drawn += groups[names[i]]
     return np.array(sorted(drawn), np.int64)
 
 
@@ -83,7 +83,7 @@ class _Texts:
             self._holders[run].append(key)
 
     def contain(self, key: str, properly: bool = False) -> bool:
-        """Whether `key`, of FEW_WORDS words or more, stands in one of the texts; properly: in a longer one."""
+        """Return whether one of the texts contains `key`, of FEW_WORDS words or more; properly: a longer one."""
         fewest: list[str] = []
         for run in _runs(key):
             holders = self._holders.get(run)
@@ -94,13 +94,13 @@ class _Texts:
 
 
 def _runs(key: str) -> Iterator[str]:
-    """All runs of FEW_WORDS words."""
+    """Return all runs of FEW_WORDS words."""
     words = key.split()
     return (" ".join(words[start : start + FEW_WORDS]) for start in range(len(words) - FEW_WORDS + 1))
 
 
 def whole_rows(keys: list[str]) -> list[int]:
-    """Rows of FEW_WORDS words or more whose words stand in no other, longer row in a run."""
+    """Return rows of FEW_WORDS words or more that no longer row contains."""
     longest_first = sorted(range(len(keys)), key=lambda row: -len(keys[row].split()))
     texts = _Texts()
     whole = []
@@ -108,25 +108,25 @@ def whole_rows(keys: list[str]) -> list[int]:
         if len(keys[row].split()) < FEW_WORDS or texts.contain(keys[row], properly=True):
             continue
         whole.append(row)
-        # A row inside another need not be added: what it contains the longer one does too.
+        # A row that another contains need not be added: the longer one contains the same runs.
         texts.add(keys[row])
     return sorted(whole)
 
 
 def touching(keys: Keys, held_out: Keys) -> np.ndarray:
-    """Rows of `keys`, int64, that repeat, share a sentence with (pairs), or lie inside (single ones) a held-out row."""
+    """Return rows of `keys`, int64, that repeat, share a sentence with (pairs) or are part of a held-out row."""
     whole = set(zip(*held_out, strict=True))
     if len(keys) == 1:
         texts = _Texts(held_out[0])
-        inside = [texts.contain(key) for key in keys[0]]
+        leaks = [texts.contain(key) for key in keys[0]]
     else:
         shared = {key for column in held_out for key in column if len(key.split()) >= FEW_WORDS}
-        inside = [not shared.isdisjoint(row) for row in zip(*keys, strict=True)]
-    return np.array([i for i, row in enumerate(zip(*keys, strict=True)) if inside[i] or row in whole], np.int64)
+        leaks = [not shared.isdisjoint(row) for row in zip(*keys, strict=True)]
+    return np.array([i for i, row in enumerate(zip(*keys, strict=True)) if leaks[i] or row in whole], np.int64)
 
 
 def duplicates(split: Split, keys: Keys | None = None) -> np.ndarray:
-    """Rows that repeat another one's text up to case, spacing and punctuation: int64, in order.
+    """Return rows that repeat another one's text up to case, spacing and punctuation: int64, sorted.
 
     Of equal rows the first with a label is not among them, or the first where none has one. `keys`, where they are
     known already, are `match_keys` of the split.

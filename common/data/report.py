@@ -1,6 +1,6 @@
-"""What a task's files hold and what became of it: row counts, label balance, lengths, repetitions, leaks.
+"""The report on a task's files and splits: row counts, label balance, lengths, repetitions, leaks.
 
-The report is data (report.json); `as_text` lays it out for people.
+`make_report` returns data (report.json), `as_text` formats it.
 """
 
 import itertools
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from common.data.data import Split
-from common.data.tagging import known
+from common.data.ragged import known
+from common.data.split import Split
 from common.data.tasks import Task
 from common.tables import text_table
 
@@ -21,12 +21,12 @@ SHOWN_LABELS = 20
 def make_report(
     task: Task, read: dict[str, Split], splits: dict[str, Split], dropped: dict[str, int]
 ) -> dict[str, Any]:
-    """The report on files as they were `read`, and on the splits made of them.
+    """Return the report on files as they were `read`, and on the splits.
 
-    dropped: rows that left train, by why: `repeated`, or the name of the split they overlapped.
+    dropped: number of rows that left train, by reason: `repeated`, or the name of the split they overlapped.
     """
     texts = {name: _folded(splits[name]) for name in task.splits}
-    # A file that is a split as it stands is described once.
+    # A file that is a split without changes is described once.
     files = {name: split for name, split in read.items() if splits.get(name) is not split}
     return {
         "task": task.name,
@@ -39,9 +39,9 @@ def make_report(
 
 
 def describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[str, Any]:
-    """Counts of one split. texts: as `_folded` gives them.
+    """Return counts of one split. texts: its rows without case.
 
-    repeated: rows whose text an earlier row has; contradictory: texts that stand there with more than one label.
+    repeated: rows whose text an earlier row has; contradictory: texts with more than one label.
     """
     sentences = [text for column in split.sentences() for text in column]
     labelled = split.labelled
@@ -53,12 +53,12 @@ def describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[str
         "contradictory": _contradictory(texts, [value.tobytes() for value in split.labels], labelled),
         "words": _percentiles(text.count(" ") + 1 if text else 0 for text in sentences),
         "characters": _percentiles(map(len, sentences)),
-        "labels": _balance(task, split.labels[known(split.labels)] if split.tokens else split.labels[labelled]),
+        "labels": _balance(task, split.labels[known(split.labels)]),
     }
 
 
 def _folded(split: Split) -> list[tuple[str, ...]]:
-    """The rows' texts without their case; spacing is the same already."""
+    """Return the rows' texts without case."""
     return list(zip(*([text.casefold() for text in column] for column in split.sentences()), strict=True))
 
 
@@ -78,7 +78,7 @@ def _percentiles(lengths: Iterable[int]) -> dict[str, int]:
 
 
 def _balance(task: Task, labels: np.ndarray) -> dict[str, Any]:
-    """Rows (of tokens, words) and share of every class, or lowest, mean and highest score. labels: those known."""
+    """Return rows (for tokens, words) and share of every class, or lowest, mean and highest score of known labels."""
     if task.regression:
         parts = {"lowest": np.min, "mean": np.mean, "highest": np.max}
         return {name: round(float(part(labels)), 4) for name, part in parts.items()} if len(labels) else {}
@@ -88,7 +88,7 @@ def _balance(task: Task, labels: np.ndarray) -> dict[str, Any]:
 
 
 def _overlaps(texts: dict[str, list[tuple[str, ...]]]) -> list[dict[str, Any]]:
-    """Rows of one split whose text another, held out from it, has too: what is left after dropping."""
+    """Return the number of rows of a split whose text a split held out from it has too."""
     found = []
     for name, of in itertools.combinations(texts, 2):
         if name in ("train", "validation"):
@@ -98,8 +98,8 @@ def _overlaps(texts: dict[str, list[tuple[str, ...]]]) -> list[dict[str, Any]]:
 
 
 def as_text(report: dict[str, Any]) -> str:
-    """The report as aligned lines."""
-    lines = [f"{report['task']}: what was read, and the splits made of it", "", *_counts_table(report)]
+    """Return the report as aligned lines."""
+    lines = [f"{report['task']}: files and splits", "", *_counts_table(report)]
     if any(part["rows"] > part["unlabelled"] for part in report["splits"].values()):
         lines += ["", *_labels_table(report["splits"], "words by label" if report.get("tokens") else "label")]
     lines.append("")

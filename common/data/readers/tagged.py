@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 
 from common.config import nearest
-from common.data.cells import as_sentence
-from common.data.data import Split
 from common.data.iob import check_order
-from common.data.tagging import padded
+from common.data.ragged import padded
+from common.data.readers.cells import as_sentence
+from common.data.split import Split
 from common.errors import UserError
 
 _DOCUMENT = "-DOCSTART-"
-"""CoNLL's mark between documents, a text of its own."""
+"""CoNLL's mark between documents, a text by itself."""
 
 
 def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str, str]) -> Split:
-    """The texts of a file as rows, their words with a space between them; source rows count texts.
+    """Return the texts of a file as rows, a space between words; source rows count texts.
 
-    lines: (number, text) of all lines; tags: IOB tags by what the file has for them, a tag's place is its label. Raises
+    lines: (number, text) of all lines; tags: IOB tags by their names in the file, in the order of their labels. Raises
     UserError with path and line for an unknown tag, one that breaks the scheme, a word without a tag, a word with a
     space in it, and a file without words.
     """
@@ -39,8 +39,8 @@ def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str
 def _texts(
     path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str, str]
 ) -> Iterator[tuple[list[str], list[int]]]:
-    """Words and labels of each text."""
-    index = {spelt: place for place, spelt in enumerate(tags)}
+    """Yield words and labels of each text."""
+    index = {name: i for i, name in enumerate(tags)}
     words: list[str] = []
     labels: list[int] = []
     before = ""
@@ -51,20 +51,20 @@ def _texts(
             words, labels, before = [], [], ""
             continue
         try:
-            word, spelt = _cells(line)
-            if spelt not in index:
-                raise UserError(f"unknown tag {spelt[:80]!r}; expected {', '.join(index)}{nearest(spelt[:80], index)}")
-            check_order(tags[spelt], before)
+            word, name = _cells(line)
+            if name not in index:
+                raise UserError(f"unknown tag {name[:80]!r}; expected {', '.join(index)}{nearest(name[:80], index)}")
+            check_order(tags[name], before)
         except (UserError, ValueError) as error:
             raise UserError(f"{path} line {number}: {error}") from None
         words.append(word)
-        labels.append(index[spelt])
-        before = tags[spelt]
+        labels.append(index[name])
+        before = tags[name]
 
 
 def _cells(line: str) -> tuple[str, str]:
-    """The first column, a word, and the last one, its tag; between them a tab, or spaces."""
-    # Other kinds of space are part of a word, and refused in it.
+    """Return the first column, a word, and the last one, its tag; columns are separated by tabs or spaces."""
+    # Other kinds of space are part of a word, and an error there.
     cells = line.rstrip("\r\n").split("\t") if "\t" in line else re.split(" +", line.strip())
     if len(cells) < 2 or not cells[-1].strip():
         raise UserError(f"expected a word and its tag, found {line.strip()[:80]!r}")

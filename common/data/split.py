@@ -1,4 +1,4 @@
-"""Rows of text in memory, and the split files every later stage reads."""
+"""Rows of text in memory, and the split files that every later stage reads."""
 
 import contextlib
 import dataclasses
@@ -14,16 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.tagging import joined
+from common.data.ragged import from_lists, joined, known, to_lists
 from common.data.tasks import Task
-from common.data.word_columns import from_lists, to_lists
 from common.errors import UserError
 from common.store.artifact import Artifact, find, read_manifest
 from common.store.files import read_json, whole_file
 from common.store.workspace import Workspace
 
-PART_ROWS = 4096
-"""Rows of a part of a split file (a Parquet row group): what long work reads, saves and can lose at a time."""
+ROW_GROUP_ROWS = 4096
+"""Rows of a row group of a split file: the unit in which long work reads and saves."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +30,8 @@ class Split:
     """Rows of text with labels, in file order.
 
     sentence1: n strings; sentence2: n strings or None for single sentences;
-    labels: int64 [n], -1 where unknown, or for regression float32 [n], NaN where unknown; of every word where the task
-    is of tokens, int64 [n, words], -1 past a row's last word;
-    source_rows: int64 [n], the row of the source file (augmented rows: of train).
+    labels: int64 [n], -1 where unknown; for regression float32 [n], NaN where unknown; for tokens, int64 [n, words], -1
+    past a row's last word; source_rows: int64 [n], the row of the source file (augmented rows: of train).
     """
 
     sentence1: list[str]
@@ -45,7 +43,7 @@ class Split:
         return len(self.sentence1)
 
     def take(self, rows: np.ndarray) -> "Split":
-        """The given rows, in the given order."""
+        """Return the given rows, in the given order."""
         return Split(
             [self.sentence1[i] for i in rows],
             None if self.sentence2 is None else [self.sentence2[i] for i in rows],
@@ -54,27 +52,26 @@ class Split:
         )
 
     def sentences(self) -> list[list[str]]:
-        """One list of sentences, or two for pairs."""
+        """Return one list of sentences, or two for pairs."""
         return [self.sentence1] if self.sentence2 is None else [self.sentence1, self.sentence2]
 
     @property
     def tokens(self) -> bool:
-        """Whether every word has a label, not the row."""
+        """Whether labels are of words, not of rows."""
         return self.labels.ndim == 2
 
     @property
     def labelled(self) -> np.ndarray:
         """bool [n]: which rows have a label."""
-        known = ~np.isnan(self.labels) if self.labels.dtype.kind == "f" else self.labels >= 0
-        return known.any(1) if self.tokens else known
+        return known(self.labels).any(1) if self.tokens else known(self.labels)
 
     def fingerprint(self) -> str:
-        """Fingerprint of texts and labels: equal exactly when both are."""
+        """Return a fingerprint of texts and labels."""
         labels = _label_column(self).to_pylist() if self.tokens else self.labels.tolist()
         return _fingerprint([*_quoted(self), map(json.dumps, labels)])
 
     def text_fingerprint(self) -> str:
-        """Fingerprint of the texts alone."""
+        """Return a fingerprint of the texts alone."""
         return self._text_fingerprint
 
     @functools.cached_property
@@ -83,7 +80,7 @@ class Split:
 
 
 def concatenate(first: Split, second: Split) -> Split:
-    """The rows of both; those of the second count their source rows on from the first's."""
+    """Return the rows of both; source rows of the second continue those of the first."""
     pair = None if first.sentence2 is None or second.sentence2 is None else first.sentence2 + second.sentence2
     return Split(
         first.sentence1 + second.sentence1,
@@ -94,12 +91,12 @@ def concatenate(first: Split, second: Split) -> Split:
 
 
 def _quoted(split: Split) -> list[Iterator[str]]:
-    """A split's texts as JSON has them, one column or two."""
+    """Return a split's texts as JSON strings, one column or two."""
     return [map(encode_basestring, column) for column in split.sentences()]
 
 
 def _fingerprint(columns: Sequence[Iterable[str]]) -> str:
-    """16 hex digits of SHA-256 over rows as JSON arrays, fed row by row: any number needs no more memory than one."""
+    """Return 16 hex digits of SHA-256 over rows as JSON arrays, one row in memory at a time."""
     digest = hashlib.sha256()
     for row in zip(*columns, strict=True):
         digest.update(f"[{', '.join(row)}]".encode())
@@ -107,14 +104,14 @@ def _fingerprint(columns: Sequence[Iterable[str]]) -> str:
 
 
 def write_split(path: Path, split: Split, metadata: dict[str, str]) -> None:
-    """Write a split as Parquet with `metadata` (strings) in its footer, whole or not at all."""
+    """Write a split as Parquet with `metadata` in its footer, whole or not at all."""
     with whole_file(path) as partial:
         table = split_table(split).replace_schema_metadata(metadata)
-        pq.write_table(table, partial, compression="zstd", row_group_size=PART_ROWS)
+        pq.write_table(table, partial, compression="zstd", row_group_size=ROW_GROUP_ROWS)
 
 
 def split_table(split: Split) -> pa.Table:
-    """A split's columns: sentence1, sentence2 for pairs, label (a list where every word has one), source_row."""
+    """Return a split's columns: sentence1, sentence2 for pairs, label (a list where every word has one), source_row."""
     columns = {"sentence1": pa.array(split.sentence1, pa.string())}
     if split.sentence2 is not None:
         columns["sentence2"] = pa.array(split.sentence2, pa.string())
@@ -130,25 +127,25 @@ def _label_column(split: Split) -> pa.Array:
 
 
 def read_split(path: Path, missing: str) -> Split:
-    """Read a split file; `missing` is the hint given when it is not there. Raises UserError."""
+    """Return a split file's rows; `missing` is the hint where it does not exist. Raises UserError."""
     return _as_split(path, read_table(path, missing))
 
 
-def read_part(path: Path, part: int) -> Split:
-    """One part of a split file: rows part * PART_ROWS and on."""
-    return _as_split(path, pq.ParquetFile(path).read_row_group(part))
+def read_row_group(path: Path, group: int) -> Split:
+    """Return one row group of a split file, the rows from group * ROW_GROUP_ROWS."""
+    return _as_split(path, pq.ParquetFile(path).read_row_group(group))
 
 
 def count_rows(path: Path, missing: str) -> int:
-    """Rows of a Parquet file, without reading them. Raises UserError as `read_table` does."""
+    """Return the number of rows of a Parquet file without reading them. Raises UserError as `read_table` does."""
     with _clear_errors(path, missing):
         return pq.read_metadata(path).num_rows
 
 
 def file_text_fingerprint(path: Path) -> str:
-    """text_fingerprint of a split file, read a part at a time."""
-    parts = (_quoted(read_part(path, part)) for part in range(pq.ParquetFile(path).num_row_groups))
-    return _fingerprint([(row for part in parts for row in map(", ".join, zip(*part, strict=True)))])
+    """Return the text_fingerprint of a split file, read one row group at a time."""
+    groups = (_quoted(read_row_group(path, group)) for group in range(pq.ParquetFile(path).num_row_groups))
+    return _fingerprint([(row for group in groups for row in map(", ".join, zip(*group, strict=True)))])
 
 
 def _as_split(path: Path, table: pa.Table) -> Split:
@@ -167,7 +164,7 @@ def _as_split(path: Path, table: pa.Table) -> Split:
 
 
 def read_table(path: Path, missing: str) -> pa.Table:
-    """Read a Parquet file. Raises UserError when it is missing (with the hint) or damaged."""
+    """Return a Parquet file's table. Raises UserError when it is missing (with the hint) or damaged."""
     with _clear_errors(path, missing):
         return pq.read_table(path)
 
@@ -179,11 +176,11 @@ def _clear_errors(path: Path, missing: str) -> Iterator[None]:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; {missing}") from None
     except pa.ArrowInvalid as error:
-        raise UserError(f"{path}: damaged or no Parquet file ({error})") from error
+        raise UserError(f"{path}: damaged, or not a Parquet file ({error})") from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """A Parquet file's own metadata, empty where the file is missing or damaged."""
+    """Return a Parquet file's own metadata, empty where the file is missing or damaged."""
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (FileNotFoundError, pa.ArrowInvalid):

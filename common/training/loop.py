@@ -32,7 +32,7 @@ STEPS_BETWEEN_LOSSES = 50
 
 @dataclasses.dataclass
 class Run:
-    """What fit needs to know. Callables keep it free of what is trained and how."""
+    """A training run. Its callables know what is trained and how; the loop does not."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -49,12 +49,12 @@ class Run:
     state_file: Path
     """Where progress is kept between checkpoints and after a kill."""
     fingerprint: str
-    """Identity of settings and inputs: state of another run is not resumed."""
+    """Identity of settings and inputs: the state of another run is not resumed."""
     schedule: Callable[[float], float] = lambda progress: 1.0
     """Progress in [0, 1] -> factor of the learning rate."""
     max_grad_norm: float = 1.0
     extra_state: Callable[[], dict[str, torch.Tensor]] = dict
-    """Tensors to keep in the state file beside weights and optimizer (pruning masks)."""
+    """More tensors for the state file, such as pruning masks."""
     on_start: Callable[[dict[str, torch.Tensor]], None] = lambda extra: None
     """Called once before the first step with the extra state of a stopped attempt, or with nothing."""
     after_step: Callable[[float, float], None] = lambda before, after: None
@@ -75,7 +75,7 @@ class _State:
     recent_losses: list[float] = dataclasses.field(default_factory=list)
     """Of the steps since a training loss was logged."""
     seconds: float = 0.0
-    best_score: float = -math.inf  # below every metric, and a loss with its sign turned
+    best_score: float = -math.inf  # below every metric and every negated loss
     best_epoch: int = -1
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
@@ -83,8 +83,8 @@ class _State:
 def fit(run: Run) -> list[dict[str, Any]]:
     """Train, then leave the best weights in run.model. Returns one dict an epoch: epoch, loss, score, seconds.
 
-    Raises UserError when the loss is no longer a number, and KeyboardInterrupt when asked to stop: after the step in
-    hand, whose state is kept.
+    Raises UserError when the loss is no longer a number, and KeyboardInterrupt when asked to stop, after the current
+    step, whose state is kept.
     """
     with _flushed_denormals():
         return _fit(run)
@@ -151,7 +151,7 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
 
 
 def _note_loss(state: _State, loss: float) -> None:
-    """Count a step that is done, with its loss."""
+    """Count a finished step and its loss."""
     state.step, state.total_steps = state.step + 1, state.total_steps + 1
     state.loss_sum += loss
     state.recent_losses.append(loss)
@@ -166,7 +166,7 @@ def _log_losses(state: _State) -> None:
 
 
 def _validate(run: Run, state: _State, best: dict[str, torch.Tensor]) -> float:
-    """Score of the model. A stop here would cost the steps since the last checkpoint, so they are kept first."""
+    """Return the model's score. Where it is interrupted, keep the steps since the last checkpoint first."""
     try:
         return run.validate()
     except KeyboardInterrupt:
@@ -203,22 +203,22 @@ def _save(run: Run, state: _State, best: dict[str, torch.Tensor]) -> None:
 
 
 def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """State, best weights and extra state of an earlier, unfinished attempt at this very run, or a fresh start."""
+    """Return state, best weights and extra state of an unfinished attempt at this run, or of a new one."""
     if not run.state_file.exists():
         return _State(), {}, {}
     try:
         tensors, metadata = load_tensors(run.state_file)
     except UserError as error:
-        say(f"{error}; starting anew")
+        say(f"{error}; starting again")
         return _State(), {}, {}
     if metadata.get("fingerprint") != run.fingerprint:
-        say(f"{run.label}: settings or inputs changed since the last attempt; starting anew")
+        say(f"{run.label}: settings or inputs changed since the last attempt; starting again")
         return _State(), {}, {}
     device = next(run.model.parameters()).device
     run.model.load_state_dict(_below(tensors, "model."))
     restore_optimizer(run.optimizer, _below(tensors, "optimizer."))
     state = _State(**metadata["state"])
-    say(f"{run.label}: going on from epoch {state.epoch + 1}, step {state.step}")
+    say(f"{run.label}: resuming from epoch {state.epoch + 1}, step {state.step}")
     best, extra = ({k: v.to(device) for k, v in _below(tensors, part).items()} for part in ("best.", "extra."))
     return state, best, extra
 
@@ -228,14 +228,14 @@ def _below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Ten
 
 
 def trained_parameters(model: nn.Module) -> int:
-    """Numbers that training may change."""
+    """Return how many numbers training may change."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy with classes int64 [batch], or for regression mean squared error with scores float32 [batch].
+    """Return cross-entropy with classes int64 [batch], or for regression mean squared error, float32 [batch].
 
-    Of tokens, logits are those of all words in a row, [words, outputs], and targets padded, int64 [batch, words].
+    For tokens, logits are [words of all texts, outputs] and targets padded, int64 [batch, words].
     """
     if targets.dim() == 2:
         targets = targets[targets >= 0]
@@ -245,12 +245,12 @@ def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:
-    """One JSON object a line, one line an epoch."""
+    """Write one JSON object a line, one line an epoch."""
     path.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
 
 
 def linear_schedule(warmup: float) -> Callable[[float], float]:
-    """Learning-rate factor that rises over the `warmup` share of training and falls to zero at its end."""
+    """Return a learning-rate factor that rises over the `warmup` share of training and falls to zero at its end."""
 
     def factor(progress: float) -> float:
         if progress < warmup:

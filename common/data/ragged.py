@@ -1,0 +1,115 @@
+"""Texts of different lengths in arrays: token ids of many texts, and one value for each of their words."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedText:
+    """n texts. ids: int32 [tokens, width]; offsets: int64 [n + 1]; text i is ids[offsets[i] : offsets[i + 1]].
+
+    width: integers that describe a token: 1 for most vocabularies, 3 for hash embeddings (one a hash function), 2 for a
+    teacher (word piece and segment). Every text has at least one token.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def from_lists(
+        cls, sentences: Sequence[Sequence], width: int, empty: Sequence[int], max_tokens: int
+    ) -> "EncodedText":
+        """Return lists of tokens (integers, or `width` integers each), cut at max_tokens; no tokens become `empty`."""
+        flat: Iterable = itertools.chain.from_iterable(sentences)
+        if width > 1:
+            flat = itertools.chain.from_iterable(flat)
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        ids = np.fromiter(flat, np.int32, int(lengths.sum()) * width).reshape(-1, width)
+        return cls.from_flat(ids, lengths, empty, max_tokens)
+
+    @classmethod
+    def from_flat(cls, ids: np.ndarray, lengths: np.ndarray, empty: Sequence[int], max_tokens: int) -> "EncodedText":
+        """Return the same from the tokens of all texts in a row, [tokens, width], and their numbers, [n]."""
+        kept = np.minimum(lengths, max_tokens)
+        offsets = offsets_of(np.maximum(kept, 1))
+        if offsets[-1] == len(ids) and (kept == lengths).all():
+            return cls(ids.astype(np.int32, copy=False), offsets)
+        steps = np.arange(kept.sum()) - np.repeat(offsets_of(kept)[:-1], kept)
+        cut = np.empty((offsets[-1], ids.shape[1]), np.int32)
+        cut[:] = empty
+        cut[np.repeat(offsets[:-1], kept) + steps] = ids[np.repeat(offsets_of(lengths)[:-1], kept) + steps]
+        return cls(cut, offsets)
+
+    @classmethod
+    def joined(cls, parts: Sequence["EncodedText"]) -> "EncodedText":
+        """Return the texts of all parts, in order."""
+        return cls(np.concatenate([part.ids for part in parts]), offsets_of(np.concatenate([p.lengths for p in parts])))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each text, int64 [n]."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def pad(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return a batch: ids int64 [batch, longest, width], zero where padded, and lengths int64 [batch]."""
+        starts = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - starts  # of these rows alone: a step's time must not grow with the set
+        steps = np.arange(lengths.max())
+        mask = steps < lengths[:, None]
+        index = np.where(mask, starts[:, None] + steps, 0)
+        return self.ids[index].astype(np.int64) * mask[..., None], lengths
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Return where each text begins and the last one ends, int64 [n + 1]."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+# Values of words. A padded array is [n, words] or [n, words, outputs], as wide as the longest text needs; past a text's
+# last word it holds -1 (labels) or NaN (logits). Single spaces separate words.
+
+
+def count_words(texts: Sequence[str]) -> np.ndarray:
+    """Return the words of each normalised text, int64 [n]; an empty one counts as one word."""
+    return np.fromiter((text.count(" ") + 1 for text in texts), np.int64, len(texts))
+
+
+def padded(flat: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the values of all words in a row, [words of all texts, ...], as a padded array. counts: int64 [n]."""
+    mask = np.arange(counts.max(initial=0)) < counts[:, None]
+    values = np.full((*mask.shape, *flat.shape[1:]), np.nan if flat.dtype.kind == "f" else -1, flat.dtype)
+    values[mask] = flat
+    return values
+
+
+def known(values: np.ndarray) -> np.ndarray:
+    """Return where labels [n] or a padded array hold a value: bool [n] or [n, words]."""
+    values = values[..., 0] if values.ndim == 3 else values
+    return ~np.isnan(values) if values.dtype.kind == "f" else values >= 0
+
+
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return arrays of rows, plain or padded, as one; padded ones get the width of the widest."""
+    if parts[0].ndim == 1 or len({part.shape[1:] for part in parts}) == 1:
+        return np.concatenate(parts)
+    counts = np.concatenate([known(part).sum(1) for part in parts])
+    return padded(np.concatenate([part[known(part)] for part in parts]), counts)
+
+
+def to_lists(values: np.ndarray, kind: pa.DataType) -> pa.ListArray:
+    """Return a padded array [n, words] as a column of lists."""
+    offsets = offsets_of(known(values).sum(1))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values[known(values)], kind))
+
+
+def from_lists(column: pa.ChunkedArray) -> np.ndarray:
+    """Return the padded array [n, words] of a column of lists."""
+    whole = column.combine_chunks()
+    return padded(whole.flatten().to_numpy(zero_copy_only=False), whole.value_lengths().to_numpy().astype(np.int64))

@@ -1,0 +1,130 @@
+"""Dispatching jobs to workers of any kind: the one loop, which survives workers that die and stops in the middle."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from common.errors import UserError
+from common.progress import Advance, nothing, say
+from common.stopping import asked, graceful
+
+ATTEMPTS = 4
+"""Most times a job is started."""
+SECONDS_BETWEEN_LOOKS = 0.2
+"""How long an executor waits for a job to end before the loop checks whether to stop."""
+ROOT = Path(__file__).parent.parent.parent
+"""Folder that workers import this project from."""
+
+
+class Job(Protocol):
+    """A share of some work: whatever its function needs, and its size."""
+
+    @property
+    def rows(self) -> int:
+        """Rows in it."""
+        ...
+
+
+JobT = TypeVar("JobT", bound=Job)
+JobFunction = Callable[[JobT, Advance], None]
+"""Runs a job and reports rows done on the way. A module-level function that may be run twice on the same job."""
+
+
+class WorkerDied(Exception):
+    """A worker ended before its job did. The message says which one and how."""
+
+
+class Executor(Protocol):
+    """Workers of one kind. A handle stands for one job that was started."""
+
+    at_once: int
+    """Jobs it takes at a time."""
+
+    def start(self, jobs: list[Any]) -> Sequence[Hashable]:
+        """Start jobs. Returns a handle for each."""
+        ...
+
+    def ended(self, running: list[Any]) -> Iterable[Any]:
+        """Return the handles whose jobs have ended. Waits a moment where none has, then returns none."""
+        ...
+
+    def result(self, handle: Any) -> None:
+        """Return if the job succeeded. Raises what its function raised, or WorkerDied."""
+        ...
+
+    def ask_to_stop(self, running: list[Any]) -> None:
+        """Make `asked` true in the workers, so that running jobs end where they can resume."""
+        ...
+
+    def close(self, running: list[Any]) -> None:
+        """Kill what is still running and end the workers."""
+        ...
+
+
+def dispatch(
+    executor: Executor, jobs: Sequence[JobT], finished: Callable[[JobT], None], lost: Callable[[JobT], None] | None
+) -> None:
+    """Run every job, in any order. `finished` is called with each, `lost` with one whose worker died ATTEMPTS times.
+
+    Raises what a job's function raised, KeyboardInterrupt when a stop was asked for, and without `lost` UserError when
+    workers keep dying; always after the running jobs, which are asked to stop, have ended.
+    """
+    waiting = deque((job, 1) for job in jobs)  # with the number of the attempt
+    running: dict[Hashable, tuple[JobT, int]] = {}
+    failure: BaseException | None = None
+    try:
+        while True:
+            if asked() and not failure:
+                failure = KeyboardInterrupt()
+                executor.ask_to_stop(list(running))
+            if not failure:
+                starting = [waiting.popleft() for _ in range(min(len(waiting), executor.at_once - len(running)))]
+                if starting:
+                    running.update(zip(executor.start([job for job, _ in starting]), starting, strict=True))
+            if not running:
+                break
+            for handle in executor.ended(list(running)):
+                job, attempt = running.pop(handle)
+                if failure:
+                    continue
+                try:
+                    executor.result(handle)
+                except WorkerDied as death:
+                    if attempt < ATTEMPTS:
+                        say(f"a worker died ({death}); its job is started again")
+                        waiting.append((job, attempt + 1))
+                    elif lost:
+                        say(f"a worker died ({death}); its job is given up after {ATTEMPTS} attempts")
+                        lost(job)
+                    else:
+                        failure = UserError(
+                            f"workers keep dying: {ATTEMPTS} did on the same job, the last by {death} "
+                            "(out of memory? try fewer --workers)"
+                        )
+                except BaseException as error:
+                    # What breaks while all are stopping is a consequence of it.
+                    failure = KeyboardInterrupt() if asked() else error
+                else:
+                    finished(job)
+                if failure:
+                    executor.ask_to_stop(list(running))
+    finally:
+        executor.close(list(running))
+    if failure:
+        raise failure
+
+
+def run_in_folder(function: JobFunction[JobT], folder: Path, job: JobT) -> None:
+    """Run a job where the launcher's relative paths mean the same, and stop at a cluster's signals."""
+    os.chdir(folder)
+    with graceful():
+        function(job, nothing)
+
+
+def import_path() -> str:
+    """Return the PYTHONPATH for workers that do not start in this project's folder."""
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

@@ -39,8 +39,8 @@ from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.evaluation.sizes import logical_weights, measure
 from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
-from compression.shrinking.prune import TARGETS, prunable
-from compression.shrinking.quantize import to_8_bits
+from compression.shrinking.pruning.weights import TARGETS, prunable
+from compression.shrinking.quantization.scheme import Scheme
 from compression.students.layers import Recurrent
 from compression.students.recurrent import BidirectionalEncoder
 from compression.students.saved import load_student
@@ -226,7 +226,7 @@ def test_10_the_quantized_recurrence_computes_what_the_float_one_does(kind, inpu
     with torch.no_grad():
         exact = rnn(vectors)
         for name in ("weight_ih", "weight_hh"):
-            setattr(rnn, name, to_8_bits(name, getattr(rnn, name).dense()))
+            setattr(rnn, name, Scheme(ranges="minmax").quantize(getattr(rnn, name).dense()))
         rnn.inputs = inputs
         assert 0 < (rnn(vectors) - exact).abs().max() < 0.02
 

@@ -32,7 +32,7 @@ from common.teachers.logits import LogitsWork, generate
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
 from common.training.training import fit
-from compression.augmentation.augment import AugmentWork, CandidateSource, augment
+from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 from compression.distillation.losses import kl
 from compression.distillation.trainer import make_optimizer
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
@@ -197,7 +197,7 @@ def test_09_whole_words_are_masked_split_words_get_neighbours_and_pairs_stay_pai
             return {word: ["neighbour"] for word in words}
 
     train = Split(["alpha single", "beta single"], ["alpha split", "beta split"], np.array([0, 1]), np.arange(2))
-    work = AugmentWork(
+    work = AugmentTask(
         masked_lm=None,
         glove=None,
         candidates=1,

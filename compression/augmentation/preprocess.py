@@ -92,13 +92,13 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
 def _augment(settings: PreprocessSettings, paths: Workspace, task: Task) -> int:
     """Write the augmented rows of train, unless they are there. Returns their number."""
     from common.launch.shards import map_parts
-    from compression.augmentation.augment import AugmentWork
+    from compression.augmentation.augment import AugmentTask
 
     check_trains(task)
     source = paths.split(task.name, "train")
     count = count_rows(source, f"run: python preprocess.py --task {task.argument}")
     target = paths.augmented(task.name, settings.augmented)
-    work = AugmentWork(
+    work = AugmentTask(
         masked_lm=settings.masked_lm,
         glove=settings.glove,
         candidates=settings.candidates,

@@ -166,8 +166,8 @@ def _train(
 def _aligner(settings: CompressSettings, teacher: Path) -> Aligner:
     from compression.distillation.alignment import (  # Hugging Face's library, which others do not need
         Aligner,
-        InsideTeacher,
+        AlignmentTeacher,
     )
 
     device = pick_device(settings.cpu)
-    return Aligner(settings, InsideTeacher.load(teacher, device)).to(device)
+    return Aligner(settings, AlignmentTeacher.load(teacher, device)).to(device)

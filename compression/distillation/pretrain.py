@@ -28,7 +28,7 @@ from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
 from common.training.models import CONFIG_FILE, GENERAL, WEIGHTS_FILE, ModelConfig, clear_training, is_finished
 from common.training.training import Run, fit, write_history
-from compression.distillation.alignment import Aligner, InsideTeacher, check_alignment
+from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.corpus import corpus_file, read_corpus
 from compression.distillation.losses import masked_kl, masked_lm
 from compression.distillation.masking import MaskedStudent, mask
@@ -85,7 +85,7 @@ def pretrain(settings: CompressSettings) -> Path:
         if is_finished(folder, config.fingerprint, settings.force):
             say(f"student {name} is up to date")
         else:
-            inside = InsideTeacher(teacher.model, vocabulary, pick_device(settings.cpu))
+            inside = AlignmentTeacher(teacher.model, vocabulary, pick_device(settings.cpu))
             _make(settings, config, student_settings, inside, tokenizer, folder)
     return folder
 
@@ -112,7 +112,7 @@ def _make(
     settings: CompressSettings,
     config: ModelConfig,
     student_settings: StudentSettings,
-    teacher: InsideTeacher,
+    teacher: AlignmentTeacher,
     tokenizer: WordPieceTokenizer,
     folder: Path,
 ) -> None:
@@ -134,7 +134,7 @@ def _make(
 def _train(
     settings: CompressSettings,
     masked: MaskedStudent,
-    teacher: InsideTeacher,
+    teacher: AlignmentTeacher,
     texts: EncodedText,
     folder: Path,
     fingerprint: str,

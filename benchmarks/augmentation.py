@@ -29,7 +29,7 @@ from shared import make_parser, memory_above, only_memory, rows_of, sentences, w
 from common.progress import show_bars
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
 from common.teachers.huggingface.teacher import quiet_transformers, resolve
-from compression.augmentation.augment import AugmentWork, CandidateSource, augment
+from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.glove import Neighbours, load_glove
 
@@ -98,7 +98,7 @@ def speed(
 ) -> dict[str, Any]:
     """Time both ways by turns: ours over parts of `our_rows`, the loop over `plain_rows` of each."""
     model, neighbours = load_model(masked_lm), Neighbours(load_glove(None), K)
-    work = AugmentWork(None, None, K, N, P, 1.0, (), 1, True, Path())
+    work = AugmentTask(None, None, K, N, P, 1.0, (), 1, True, Path())
     texts = sentences(text)
     ways = {"plain": PlainCandidates(model, K), "ours": MaskedCandidates(model, K)}
     seconds, words = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0)
@@ -142,7 +142,7 @@ def memory(text: Path | None, rows: int) -> dict[str, int]:
         transformers.BertForMaskedLM(config).save_pretrained(folder / "model")
         tokenizer.save_pretrained(folder / "model")
         source = write_rows(folder / "train.parquet", sentences(text), rows // N)
-        work = AugmentWork(str(folder / "model"), None, K, N, P, 1.0, (), 1, True, folder)
+        work = AugmentTask(str(folder / "model"), None, K, N, P, 1.0, (), 1, True, folder)
         return memory_above(source, folder / "augmented.parquet", work)
 
 

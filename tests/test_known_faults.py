@@ -32,15 +32,15 @@ from common.teachers.logits import LogitsWork, generate
 from common.training.checkpoint import load_tensors
 from common.training.loop import fit
 from common.training.models import read_config
-from compression.augmentation.augment import AugmentWork, CandidateSource, augment
+from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 from compression.distillation.losses import kl
 from compression.distillation.trainer import make_optimizer
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.evaluation.sizes import logical_weights, measure
 from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
-from compression.shrinking.prune import TARGETS, prunable
-from compression.shrinking.quantize import to_8_bits
+from compression.shrinking.pruning.weights import TARGETS, prunable
+from compression.shrinking.quantization.scheme import Scheme
 from compression.students.layers import Recurrent
 from compression.students.recurrent import BidirectionalEncoder
 from compression.students.saved import load_student
@@ -197,7 +197,7 @@ def test_09_whole_words_are_masked_split_words_get_neighbours_and_pairs_stay_pai
             return {word: ["neighbour"] for word in words}
 
     train = Split(["alpha single", "beta single"], ["alpha split", "beta split"], np.array([0, 1]), np.arange(2))
-    work = AugmentWork(
+    work = AugmentTask(
         masked_lm=None,
         glove=None,
         candidates=1,
@@ -226,7 +226,7 @@ def test_10_the_quantized_recurrence_computes_what_the_float_one_does(kind, inpu
     with torch.no_grad():
         exact = rnn(vectors)
         for name in ("weight_ih", "weight_hh"):
-            setattr(rnn, name, to_8_bits(name, getattr(rnn, name).dense()))
+            setattr(rnn, name, Scheme(ranges="minmax").quantize(getattr(rnn, name).dense()))
         rnn.inputs = inputs
         assert 0 < (rnn(vectors) - exact).abs().max() < 0.02
 

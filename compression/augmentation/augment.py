@@ -1,8 +1,8 @@
 """Augmentation of training text after TinyBERT's Algorithm 1 (Jiao et al., 2020; section 4.1.3 of the thesis).
 
-For every word of a sentence K candidates are found: words the masked language model holds as one piece are masked and
-predicted, words of several pieces get their nearest neighbours in GloVe. Each of N variants then replaces every word
-with probability p by a random candidate.
+Every word of a sentence has K candidates: predictions of a masked language model for words that are one piece of it,
+and nearest neighbours in GloVe for words of several pieces. Each of N variants then replaces every word with
+probability p by a random candidate.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from common.progress import Advance, in_proportion, nothing
 from common.seeds import derive
 from compression.augmentation.candidates import MaskedCandidates, Span
 from compression.augmentation.glove import Neighbours, load_glove
-from compression.augmentation.words import in_case_of, replaceable_places, split_pieces
+from compression.augmentation.words import in_case_of, replaceable_indices, split_pieces
 
 Texts = tuple[str, ...]
 """A row's one sentence, or the two of a pair."""
 
 
 @dataclasses.dataclass(frozen=True)
-class AugmentWork:
-    """Augmenting parts of a train split. Memory: the models, held-out rows, and one part."""
+class AugmentTask:
+    """Augmentation of a train split, a part at a time. In memory are the models, the held-out rows, and one part."""
 
     masked_lm: str | None
-    """Masked language model; without one every word is replaced by GloVe neighbours."""
+    """Masked language model; with None, GloVe neighbours replace every word."""
     glove: Path | None
-    """GloVe vectors as text; None means the packaged ones."""
+    """Text file of GloVe vectors; None means the packaged ones."""
     candidates: int
     """K."""
     variants: int
@@ -49,7 +49,7 @@ class AugmentWork:
     seed: int
     cpu: bool
     downloads: Path
-    """Where fetched models lie."""
+    """Folder of downloaded models."""
 
     def open(self) -> PartFunction:
         """Load the models and the held-out rows."""
@@ -72,7 +72,7 @@ class AugmentWork:
 
 
 class CandidateSource:
-    """Which words may replace a word: Algorithm 1's choice between the masked language model and GloVe."""
+    """Candidates of words: Algorithm 1's choice between the masked language model and GloVe."""
 
     def __init__(self, masked: MaskedCandidates | None, neighbours: Neighbours) -> None:
         self._masked, self._neighbours = masked, neighbours
@@ -80,80 +80,81 @@ class CandidateSource:
     def find(
         self, texts: Sequence[str], advance: Advance = nothing
     ) -> Iterator[tuple[list[str], dict[int, list[str]]]]:
-        """For each text its pieces, and by the place of a piece its candidates; other pieces stay as they are.
+        """Yield the pieces of each text, and the candidates of those that have any, by the piece's index.
 
-        Every sentence is masked in its own context, as TinyBERT does. advance: hears of texts.
+        Every sentence is masked in its own context, as in TinyBERT. advance: called with numbers of texts.
         """
         pieces = [split_pieces(text) for text in texts]
         spans = [_spans(words) for words in pieces]
         whole: list[dict[Span, list[str]]] = [{} for _ in texts]
         if self._masked:
-            whole = self._masked.find(texts, [list(places.values()) for places in spans], advance)
+            whole = self._masked.find(texts, [list(by_index.values()) for by_index in spans], advance)
+        # The other words are of several pieces.
         split = [
-            {place: words[place].lower() for place, span in places.items() if span not in known}
-            for words, places, known in zip(pieces, spans, whole, strict=True)
+            {index: words[index].lower() for index, span in by_index.items() if span not in predicted}
+            for words, by_index, predicted in zip(pieces, spans, whole, strict=True)
         ]
         near = self._neighbours.of(word for words in split for word in words.values())
-        for words, places, known, others in zip(pieces, spans, whole, split, strict=True):
-            found = {place: near[others[place]] if place in others else known[span] for place, span in places.items()}
-            yield words, {place: [in_case_of(words[place], c) for c in some] for place, some in found.items() if some}
+        for words, by_index, predicted, others in zip(pieces, spans, whole, split, strict=True):
+            found = {i: near[others[i]] if i in others else predicted[span] for i, span in by_index.items()}
+            yield words, {i: [in_case_of(words[i], c) for c in some] for i, some in found.items() if some}
 
 
 def _spans(pieces: list[str]) -> dict[int, Span]:
-    """Place and span of every replaceable word."""
+    """Return the span of every replaceable piece by its index."""
     ends = np.cumsum([len(piece) for piece in pieces]).tolist()
-    return {place: (ends[place] - len(pieces[place]), ends[place]) for place in replaceable_places(pieces)}
+    return {index: (ends[index] - len(pieces[index]), ends[index]) for index in replaceable_indices(pieces)}
 
 
 def augment(
     rows: Split,
     first_row: int,
     source: CandidateSource,
-    settings: AugmentWork,
+    settings: AugmentTask,
     held_out: set[Texts],
     advance: Advance = nothing,
 ) -> Split:
-    """Up to N variants of every row, in row order, each different from its source, its fellows and held-out rows.
+    """Return up to N variants of every row, in row order, without copies of it, of each other and of held-out rows.
 
-    Both sentences of a pair are varied together. A variant keeps its source's label and names its row of train, where
-    row 0 of `rows` is `first_row`. Draws depend on (seed, row of train) alone.
-    held_out: match keys of rows that must not appear.
+    Both sentences of a pair are varied together. A variant has its source's label and the number of its row of train,
+    where row 0 of `rows` is `first_row`. Draws depend on (seed, row of train) alone.
+    held_out: match keys of rows that must not appear; advance: called with numbers of rows.
     """
     texts = list(dict.fromkeys(text for sentences in rows.sentences() for text in sentences))
-    told = 0
+    advanced = 0
 
-    def tell(count: int) -> None:
-        nonlocal told
-        told += count
-        advance(count)
+    def count(number: int) -> None:
+        nonlocal advanced
+        advanced += number
+        advance(number)
 
-    known = dict(zip(texts, source.find(texts, in_proportion(tell, len(rows), len(texts))), strict=True))
-    made: list[list[str]] = [[] for _ in rows.sentences()]
+    candidates = dict(zip(texts, source.find(texts, in_proportion(count, len(rows), len(texts))), strict=True))
+    columns: list[list[str]] = [[] for _ in rows.sentences()]
     sources: list[int] = []
     for row, sentences in enumerate(zip(*rows.sentences(), strict=True)):
-        for variant in _variants(sentences, [known[text] for text in sentences], first_row + row, settings):
+        for variant in _variants(sentences, [candidates[text] for text in sentences], first_row + row, settings):
             if tuple(map(match_key, variant)) not in held_out:
                 sources.append(row)
-                for column, text in zip(made, variant, strict=True):
+                for column, text in zip(columns, variant, strict=True):
                     column.append(text)
-    advance(len(rows) - told)
-    places = np.array(sources, np.int64)
-    return Split(made[0], made[1] if len(made) == 2 else None, rows.labels[places], places + first_row)
+    advance(len(rows) - advanced)
+    indices = np.array(sources, np.int64)
+    return Split(columns[0], columns[1] if len(columns) == 2 else None, rows.labels[indices], indices + first_row)
 
 
 def _variants(
-    sentences: Texts, known: list[tuple[list[str], dict[int, list[str]]]], row: int, settings: AugmentWork
+    sentences: Texts, found: list[tuple[list[str], dict[int, list[str]]]], row: int, settings: AugmentTask
 ) -> Iterator[Texts]:
-    words = sum(len(candidates) for _, candidates in known)
+    words = sum(len(candidates) for _, candidates in found)
     rng = np.random.default_rng(derive("augment", settings.seed, row))
-    # All draws of a row at once: [N, words], so that a variant's do not depend on those before it being kept.
+    # All draws of a row at once, [N, words]: a variant does not depend on which of the others are kept.
     kept = rng.random(settings.variants) < settings.fraction
     replaced = rng.random((settings.variants, words)) < settings.probability
     picked = rng.random((settings.variants, words))
     seen = {sentences}
     for number in np.flatnonzero(kept & replaced.any(1)):
         draws = iter(zip(replaced[number].tolist(), picked[number].tolist(), strict=True))
-        variant = tuple(_vary(pieces, candidates, draws) for pieces, candidates in known)
+        variant = tuple(_vary(pieces, candidates, draws) for pieces, candidates in found)
         if variant not in seen:
             seen.add(variant)
             yield variant
@@ -161,9 +162,9 @@ def _variants(
 
 def _vary(pieces: list[str], candidates: dict[int, list[str]], draws: Iterator[tuple[bool, float]]) -> str:
     varied = list(pieces)
-    for (place, choice), (replace, pick) in zip(candidates.items(), draws, strict=False):
+    for (index, choice), (replace, pick) in zip(candidates.items(), draws, strict=False):
         if replace:
-            varied[place] = choice[int(pick * len(choice))]
+            varied[index] = choice[int(pick * len(choice))]
     return "".join(varied)
 
 

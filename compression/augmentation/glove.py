@@ -1,4 +1,4 @@
-"""GloVe vectors and their nearest neighbours: replacements of words a masked language model does not hold whole."""
+"""GloVe vectors and nearest neighbours: replacements of words that are not one piece of a masked language model."""
 
 import importlib.util
 from collections.abc import Iterable
@@ -14,15 +14,15 @@ from compression.augmentation.words import replaceable
 NEIGHBOUR_VOCABULARY = 30_000
 """Only GloVe's most frequent words may replace a word: rarer ones are names and misspellings."""
 CACHED_WORDS = 100_000
-"""Words whose neighbours are remembered, about 30 MB of them."""
+"""Words whose neighbours are cached, about 30 MB."""
 _CHUNK = 256
-# Scores from a product of matrices differ in their last digits with its shape. So a few more words than asked for are
-# taken by them, and ranked by scores that are computed the same way whatever else is asked.
+# A matrix product rounds differently with its shape. It selects a few words more than needed, which are then ranked by
+# scores that do not depend on the other words of the call.
 _SPARE = 8
 
 
 class Glove:
-    """GloVe vectors: float32 [words, dim], most frequent word first, and nearest neighbours by cosine."""
+    """Word vectors, float32 [words, dim], most frequent word first, and nearest neighbours by cosine."""
 
     def __init__(self, words: list[str], vectors: np.ndarray) -> None:
         self.index = {word: i for i, word in enumerate(words)}
@@ -33,9 +33,9 @@ class Glove:
         self._table = self.unit[self.allowed].T  # [dim, allowed words]
 
     def neighbours(self, words: list[str], k: int) -> dict[str, list[str]]:
-        """The k nearest replaceable words of each word, best first, without itself; words GloVe lacks are left out.
+        """Return the k nearest replaceable words of each word, best first; words that GloVe lacks are left out.
 
-        A word's neighbours do not depend on the words asked with it.
+        A word's neighbours do not depend on the other words of the call.
         """
         known = [word for word in words if word in self.index]
         count = min(k + 1 + _SPARE, len(self.allowed))
@@ -44,38 +44,39 @@ class Glove:
             chunk = known[start : start + _CHUNK]
             similar = self.unit[[self.index[word] for word in chunk]] @ self._table
             nearest = np.argpartition(-similar, count - 1, axis=1)[:, :count]
-            for word, places in zip(chunk, nearest, strict=True):
-                found[word] = self._ranked(word, self.allowed[places])[:k]
+            for word, indices in zip(chunk, nearest, strict=True):
+                found[word] = self._ranked(word, self.allowed[indices])[:k]
         return found
 
-    def _ranked(self, word: str, places: np.ndarray) -> list[str]:
-        exact = (self.unit[places].astype(np.float64) * self.unit[self.index[word]]).sum(1)
-        order = np.lexsort((places, -exact))
-        return [self.words[places[i]] for i in order if self.words[places[i]] != word]
+    def _ranked(self, word: str, candidates: np.ndarray) -> list[str]:
+        """Return candidates, given by index, from the nearest to the farthest, without the word itself."""
+        exact = (self.unit[candidates].astype(np.float64) * self.unit[self.index[word]]).sum(1)
+        order = np.lexsort((candidates, -exact))
+        return [self.words[candidates[i]] for i in order if self.words[candidates[i]] != word]
 
 
 class Neighbours:
-    """Neighbours of words that come again and again, remembered within bounds."""
+    """A cache of neighbours."""
 
     def __init__(self, glove: Glove, k: int) -> None:
         self._glove, self._k = glove, k
         self._cache: dict[str, list[str]] = {}
 
     def of(self, words: Iterable[str]) -> dict[str, list[str]]:
-        """The k nearest words of each lower-cased word, an empty list where there are none."""
-        asked = set(words)
-        new = sorted(asked - self._cache.keys())
+        """Return the k nearest words of each lower-cased word, an empty list for a word that GloVe lacks."""
+        wanted = set(words)
+        new = sorted(wanted - self._cache.keys())
         if len(self._cache) + len(new) > CACHED_WORDS:
-            self._cache, new = {}, sorted(asked)
-        found = self._glove.neighbours(new, self._k)
-        self._cache |= {word: found.get(word, []) for word in new}
-        return {word: self._cache[word] for word in asked}
+            self._cache, new = {}, sorted(wanted)
+        near = self._glove.neighbours(new, self._k)
+        self._cache |= {word: near.get(word, []) for word in new}
+        return {word: self._cache[word] for word in wanted}
 
 
 def load_glove(path: Path | None) -> Glove:
-    """GloVe from a text file (one word and its numbers a line), or the packaged 6B 50d vectors.
+    """Return the vectors of a text file (a word and its numbers on each line), or the packaged 6B 50d vectors.
 
-    Raises UserError when neither is there, or the file is malformed (with its line).
+    Raises UserError when neither exists, or the file is malformed (with its line).
     """
     if path is not None:
         return _read_text(path)
@@ -84,7 +85,7 @@ def load_glove(path: Path | None) -> Glove:
 
 
 def glove_fingerprint(path: Path | None) -> str:
-    """Fingerprint of the vectors' files. Raises UserError when they are missing."""
+    """Return the fingerprint of the vectors' files. Raises UserError when they are missing."""
     try:
         return fingerprint([file_fingerprint(file) for file in ([path] if path else _packaged())])
     except FileNotFoundError:

@@ -1,7 +1,6 @@
-"""Shares of labels before and after augmentation (table B.1 of the thesis): has the teacher's choice drifted?"""
+"""Shares of labels before and after augmentation (table B.1 of the thesis): do the teacher's choices shift them?"""
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,55 +25,45 @@ class LabelShares(Settings):
     """Labelled rows."""
 
 
-@dataclasses.dataclass(frozen=True)
-class LabelShare:
-    """One label's share of the rows of train, and of the teacher's choices over augmented rows, from 0 to 1."""
-
-    label: str
-    original: float
-    augmented: float
+def split_shares(task: Task, name: str, split_file: Path) -> LabelShares:
+    """Return the shares of labels in the rows of a split file; rows without a label are not counted."""
+    labels = (batch["label"].to_numpy() for batch in pq.ParquetFile(split_file).iter_batches(columns=["label"]))
+    return _shares(task, name, (some[some >= 0] for some in labels))
 
 
-def label_table(task: Task, train_file: Path, logits_file: Path) -> list[LabelShare]:
-    """Shares of every label of a classification task; rows without a label are not counted."""
-    counts = _label_counts(task, train_file), _choice_counts(task, logits_file)
-    shares = [count / max(1, count.sum()) for count in counts]
-    return [LabelShare(label, *map(float, pair)) for label, *pair in zip(task.labels, *shares, strict=True)]
+def augmented_shares(task: Task, logits_file: Path) -> LabelShares:
+    """Return the shares of labels that a teacher chose for augmented rows, by a file of its logits."""
+    batches = pq.ParquetFile(logits_file).iter_batches()
+    # A column for each class: [rows, classes].
+    return _shares(
+        task, "augmented", (np.stack([c.to_numpy() for c in batch.columns], 1).argmax(1) for batch in batches)
+    )
 
 
-def _label_counts(task: Task, split_file: Path) -> np.ndarray:
-    """Rows of each label in a split file, int64 [labels]. Reads a part at a time."""
-    counts = np.zeros(len(task.labels), np.int64)
-    for batch in pq.ParquetFile(split_file).iter_batches(columns=["label"]):
-        labels = batch["label"].to_numpy()
-        counts += np.bincount(labels[labels >= 0], minlength=len(counts))
-    return counts
-
-
-def _choice_counts(task: Task, logits_file: Path) -> np.ndarray:
-    """Rows of each label as the teacher chose, int64 [labels]. Reads a part at a time."""
-    counts = np.zeros(len(task.labels), np.int64)
-    for batch in pq.ParquetFile(logits_file).iter_batches():
-        logits = np.stack([column.to_numpy() for column in batch.columns], 1)  # [rows, classes]
-        counts += np.bincount(logits.argmax(1), minlength=len(counts))
-    return counts
+def _shares(task: Task, rows: str, labels: Iterable[np.ndarray]) -> LabelShares:
+    counts = sum(
+        (np.bincount(some, minlength=len(task.labels)) for some in labels), np.zeros(len(task.labels), np.int64)
+    )
+    shares = {label: float(count / max(1, counts.sum())) for label, count in zip(task.labels, counts, strict=True)}
+    return LabelShares(task=task.name, rows=rows, shares=shares, count=int(counts.sum()))
 
 
 def say_label_table(task: Task, train_file: Path, logits_file: Path) -> None:
-    """Print the table to stderr."""
-    rows = label_table(task, train_file, logits_file)
-    width = max(len(row.label) for row in rows)
+    """Print the shares of train's labels and of the teacher's choices over augmented rows to stderr."""
+    original, augmented = split_shares(task, "train", train_file), augmented_shares(task, logits_file)
+    width = max(map(len, task.labels))
     say(f"{'labels':<{width}}  original  augmented (the teacher's choice)")
-    for row in rows:
-        say(f"{row.label:<{width}}  {row.original:>8.1%}  {row.augmented:>9.1%}")
+    for label in task.labels:
+        say(f"{label:<{width}}  {original.shares[label]:>8.1%}  {augmented.shares[label]:>9.1%}")
 
 
 def recorded_labels(
     paths: Workspace, teachers: Mapping[str, str | None], augmented: str = "tinybert"
 ) -> tuple[LabelShares, ...]:
-    """Shares of labels in every split of the tasks, and in what their teachers chose for augmented rows, where there.
+    """Return the shares of labels in every split of the tasks, and in their teachers' choices over augmented rows.
 
-    teachers: task -> its teacher; None stands for the only one that has looked at the augmented rows.
+    Files that do not exist are left out. teachers: task -> its teacher; None stands for the only one with logits over
+    the augmented rows.
     """
     found: list[LabelShares] = []
     for name, teacher in teachers.items():
@@ -82,14 +71,9 @@ def recorded_labels(
         if task.regression or task.tokens:
             continue
         files = [(split, paths.split(task.name, split)) for split in task.splits]
-        found += [_recorded(task, split, _label_counts(task, file)) for split, file in files if file.exists()]
+        found += [split_shares(task, split, file) for split, file in files if file.exists()]
         logits = paths.logits(task.name, teacher or "*", augmented)
-        made = list(logits.parent.parent.glob(f"{logits.parent.name}/{logits.name}"))
-        if len(made) == 1:
-            found.append(_recorded(task, "augmented", _choice_counts(task, made[0])))
+        existing = list(logits.parent.parent.glob(f"{logits.parent.name}/{logits.name}"))
+        if len(existing) == 1:
+            found.append(augmented_shares(task, existing[0]))
     return tuple(found)
-
-
-def _recorded(task: Task, rows: str, counts: np.ndarray) -> LabelShares:
-    shares = {label: float(count) / max(1, int(counts.sum())) for label, count in zip(task.labels, counts, strict=True)}
-    return LabelShares(task=task.name, rows=rows, shares=shares, count=int(counts.sum()))

@@ -112,10 +112,10 @@ class Augment(Step):
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write the variants of every row of train."""
         from common.launch.shards import map_parts
-        from compression.augmentation.augment import AugmentWork
+        from compression.augmentation.augment import AugmentTask
 
         paths, task = context.paths, self.task
-        work = AugmentWork(
+        work = AugmentTask(
             masked_lm=self.settings.masked_lm,
             glove=self.settings.glove,
             candidates=self.candidates,

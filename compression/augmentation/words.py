@@ -1,28 +1,28 @@
-"""Words of a sentence as augmentation sees them: which may be replaced, and in which case."""
+"""The words of a sentence: which of them augmentation may replace, and in which case."""
 
 import re
 import unicodedata
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-# Words and what stands between them: joining the pieces gives the sentence back, so a variant keeps its spacing.
+# Words and the text between them: joining the pieces gives the sentence back, so a variant keeps its spacing.
 _PIECE = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|(?:[\W_])+")
 
 
 def split_pieces(text: str) -> list[str]:
-    """Words, and what stands between them. "It's  fun!" -> ["It's", "  ", "fun", "!"]."""
+    """Return the words and the text between them: "It's  fun!" -> ["It's", "  ", "fun", "!"]."""
     return _PIECE.findall(text)
 
 
 def replaceable(word: str) -> bool:
-    """Whether a lower-cased word may be replaced: stop words and what is not a word stay."""
+    """Return whether a lower-cased word may be replaced: stop words, numbers and signs may not."""
     return len(word) > 1 and word.isalpha() and word not in ENGLISH_STOP_WORDS
 
 
-def replaceable_places(pieces: list[str]) -> list[int]:
-    """Which of a sentence's pieces may be replaced.
+def replaceable_indices(pieces: list[str]) -> list[int]:
+    """Return the indices of a sentence's pieces that may be replaced.
 
-    A letter run beside a combining mark is a part of a word (Hebrew with points, Hindi) and stays.
+    Letters next to a combining mark are a part of a word (Hebrew with points, Hindi) and may not.
     """
     return [
         i
@@ -38,7 +38,7 @@ def _is_mark(character: str) -> bool:
 
 
 def in_case_of(word: str, candidate: str) -> str:
-    """The candidate written as the word it replaces: UPPER, Capitalised, or as it is."""
+    """Return the candidate in the case of the word it replaces: UPPER, Capitalised, or unchanged."""
     if word.isupper():
         return candidate.upper()
     if word[0].isupper() and word[1:].islower():

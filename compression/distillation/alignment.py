@@ -1,7 +1,7 @@
-"""Layer-to-layer distillation: a transformer student's insides are drawn towards its teacher's.
+"""Layer-to-layer distillation: a transformer learns its teacher's hidden states and attention maps.
 
 TinyBERT (Jiao et al., 2020, section 3.1) and MiniALBERT (Nouriborji et al., 2023, section 3.5) compare hidden states,
-attention maps and what the first layers read. Student and teacher read the same word pieces, so places agree.
+attention maps and the output of the embeddings. Student and teacher read the same word pieces, so positions agree.
 """
 
 from __future__ import annotations
@@ -26,85 +26,83 @@ if TYPE_CHECKING:
     from common.teachers.base import States
     from compression.settings import DistillSettings
 
-_FLAG = "--layer-map"
 
+def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], teacher: str) -> None:
+    """Raises UserError when the student's layers cannot be compared with the teacher's, with the flag to set.
 
-def check_alignment(settings: DistillSettings, told: dict[str, Any], teacher: str) -> None:
-    """Raises UserError where the student's layers cannot be set beside the teacher's, with what to set.
-
-    told: the teacher's config.json; teacher: its name.
+    teacher_config: the teacher's config.json; teacher: its name.
     """
-    aligned_layers(settings, told["num_hidden_layers"])
-    heads = told["num_attention_heads"]
+    aligned_layers(settings, teacher_config["num_hidden_layers"])
+    heads = teacher_config["num_attention_heads"]
     if settings.align_attention and heads != settings.heads:
         raise UserError(f"--align-attention compares head with head, and {teacher} has {heads}: --heads {heads}")
 
 
-def aligned_layers(settings: DistillSettings, there: int) -> list[int]:
-    """The teacher's layer, counted from 0, for each of the student's. there: how many the teacher has.
+def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
+    """Return the teacher's layer, counted from 0, for each of the student's; empty when no layers are compared.
 
-    None where no layers are compared. uniform spreads the student's over the teacher's, the last beside the last
-    (TinyBERT's mapping function).
+    uniform spreads the student's layers over the teacher's, the last with the last (TinyBERT's mapping function).
     """
     if not settings.align_hidden and not settings.align_attention:
         return []
     depth = settings.iterations if settings.student_arch == "recursive" else settings.layers
     # The last of each share of the teacher's layers; shares of 6 layers for 4 end at 1.5, 3, 4.5 and 6, rounded up.
-    uniform = [-(-(layer + 1) * there // depth) - 1 for layer in range(depth)] if depth <= there else []
-    named = {"uniform": uniform, "last": range(there - depth, there)}
-    return chosen_layers(_FLAG, settings.layer_map, depth, there, named)
+    uniform = [-(-(layer + 1) * teacher_depth // depth) - 1 for layer in range(depth)] if depth <= teacher_depth else []
+    named = {"uniform": uniform, "last": range(teacher_depth - depth, teacher_depth)}
+    return chosen_layers("--layer-map", settings.layer_map, depth, teacher_depth, named)
 
 
-class InsideTeacher:
-    """A teacher that reads what its student reads: the student's word pieces, under the teacher's numbers."""
+class AlignmentTeacher:
+    """A teacher that reads its student's word pieces, under the teacher's ids."""
 
     def __init__(self, model: Any, vocabulary: TeacherVocabulary, device: torch.device) -> None:
-        """model: one of transformers', for any kind of answer."""
+        """model: one of Hugging Face's, with any head."""
         self.model = model.to(device).eval()
         self.rows = torch.from_numpy(vocabulary.rows).to(device)
         self.marks = torch.tensor(vocabulary.marks, device=device)
         self.mask = vocabulary.mask
 
     @classmethod
-    def load(cls, folder: Path, device: torch.device) -> InsideTeacher:
-        """A fine-tuned teacher from its model folder."""
+    def load(cls, folder: Path, device: torch.device) -> AlignmentTeacher:
+        """Load a fine-tuned teacher from its model folder."""
         model = load_teacher_of_either(folder, device, torch.float32).model
         return cls(model, teacher_vocabulary(folder), device)
 
     def states(self, sentences: Sentences, maps: bool, masked: torch.Tensor | None = None) -> States:
-        """States of one or two of (ids [batch, time, 1] of the student's pieces, lengths [batch]).
+        """Return the states of one or two of (ids [batch, time, 1] of the student's pieces, lengths [batch]).
 
-        masked: bool [batch, time] for a single sentence, which pieces a mask stands for.
+        maps: whether to return attention maps; masked: bool [batch, time] for a single sentence, the masked pieces.
         """
         rows = [self.rows[ids] for ids, _ in sentences]
         if masked is not None:
             rows = [torch.where(masked[..., None], self.mask, rows[0])]
-        # Numbers are framed as the student's vectors are: below 2 ** 24 they are exact as floats.
-        vectors = tuple((numbers.float(), lengths) for numbers, (_, lengths) in zip(rows, sentences, strict=True))
-        numbers, segments, lengths = framed(vectors, self.marks[:, None].float())
+        # Special tokens are added as to the student's vectors: ids below 2 ** 24 are exact as floats.
+        vectors = tuple((ids.float(), lengths) for ids, (_, lengths) in zip(rows, sentences, strict=True))
+        ids, segments, lengths = framed(vectors, self.marks[:, None].float())
         longest = self.model.config.max_position_embeddings
-        if numbers.shape[1] > longest:
-            raise UserError(f"a row of {numbers.shape[1]} tokens, and the teacher reads {longest}: lower --max-tokens")
-        inside = torch.arange(numbers.shape[1], device=lengths.device) < lengths[:, None]
-        arguments = {"input_ids": numbers[..., 0].long() * inside, "attention_mask": inside.long()}
+        if ids.shape[1] > longest:
+            raise UserError(f"a row of {ids.shape[1]} tokens, and the teacher reads {longest}: lower --max-tokens")
+        mask = torch.arange(ids.shape[1], device=lengths.device) < lengths[:, None]
+        arguments = {"input_ids": ids[..., 0].long() * mask, "attention_mask": mask.long()}
         if self.model.config.to_dict().get("type_vocab_size", 0) > 1:
-            arguments["token_type_ids"] = segments * inside
+            arguments["token_type_ids"] = segments * mask
         return hidden_states(self.model, arguments, maps)
 
 
 class Aligner(nn.Module, Callback):
-    """The losses between a student's insides and a teacher's; its own weights are projections, trained along.
+    """The losses between a student's and a teacher's hidden states and attention maps.
 
-    Also a callback of training: it follows training's progress, and saves its projections when a run stops.
+    Its weights are projections for states of different widths, trained with the student. As a callback it follows
+    training's progress, and saves the projections when a run stops.
     """
 
-    def __init__(self, settings: DistillSettings, teacher: InsideTeacher) -> None:
+    def __init__(self, settings: DistillSettings, teacher: AlignmentTeacher) -> None:
         """settings: checked by `check_alignment`."""
         super().__init__()
         self.settings, self.teacher = settings, teacher
-        told = teacher.model.config
-        self.layers: Sequence[int] = aligned_layers(settings, told.num_hidden_layers)
-        widths = settings.encoder_hidden_dim, told.hidden_size
+        config = teacher.model.config
+        self.layers: Sequence[int] = aligned_layers(settings, config.num_hidden_layers)
+        widths = settings.encoder_hidden_dim, config.hidden_size
         self.hidden_projection, self.embedding_projection = _projection(*widths), _projection(*widths)
         self.hidden_loss = HIDDEN_LOSSES[settings.hidden_loss]
         self.attention_loss = ATTENTION_LOSSES[settings.attention_loss]
@@ -113,36 +111,33 @@ class Aligner(nn.Module, Callback):
 
     @property
     def comes_first(self) -> bool:
-        """Whether training only aligns so far."""
+        """Whether training is in the --align-first epochs, in which this loss is the only one."""
         return self.progress < self.first_share
 
     def states(self, sentences: Sentences, masked: torch.Tensor | None = None) -> States:
-        """What the teacher makes of a batch; see InsideTeacher.states."""
+        """Return the teacher's states of a batch; see AlignmentTeacher.states."""
         return self.teacher.states(sentences, self.settings.align_attention > 0, masked)
 
     def loss(self, trace: Trace, states: States) -> torch.Tensor:
-        """Weighted sum of the losses between what student and teacher make of the same batch.
-
-        Those of layers are means over layers.
-        """
+        """Return the weighted sum of the losses of a batch; losses of layers are means over layers."""
         weights = self.settings
-        inside = torch.arange(int(trace.lengths.max()), device=trace.lengths.device) < trace.lengths[:, None]
+        mask = torch.arange(int(trace.lengths.max()), device=trace.lengths.device) < trace.lengths[:, None]
         total = trace.hidden[0].new_zeros(())
         if weights.align_embedding:
-            read = self.embedding_projection(trace.hidden[0])
-            total = total + weights.align_embedding * self.hidden_loss(read, states.hidden[0], inside)
+            projected = self.embedding_projection(trace.hidden[0])
+            total = total + weights.align_embedding * self.hidden_loss(projected, states.hidden[0], mask)
         for number, layer in enumerate(self.layers):
             if weights.align_hidden:
-                made = self.hidden_projection(trace.hidden[number + 1])
-                loss = self.hidden_loss(made, states.hidden[layer + 1], inside)
+                projected = self.hidden_projection(trace.hidden[number + 1])
+                loss = self.hidden_loss(projected, states.hidden[layer + 1], mask)
                 total = total + weights.align_hidden * loss / len(self.layers)
             if weights.align_attention:
-                loss = self.attention_loss(trace.attention[number], states.attention[layer], inside)
+                loss = self.attention_loss(trace.attention[number], states.attention[layer], mask)
                 total = total + weights.align_attention * loss / len(self.layers)
         return total
 
     def start(self, state: dict[str, torch.Tensor]) -> None:
-        """Take projections and progress from the state of a stopped attempt."""
+        """Restore projections and progress of a stopped attempt."""
         with torch.no_grad():
             for name, parameter in self.named_parameters():
                 if f"align.{name}" in state:
@@ -150,18 +145,18 @@ class Aligner(nn.Module, Callback):
         self.progress = float(state.get("align_progress", self.progress))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What `start` needs after a stop."""
-        kept = {f"align.{name}": parameter.detach() for name, parameter in self.named_parameters()}
-        return {**kept, "align_progress": torch.tensor(self.progress, dtype=torch.float64)}
+        """Return projections and progress."""
+        projections = {f"align.{name}": parameter.detach() for name, parameter in self.named_parameters()}
+        return {**projections, "align_progress": torch.tensor(self.progress, dtype=torch.float64)}
 
     def step(self, before: float, after: float) -> None:
-        """After an optimizer step between two points of progress."""
+        """Note the progress."""
         self.progress = after
 
     def eligible(self, progress: float) -> bool:
-        """Weights that were only aligned are no classifier yet."""
+        """Return whether training has left the --align-first epochs: until then the classifier is untrained."""
         return progress > self.first_share or not self.first_share
 
 
-def _projection(width: int, teachers: int) -> nn.Module:
-    return nn.Identity() if width == teachers else nn.Linear(width, teachers, bias=False)
+def _projection(width: int, teacher_width: int) -> nn.Module:
+    return nn.Identity() if width == teacher_width else nn.Linear(width, teacher_width, bias=False)

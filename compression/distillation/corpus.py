@@ -1,4 +1,4 @@
-"""Plain text to learn from without labels or a task: a file with a text a line, as tokens."""
+"""Plain text to pre-train on, without labels or a task: a file with a text a line, as tokens."""
 
 import itertools
 from collections.abc import Iterator
@@ -16,15 +16,12 @@ from common.store.workspace import Workspace
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _LINES = 20_000
-"""Lines made into tokens at a time."""
+"""Lines encoded at a time."""
 _NO_LIMIT = 2**31
 
 
 def corpus_file(corpus: str | None, paths: Workspace) -> Path:
-    """The file that --corpus means: one of text, or the prepared train rows of the task that it names.
-
-    Raises UserError where it means nothing that is there.
-    """
+    """Return the file of --corpus: a text file, or the prepared train rows of a task. Raises UserError if missing."""
     if corpus is None:
         raise UserError("pretrain: --corpus says what to read: a file with a text a line, or a task's name")
     if Path(corpus).is_file():
@@ -38,12 +35,12 @@ def corpus_file(corpus: str | None, paths: Workspace) -> Path:
 
 
 def read_corpus(path: Path, tokenizer: WordPieceTokenizer) -> EncodedText:
-    """The texts of a file, each cut into windows of at most `tokenizer.max_tokens` tokens; empty lines are passed over.
+    """Return the texts of a file, split into windows of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
 
     path: of `corpus_file`. Raises UserError when it is not UTF-8 (with the line's number), or has no text.
     """
     whole = WordPieceTokenizer(tokenizer.pieces, tokenizer.lowercase, _NO_LIMIT)
-    chunks = _of_rows(path) if path.suffix == ".parquet" else _of_lines(path)
+    chunks = _read_rows(path) if path.suffix == ".parquet" else _read_lines(path)
     parts = [whole.encode(texts) for texts in bar(chunks, f"reading {path.name}") if texts]
     if not parts:
         raise UserError(f"--corpus {path}: there is no text in it")
@@ -51,28 +48,28 @@ def read_corpus(path: Path, tokenizer: WordPieceTokenizer) -> EncodedText:
 
 
 def windows(text: EncodedText, size: int) -> EncodedText:
-    """Each text as texts of `size` tokens, the last one of what is left."""
+    """Split each text into texts of `size` tokens, the last of which may be shorter."""
     counts = -(-text.lengths // size)
     numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = np.repeat(text.offsets[:-1], counts) + numbers * size
     return EncodedText(text.ids, np.concatenate([starts, text.offsets[-1:]]))
 
 
-def _of_rows(path: Path) -> Iterator[list[str]]:
-    """The sentences of a split file, a part at a time."""
+def _read_rows(path: Path) -> Iterator[list[str]]:
+    """Yield the sentences of a split file, a row group at a time."""
     for part in range(len(parts_of(path))):
         yield [text for sentences in read_row_group(path, part).sentences() for text in sentences if text]
 
 
-def _of_lines(path: Path) -> Iterator[list[str]]:
-    """Lines that are not empty, some at a time."""
+def _read_lines(path: Path) -> Iterator[list[str]]:
+    """Yield the lines of a text file that are not empty, some at a time."""
     with path.open("rb") as file:
         numbered = enumerate(file, 1)
         while some := list(itertools.islice(numbered, _LINES)):
-            yield [text for text in (_text(path, number, line) for number, line in some) if text]
+            yield [text for text in (_decode(path, number, line) for number, line in some) if text]
 
 
-def _text(path: Path, number: int, line: bytes) -> str:
+def _decode(path: Path, number: int, line: bytes) -> str:
     try:
         return line.decode("utf-8").strip()
     except UnicodeDecodeError as error:

@@ -129,7 +129,7 @@ def _share(share: float) -> str:
 
 def _aligner(settings: CompressSettings, teacher: Path) -> Aligner:
     # Hugging Face's library, which other students do not need.
-    from compression.distillation.alignment import Aligner, InsideTeacher
+    from compression.distillation.alignment import Aligner, AlignmentTeacher
 
     device = pick_device(settings.cpu)
-    return Aligner(settings, InsideTeacher.load(teacher, device)).to(device)
+    return Aligner(settings, AlignmentTeacher.load(teacher, device)).to(device)

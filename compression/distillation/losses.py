@@ -1,6 +1,7 @@
 """Losses of distillation, as plain functions. Logits are [batch, outputs]; every loss is a mean over the batch.
 
-Those of a transformer's inside are means over tokens: inside, bool [batch, length], says where a text has one.
+Losses of hidden states and attention maps are means over tokens: `mask`, bool [batch, length], is true where a text has
+one.
 """
 
 from collections.abc import Callable
@@ -12,17 +13,17 @@ from common.training.loop import label_loss
 
 
 def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Mean squared error of raw logits (equation 6.1; Tang et al., 2019). The temperature has no part in it."""
+    """Return the mean squared error of raw logits (equation 6.1; Tang et al., 2019), whatever the temperature."""
     return F.mse_loss(student, teacher)
 
 
 def temperature_softmax(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """MSE(softmax(student / T), softmax(teacher / T)), as the thesis trains its FFN (section 6.1.3, T = 3)."""
+    """Return MSE(softmax(student / T), softmax(teacher / T)), the loss of the thesis's FFN (section 6.1.3, T = 3)."""
     return F.mse_loss((student / temperature).softmax(1), (teacher / temperature).softmax(1))
 
 
 def kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """T^2 KL(softmax(teacher / T) || softmax(student / T)) (Hinton et al., 2015).
+    """Return T^2 KL(softmax(teacher / T) || softmax(student / T)) (Hinton et al., 2015).
 
     The factor T^2 keeps the gradients' size the same whatever the temperature (section 2 of that paper).
     """
@@ -45,11 +46,11 @@ def combined(
     loss: str,
     temperature: float,
 ) -> torch.Tensor:
-    """alpha * loss of the labels + (1 - alpha) * distillation loss (equation 6.3).
+    """Return alpha * loss of the labels + (1 - alpha) * distillation loss (equation 6.3).
 
     labels: int64 [batch], or float32 [batch] for regression, whose label loss is the mean squared error;
-    teacher: logits, or None where alpha is 1 and no teacher takes part. Of tokens, logits are those of all words in a
-    row, [words, outputs], labels and the teacher's logits padded, [batch, words] and [batch, words, outputs].
+    teacher: its logits, or None when alpha is 1 and there are none. For a task of tokens, logits are those of all words
+    in a row, [words, outputs], labels [batch, words] and the teacher's logits [batch, words, outputs] are padded.
     """
     if alpha == 1 or teacher is None:
         return label_loss(logits, labels)
@@ -59,41 +60,44 @@ def combined(
     return distillation if alpha == 0 else alpha * label_loss(logits, labels) + (1 - alpha) * distillation
 
 
-def hidden_mse(student: torch.Tensor, teacher: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    """Mean squared error of hidden states [batch, length, width] (TinyBERT's equations 8 and 9)."""
-    return F.mse_loss(student[inside], teacher[inside])
+def hidden_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return the mean squared error of hidden states [batch, length, width] (TinyBERT's equations 8 and 9)."""
+    return F.mse_loss(student[mask], teacher[mask])
 
 
-def hidden_cosine(student: torch.Tensor, teacher: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    """1 - cosine of hidden states [batch, length, width] (MiniALBERT's equation 8)."""
-    return 1 - F.cosine_similarity(student[inside], teacher[inside]).mean()
+def hidden_cosine(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return 1 - cosine of hidden states [batch, length, width] (MiniALBERT's equation 8)."""
+    return 1 - F.cosine_similarity(student[mask], teacher[mask]).mean()
 
 
-def attention_mse(student: torch.Tensor, teacher: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    """Squared error of attention maps [batch, heads, length, length], summed over what a token attends to.
+def attention_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return the squared error of attention maps [batch, heads, length, length], summed over the last dimension.
 
-    TinyBERT's equation 7, of the maps after softmax: a sum, so that it does not shrink as texts grow.
+    TinyBERT's equation 7, of the maps after softmax. A sum does not shrink as texts grow.
     """
-    return (student - teacher).square().sum(3).transpose(1, 2)[inside].mean()
+    return (student - teacher).square().sum(3).transpose(1, 2)[mask].mean()
 
 
-def attention_kl(student: torch.Tensor, teacher: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    """KL(teacher || student) of attention maps [batch, heads, length, length] (MiniALBERT's equation 7)."""
+def attention_kl(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return KL(teacher || student) of attention maps [batch, heads, length, length] (MiniALBERT's equation 7)."""
     tiny = torch.finfo(student.dtype).tiny
     divergence = teacher * (teacher.clamp(min=tiny).log() - student.clamp(min=tiny).log())
-    return divergence.sum(3).transpose(1, 2)[inside].mean()
+    return divergence.sum(3).transpose(1, 2)[mask].mean()
 
 
-def masked_lm(guesses: torch.Tensor, pieces: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of masked pieces (MiniALBERT's equation 6). guesses: [guesses, pieces]; pieces: int64 [guesses]."""
-    return F.cross_entropy(guesses, pieces)
+def masked_lm(predicted: torch.Tensor, pieces: torch.Tensor) -> torch.Tensor:
+    """Return the cross-entropy of masked pieces (MiniALBERT's equation 6).
+
+    predicted: logits [masked, vocabulary]; pieces: int64 [masked].
+    """
+    return F.cross_entropy(predicted, pieces)
 
 
 def masked_kl(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """KL(teacher || student) of what both guess at masked pieces, [guesses, pieces] (MiniALBERT's equation 10)."""
+    """Return KL(teacher || student) of both predictions of masked pieces, [masked, vocabulary] (equation 10)."""
     return kl(student, teacher, 1.0)
 
 
-InsideLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-HIDDEN_LOSSES: dict[str, InsideLoss] = {"mse": hidden_mse, "cosine": hidden_cosine}
-ATTENTION_LOSSES: dict[str, InsideLoss] = {"mse": attention_mse, "kl": attention_kl}
+StateLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+HIDDEN_LOSSES: dict[str, StateLoss] = {"mse": hidden_mse, "cosine": hidden_cosine}
+ATTENTION_LOSSES: dict[str, StateLoss] = {"mse": attention_mse, "kl": attention_kl}

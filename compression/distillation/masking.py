@@ -1,4 +1,4 @@
-"""Masked language modelling for a transformer student: which pieces are hidden, and the head that guesses them."""
+"""Masked language modelling for a transformer student: which pieces are masked, and the head that predicts them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from compression.students.student import Student
 from compression.students.transformer import Trace
 
 MASKED = 0.15
-"""Share of pieces to be guessed. Of these 80 % are masked, 10 % are another piece, 10 % are left (Devlin et al., 2019,
+"""Share of pieces to predict. Of these 80 % are masked, 10 % replaced by another piece, 10 % left (Devlin et al., 2019,
 section 3.1)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Masked:
-    """A batch in which pieces are hidden.
+    """A batch with masked pieces.
 
-    ids: int64 [batch, time, 1], some replaced by other pieces; hidden: bool [batch, time], those a mask stands for;
-    chosen: bool [batch, time], those to be guessed, hidden ones among them; targets: int64 [guesses], what they were.
+    ids: int64 [batch, time, 1], some replaced by other pieces; lengths: int64 [batch]; hidden: bool [batch, time], true
+    for a mask; chosen: bool [batch, time], true for pieces to predict, masks too; targets: int64 [chosen pieces].
     """
 
     ids: torch.Tensor
@@ -31,10 +31,13 @@ class Masked:
 
 
 def mask(ids: torch.Tensor, lengths: torch.Tensor, pieces: int) -> Masked:
-    """Hide pieces of ids [batch, time, 1], at least one in all; drawn from PyTorch's generator for the CPU."""
+    """Mask pieces of ids [batch, time, 1], at least one in all, by draws of PyTorch's CPU generator.
+
+    pieces: size of the vocabulary, from which replacements are drawn.
+    """
     draws, kinds = torch.rand(2, *ids.shape[:2]).to(ids.device)
-    inside = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
-    chosen = inside & (draws < MASKED)
+    present = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+    chosen = present & (draws < MASKED)
     chosen[0, 0] |= ~chosen.any()
     others = torch.randint(pieces, ids.shape).to(ids.device)
     replaced = chosen & (kinds >= 0.8) & (kinds < 0.9)
@@ -48,10 +51,10 @@ def mask(ids: torch.Tensor, lengths: torch.Tensor, pieces: int) -> Masked:
 
 
 class MaskedStudent(nn.Module):
-    """A student's embedding and encoder with a head that guesses pieces (ALBERT's: through the embedding itself)."""
+    """A student's embedding and encoder with a head that predicts pieces (ALBERT's, which shares the embedding)."""
 
     def __init__(self, student: Student, width: int, embedding_dim: int) -> None:
-        """student: a transformer of word pieces, `width` wide; it is trained in place."""
+        """student: a transformer of word pieces, `width` wide, trained in place."""
         super().__init__()
         self.embedding, self.encoder, self.dropout = student.embedding, student.encoder, student.dropout
         self.mask = nn.Parameter(torch.randn(embedding_dim) * 0.02)
@@ -59,12 +62,12 @@ class MaskedStudent(nn.Module):
         self.bias = nn.Parameter(torch.zeros(len(self._table())))
 
     def forward(self, batch: Masked) -> tuple[torch.Tensor, Trace]:
-        """Logits over the pieces for each guess, [guesses, pieces], and what goes on inside."""
+        """Return the logits of the chosen pieces, [chosen pieces, vocabulary], and the encoder's states."""
         vectors = torch.where(batch.hidden[..., None], self.mask, self.embedding(batch.ids))
         trace = self.encoder.trace((self.dropout(vectors), batch.lengths))
-        # What stands first is no piece: a piece's state is one place further on.
+        # The first state is that of the special token in front.
         states = trace.hidden[-1][:, 1 : 1 + batch.chosen.shape[1]]
-        # Embeddings are drawn with a standard deviation of 1: without the root, first guesses would be far too sure.
+        # Embeddings are drawn with a standard deviation of 1: without the root, predictions start far too sure.
         table = self._table() / self._table().shape[1] ** 0.5
         return self.transform(states[batch.chosen]) @ table.T + self.bias, trace
 

@@ -31,7 +31,7 @@ from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
 from common.training.loop import Run, fit, write_history
 from common.training.models import GENERAL, WEIGHTS_FILE
-from compression.distillation.alignment import Aligner, InsideTeacher, check_alignment
+from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.corpus import corpus_file, read_corpus
 from compression.distillation.losses import masked_kl, masked_lm
 from compression.distillation.masking import MaskedStudent, mask
@@ -72,7 +72,7 @@ class Pretrain(Step):
         settings, teacher = self.settings, self.teacher
         vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
         tokenizer = vocabulary.tokenizer(settings.max_tokens)
-        inside = InsideTeacher(teacher.model, vocabulary, pick_device(settings.cpu))
+        inside = AlignmentTeacher(teacher.model, vocabulary, pick_device(settings.cpu))
         texts = read_corpus(inputs["corpus"].path, tokenizer)
         seed_everything(settings.seed)
         student = Student(self.student_arch, self.student, 1, False)
@@ -140,7 +140,7 @@ def _output_weight(settings: CompressSettings, teacher: GeneralTeacher) -> float
 def _train(
     settings: CompressSettings,
     masked: MaskedStudent,
-    teacher: InsideTeacher,
+    teacher: AlignmentTeacher,
     texts: EncodedText,
     context: Context,
 ) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Token ids of training rows, made once: kept in the workspace under a fingerprint, and mapped into memory.
+"""A cache of training rows' token ids: files in the workspace under a fingerprint, mapped into memory.
 
-A sweep trains many students on the same rows, and words of a vocabulary are found far more slowly than a file is read.
-The files can be deleted at any time.
+A sweep trains many students on the same rows, and encoding takes far longer than reading a file. The files can be
+deleted at any time.
 """
 
 from __future__ import annotations
@@ -20,34 +20,30 @@ from compression.students.scoring import encode_split
 from compression.tokenizers import Tokenizer
 
 _METHOD = 1
-"""To be raised when a tokenizer of the same identity gives other tokens."""
+"""Raised when a tokenizer of the same identity gives other tokens."""
 
 
 def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> list[EncodedText]:
-    """Token ids of a split, as `encode_split` gives them. Read from the workspace, or made and kept there."""
+    """Return the token ids of a split, as `encode_split` does: read from the workspace, or encoded and saved there."""
     by_word = ["by word"] if split.tokens else []
     identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint(), *by_word])
     folder = paths.tokens(task.name, identity)
     count = 2 if split.tokens else len(split.sentences())
-    if found := _read(folder, count):
-        return found
+    if cached := _read(folder, count):
+        return cached
     with only_one(folder, f"tokens of {task.name}", wait=True):
-        if not (found := _read(folder, count)):
-            found = encode_split(tokenizer, split)
-            with whole_folder(folder) as partial:
-                for name, array in _files(partial, found):
-                    np.save(name, array)
-    return found
-
-
-def _files(folder: Path, encoded: list[EncodedText]) -> list[tuple[Path, np.ndarray]]:
-    arrays = [("ids", text.ids, i) for i, text in enumerate(encoded)]
-    arrays += [("offsets", text.offsets, i) for i, text in enumerate(encoded)]
-    return [(folder / f"{kind}{i}.npy", array) for kind, array, i in arrays]
+        if cached := _read(folder, count):
+            return cached
+        encoded = encode_split(tokenizer, split)
+        with whole_folder(folder) as partial:
+            for number, text in enumerate(encoded):
+                np.save(partial / f"ids{number}.npy", text.ids)
+                np.save(partial / f"offsets{number}.npy", text.offsets)
+        return encoded
 
 
 def _read(folder: Path, count: int) -> list[EncodedText]:
-    """What is kept in a folder; nothing where it is missing or damaged."""
+    """Return the texts saved in a folder, or an empty list if it is missing or damaged."""
     try:
         return [EncodedText(*(_mapped(folder / f"{kind}{i}.npy") for kind in ("ids", "offsets"))) for i in range(count)]
     except (OSError, ValueError, EOFError):

@@ -1,4 +1,4 @@
-"""Training a student on a distillation set: the loop that distillation and all later tuning share."""
+"""Training a student on a distillation set: what distillation and all later tuning share."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def train_student(
     callbacks: Sequence[Callback] = (),
     aligner: Aligner | None = None,
 ) -> list[dict[str, Any]]:
-    """Train a student in place with the recipe of `settings`; its best weights come back to the CPU.
+    """Train a student in place with the recipe of `settings`; it ends on the CPU with its best weights.
 
-    folder: of the model being made; the state of a stopped run lies beside it, and is that of this very run only when
-    its fingerprint is equal. aligner: its loss pulls a transformer's hidden states towards its teacher's; it
-    is also the last callback. Returns one dict an epoch.
+    folder: of the model to be saved, which is not written here; the state of a stopped run is next to it, and used only
+    if its fingerprint is equal. aligner: adds its loss between a transformer's and its teacher's hidden states, and
+    runs as the last callback. Returns a dict for each epoch.
     """
     device = pick_device(settings.cpu)
     student.to(device)
@@ -66,17 +66,17 @@ def train_student(
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = bucket_lengths(encoded)
 
-    def answer_loss(predicted: torch.Tensor, batch: np.ndarray) -> torch.Tensor:
+    def logits_loss(predicted: torch.Tensor, batch: np.ndarray) -> torch.Tensor:
         teacher = None if logits is None else logits[batch]
         return combined(predicted, labels[batch], teacher, settings.alpha, settings.loss, settings.temperature)
 
     def loss(batch: np.ndarray) -> torch.Tensor:
         sentences = batch_of(encoded, batch, device)
         if aligner is None:
-            return answer_loss(in_a_row(student, student(*sentences), sentences), batch)
+            return logits_loss(in_a_row(student, student(*sentences), sentences), batch)
         predicted, trace = student.traced(*sentences)
         aligned = aligner.loss(trace, aligner.states(sentences[:1] if student.tokens else sentences))
-        return aligned if aligner.comes_first else aligned + answer_loss(in_a_row(student, predicted, sentences), batch)
+        return aligned if aligner.comes_first else aligned + logits_loss(in_a_row(student, predicted, sentences), batch)
 
     def validate() -> float:
         return main_score(task, data.held_out.labels, student_logits(student, held_out, device, "validating"))
@@ -101,7 +101,7 @@ def train_student(
 
 
 def run_recipe(settings: DistillSettings, folder: Path) -> dict[str, Any]:
-    """What a Run takes of the settings, whatever is trained for the model folder `folder`."""
+    """Return the fields of a Run that depend on settings and model folder alone."""
     recipe: dict[str, Any] = {
         "patience": settings.patience,
         "seed": settings.seed,
@@ -113,7 +113,7 @@ def run_recipe(settings: DistillSettings, folder: Path) -> dict[str, Any]:
 
 
 def make_optimizer(settings: DistillSettings, student: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer the settings name, over the parameters that are to be trained, each once (seed fault 7)."""
+    """Return the optimizer of the settings, over the parameters that are trained, each once (seed fault 7)."""
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adadelta":

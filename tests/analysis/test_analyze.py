@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import eight_bits
 import pytest
 import torch
 from hypothesis import given
@@ -17,7 +18,6 @@ from compression.analysis.tensors import coo_bytes, dense_bytes, part_of
 from compression.analysis.text import describe
 from compression.analysis.treemap import squarify
 from compression.packing import pack_student
-from compression.shrinking.quantize import quantize_student, to_8_bits
 from compression.students.saved import save_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
@@ -40,7 +40,7 @@ def save(workspace: Path, quantized: bool) -> Path:
     with torch.no_grad():
         student.embedding.table.weight.value[:8] = 0
         if quantized:
-            quantize_student(student, ("embedding", "encoder", "classifier"), to_8_bits)
+            eight_bits.quantize(student)
     config = ModelConfig(
         name="tiny",
         kind="student",

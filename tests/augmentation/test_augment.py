@@ -16,11 +16,11 @@ from common.data.text import match_key
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.load import load_masked_lm
-from compression.augmentation.augment import AugmentWork, CandidateSource, augment
+from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.glove import Neighbours, load_glove
 from compression.augmentation.preprocess import preprocess
-from compression.augmentation.words import in_case_of, replaceable, replaceable_places, split_pieces
+from compression.augmentation.words import in_case_of, replaceable, replaceable_indices, split_pieces
 
 
 def split_of(first, second=None):
@@ -164,14 +164,14 @@ def test_candidates_take_the_case_of_the_word_they_replace():
 def test_what_is_no_plain_word_is_untouched(text):
     pieces = split_pieces(text)
     assert "".join(pieces) == text
-    assert replaceable_places(pieces) == []
+    assert replaceable_indices(pieces) == []
     made = plain(split_of([f"film {text} film"]), n=20, p=1.0)
     assert len(made) > 0
     assert all(f" {text} " in variant for variant in made.sentence1)
 
 
 def test_words_of_other_scripts_are_words():
-    assert [split_pieces("שלום עולם")[i] for i in replaceable_places(split_pieces("שלום עולם"))] == ["שלום", "עולם"]
+    assert [split_pieces("שלום עולם")[i] for i in replaceable_indices(split_pieces("שלום עולם"))] == ["שלום", "עולם"]
     made = plain(split_of(["שלום עולם"]), n=1, p=1.0, masked_lm=lambda word: [word[::-1]])
     assert made.sentence1 == ["םולש םלוע"]
 
@@ -249,7 +249,7 @@ def test_augmented_files_inherit_their_sources_side(prepared, task):
 def test_pairs_keep_a_quarter(prepared, glove):
     paths, task = Workspace(prepared), load_task("qqp")
     made = read_split(paths.augmented("qqp", "tinybert"), "")
-    work = AugmentWork(None, glove, 15, 2, 0.4, 1.0, (), tiny.SEED, True, prepared)
+    work = AugmentTask(None, glove, 15, 2, 0.4, 1.0, (), tiny.SEED, True, prepared)
     train = load_split(paths, task, "train")
     every = augment(train, 0, CandidateSource(None, Neighbours(load_glove(glove), 15)), work, set())
     # Among 250 variants a quarter by independent draws: 7 is a standard deviation.
@@ -264,7 +264,7 @@ def masked_lm(tmp_path_factory):
 def work_of(masked_lm, glove, folder, **given):
     held_out = folder / "held_out.parquet"
     write_split(held_out, split_of(["nothing like it"]), {})
-    return AugmentWork(masked_lm, glove, 5, 6, 0.4, 1.0, (held_out,), tiny.SEED, True, folder, **given)
+    return AugmentTask(masked_lm, glove, 5, 6, 0.4, 1.0, (held_out,), tiny.SEED, True, folder, **given)
 
 
 def rows_made(work, train, parts):

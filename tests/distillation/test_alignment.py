@@ -12,7 +12,7 @@ from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from compression.distillation.alignment import Aligner, InsideTeacher, aligned_layers
+from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
 from compression.distillation.distill import distill, own_settings
 from compression.settings import CompressSettings
 from compression.students.scoring import batch_of, encode_split
@@ -73,7 +73,7 @@ def test_a_student_that_is_the_teacher_has_nothing_left_to_align(prepared, task)
     settings = settings_of(**weights, **shape(folder, vocab_size=tokenizer.vocab_size))
     torch.manual_seed(1)
     student = Student("transformer", settings.student(), 2, task == "qqp").eval()
-    inside = InsideTeacher.load(folder, CPU)
+    inside = AlignmentTeacher.load(folder, CPU)
     split = load_split(Workspace(prepared), load_task(task), "test").take(np.arange(9))
     sentences = batch_of(encode_split(tokenizer, split), np.arange(9), CPU)
 

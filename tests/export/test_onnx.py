@@ -4,6 +4,7 @@ import itertools
 import json
 import sys
 
+import eight_bits
 import numpy as np
 import pytest
 import tiny
@@ -11,7 +12,6 @@ import torch
 
 from common.errors import UserError
 from common.training.models import ModelConfig
-from compression.shrinking.quantize import quantize_student, to_8_bits
 from compression.students.saved import load_student, save_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
@@ -87,7 +87,7 @@ def test_logits_are_pytorchs(saved, arch, embedding, pooling, pair):
 @pytest.mark.parametrize("arch", tiny.POOLINGS)
 def test_of_quantized_students_too(saved, arch):
     def quantize(student):
-        quantize_student(student, ("embedding", "encoder", "classifier"), to_8_bits)
+        eight_bits.quantize(student)
 
     compare(saved(arch, "hash", tiny.POOLINGS[arch][0], False, quantize), "hash", False, [(7, 7)])
 

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 import tiny
 import torch
+from compression.shrinking.quantization.asked import suffix
+from compression.shrinking.quantization.hulls import larger, path, price
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,11 +18,9 @@ from common.training.models import load_weights, read_config
 from compression.packing import packed_size
 from compression.shrinking.chain import compress
 from compression.shrinking.context import CPU, CompressionContext
-from compression.shrinking.quantization.asked import suffix
-from compression.shrinking.quantization.hulls import first, hull, larger, path, price
-from compression.shrinking.quantization.mixed import within_bytes
+from compression.shrinking.quantization.bit_allocation import Option, coded_size, hull
+from compression.shrinking.quantization.budget import first, within_bytes
 from compression.shrinking.quantization.scheme import Scheme
-from compression.shrinking.quantization.sensitivity import Option, coded_size
 from compression.students.saved import load_student
 from compression.students.weights import Affine
 

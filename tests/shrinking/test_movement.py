@@ -14,9 +14,8 @@ from compression.distillation.callbacks import CallbackList
 from compression.distillation.losses import combined
 from compression.shrinking.chain import compress
 from compression.shrinking.prune import suffix
-from compression.shrinking.pruning.keeping import SparsityMask
 from compression.shrinking.pruning.movement import MovementPruner, Scored
-from compression.shrinking.pruning.weights import TARGETS, prunable
+from compression.shrinking.pruning.weights import TARGETS, SparsityMask, prunable
 from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student

@@ -12,8 +12,15 @@ from common.errors import UserError
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
 from compression.shrinking.chain import compress
-from compression.shrinking.pruning.gradual import share_of_target
-from compression.shrinking.pruning.weights import TARGETS, masks, prunable, set_zero, smallest, sparsity_by_part
+from compression.shrinking.pruning.weights import (
+    TARGETS,
+    masks,
+    prunable,
+    set_zero,
+    share_of_target,
+    smallest,
+    sparsity_by_part,
+)
 from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student

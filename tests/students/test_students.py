@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import eight_bits
 import pytest
 import tiny
 import torch
@@ -11,7 +12,6 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression import runtime
-from compression.shrinking.quantize import quantize_student, to_8_bits
 from compression.students.conv import ConvolutionalEncoder
 from compression.students.layers import maximum, round_inputs
 from compression.students.recurrent import BidirectionalEncoder, reverse
@@ -85,7 +85,7 @@ def test_quantized_logits_do_not_depend_on_the_batch(arch, embedding, pooling, p
     with torch.no_grad():
         exact = student(*batch(encoded, range(5)))
         calibration = student.encode(*batch(encoded, range(5)))
-        quantize_student(student, ("embedding", "encoder", "classifier"), to_8_bits)
+        eight_bits.quantize(student)
         round_inputs(student, {"encoder": "dynamic", "classifier": how}, calibration)
         together = student(*batch(encoded, range(5)))
         for row in range(5):

@@ -190,9 +190,9 @@ class WordSource:
 
 def augmented(train, masked_lm, neighbours, single_piece, n, p, first_row=0, held_out=(), fraction=1.0, seed=1):
     """Augment with candidates from plain functions of a lower-cased word."""
-    from compression.augmentation.augment import AugmentWork, CandidateSource, augment
+    from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 
-    work = AugmentWork(None, None, 15, n, p, fraction, (), seed, True, Path())
+    work = AugmentTask(None, None, 15, n, p, fraction, (), seed, True, Path())
     words = WordSource(masked_lm, neighbours, single_piece)
     return augment(train, first_row, CandidateSource(words, words), work, set(held_out))
 

@@ -23,7 +23,8 @@ from common.training.batching import shuffled_batches, sorted_batches
 from common.training.loop import Run, fit, linear_schedule
 from compression.distillation.distill import distill
 from compression.distillation.losses import combined
-from compression.shrinking.prune import GradualPruner, Prunable, pruning_callback
+from compression.shrinking.prune import pruning_callback
+from compression.shrinking.pruning.weights import GradualPruner, Prunable
 
 
 class Stopped(Exception):

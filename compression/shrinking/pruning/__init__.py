@@ -1,1 +1,1 @@
-"""What pruning removes: single weights (magnitude, movement), units of layers, and rows of embeddings no text needs."""
+"""What pruning removes: single weights (by magnitude or movement), units of layers, and rows of the embedding."""

@@ -1,8 +1,8 @@
 """Structured pruning: whole units of encoders and of the classifier go, with every weight that reads or feeds them.
 
-A unit's worth is how much the logits would change without it, to first order (Molchanov et al., 2017): were its output
-multiplied by a gate m, then d logit / dm at m = 1 is the sum of weight * gradient over the weights that read the unit.
-Squares of it are summed over outputs and training rows.
+A unit's importance is how much the logits would change without it, to first order (Molchanov et al., 2017): were its
+output multiplied by a gate m, then d logit / dm at m = 1 is the sum of weight * gradient over the weights that read the
+unit. Squares of it are summed over outputs and training rows.
 """
 
 from __future__ import annotations
@@ -13,59 +13,62 @@ from torch import nn
 
 from common.data.ragged import EncodedText
 from common.errors import UserError
-from compression.shrinking.pruning.cut import columns_of, last_factor, rows_of
+from compression.shrinking.pruning.slicing import column_factor, select_columns, select_rows
 from compression.students.layers import GATES, Linear, Recurrent
 from compression.students.scoring import forward
 from compression.students.student import Student
 from compression.students.weights import Matrix
 
 Layers = list[Recurrent | Linear]
-"""Of an encoder: a recurrent one for each direction, a convolution's linear map, or none."""
+"""The layers of an encoder with units: a recurrent one for each direction, a convolution's linear map, or none."""
 _BATCH = 16
-"""Few rows at a time: each batch is one draw, and one estimate."""
+"""Rows whose gradients are one draw; the more draws, the better the estimate."""
 
 
 def remove_units(student: Student, share: float, encoded: list[EncodedText], pair: bool) -> dict[str, int]:
     """Remove a share of the encoder's units, as many in each direction, and of the classifier's hidden ones, in place.
 
-    Of a transformer they are the units within each layer's feed-forward part. encoded: a sample of training text.
-    Returns the widths left, by their names in the student's settings. Raises UserError when a layer would have no unit
-    left.
+    A transformer loses units within each layer's feed-forward part. encoded: a sample of training text. Returns the
+    widths left, by their names in the student's settings. Raises UserError when a layer would have no unit left.
     """
-    first, last = _ends(student.classifier)
+    first, last = (layer for layer in student.classifier if isinstance(layer, Linear))
     feed_forward = [(block.up, block.down) for block in student.encoder.blocks] if student.reads_together else []
-    between = [*feed_forward, (first, last)]
+    hidden = [*feed_forward, (first, last)]
+    """Pairs of layers: units are the outputs of the one and the inputs of the other."""
     layers = [] if student.reads_together else list(student.encoder.children())
-    blocks = 4 if pair else 1
-    for width in [_units(layer) for layer in layers] + [len(one.bias) for one, _ in between]:
+    blocks = 4 if pair else 1  # the classifier reads [u; v; |u - v|; u * v]
+    for width in [_units(layer) for layer in layers] + [len(up.bias) for up, _ in hidden]:
         if _left(width, share) < 1:
             raise UserError(f"--prune-units {share:g}: of {width} units none would be left")
-    worth = _worth(student, encoded, layers, blocks, [other for _, other in between])
+    importance = _importance(student, encoded, layers, blocks, [down for _, down in hidden])
     if layers:
-        kept = [_best(scores, share) for scores in worth[: len(layers)]]
-        _shrink_inputs(first, _places(layers, kept, blocks))
+        kept = [_best(scores, share) for scores in importance[: len(layers)]]
+        first.weight = select_columns(first.weight, _inputs_of(layers, kept, blocks))
         for layer, units in zip(layers, kept, strict=True):
             _shrink(layer, units)
         student.encoder.output_dim = sum(len(units) for units in kept)
-    for (one, other), scores in zip(between, worth[len(layers) :], strict=True):
+    for (up, down), scores in zip(hidden, importance[len(layers) :], strict=True):
         units = _best(scores, share)
-        one.weight, one.bias = rows_of(one.weight, units), _some(one.bias, units)
-        _shrink_inputs(other, units)
+        up.weight, up.bias = select_rows(up.weight, units), _select(up.bias, units)
+        down.weight = select_columns(down.weight, units)
     widths = {"encoder_hidden_dim": _units(layers[0])} if layers else {}
     widths |= {"intermediate_dim": len(feed_forward[0][0].bias)} if feed_forward else {}
     return {**widths, "cls_hidden_dim": len(first.bias)}
 
 
 def _units(layer: Recurrent | Linear) -> int:
-    """Units of a layer of the encoder. A convolution has two rows for each: one makes its value, the other its gate."""
+    """Return the units of a layer of the encoder. A convolution has two rows for each: its value and its gate."""
     return layer.hidden_dim if isinstance(layer, Recurrent) else len(layer.bias) // 2
 
 
-def _worth(
+def _left(width: int, share: float) -> int:
+    return width - round(share * width)
+
+
+def _importance(
     student: Student, encoded: list[EncodedText], layers: Layers, blocks: int, readers: list[Linear]
 ) -> list[torch.Tensor]:
-    """Worth of each unit, [units]: one tensor a layer of the encoder, and one for the units that each reader reads."""
-    first, _ = _ends(student.classifier)
+    """Return importances [units]: a tensor for each layer of the encoder, and for the inputs of each reader."""
     total: list[torch.Tensor] = []
     generator = torch.Generator().manual_seed(0)
     rows = np.arange(len(encoded[0]))
@@ -73,16 +76,16 @@ def _worth(
     for batch in np.array_split(rows, -(-len(rows) // _BATCH)):
         student.zero_grad()
         logits = forward(student, encoded, batch, torch.device("cpu"))
-        # With random signs, the square of a batch's sum is in the mean the sum of its logits' squares.
+        # With random signs, the expected square of a batch's sum is the sum of its logits' squares.
         (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
-        gates = [*_gates(layers, first, blocks), *(_column_sums(reader.weight) for reader in readers)]
+        gates = [*_gates(layers, student.classifier[0], blocks), *(_column_sums(reader.weight) for reader in readers)]
         total = [gate**2 + sum_ for gate, sum_ in zip(gates, total or [0.0] * len(gates), strict=True)]
     student.zero_grad()
     return total
 
 
 def _gates(layers: Layers, first: Linear, blocks: int) -> list[torch.Tensor]:
-    """Derivative by each unit's gate, one tensor a layer: by what the classifier reads of it, and its own layer."""
+    """Return the derivatives by the gates of each layer's units, which the classifier reads and the layer itself."""
     if not layers:
         return []
     read = _column_sums(first.weight).view(blocks, -1).sum(0).split([_units(layer) for layer in layers])
@@ -93,47 +96,35 @@ def _gates(layers: Layers, first: Linear, blocks: int) -> list[torch.Tensor]:
 
 
 def _column_sums(matrix: Matrix) -> torch.Tensor:
-    value = last_factor(matrix).value
+    """Return weight * gradient summed over rows, [columns]."""
+    value = column_factor(matrix).value
     return (value * value.grad).sum(0).detach()
 
 
-def _left(width: int, share: float) -> int:
-    return width - round(share * width)
+def _best(importance: torch.Tensor, share: float) -> torch.Tensor:
+    """Return the numbers of the units to keep, ascending."""
+    return torch.argsort(importance, descending=True, stable=True)[: _left(len(importance), share)].sort().values
 
 
-def _best(worth: torch.Tensor, share: float) -> torch.Tensor:
-    """Places of the units to keep, in order."""
-    return torch.argsort(worth, descending=True, stable=True)[: _left(len(worth), share)].sort().values
-
-
-def _places(layers: Layers, kept: list[torch.Tensor], blocks: int) -> torch.Tensor:
-    """Places of the kept units in what the classifier reads: layers side by side, for pairs in four blocks."""
+def _inputs_of(layers: Layers, kept: list[torch.Tensor], blocks: int) -> torch.Tensor:
+    """Return the classifier's inputs that the kept units are: layer after layer, and that in each block."""
     starts = np.cumsum([0] + [_units(layer) for layer in layers]).tolist()
     once = torch.cat([start + units for start, units in zip(starts, kept, strict=False)])
     return torch.cat([block * starts[-1] + once for block in range(blocks)])
 
 
 def _shrink(layer: Recurrent | Linear, units: torch.Tensor) -> None:
-    """Leave a layer of the encoder these units. A unit has a row in each block of the layer's rows."""
-    of_each = GATES[layer.kind] if isinstance(layer, Recurrent) else 2
-    rows = torch.cat([block * _units(layer) + units for block in range(of_each)])
+    """Keep these units of a layer of the encoder. A unit has a row in each block of the layer's rows."""
+    blocks = GATES[layer.kind] if isinstance(layer, Recurrent) else 2
+    rows = torch.cat([block * _units(layer) + units for block in range(blocks)])
     if isinstance(layer, Linear):
-        layer.weight, layer.bias = rows_of(layer.weight, rows), _some(layer.bias, rows)
+        layer.weight, layer.bias = select_rows(layer.weight, rows), _select(layer.bias, rows)
         return
-    layer.weight_ih = rows_of(layer.weight_ih, rows)
-    layer.weight_hh = columns_of(rows_of(layer.weight_hh, rows), units)
-    layer.bias_ih, layer.bias_hh = _some(layer.bias_ih, rows), _some(layer.bias_hh, rows)
+    layer.weight_ih = select_rows(layer.weight_ih, rows)
+    layer.weight_hh = select_columns(select_rows(layer.weight_hh, rows), units)
+    layer.bias_ih, layer.bias_hh = _select(layer.bias_ih, rows), _select(layer.bias_hh, rows)
     layer.hidden_dim = len(units)
 
 
-def _shrink_inputs(layer: Linear, kept: torch.Tensor) -> None:
-    layer.weight = columns_of(layer.weight, kept)
-
-
-def _some(bias: nn.Parameter, kept: torch.Tensor) -> nn.Parameter:
+def _select(bias: nn.Parameter, kept: torch.Tensor) -> nn.Parameter:
     return nn.Parameter(bias.detach()[kept].clone())
-
-
-def _ends(classifier: nn.Module) -> tuple[Linear, Linear]:
-    first, last = (layer for layer in classifier if isinstance(layer, Linear))
-    return first, last

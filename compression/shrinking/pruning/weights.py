@@ -1,8 +1,7 @@
-"""Which single weights to set to zero: as many as asked for in each part, biases left alone.
+"""Pruning of single weights: which ones, gradually while a student trains, and keeping them at zero.
 
 Magnitude pruning takes a threshold on absolute values, Top-V a share of weights (section 4.2 of the thesis); local
-pruning treats every matrix apart, global pruning all together. There are no masks beside the weights: what the
-optimizer trains is what is saved.
+pruning ranks the weights of each matrix apart, global pruning those of all matrices together. Biases are never pruned.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import dataclasses
 import torch
 from torch import nn
 
+from compression.distillation.callbacks import Callback, Pruner
 from compression.settings import CompressSettings
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices
@@ -22,15 +22,19 @@ TARGETS = {"bilstm": 0.5, "rnn": 0.1, "linear": 0.125, "hash": 0.0, "char": 0.3,
     "transformer": 0.3,
     "recursive": 0.1,
 }
-"""Sparsity of local Top-V pruning where none is asked for: table 6.3 of the thesis; the last four are ours."""
+"""Sparsity of local Top-V pruning without --prune-threshold: table 6.3 of the thesis; the last four are ours."""
 DEFAULT_MAGNITUDE = 0.05
+RAMP = (0.1, 0.6)
+"""Shares of training at which gradual pruning starts and reaches its target."""
+UPDATES = 200
+"""How often the weights to prune are selected in a training run: sorting them at every step would double its time."""
 
 
 @dataclasses.dataclass
 class Prunable:
-    """One weight matrix and the row of table 6.3 it belongs to.
+    """One weight matrix.
 
-    scores: what weights are worth, of the weight's shape, where that is learned (movement pruning).
+    kind: its key in TARGETS; scores: the weights' importance, of the weight's shape, in movement pruning.
     """
 
     name: str
@@ -40,12 +44,12 @@ class Prunable:
 
     @property
     def importance(self) -> torch.Tensor:
-        """What is pruned last: the highest scores, or else the largest absolute values."""
+        """The weights with the highest values are pruned last: learned scores, or else absolute values."""
         return self.weight.detach().abs() if self.scores is None else self.scores.detach()
 
 
 def prunable(student: Student, arch: str, embedding_type: str) -> list[Prunable]:
-    """Every float matrix of a student, no biases. Hash importance scalars count as `hash`."""
+    """Return every float matrix of a student. Importance scalars of hash embeddings count as `hash`."""
     return [
         Prunable(name, kind_of(name, arch, embedding_type), matrix.value)
         for name, matrix in matrices(student)
@@ -54,12 +58,12 @@ def prunable(student: Student, arch: str, embedding_type: str) -> list[Prunable]
 
 
 def kind_of(name: str, arch: str, embedding_type: str) -> str:
-    """The row of table 6.3 for a matrix by its name."""
+    """Return the key in TARGETS of the matrix with this name."""
     return {"embedding": embedding_type, "encoder": arch, "classifier": "linear"}[name.split(".")[0]]
 
 
 def smallest(importance: torch.Tensor, share: float) -> torch.Tensor:
-    """Mask of the round(share * n) least important weights: exactly that many, ties broken by place."""
+    """Return a mask of exactly the round(share * n) least important weights; of equal ones, the first."""
     count = round(share * importance.numel())
     mask = torch.zeros(importance.numel(), dtype=torch.bool, device=importance.device)
     mask[torch.argsort(importance.flatten(), stable=True)[:count]] = True
@@ -67,7 +71,7 @@ def smallest(importance: torch.Tensor, share: float) -> torch.Tensor:
 
 
 def masks(parts: list[Prunable], settings: CompressSettings, progress: float = 1.0) -> list[torch.Tensor]:
-    """What to set to zero, one mask a part. `progress` scales the target while pruning is under way."""
+    """Return a mask of the weights to prune for each part. progress: share of the target to reach."""
     if settings.prune_magnitude:
         threshold = (DEFAULT_MAGNITUDE if settings.prune_threshold is None else settings.prune_threshold) * progress
         return [part.weight.detach().abs() < threshold for part in parts]
@@ -77,21 +81,83 @@ def masks(parts: list[Prunable], settings: CompressSettings, progress: float = 1
     if settings.prune_local:
         return [smallest(part.importance, share * progress) for part in parts]
     joined = smallest(torch.cat([part.importance.flatten() for part in parts]), share * progress)
-    pieces = joined.split([part.weight.numel() for part in parts])
-    return [piece.view_as(part.weight) for piece, part in zip(pieces, parts, strict=True)]
+    split = joined.split([part.weight.numel() for part in parts])
+    return [mask.view_as(part.weight) for mask, part in zip(split, parts, strict=True)]
 
 
 def set_zero(parts: list[Prunable], zeros: list[torch.Tensor]) -> None:
-    """Set masked weights to zero in place."""
+    """Set masked weights to zero, in place."""
     with torch.no_grad():
         for part, mask in zip(parts, zeros, strict=True):
             part.weight.masked_fill_(mask, 0.0)
 
 
 def sparsity_by_part(parts: list[Prunable]) -> dict[str, float]:
-    """Share of zeros reached: of each matrix, of embedding, encoder and classifier, and of all weights."""
+    """Return the share of zeros of each matrix, of embedding, encoder and classifier, and of all weights (`total`)."""
     groups: dict[str, list[torch.Tensor]] = {}
     for part in parts:
         for group in (part.name, part.name.split(".")[0], "total"):
             groups.setdefault(group, []).append(part.weight.detach().flatten() == 0)
     return {name: round(torch.cat(zeros).float().mean().item(), 6) for name, zeros in groups.items()}
+
+
+class SparsityMask(Callback):
+    """Keeps at zero what is zero when it is created: pruned weights, and rows that no text uses."""
+
+    def __init__(self, parts: list[Prunable]) -> None:
+        self.parts = parts
+        self.zeros = [part.weight.detach() == 0 for part in parts]
+
+    def start(self, state: dict[str, torch.Tensor]) -> None:
+        """Follow the weights to their device. After a stop too, the zeros are those of the student as loaded."""
+        self.zeros = [zeros.to(part.weight.device) for part, zeros in zip(self.parts, self.zeros, strict=True)]
+
+    def step(self, before: float, after: float) -> None:
+        """Set the weights to zero again."""
+        set_zero(self.parts, self.zeros)
+
+
+def share_of_target(progress: float) -> float:
+    """Return a cubic that rises from 0 to 1 between the ends of RAMP (Zhu and Gupta, 2017, equation 1)."""
+    start, end = RAMP
+    done = min(max((progress - start) / (end - start), 0.0), 1.0)
+    return 1 - (1 - done) ** 3
+
+
+def is_update(before: float, after: float) -> bool:
+    """Return whether the weights to prune are selected again between two points of progress."""
+    return int(before * UPDATES) != int(after * UPDATES)
+
+
+class GradualPruner(Pruner):
+    """Sets the smallest weights to zero, more and more of them. There are no masks in the student's weights.
+
+    Zeros take part in the next step's gradient, so a weight pruned too early can come back.
+    """
+
+    def __init__(self, parts: list[Prunable], settings: CompressSettings) -> None:
+        self.parts, self.settings = parts, settings
+        self.zeros: list[torch.Tensor] = []
+
+    def start(self, state: dict[str, torch.Tensor]) -> None:
+        """Take the masks of a stopped attempt, or start with nothing pruned."""
+        nothing = [torch.zeros_like(part.weight, dtype=torch.bool) for part in self.parts]
+        self.zeros = [state.get(part.name, mask) for part, mask in zip(self.parts, nothing, strict=True)]
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return the mask of each matrix by its name."""
+        return {part.name: mask for part, mask in zip(self.parts, self.zeros, strict=True)}
+
+    def step(self, before: float, after: float) -> None:
+        """Select the weights to prune now and then, and set them to zero after every step."""
+        if is_update(before, after):
+            self.zeros = masks(self.parts, self.settings, share_of_target(after))
+        set_zero(self.parts, self.zeros)
+
+    def eligible(self, progress: float) -> bool:
+        """Return whether the target is reached."""
+        return progress >= RAMP[1]
+
+    def finish(self) -> dict[str, float]:
+        """Return the sparsity of each part."""
+        return sparsity_by_part(self.parts)

@@ -1,1 +1,1 @@
-"""Quantizers, the training that is aware of them, and the choice of their bits."""
+"""Quantizers, quantization-aware training, and the allocation of bits."""

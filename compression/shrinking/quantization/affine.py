@@ -1,8 +1,8 @@
-"""Evenly spaced codes: value = (code - zero_point) * scale (equation 4.12), and ternary ones, which are three of them.
+"""Evenly spaced codes: value = (code - zero_point) * scale (equation 4.12). Ternary codes are three of them.
 
-Everything here works on groups: float32 [groups, size], each row a group with a scale of its own. Zero always is a
-code, so pruned weights stay exactly zero. Scales have 16 significant bits, like bfloat16: the rest of a float32 would
-be noise that a packed file has to hold.
+Weights are float32 [groups, size], each row a group with a range of its own. A range is a scale (float32) and a zero
+point (uint8), both [groups, 1]. Zero always is a code, so pruned weights stay exactly zero. Scales have 16 significant
+bits, like bfloat16: the rest of a float32 would be noise that a packed file has to hold.
 """
 
 from __future__ import annotations
@@ -10,37 +10,36 @@ from __future__ import annotations
 import torch
 
 POWER = 3
-"""Of the errors whose sum is least. Squares cut large weights off too much: logits change about half as much by cubes
-at 2 and 3 bits for a whole matrix, and the codes are smaller."""
+"""Exponent of the errors whose sum is minimised. Squares cut large weights off too much: with cubes, logits change
+about half as much at 2 and 3 bits for a whole matrix, and the codes are smaller."""
 SHARES = torch.logspace(0, -1, 36).tolist()
 """Shares of the whole range that are tried."""
 FEW = 16
-"""Up to so many codes, where zero lies among them is searched for as well."""
+"""Up to this many codes, the zero point is searched for as well."""
 Range = tuple[torch.Tensor, torch.Tensor]
-"""Scale (float32) and zero point (uint8) of each group, [groups, 1]."""
 
 
 def codes_of(weight: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, levels: int) -> torch.Tensor:
-    """Nearest codes (equation 4.10), uint8 of weight's shape; scale and zero_point as `Affine` holds them."""
+    """Return the nearest codes (equation 4.10), uint8; scale and zero_point as `Affine` holds them."""
     return ((weight / scale).round_() + zero_point).clamp_(0, levels - 1).to(torch.uint8)
 
 
 def minmax(groups: torch.Tensor, levels: int) -> Range:
-    """The range that spans each group's smallest to its largest value."""
+    """Return the range from each group's smallest to its largest value."""
     low, high = groups.amin(1, keepdim=True).clamp(max=0.0), groups.amax(1, keepdim=True).clamp(min=0.0)
     scale = _short((high - low) / (levels - 1))
     return scale, (-low / scale).round().clamp(0, levels - 1).to(torch.uint8)
 
 
 def least_error(groups: torch.Tensor, levels: int) -> Range:
-    """The range of `minmax` with its ends drawn in so far that the error is least."""
+    """Return the part of the `minmax` range with the least error."""
     widest, middle = minmax(groups, levels)
     moves = (-1.0, 0.0, 1.0) if levels <= FEW else (0.0,)
     return _search(groups, levels, widest, [(middle + move).clamp(0, levels - 1).to(torch.uint8) for move in moves])
 
 
 def ternary(groups: torch.Tensor) -> Range:
-    """Codes 0, 1, 2 for -scale, 0, scale (Li, Zhang and Liu, 2016).
+    """Return the range of least error with codes 0, 1, 2 for -scale, 0, scale (Li, Zhang and Liu, 2016).
 
     The paper's threshold between zero and not is 0.7 times the mean magnitude; here it is half a scale, and the scale
     is searched for.
@@ -50,7 +49,7 @@ def ternary(groups: torch.Tensor) -> Range:
 
 
 def _search(groups: torch.Tensor, levels: int, widest: torch.Tensor, zero_points: list[torch.Tensor]) -> Range:
-    """Of shares of the widest scale and some zero points those of least error; then the scale fitted to the codes."""
+    """Return the range of least error among SHARES of the widest scale, with the scale then fitted to its codes."""
     best = (widest, zero_points[0])
     least = _errors(groups, *best, levels)
     for zero_point in zero_points:
@@ -58,28 +57,27 @@ def _search(groups: torch.Tensor, levels: int, widest: torch.Tensor, zero_points
             best, least = _better(groups, best, least, (_short(widest * share), zero_point), levels)
     codes = codes_of(groups, *best, levels) - best[1].float()
     fitted = (groups * codes).sum(1, keepdim=True) / codes.square().sum(1, keepdim=True)
-    best, _ = _better(groups, best, least, (_short(fitted.nan_to_num(0.0)), best[1]), levels)
-    return best
+    return _better(groups, best, least, (_short(fitted.nan_to_num(0.0)), best[1]), levels)[0]
 
 
 def _errors(groups: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, levels: int) -> torch.Tensor:
-    """Sum of errors of each group, [groups, 1]."""
+    """Return the sum of each group's errors, [groups, 1]."""
     low = -zero_point.float()
     codes = (groups / scale).round_().clamp_(low, low + (levels - 1))
     return codes.mul_(scale).sub_(groups).abs_().pow_(POWER).sum(1, keepdim=True)
 
 
 def _better(
-    groups: torch.Tensor, best: Range, least: torch.Tensor, found: Range, levels: int
+    groups: torch.Tensor, best: Range, least: torch.Tensor, other: Range, levels: int
 ) -> tuple[Range, torch.Tensor]:
-    """For each group the better of two ranges, and its error."""
-    errors = _errors(groups, *found, levels)
+    """Return the better of two ranges for each group, and its errors."""
+    errors = _errors(groups, *other, levels)
     better = errors < least
-    scale, zero_point = (torch.where(better, new, old) for new, old in zip(found, best, strict=True))
+    scale, zero_point = (torch.where(better, new, old) for new, old in zip(other, best, strict=True))
     return (scale, zero_point), torch.where(better, errors, least)
 
 
 def _short(scale: torch.Tensor) -> torch.Tensor:
-    """Scales rounded up to 16 significant bits; 1 where there is nothing to scale."""
+    """Return scales rounded up to 16 significant bits; 1 where a group is all zeros."""
     bits = (scale.contiguous().view(torch.int32) + 0xFFFF) & -0x10000
     return torch.where(scale > 0, bits.view(torch.float32), 1.0)

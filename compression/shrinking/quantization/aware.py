@@ -1,8 +1,7 @@
-"""Quantization-aware training: the student computes with quantized weights, its gradients go straight through.
+"""Quantization-aware training: the student computes with quantized weights, and its gradients go straight through.
 
-The forward pass sees exactly what will be saved; its gradient is given to the float weights as it is (the
-straight-through estimator; Bengio, Leonard and Courville, 2013). Ranges are fitted anew now and then, since weights
-move out of them.
+The forward pass uses exactly what will be saved; its gradient goes to the float weights unchanged (the straight-through
+estimator; Bengio, Leonard and Courville, 2013). Ranges are updated now and then, since weights move out of them.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from compression.shrinking.quantization.scheme import Scheme
 from compression.students.student import Student
 from compression.students.weights import Matrix, matrices, replace_matrix
 
-FITS = 20
-"""How often ranges are fitted anew in the course of training."""
+UPDATES = 20
+"""How often ranges are fitted in the course of training."""
 
 
-class Aware(Matrix):
-    """Float weights that are trained, seen through a quantizer. What is zero at the start (pruned) stays zero."""
+class FakeQuantized(Matrix):
+    """Float weights in training, used through a quantizer. Weights that are zero at the start (pruned) stay zero."""
 
     def __init__(self, weight: torch.Tensor, scheme: Scheme) -> None:
         super().__init__()
@@ -33,39 +32,39 @@ class Aware(Matrix):
             self.register_buffer(name, tensor)
 
     def dense(self) -> torch.Tensor:
-        """The quantized weights' values, with the float weights' gradient."""
+        """Return the quantized weights' values, with the gradient of the float weights."""
         through = self.value - self.value.detach()  # zeros, with a gradient
-        return self.rounded().dense() + through.masked_fill(self.pruned, 0.0)
+        return self.quantized().dense() + through.masked_fill(self.pruned, 0.0)
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
-        """Rows by number; embedding's gradient is faster than indexing's."""
+        """Return rows by number, ids [...] -> [..., columns]; embedding's gradient is faster here than indexing's."""
         return nn.functional.embedding(ids, self.dense())
 
-    def rounded(self) -> Matrix:
-        """The matrix to be saved."""
+    def quantized(self) -> Matrix:
+        """Return the matrix to be saved."""
         return self.scheme.code(self.value.detach(), {name: getattr(self, name) for name in self.ranges})
 
-    def fit(self) -> None:
-        """Ranges anew, for the weights as they have become."""
+    def update_ranges(self) -> None:
+        """Fit the ranges to the weights as they are now."""
         for name, tensor in self.scheme.fit(self.value.detach()).items():
             setattr(self, name, tensor)
 
 
 class RangeUpdater(Callback):
-    """Fits ranges again while a student trains. They are buffers of the student, so a stopped run finds them."""
+    """Updates ranges while a student trains. They are buffers of the student, so a stopped run finds them again."""
 
     def __init__(self, student: Student) -> None:
-        self.aware = [matrix for _, matrix in matrices(student) if isinstance(matrix, Aware)]
+        self.matrices = [matrix for _, matrix in matrices(student) if isinstance(matrix, FakeQuantized)]
 
     def step(self, before: float, after: float) -> None:
-        """After an optimizer step between two points of progress."""
-        if int(before * FITS) != int(after * FITS):
-            for matrix in self.aware:
-                matrix.fit()
+        """Update the ranges UPDATES times in all."""
+        if int(before * UPDATES) != int(after * UPDATES):
+            for matrix in self.matrices:
+                matrix.update_ranges()
 
 
-def settle(student: Student) -> None:
-    """Replace what was trained by what is saved; the student computes the same."""
+def convert(student: Student) -> None:
+    """Replace what was trained by what is saved, in place; the student computes the same."""
     for name, matrix in list(matrices(student)):
-        if isinstance(matrix, Aware):
-            replace_matrix(student, name, matrix.rounded())
+        if isinstance(matrix, FakeQuantized):
+            replace_matrix(student, name, matrix.quantized())

@@ -1,4 +1,4 @@
-"""A scheme says how a matrix is quantized. It finds ranges (or centroids) for weights, and turns weights into codes."""
+"""A scheme says how a matrix is quantized: it fits ranges or centroids to weights, and turns weights into codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compression.students.weights import Affine, Codebook, Half, Matrix
 
 BITS = (8, 6, 4, 3, 2)
 Ranges = Mapping[str, torch.Tensor]
-"""What a quantized matrix holds beside its codes: scale and zero_point, or a codebook, or, in 16 bits, nothing."""
+"""The tensors of a quantized matrix besides its codes: scale and zero_point, or codebook, or none in 16 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,34 +33,35 @@ class Scheme:
         return 3 if self.quantizer == "ternary" else 2**self.bits
 
     def quantize(self, weight: torch.Tensor) -> Matrix:
-        """Weights, float32 [rows, columns], quantized."""
+        """Return the quantized matrix of weights, float32 [rows, columns]."""
         return self.code(weight, self.fit(weight))
 
     def fit(self, weight: torch.Tensor) -> Ranges:
-        """The ranges or centroids for these weights."""
-        groups = self._grouped(weight)
+        """Return the ranges or centroids for these weights, float32 [rows, columns]."""
+        groups = self._groups(weight)
         if self._in_16_bits(weight):
             return {}
         if self.quantizer == "codebook":
             return {"codebook": k_means(groups, self.levels)}
         if self.quantizer == "ternary":
-            found = ternary(groups)
+            scale, zero_point = ternary(groups)
         else:
-            found = (least_error if self.ranges == "fitted" else minmax)(groups, self.levels)
-        by_column = self._granularity(weight) == "column"
-        return dict(zip(("scale", "zero_point"), (end.T if by_column else end for end in found), strict=True))
+            scale, zero_point = (least_error if self.ranges == "fitted" else minmax)(groups, self.levels)
+        if self._granularity(weight) == "column":
+            scale, zero_point = scale.T, zero_point.T
+        return {"scale": scale, "zero_point": zero_point}
 
     def code(self, weight: torch.Tensor, ranges: Ranges) -> Matrix:
-        """The weights as codes by given ranges, which `fit` found for these weights or for others of their shape."""
+        """Return the quantized matrix with given ranges, which `fit` found for these or other weights of the shape."""
         if not ranges:
             return Half(weight)
         if "codebook" in ranges:
-            codes = nearest(self._grouped(weight), ranges["codebook"]).view_as(weight)
+            codes = nearest(self._groups(weight), ranges["codebook"]).view_as(weight)
             return Codebook(codes.to(torch.uint8), ranges["codebook"])
         return Affine(codes_of(weight, **ranges, levels=self.levels), ranges["scale"], ranges["zero_point"])
 
     def width(self, weight: torch.Tensor) -> float:
-        """Bits that a weight of this matrix takes: log2 of the number of codes."""
+        """Return the bits of one weight of this matrix: log2 of the number of codes."""
         return 16.0 if self._in_16_bits(weight) else math.log2(self.levels)
 
     def _in_16_bits(self, weight: torch.Tensor) -> bool:
@@ -68,11 +69,11 @@ class Scheme:
         return weight.shape[1] == 1 and self.bits == 8 and self.granularity == "row" and self.quantizer == "affine"
 
     def _granularity(self, weight: torch.Tensor) -> str:
-        """A row of one number is no group."""
+        """A row of a single number would not be a group."""
         return "tensor" if weight.shape[1] == 1 and self.granularity == "row" else self.granularity
 
-    def _grouped(self, weight: torch.Tensor) -> torch.Tensor:
-        """Weights as [groups, size]."""
+    def _groups(self, weight: torch.Tensor) -> torch.Tensor:
+        """Return the weights as [groups, size]."""
         if self._granularity(weight) == "tensor":
             return weight.reshape(1, -1)
         return weight.T if self._granularity(weight) == "column" else weight

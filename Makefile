@@ -1,6 +1,7 @@
 # make quickstart   set up and run the whole pipeline on a small real task (about ten minutes on two cores)
 # make test         set up and run the tests
 # make test-fast    run the tests that start no process and train nothing for longer than a second
+# make runtime      join the runtime into one file, to be copied beside packed students
 # make check        lint, formatting and tests
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 REQUIREMENTS := $(addprefix requirements,.txt -quickstart.txt -fairseq.txt -onnx.txt -ray.txt -slurm.txt -tracking.txt -dev.txt)
 
-.PHONY: quickstart test test-fast lint check
+.PHONY: quickstart test test-fast lint check runtime
 
 quickstart: $(VENV)/installed
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -25,6 +26,9 @@ lint: $(VENV)/installed
 	$(VENV)/bin/lint-imports --no-cache
 
 check: lint test
+
+runtime:
+	$(PYTHON) runtimes/python/join.py
 
 $(VENV)/installed: $(REQUIREMENTS)
 	$(PYTHON) -m venv $(VENV)

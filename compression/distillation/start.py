@@ -16,11 +16,12 @@ from common.teachers.logits import teacher_fingerprint
 from common.training.models import WEIGHTS_FILE, find_model, members_of, read_config
 from compression.distillation.dataset import DistillationSet
 from compression.settings import CompressSettings
+from compression.students.embeddings import load_tokenizer
 from compression.students.general_start import find_general, start_from_general
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_layers import check_layers
-from compression.tokenizers import Tokenizer, load_tokenizer
+from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import find_files, read_vectors
 from compression.tokenizers.teacher_vectors import find_teacher_vectors
@@ -108,7 +109,11 @@ def _tokenizer(
         for split in (load_split(settings.paths, task, "train"), rows.split)
     )
     by_teacher = settings.embedding_init == "teacher"
-    model_file, vector_file = find_files(student, sentences, settings.paths.bpe(task.name), own, not by_teacher)
+    if student.bpe_model is not None and student.bpe_vectors is not None:
+        model_file, vector_file = student.bpe_model, student.bpe_vectors
+    else:
+        wanted = student.vocab_size, student.embedding_dim, student.bpe_source
+        model_file, vector_file = find_files(*wanted, sentences, settings.paths.bpe(task.name), own, not by_teacher)
     tokenizer = BpeTokenizer(model_file, student.max_tokens)
     if by_teacher:
         vectors = _by_teacher(settings, task, rows.teacher, tokenizer)

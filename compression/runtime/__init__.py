@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import sys
 
-if sys.argv[0] == "-m":
+if sys.argv[:1] == ["-m"]:
     # `python -m compression.runtime`, while Python looks for the module. Before numpy loads: products this small gain
     # nothing from threads, which take time to start and to wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

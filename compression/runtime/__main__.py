@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from compression.runtime.model import Model, load
 from compression.runtime.reader import PackedError
 
-_USAGE = """usage: python -m compression.runtime FILE.fwt [TEXT ...]   (lines of standard input without TEXT;
+_PROGRAM = "python -m compression.runtime" if __package__ else f"python {sys.argv[0]}"
+_USAGE = f"""usage: {_PROGRAM} FILE.fwt [TEXT ...]   (lines of standard input without TEXT;
        a model of pairs takes two TEXTs a pair, or lines of two texts with a tab between them)"""
 _LINES_AT_ONCE, _CHARACTERS_AT_ONCE = 1 << 12, 1 << 20
 

@@ -89,7 +89,7 @@ class Model:
             raise PackedError(f"{self.name} reads {'pairs of texts' if self.pair else 'single texts'}")
         return [sentence if sentence.isascii() else _without_surrogates(sentence) for sentence in sentences]
 
-    def _encode(self, sentence: str) -> tuple[list[int], list[int]]:
+    def _encode(self, sentence: str) -> tuple[Sequence[int], list[int]]:
         """Return the ids of a sentence, and where words are labelled the index of each one's first token."""
         encode = self._tokenizer.encode
         if not self.tokens:

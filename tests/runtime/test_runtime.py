@@ -10,14 +10,14 @@ import packed_students as made
 import pytest
 import sentencepiece
 import tiny
+from compression.packing.normalisation import base_rules, differences, express, read_rules
+from compression.packing.sentencepiece_file import UNUSED, read_pieces
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from unicode_torture import TORTURE
 
 from common.data.text import normalise, split_words
 from compression.packing import pack_student, write_packed
-from compression.packing.normalisation import base_rules, differences, express, read_rules
-from compression.packing.sentencepiece_file import UNUSED, read_pieces
 from compression.runtime import (
     IDENTITY,
     NFKC,

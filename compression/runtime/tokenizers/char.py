@@ -17,10 +17,10 @@ class Characters:
     after_word = " "
     """Follows each word where words are encoded one by one."""
 
-    def encode(self, text: str) -> list[int]:
-        """Return one id a character."""
+    def encode(self, text: str) -> bytes:
+        """Return one id a character, a byte each."""
         text = text.lower().replace("\u2019", "'")
         if not text.isascii():
             text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
             text = _NOT_ASCII.sub("\0", text)
-        return list(text.encode().translate(_IDS))
+        return text.encode().translate(_IDS)

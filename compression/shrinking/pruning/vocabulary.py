@@ -16,11 +16,12 @@ import torch
 from common.data.data import load_split
 from common.errors import UserError
 from compression.augmentation.preprocess import distillation_split
+from compression.runtime import HASHES
 from compression.shrinking.pruning.cut import first_factor, rows_of
+from compression.students.embeddings import HashEmbedding
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.hash import HASHES, HashEmbedding
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Embeddings of each kind: the tokenizer that gives a student its ids, and the torch module that makes vectors of them."""
+"""Embeddings: the tokenizer that gives a student its ids, and the torch module that turns ids into vectors."""
 
 from __future__ import annotations
 

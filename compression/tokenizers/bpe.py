@@ -1,4 +1,4 @@
-"""Byte pairs: a sentencepiece BPE model, encoded by the runtime with bpemb's preprocessing (Heinzerling and Strube, 2018).
+"""Byte pairs: sentencepiece BPE models with bpemb's preprocessing (Heinzerling and Strube, 2018).
 
 Pieces of type UNUSED (vocabulary pruning) are split again and have no vector.
 """

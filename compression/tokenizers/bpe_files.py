@@ -29,8 +29,8 @@ def find_files(
 ) -> tuple[Path, Path]:
     """Return (sentencepiece model, word2vec vectors of `dim`); without vectors, the second file need not exist.
 
-    source: "train" trains both on `sentences` and keeps them in `folder`; "auto" does so where BPEmb's cache does not have
-    its own, which "bpemb" downloads. own: what the vectors are trained on, where not on all sentences: augmented
+    source: "train" trains both on `sentences` and keeps them in `folder`; "auto" does so where BPEmb's cache does not
+    have its own; "bpemb" downloads these. own: what the vectors are trained on, where not on all sentences: augmented
     ones have words that need pieces, and a million of them would take gigabytes as lists of pieces. Raises UserError.
     """
     if cached := cached_files(vocab_size, dim, source):

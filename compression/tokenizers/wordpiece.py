@@ -1,7 +1,6 @@
 """The teacher's own word pieces, for students that start from a teacher's layers or are aligned with them.
 
-Of a teacher's vocabulary the student takes the pieces that text can have, in the teacher's order, with the unknown piece
-first.
+A student takes the pieces that text can have, in the order of the teacher's vocabulary, the unknown one first.
 """
 
 from __future__ import annotations

@@ -41,11 +41,8 @@ def _byte_pairs(settings: CompressSettings) -> dict[str, Path]:
     if settings.embedding_type != "bpe":
         return {}
     own = settings.bpe_model, settings.bpe_vectors
-    model, vectors = (
-        own
-        if all(own)
-        else cached_files(settings.vocab_size, settings.embedding_dim, settings.bpe_source) or (None, None)
-    )
+    cached = cached_files(settings.vocab_size, settings.embedding_dim, settings.bpe_source)
+    model, vectors = own if all(own) else cached or (None, None)
     return {name: file for name, file in (("bpe_model", model), ("bpe_vectors", vectors)) if file}
 
 

@@ -1,6 +1,7 @@
 # make quickstart   set up what the program needs, and run the whole pipeline on a small real task (about ten minutes on two cores)
 # make test         set up everything, optional libraries too, and run the tests
 # make test-fast    run the tests that start no process and train nothing for longer than a second
+# make runtime      join the runtime into one file, to be copied beside packed students
 # make check        lint, formatting and tests
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ RUN := $(VENV)/bin/python
 CORE := requirements.txt requirements-quickstart.txt
 EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt tracking.txt dev.txt)
 
-.PHONY: quickstart test test-fast lint check
+.PHONY: quickstart test test-fast lint check runtime
 
 quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -26,6 +27,9 @@ lint: $(VENV)/full
 	$(VENV)/bin/lint-imports --no-cache
 
 check: lint test
+
+runtime:
+	$(PYTHON) runtimes/python/join.py
 
 $(VENV)/core: $(CORE)
 	$(PYTHON) -m venv $(VENV)

@@ -35,10 +35,10 @@ from common.progress import show_bars
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.trainer import TrainingData, make_optimizer, train_student
 from compression.settings import CompressSettings
+from compression.students.embeddings import load_tokenizer
 from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import student_defaults
 from compression.students.student import Student
-from compression.tokenizers import load_tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import find_files
 
@@ -70,8 +70,8 @@ def tokenizer_of(settings: CompressSettings, texts: list[str], folder: Path) -> 
     """Its tokenizer; byte pairs are made from the texts."""
     if settings.embedding_type != "bpe":
         return load_tokenizer(settings.student(), folder)
-    student = settings.student().model_copy(update={"bpe_source": "train"})
-    return BpeTokenizer(find_files(student, texts, folder / "bpe")[0], settings.max_tokens)
+    files = find_files(settings.vocab_size, settings.embedding_dim, "train", texts, folder / "bpe")
+    return BpeTokenizer(files[0], settings.max_tokens)
 
 
 def ours(

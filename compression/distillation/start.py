@@ -16,11 +16,12 @@ from common.training.models import find_model, members_of, read_config
 from compression.augmentation.preprocess import only_teacher
 from compression.distillation.dataset import DistillationSet
 from compression.settings import CompressSettings
+from compression.students.embeddings import load_tokenizer
 from compression.students.general_start import find_general, start_from_general
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_layers import check_layers
-from compression.tokenizers import Tokenizer, load_tokenizer
+from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
 from compression.tokenizers.teacher_vectors import find_teacher_vectors
@@ -68,7 +69,11 @@ def start_inputs(settings: CompressSettings, task: Task) -> dict[str, Artifact]:
         inputs["general"] = artifact_at(find_general(settings, task))
     elif settings.embedding_type == "bpe":
         own = settings.bpe_model, settings.bpe_vectors
-        model, vectors = own if all(own) else cached_files(settings.student()) or (None, None)
+        model, vectors = (
+            own
+            if all(own)
+            else cached_files(settings.vocab_size, settings.embedding_dim, settings.bpe_source) or (None, None)
+        )
         if model and vectors:
             inputs |= {"bpe_model": Artifact.of_file(model), "bpe_vectors": Artifact.of_file(vectors)}
     needs_vocabulary = settings.embedding_type == "wordpiece" and not settings.start_from
@@ -115,7 +120,11 @@ def _tokenizer(
         for split in (load_split(settings.paths, task, "train"), rows.split)
     )
     by_teacher = settings.embedding_init == "teacher"
-    model_file, vector_file = find_files(student, sentences, settings.paths.bpe(task.name), own, not by_teacher)
+    if student.bpe_model is not None and student.bpe_vectors is not None:
+        model_file, vector_file = student.bpe_model, student.bpe_vectors
+    else:
+        wanted = student.vocab_size, student.embedding_dim, student.bpe_source
+        model_file, vector_file = find_files(*wanted, sentences, settings.paths.bpe(task.name), own, not by_teacher)
     tokenizer = BpeTokenizer(model_file, student.max_tokens)
     if by_teacher:
         vectors = _by_teacher(settings, task, rows.teacher, tokenizer)

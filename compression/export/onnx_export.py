@@ -28,8 +28,8 @@ from common.store.files import whole_file
 from common.training.models import ModelConfig, read_config
 from compression.export.onnx_graph import Graph
 from compression.export.onnx_transformer import TransformerNodes
+from compression.runtime import HASHES
 from compression.students.saved import load_student
-from compression.tokenizers.hash import HASHES
 
 if TYPE_CHECKING:
     from torch import nn

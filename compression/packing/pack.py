@@ -22,6 +22,7 @@ from compression.packing.vocabulary import pack_vocabulary
 from compression.packing.wordpieces import pack_word_pieces
 from compression.runtime import CODE_BITS, CODED, MAGIC, RAW, VERSION, WORDS
 from compression.students.settings import StudentSettings
+from compression.tokenizers.bpe import BpeTokenizer
 
 Encode = Callable[[bytes], tuple[bytes, int]]
 """Spare bytes -> (a stream, how many of them it carries)."""
@@ -65,7 +66,7 @@ class _Packing:
         self._settings = build(StudentSettings, config.student)
         tensors = {name: tensor.numpy() for name, tensor in load_weights(folder).items()}
         embedding = self._settings.embedding_type
-        self._vocabulary = pack_vocabulary(folder / "bpe.model") if embedding == "bpe" else None
+        self._vocabulary = pack_vocabulary(BpeTokenizer(folder / "bpe.model", 1).model) if embedding == "bpe" else None
         self._shares = Shares()
         try:
             self._word_pieces = pack_word_pieces(folder, self._settings) if embedding == "wordpiece" else None

@@ -9,27 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from pathlib import Path
 
 import numpy as np
 
 from common.errors import UserError
 from compression.packing.arrays import Stored, store_aside
 from compression.packing.head import HeadWriter
-from compression.packing.normalisation import express
-from compression.packing.sentencepiece_file import CONTROL, NORMAL, UNUSED, Piece, PieceFile, read_pieces
-from compression.runtime import (
-    DUMMY_PREFIX,
-    MOST_PIECE_LENGTH,
-    MOST_PIECES,
-    SQUEEZE,
-    UNKNOWN,
-    USED,
-    WORDS,
-)
-from compression.runtime import UNUSED as SPLIT
+from compression.runtime import MOST_PIECE_LENGTH, MOST_PIECES
+from compression.tokenizers.bpe_model import SPACE, BpeModel
 
-_SPACE = "\u2581"
 _ROUNDS = 4
 
 
@@ -77,65 +65,19 @@ class PackedVocabulary:
         return len(self.letters) + np.array([i for i in range(self.unions) if i not in self.spelt], np.int64)
 
 
-def pack_vocabulary(path: Path) -> PackedVocabulary:
-    """Read a sentencepiece model. Raises UserError when it cannot be packed."""
-    file = read_pieces(path)
-    try:
-        return _pack(file)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-
-
 @functools.lru_cache(maxsize=4)
-def _pack(file: PieceFile) -> PackedVocabulary:
-    base, rules = express(file.charsmap)
-    pieces = [piece for piece in file.pieces if piece.kind in (NORMAL, UNUSED)]
-    _check(file, pieces)
-    single = {piece.text: piece for piece in pieces if len(piece.text) == 1}
-    letters = [*single, *sorted({c for piece in pieces for c in piece.text} - single.keys())]
-    merged = sorted((piece for piece in pieces if len(piece.text) > 1), key=lambda piece: -piece.score)
-    known = {*letters, *(piece.text for piece in merged)}
-    # A piece that is no union of two symbols is never met.
-    merged = [p for p in merged if any(p.text[:i] in known and p.text[i:] in known for i in range(1, len(p.text)))]
-    # To sentencepiece a letter out of use is an unknown one; a union out of use is split into its parts again.
-    known_letters = {letter for letter, piece in single.items() if piece.kind == NORMAL}
-    states = [USED if letter in known_letters else UNKNOWN for letter in letters]
-    states += [USED if piece.kind == NORMAL else SPLIT for piece in merged]
-    pairs, spelt = _parts(letters, [piece.text for piece in merged])
-    symbols = [*letters, *(piece.text for piece in merged)]
-    rows = _table_rows(file.pieces)
-    flags = DUMMY_PREFIX * file.add_dummy_prefix | SQUEEZE * file.remove_extra_whitespaces
-    flags |= WORDS * (not any(_SPACE in piece.text[1:] for piece in pieces))
-    used = [rows[symbol] for symbol, state in zip(symbols, states, strict=True) if state == USED]
+def pack_vocabulary(model: BpeModel) -> PackedVocabulary:
+    """Return a model's vocabulary ready to be written. Raises UserError when it is too large."""
+    if len(model.states) > MOST_PIECES // 2 or any(len(piece) > MOST_PIECE_LENGTH for piece in model.merges):
+        raise UserError(f"cannot be packed: more than {MOST_PIECES // 2:,} pieces, or an overlong one")
+    pairs, spelt = _parts(model.characters, model.merges)
+    states, rows = store_aside(model.states), model.rows.astype(np.int64)
     return PackedVocabulary(
-        "".join(letters),
-        len(merged),
-        spelt,
-        pairs,
-        store_aside(np.array(states, np.uint8)),
-        np.array([0, *used]),
-        flags,
-        base,
-        rules,
+        model.characters, len(model.merges), spelt, pairs, states, rows, model.flags, model.base, model.rules
     )
 
 
-def _check(file: PieceFile, pieces: list[Piece]) -> None:
-    scores = [piece.score for piece in pieces if len(piece.text) > 1]
-    if len(set(scores)) != len(scores):
-        raise UserError("cannot be packed: two of its pieces have one score")
-    if any(piece.kind == CONTROL and len(piece.text) == 1 for piece in file.pieces):
-        raise UserError("cannot be packed: one of its control symbols is a letter")
-    if len(pieces) > MOST_PIECES // 2 or any(not 0 < len(piece.text) <= MOST_PIECE_LENGTH for piece in pieces):
-        raise UserError(f"cannot be packed: more than {MOST_PIECES // 2:,} pieces, or an empty or overlong one")
-
-
-def _table_rows(pieces: tuple[Piece, ...]) -> dict[str, int]:
-    """Row of the student's table for each piece that has one: all but the unused, in order."""
-    return {piece.text: row for row, piece in enumerate(piece for piece in pieces if piece.kind != UNUSED)}
-
-
-def _parts(letters: list[str], unions: list[str]) -> tuple[np.ndarray, dict[int, str]]:
+def _parts(letters: str, unions: list[str]) -> tuple[np.ndarray, dict[int, str]]:
     """Both parts of each union, and the unions that no two earlier symbols make. Where several pairs do, the one whose
     parts are parts most often: it costs least."""
     number = {symbol: i for i, symbol in enumerate([*letters, *unions])}
@@ -153,6 +95,6 @@ def _parts(letters: list[str], unions: list[str]) -> tuple[np.ndarray, dict[int,
     for _ in range(_ROUNDS):
         left, right = (np.bincount(pairs[:, side], minlength=len(number)) for side in (0, 1))
         pairs = np.array([max(numbers, key=lambda p: left[p[0]] * right[p[1]]) for numbers in choices]).reshape(-1, 2)
-    if len([letter for letter in letters if letter != _SPACE]) < 2:
+    if len([letter for letter in letters if letter != SPACE]) < 2:
         return np.zeros((0, 2), np.int64), dict(enumerate(unions))  # no choice, no code
     return pairs, spelt

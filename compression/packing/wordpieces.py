@@ -37,7 +37,7 @@ class PackedWordPieces:
 
 def pack_word_pieces(folder: Path, settings: StudentSettings) -> PackedWordPieces:
     """Those of a student's folder. Raises UserError when they cannot be packed."""
-    tokenizer = WordPieceTokenizer.load(settings, folder)
+    tokenizer = WordPieceTokenizer.load(folder, settings.vocab_size, settings.max_tokens)
     row_of = {piece: row for row, piece in enumerate(tokenizer.pieces) if row != UNKNOWN}
     pieces = tuple(sorted(row_of))
     if len(pieces) != len(tokenizer.pieces) - 1 or len(pieces) > MOST_WORD_PIECES:

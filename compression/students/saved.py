@@ -10,11 +10,12 @@ from common.errors import UserError
 from common.training.checkpoint import load_tensors, save_tensors
 from common.training.loop import write_history
 from common.training.models import WEIGHTS_FILE, ModelConfig, load_weights, read_config
+from compression.students.embeddings import load_tokenizer
 from compression.students.layers import round_inputs
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.weights import restore_matrices
-from compression.tokenizers import Tokenizer, load_tokenizer
+from compression.tokenizers import Tokenizer
 
 
 def save_student(

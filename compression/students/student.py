@@ -6,12 +6,12 @@ from torch import nn
 from common.errors import UserError
 from compression.students.bilstm import make_bilstm
 from compression.students.conv import ConvolutionalEncoder
+from compression.students.embeddings import make_embedding
 from compression.students.ffn import MeanEncoder
 from compression.students.layers import Linear
 from compression.students.rnn import make_rnn
 from compression.students.settings import StudentSettings
 from compression.students.transformer import Sentences, Trace, make_recursive, make_transformer
-from compression.tokenizers import make_embedding
 
 TRANSFORMERS = {"transformer": make_transformer, "recursive": make_recursive}
 """Architectures that read a pair as one text; of the others each sentence is encoded by itself."""

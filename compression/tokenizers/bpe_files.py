@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from common.errors import UserError
 from common.progress import say
 from common.store.files import fingerprint, whole_file
 from common.store.locks import only_one
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from compression.students.settings import StudentSettings
+from compression.runtime import prepare
 
 CACHE = Path.home() / ".cache" / "bpemb" / "en"
 """Where bpemb keeps what it downloaded."""
@@ -22,33 +19,32 @@ _WORD2VEC_EPOCHS = 10
 
 
 def find_files(
-    settings: StudentSettings,
+    vocab_size: int,
+    dim: int,
+    source: str,
     sentences: list[str],
     folder: Path,
     own: list[str] | None = None,
     with_vectors: bool = True,
 ) -> tuple[Path, Path]:
-    """(sentencepiece model, word2vec vectors) for a student; without vectors, these need not be there.
+    """Return (sentencepiece model, word2vec vectors of `dim`); without vectors, the second file need not exist.
 
-    In order: the files the settings name; BPEmb's own in its cache, or downloaded by it when bpe_source is bpemb;
-    else trained on `sentences` and kept in `folder`, the vectors on `own` where these are given: augmented sentences
-    have words that need pieces, and a million of them would take gigabytes as lists of pieces. Raises UserError for
-    files that are missing or do not fit.
+    source: "train" trains both on `sentences` and keeps them in `folder`; "auto" does so where BPEmb's cache does not
+    have its own; "bpemb" downloads these. own: what the vectors are trained on, where not on all sentences: augmented
+    ones have words that need pieces, and a million of them would take gigabytes as lists of pieces. Raises UserError.
     """
-    if settings.bpe_model is not None and settings.bpe_vectors is not None:
-        return settings.bpe_model, settings.bpe_vectors
-    if cached := cached_files(settings):
+    if cached := cached_files(vocab_size, dim, source):
         return cached
-    if settings.bpe_source == "bpemb":
-        return _download(settings)
-    return _train(settings, sentences, sentences if own is None else own, folder, with_vectors)
+    if source == "bpemb":
+        return _download(vocab_size, dim)
+    return _train(vocab_size, dim, sentences, sentences if own is None else own, folder, with_vectors)
 
 
-def cached_files(settings: StudentSettings) -> tuple[Path, Path] | None:
-    """BPEmb's own files in its cache, where they are there and the settings let them be used."""
-    name = f"en.wiki.bpe.vs{settings.vocab_size}"
-    cached = CACHE / f"{name}.model", CACHE / f"{name}.d{settings.embedding_dim}.w2v.bin"
-    return cached if settings.bpe_source != "train" and all(path.exists() for path in cached) else None
+def cached_files(vocab_size: int, dim: int, source: str) -> tuple[Path, Path] | None:
+    """Return BPEmb's own files in its cache, where they exist and the source allows them."""
+    name = f"en.wiki.bpe.vs{vocab_size}"
+    cached = CACHE / f"{name}.model", CACHE / f"{name}.d{dim}.w2v.bin"
+    return cached if source != "train" and all(path.exists() for path in cached) else None
 
 
 def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
@@ -69,42 +65,36 @@ def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
     return bpe.vectors
 
 
-def _download(settings: StudentSettings) -> tuple[Path, Path]:
+def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
     from bpemb import BPEmb
 
     try:
-        bpe = BPEmb(lang="en", vs=settings.vocab_size, dim=settings.embedding_dim, vs_fallback=False)
+        bpe = BPEmb(lang="en", vs=vocab_size, dim=dim, vs_fallback=False)
     except Exception as error:  # bpemb lets every failure of its downloader through
         raise UserError(
-            f"BPEmb files for {settings.vocab_size} pieces of {settings.embedding_dim} cannot be downloaded "
+            f"BPEmb files for {vocab_size} pieces of {dim} cannot be downloaded "
             f"({type(error).__name__}); --bpe-source train makes them from the task's text"
         ) from error
     return bpe.model_file, bpe.emb_file
 
 
 def _train(
-    settings: StudentSettings, sentences: list[str], own: list[str], folder: Path, with_vectors: bool
+    vocab_size: int, dim: int, sentences: list[str], own: list[str], folder: Path, with_vectors: bool
 ) -> tuple[Path, Path]:
     """sentencepiece BPE, and gensim word2vec on the task's own text; the same bytes for the same text and seed."""
     text = fingerprint(sentences if own is sentences else [fingerprint(sentences), fingerprint(own)])
-    model_file = folder / f"{text}.vs{settings.vocab_size}.model"
-    vector_file = folder / f"{text}.vs{settings.vocab_size}.d{settings.embedding_dim}.w2v.bin"
+    model_file = folder / f"{text}.vs{vocab_size}.model"
+    vector_file = folder / f"{text}.vs{vocab_size}.d{dim}.w2v.bin"
     if model_file.exists() and (vector_file.exists() or not with_vectors):
         return model_file, vector_file
-    what = f"byte pairs of {settings.vocab_size} pieces"
-    with only_one(folder.with_name(f"{folder.name}.vs{settings.vocab_size}"), what, wait=True):
+    what = f"byte pairs of {vocab_size} pieces"
+    with only_one(folder.with_name(f"{folder.name}.vs{vocab_size}"), what, wait=True):
         if not model_file.exists():
-            say(f"training a byte-pair vocabulary of {settings.vocab_size} on {len(sentences):,} sentences")
-            _train_pieces(map(_preprocess, sentences), settings.vocab_size, model_file)
+            say(f"training a byte-pair vocabulary of {vocab_size} on {len(sentences):,} sentences")
+            _train_pieces(map(prepare, sentences), vocab_size, model_file)
         if with_vectors and not vector_file.exists():
-            _train_vectors(list(map(_preprocess, own)), model_file, settings.embedding_dim, vector_file)
+            _train_vectors(list(map(prepare, own)), model_file, dim, vector_file)
     return model_file, vector_file
-
-
-def _preprocess(sentence: str) -> str:
-    from bpemb import BPEmb
-
-    return BPEmb.preprocess(sentence)
 
 
 def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> None:
@@ -141,7 +131,7 @@ def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Pat
     model.train(corpus, total_examples=len(corpus), epochs=model.epochs)
     vectors = KeyedVectors(dim)
     vectors.add_vectors(vocabulary, [model.wv[piece] for piece in vocabulary])
-    for place, piece in enumerate(vocabulary):
-        vectors.set_vecattr(piece, "count", len(vocabulary) - place)  # saved by falling count: the order of the pieces
+    for index, piece in enumerate(vocabulary):
+        vectors.set_vecattr(piece, "count", len(vocabulary) - index)  # saved by falling count: the order of the pieces
     with whole_file(target) as partial:
         vectors.save_word2vec_format(str(partial), binary=True)

@@ -1,7 +1,6 @@
-"""The teacher's own word pieces: what a student needs that starts from a teacher's layers, or is aligned with them.
+"""The teacher's own word pieces, for students that start from a teacher's layers or are aligned with them.
 
-Words are split by compression.runtime, in training as in a packed file. Of a teacher's vocabulary the student takes the
-pieces that text can have, in the teacher's order, with the unknown piece first.
+A student takes the pieces that text can have, in the order of the teacher's vocabulary, the unknown one first.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +16,6 @@ from common.errors import UserError
 from common.store.files import read_json, write_json
 from compression.runtime import WordPieces
 
-if TYPE_CHECKING:
-    from compression.students.settings import StudentSettings
-
 FILE = "wordpieces.json"
 UNKNOWN = 0
 
@@ -28,23 +23,23 @@ UNKNOWN = 0
 class WordPieceTokenizer:
     """A vocabulary of word pieces, and whether text is lower-cased first."""
 
-    after_word = ""
+    after_word = WordPieces.after_word
 
     def __init__(self, pieces: list[str], lowercase: bool, max_tokens: int) -> None:
         """pieces: in the order of the embedding's rows, the unknown piece first."""
         self.pieces, self.lowercase, self.max_tokens = pieces, lowercase, max_tokens
-        self._words = WordPieces(pieces, lowercase)
+        self._word_pieces = WordPieces(pieces, lowercase)
 
     @classmethod
-    def load(cls, settings: StudentSettings, folder: Path) -> WordPieceTokenizer:
-        """Read what `save` wrote. Raises UserError when it is missing, malformed or of another size."""
+    def load(cls, folder: Path, vocab_size: int, max_tokens: int) -> WordPieceTokenizer:
+        """Read a saved tokenizer. Raises UserError when it is missing, malformed or not of this size."""
         found = read_json(folder / FILE)
         is_known = isinstance(found, dict) and found.keys() == {"lowercase", "pieces"}
         if not is_known or not all(isinstance(piece, str) for piece in found["pieces"]):
-            raise UserError(f"{folder / FILE}: no vocabulary of word pieces")
-        if len(found["pieces"]) != settings.vocab_size:
-            raise UserError(f"{folder / FILE}: {len(found['pieces'])} pieces, the student has {settings.vocab_size}")
-        return cls(found["pieces"], bool(found["lowercase"]), settings.max_tokens)
+            raise UserError(f"{folder / FILE}: not a vocabulary of word pieces")
+        if len(found["pieces"]) != vocab_size:
+            raise UserError(f"{folder / FILE}: {len(found['pieces'])} pieces, the student has {vocab_size}")
+        return cls(found["pieces"], bool(found["lowercase"]), max_tokens)
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary into a student's folder."""
@@ -57,13 +52,13 @@ class WordPieceTokenizer:
 
     @property
     def identity(self) -> str:
-        """The pieces in their order."""
+        """The pieces in their order, and where texts are cut."""
         digest = hashlib.sha256("\n".join(self.pieces).encode()).hexdigest()
         return f"wordpiece {digest} {self.lowercase} {self.max_tokens}"
 
     def encode(self, sentences: list[str]) -> EncodedText:
-        """One row number a piece, width 1."""
-        rows = [self._words.encode(sentence) for sentence in sentences]
+        """Return one row a piece, width 1."""
+        rows = [self._word_pieces.encode(sentence) for sentence in sentences]
         return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
 
     @property
@@ -72,7 +67,7 @@ class WordPieceTokenizer:
         return np.arange(len(self.pieces)) != UNKNOWN
 
     def without(self, rows: Collection[int]) -> WordPieceTokenizer:
-        """A tokenizer without some pieces; the rows that are left keep their order."""
-        gone = set(rows)
-        kept = [piece for row, piece in enumerate(self.pieces) if row not in gone]
+        """Return a tokenizer without some pieces; the other rows keep their order."""
+        dropped = set(rows)
+        kept = [piece for row, piece in enumerate(self.pieces) if row not in dropped]
         return WordPieceTokenizer(kept, self.lowercase, self.max_tokens)

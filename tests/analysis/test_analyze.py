@@ -18,10 +18,10 @@ from compression.analysis.tensors import coo_bytes, dense_bytes, part_of
 from compression.analysis.text import describe
 from compression.analysis.treemap import squarify
 from compression.packing import pack_student
+from compression.students.embeddings import load_tokenizer
 from compression.students.saved import save_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers import load_tokenizer
 
 EMBEDDING, ENCODER, CLASSIFIER = 33 * 4, 2 * (3 * 4 + 3 * 3 + 3 + 3), 6 * 5 + 5 + 5 * 2 + 2
 """Weights of the RNN below: 33 characters of 4, two directions of 3 units, a classifier of 6 -> 5 -> 2."""

@@ -32,7 +32,7 @@ from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.experiments.chain import plan_file
 from compression.settings import CompressSettings
 from compression.shrinking.chain import compress
-from compression.tokenizers import load_tokenizer
+from compression.students.embeddings import load_tokenizer
 
 NAMES = ("thumbs down", "thumbs up")
 WORLD = [

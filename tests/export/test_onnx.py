@@ -15,7 +15,8 @@ from common.training.models import ModelConfig
 from compression.students.saved import load_student, save_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers import CharTokenizer, HashTokenizer
+from compression.tokenizers.char import CharTokenizer
+from compression.tokenizers.hash import HashTokenizer
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -27,11 +27,11 @@ from common.training.models import ModelConfig
 from compression.evaluation.classifier import softmax
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
+from compression.students.embeddings import load_tokenizer
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import student_logits
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers import load_tokenizer
 
 CPU = torch.device("cpu")
 TEXTS = ["a gorgeous , witty film", "", "boring !", "naïve  café\t☃", "the the the " * 300]

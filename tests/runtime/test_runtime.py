@@ -10,24 +10,17 @@ import packed_students as made
 import pytest
 import sentencepiece
 import tiny
+from compression.packing.sentencepiece_file import read_pieces
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from unicode_torture import TORTURE
 
 from common.data.text import normalise, split_words
 from compression.packing import pack_student, write_packed
-from compression.packing.normalisation import base_rules, differences, express, read_rules
-from compression.packing.sentencepiece_file import UNUSED, read_pieces
-from compression.runtime import (
-    IDENTITY,
-    NFKC,
-    NMT_NFKC,
-    PackedError,
-    load,
-    load_bytes,
-    prepare,
-    tidy,
-)
+from compression.runtime import IDENTITY, NFKC, NMT_NFKC, PackedError, load, load_bytes, prepare
+from compression.runtime.__main__ import tidy
+from compression.runtime.tokenizers.bpe import UNUSED
+from compression.tokenizers.charsmap import base_rules, differences, express, read_rules
 
 LETTERS = st.text(
     st.sampled_from("the film wonderful\u0301\u00e9\u2581\u2603 0.,!\ud55c\u1112\u1161\u11ab\uff41\u200b")

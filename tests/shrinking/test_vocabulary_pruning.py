@@ -22,7 +22,7 @@ from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.tokenizers.bpe import MODEL_FILE, UNKNOWN, BpeTokenizer
 from compression.tokenizers.bpe_files import find_files
-from compression.tokenizers.pieces import mark_unused
+from compression.tokenizers.bpe_model import mark_unused
 
 CPU = torch.device("cpu")
 TEXTS = [text for text, _ in tiny.sentences(60)]

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from common.data.ragged import EncodedText
 from common.errors import UserError
+from compression.runtime.tokenizers.hash import HASHES
+from compression.students.embeddings import HashEmbedding, load_tokenizer, make_embedding
 from compression.students.settings import StudentSettings, student_defaults
 from compression.students.student import Student
-from compression.tokenizers import load_tokenizer, make_embedding
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import find_files, read_vectors
 from compression.tokenizers.char import ALPHABET, OTHER, CharTokenizer
-from compression.tokenizers.hash import HASHES, HashEmbedding, HashTokenizer
+from compression.tokenizers.hash import HashTokenizer
 
 TEXTS = [text for text, _ in tiny.sentences(60)]
 

@@ -15,12 +15,13 @@ import torch
 from common.data.rows import load_rows
 from common.data.split import load_split
 from common.errors import UserError
+from compression.runtime import HASHES
 from compression.shrinking.context import CompressionContext
 from compression.shrinking.pruning.slicing import row_factor, select_rows
+from compression.students.embeddings import HashEmbedding
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.hash import HASHES, HashEmbedding
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _TABLE = "embedding.table.weight"

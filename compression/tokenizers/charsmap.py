@@ -1,7 +1,7 @@
-"""sentencepiece's normalisation rules as the runtime knows them, and what a model has beyond that.
+"""The normalisation rules in sentencepiece's model files, as differences from the rules that the runtime has.
 
 A model file holds its rules compiled: a double-array trie of what is replaced (Aoe, 1989, in the layout of the
-darts-clone library) and the replacements, 240 KB. The runtime makes the usual rules from Python's own Unicode tables,
+darts-clone library) and the replacements, 240 KB. The runtime takes the usual rules from Python's own Unicode tables,
 so that a packed file holds only the differences.
 """
 
@@ -22,12 +22,15 @@ _KNOWN = {
     "7e46d9e08af4b6a37991b04fb8388644c1595a0abcd0f26d6a5d575e2a3663ea": NFKC,
     "1e2c7b43d3ee9755ceaa2ac335e253d8703604e0249ee1e81156c92b46423844": NMT_NFKC,
 }
-"""SHA-256 of charsmaps that are exactly a base: what the tests find out, packing need not find out each time."""
+"""SHA-256 of charsmaps that are exactly a base, as the tests check, so that nothing needs to be compared."""
 
 
 @functools.lru_cache(maxsize=4)
 def express(charsmap: bytes) -> tuple[int, dict[str, str | None]]:
-    """(base, rules beyond it; None where a rule of the base does not hold). Raises UserError for too many rules."""
+    """Return the base of a compiled charsmap, and the rules beyond it: None where a rule of the base does not hold.
+
+    Raises UserError for a damaged charsmap, and for too many rules.
+    """
     if not charsmap:
         return IDENTITY, {}
     known = _KNOWN.get(hashlib.sha256(charsmap).hexdigest())
@@ -35,48 +38,48 @@ def express(charsmap: bytes) -> tuple[int, dict[str, str | None]]:
 
 
 def differences(rules: dict[str, str]) -> tuple[int, dict[str, str | None]]:
-    """As `express`, for rules: the base that leaves the fewest."""
+    """Return the same of rules: the base that leaves the fewest."""
     found: list[tuple[int, dict[str, str | None]]] = []
     for base in (NMT_NFKC, NFKC, IDENTITY):
-        made = base_rules(base)
-        more: dict[str, str | None] = {key: value for key, value in rules.items() if made.get(key) != value}
-        more |= {key: None for key in made if key not in rules}
+        expected = base_rules(base)
+        more: dict[str, str | None] = {key: value for key, value in rules.items() if expected.get(key) != value}
+        more |= {key: None for key in expected if key not in rules}
         found.append((base, dict(sorted(more.items()))))
         if not more:
             break
     base, more = min(found, key=lambda pair: len(pair[1]))
     if len(more) > MOST_RULES:
-        raise UserError(f"cannot be packed: its normalisation differs from NFKC in {len(more):,} rules")
+        raise UserError(f"cannot be used, its normalisation differs from NFKC in {len(more):,} rules")
     return base, more
 
 
 def read_rules(charsmap: bytes) -> dict[str, str]:
-    """Rules of a compiled charsmap: text -> replacement. Raises UserError when it is damaged."""
+    """Return the rules of a compiled charsmap: text -> replacement. Raises UserError when it is damaged."""
     try:
         length = struct.unpack_from("<I", charsmap)[0]
         units = struct.unpack_from(f"<{length // 4}I", charsmap, 4)
         texts = charsmap[4 + length :]
-        return {key.decode(): _text_at(texts, place) for key, place in _walk(units)}
+        return {key.decode(): _text_at(texts, offset) for key, offset in _walk(units)}
     except (ValueError, IndexError, struct.error) as error:
         raise UserError(f"its normalisation rules are damaged ({error})") from None
 
 
-def _text_at(texts: bytes, place: int) -> str:
-    return texts[place : texts.index(b"\0", place)].decode()
+def _text_at(texts: bytes, offset: int) -> str:
+    return texts[offset : texts.index(b"\0", offset)].decode()
 
 
 def _walk(units: Sequence[int]) -> Iterator[tuple[bytes, int]]:
-    """(key, value) of all a double array holds. A unit: label in bits 0 to 7, end of a key in 8, offset above."""
+    """Yield all (key, value) of a double array. A unit: label in bits 0 to 7, end of a key in 8, offset above."""
     children: dict[int, list[int]] = {}
-    for place, unit in enumerate(units):
+    for index, unit in enumerate(units):
         if 0 < unit & (1 << 31 | 0xFF) < 256:
-            children.setdefault(place ^ unit & 0xFF, []).append(place)
+            children.setdefault(index ^ unit & 0xFF, []).append(index)
     waiting = [(_offset(units[0]), b"")]
     while waiting:
         base, key = waiting.pop()
-        for place in children.get(base, ()):
-            unit = units[place]
-            longer, below = key + bytes([unit & 0xFF]), place ^ _offset(unit)
+        for index in children.get(base, ()):
+            unit = units[index]
+            longer, below = key + bytes([unit & 0xFF]), index ^ _offset(unit)
             if unit >> 8 & 1:
                 yield longer, units[below] & ((1 << 31) - 1)
             if len(longer) < MOST_KEY:
@@ -89,25 +92,25 @@ def _offset(unit: int) -> int:
 
 @functools.cache
 def base_rules(base: int) -> dict[str, str]:
-    """All rules of a base, as the runtime would apply them."""
+    """Return all rules of a base, as the runtime applies them."""
     normaliser = Normaliser(base, {})
-    # Characters that are more than themselves: no other one has a rule, but for those of the base's own.
+    # Characters that decompose: no other one has a rule, except the base's own.
     characters = [c for c in map(chr, range(1, 0x110000)) if not "\ud800" <= c <= "\udfff" and _decomposes(c)]
     keys = [*characters, *normaliser.own, *normaliser.later] if base != IDENTITY else []
     rules = {key: value for key in keys if (value := normaliser.rule(key)) is not None}
-    # Sequences: every way to write the decomposition of a composed character by single ones.
+    # Sequences: every way to write the decomposition of a composed character in single ones.
     spellings: dict[str, list[str]] = {}
     whole: set[str] = set()
     for c in dict.fromkeys([*characters, *normaliser.later]) if base != IDENTITY else ():
-        letters = normaliser.decomposed(c)
-        if len(letters) == 1:
-            spellings.setdefault(letters, [letters]).append(c)
+        parts = normaliser.decomposed(c)
+        if len(parts) == 1:
+            spellings.setdefault(parts, [parts]).append(c)
         else:
-            whole.add(letters)
-    for letters in whole:
-        value = normaliser.rule(letters)
+            whole.add(parts)
+    for parts in whole:
+        value = normaliser.rule(parts)
         if value is not None:
-            for key in map("".join, itertools.product(*(spellings.get(letter, [letter]) for letter in letters))):
+            for key in map("".join, itertools.product(*(spellings.get(part, [part]) for part in parts))):
                 rules.setdefault(key, value)
     return rules
 

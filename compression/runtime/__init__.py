@@ -1,0 +1,57 @@
+"""Packed students without PyTorch: loads a .fwt file and answers texts with numpy and the standard library alone.
+
+    model = load("NAME.fwt")
+    model.labels, model.probabilities(["a gorgeous , witty film"])
+
+or `python -m compression.runtime NAME.fwt "a gorgeous , witty film"`. docs/format.md has the format byte by byte;
+compression/packing writes it. Read the modules in the order reader, entropy, weights, shapes, tokenizers, vocabulary,
+header, encoders, model, __main__. They import nothing of the project, and `make runtime` joins them into one file.
+
+Files are not trusted: every length is checked before anything is allocated, and whatever is wrong is a PackedError.
+"""
+
+# ruff: noqa: F401 - names that the rest of the project uses
+
+from __future__ import annotations
+
+import os
+import sys
+
+if sys.argv[:1] == ["-m"]:
+    # `python -m compression.runtime`, while Python looks for the module. Before numpy loads: products this small gain
+    # nothing from threads, which take time to start and to wait.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from compression.runtime.entropy import (
+    BLOCK,
+    BY_COLUMN,
+    BY_ROW,
+    CODE_BITS,
+    CODED,
+    CONSTANT,
+    MOST_STEPS,
+    RAW,
+    Array,
+    decode_stream,
+    frequencies,
+    step_weights,
+)
+from compression.runtime.header import PAIR, POOL_MAX, TOKENS
+from compression.runtime.model import MAGIC, VERSION, Model, load, load_bytes
+from compression.runtime.reader import PackedError, Reader
+from compression.runtime.shapes import ARCHS, EMBEDDINGS, TRANSFORMERS, EncoderSize, encoder_shapes, positions_of
+from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, UNKNOWN, UNUSED, USED, WORDS, BytePairs, prepare
+from compression.runtime.tokenizers.char import ALPHABET, Characters
+from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes, split_words
+from compression.runtime.tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
+from compression.runtime.tokenizers.wordpiece import WordPieces
+from compression.runtime.vocabulary import (
+    LOWERCASE,
+    MOST_PIECE_LENGTH,
+    MOST_PIECES,
+    MOST_WORD_PIECES,
+    PAIR_BITS,
+    PairModel,
+    pair_lanes,
+)
+from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, LARGEST, MASKED, PRODUCT, RESIDUAL

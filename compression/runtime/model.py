@@ -1,0 +1,205 @@
+"""A packed student, and how its file is loaded."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from compression.runtime.encoders.conv import Convolution
+from compression.runtime.encoders.mean import Mean
+from compression.runtime.encoders.recurrent import Recurrent
+from compression.runtime.encoders.transformer import Transformer
+from compression.runtime.header import Header
+from compression.runtime.reader import PackedError, Reader
+from compression.runtime.shapes import TRANSFORMERS
+from compression.runtime.tokenizers.bpe import BytePairs
+from compression.runtime.tokenizers.char import Characters
+from compression.runtime.tokenizers.hash import HashedWords
+from compression.runtime.tokenizers.wordpiece import WordPieces
+
+MAGIC = b"FWT"
+VERSION = 1
+MOST_FILE = 1 << 27
+MOST_HEADER = 1 << 22
+_TEXTS_AT_ONCE, _TOKENS_AT_ONCE = 1024, 1 << 14
+
+
+class Model:
+    """A packed student.
+
+    name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
+    sentences. tokens: whether it labels every word (between single spaces). arch: one of ARCHS. embedding: one of
+    EMBEDDINGS.
+    """
+
+    def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
+        self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
+        self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
+        self.outputs, self.tokens = header.outputs, header.tokens
+        self._table = weights["embedding.table"]
+        self._tokenizer = _tokenizer(header, weights)
+        self._encoder = _encoder(header, weights)
+        self._layers = [
+            (np.ascontiguousarray(weights[f"classifier.{i}.weight"].T), weights[f"classifier.{i}.bias"]) for i in (0, 3)
+        ]
+
+    def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
+        """Return float32 [texts, outputs]; of a regression the score scaled to [0, 1].
+
+        Of a model that labels words [texts, words, outputs], NaN past a text's last word. Raises PackedError for what
+        is not a text, or not a pair.
+        """
+        parts, counts = [np.zeros((0, self.outputs), np.float32)], []
+        ids: list[int] = []
+        lengths: list[int] = []
+        words: list[int] = []
+        self._make_room()
+        for number, text in enumerate(texts, 1):
+            for sentence in self._sentences(text):
+                found, starts = self._encode(sentence)
+                words += [len(ids) + start for start in starts]
+                ids += found
+                lengths.append(len(found))
+                counts.append(len(starts))
+            if number == len(texts) or len(lengths) >= _TEXTS_AT_ONCE * (1 + self.pair) or len(ids) > _TOKENS_AT_ONCE:
+                parts.append(self._forward(np.array(ids), np.array(lengths), np.array(words)))
+                ids, lengths, words = [], [], []
+                self._make_room()
+        logits = np.concatenate(parts)
+        return _by_text(logits, np.array(counts, np.int64)) if self.tokens else logits
+
+    def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
+        """Return the softmax of the logits; of a regression the score itself, [texts, 1]."""
+        logits = self.logits(texts)
+        if not self.labels:
+            return logits
+        powers = np.exp(logits - logits.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True)
+
+    def _make_room(self) -> None:
+        if isinstance(self._tokenizer, HashedWords):
+            self._tokenizer.make_room()
+
+    def _sentences(self, text: str | tuple[str, str]) -> list[str]:
+        sentences = list(text) if isinstance(text, tuple | list) else [text]
+        if len(sentences) != 1 + self.pair or not all(isinstance(sentence, str) for sentence in sentences):
+            raise PackedError(f"{self.name} reads {'pairs of texts' if self.pair else 'single texts'}")
+        return [sentence if sentence.isascii() else _without_surrogates(sentence) for sentence in sentences]
+
+    def _encode(self, sentence: str) -> tuple[Sequence[int], list[int]]:
+        """Return the ids of a sentence, and where words are labelled the index of each one's first token."""
+        encode = self._tokenizer.encode
+        if not self.tokens:
+            return encode(sentence)[: self.max_tokens] or [0], []
+        ids: list[int] = []
+        starts: list[int] = []
+        for word in sentence.split(" "):
+            starts.append(min(len(ids), self.max_tokens - 1))
+            ids += encode(word + self._tokenizer.after_word)[: self.max_tokens] or [0]
+        return ids[: self.max_tokens], starts
+
+    def _forward(self, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
+        table = self._tokenizer.table if isinstance(self._tokenizer, HashedWords) else self._table
+        if self.tokens:
+            encoded = self._encoder.states(table, ids, lengths)[words]
+        else:
+            encoded = self._encoder(table, ids, lengths)
+        if self.pair and self.arch not in TRANSFORMERS:
+            u, v = encoded[::2], encoded[1::2]
+            encoded = np.concatenate([u, v, np.abs(u - v), u * v], 1)
+        (first, first_bias), (last, last_bias) = self._layers
+        hidden = encoded @ first
+        hidden += first_bias
+        return np.maximum(hidden, 0, out=hidden) @ last + last_bias
+
+
+def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> BytePairs | WordPieces | Characters | HashedWords:
+    if header.byte_pairs is not None:
+        return header.byte_pairs
+    if header.word_pieces is not None:
+        return WordPieces(*header.word_pieces)
+    if header.embedding == "char":
+        return Characters()
+    table, importance = weights["embedding.table"], weights["embedding.importance"]
+    return HashedWords(header.vocab_size, table, importance, header.max_tokens)
+
+
+def _encoder(header: Header, weights: dict[str, np.ndarray]) -> Mean | Recurrent | Convolution | Transformer:
+    if header.arch in TRANSFORMERS:
+        return Transformer(weights, header.size)
+    if header.arch == "ffn":
+        return Mean()
+    if header.arch == "conv":
+        return Convolution(weights["convolution.weight"], weights["convolution.bias"], header.size.kernel_width)
+    both = [
+        np.stack([weights[f"{direction}_rnn.{name}"] for direction in ("forward", "backward")])
+        for name in ("weight_ih", "weight_hh", "bias")
+    ]
+    return Recurrent(*both, header.arch == "bilstm", header.pool_max)
+
+
+def _by_text(flat: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """[words of all texts, outputs] -> [texts, words, outputs], NaN past a text's last word."""
+    mask = np.arange(counts.max(initial=0)) < counts[:, None]
+    padded = np.full((*mask.shape, flat.shape[1]), np.nan, np.float32)
+    padded[mask] = flat
+    return padded
+
+
+def _without_surrogates(text: str) -> str:
+    """Return the text with the replacement character for halves of surrogate pairs, which UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def load(path: str | os.PathLike) -> Model:
+    """Return the model of a file. Raises PackedError, whose text begins with the path, when the file is wrong."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes longer to import than this file to read
+            data = file.read(MOST_FILE + 1)
+    except OSError as error:
+        raise PackedError(f"{os.fspath(path)}: {error.strerror or error}") from None
+    if len(data) > MOST_FILE:
+        raise PackedError(f"{os.fspath(path)}: larger than any packed student")
+    try:
+        return load_bytes(data)
+    except PackedError as error:
+        raise PackedError(f"{os.fspath(path)}: {error}") from None
+
+
+def load_bytes(data: bytes) -> Model:
+    """Return the model of a packed file's bytes. Raises PackedError for anything wrong with them."""
+    if len(data) < 16 or data[:3] != MAGIC:
+        raise PackedError("not a packed student" if data else "an empty file")
+    if data[3] != VERSION:
+        raise PackedError(f"version {data[3]} of the format; this runtime reads version {VERSION}")
+    length = int.from_bytes(data[4:8], "little")
+    if length != len(data):
+        raise PackedError(f"{len(data):,} bytes instead of {length:,}: truncated, or something was appended")
+    if zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
+        raise PackedError("its checksum is wrong: it is damaged")
+    reader = Reader(memoryview(data)[8:-4])
+    stored, size = reader.number(), reader.number(MOST_HEADER)
+    header = Header(Reader(_inflate(bytes(reader.take(stored)), size)))
+    header.read_streams(reader)
+    return Model(header, header.weights())
+
+
+def _inflate(stored: bytes, size: int) -> bytes:
+    """Return the header, `size` bytes: the stored ones if they are as many, else raw deflate."""
+    if len(stored) == size:
+        return stored
+    inflater = zlib.decompressobj(-15)
+    try:
+        header = inflater.decompress(stored, size + 1)
+    except zlib.error as error:
+        raise PackedError(f"its header cannot be read ({error})") from None
+    if len(header) != size or not inflater.eof or inflater.unused_data:
+        raise PackedError("its header has another length than it says")
+    return header

@@ -1,0 +1,71 @@
+"""Bounded reading: every length is checked against the bytes that are left before anything is allocated."""
+
+from __future__ import annotations
+
+MOST_VALUES = 1 << 24
+"""Numbers that one file may hold, and the largest number that may stand in it."""
+
+
+class PackedError(ValueError):
+    """A packed file is damaged, or a model is asked for something it cannot give. One line."""
+
+
+class Reader:
+    """Reads bytes from front to back. Every method raises PackedError where the bytes are not as it expects."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data, self._position = memoryview(data), 0
+
+    @property
+    def left(self) -> int:
+        """Bytes not read yet."""
+        return len(self._data) - self._position
+
+    def take(self, count: int) -> memoryview:
+        """Return the next bytes."""
+        if count > self.left:
+            raise PackedError("the file ends too early")
+        self._position += count
+        return self._data[self._position - count : self._position]
+
+    def rest(self) -> memoryview:
+        """Return all bytes that are left without reading past them."""
+        return self._data[self._position :]
+
+    def byte(self, below: int = 256) -> int:
+        """Return one byte, smaller than `below`."""
+        value = self.take(1)[0]
+        if value >= below:
+            raise PackedError(f"a field is {value}, which this version does not know")
+        return value
+
+    def number(self, most: int = MOST_VALUES) -> int:
+        """Return a number written in seven bits a byte, lowest first, at most `most`."""
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 127) << shift
+            if byte < 128 and value <= most:
+                return value
+            if byte < 128:
+                break
+        raise PackedError(f"a number in the file is larger than {most:,}")
+
+    def size(self) -> int:
+        """Return a number that is at least one."""
+        value = self.number()
+        if not value:
+            raise PackedError("a size in the file is zero")
+        return value
+
+    def text(self) -> str:
+        """Return a text: its length in bytes, then UTF-8."""
+        try:
+            return bytes(self.take(self.number())).decode()
+        except UnicodeDecodeError:
+            raise PackedError("a text in the file is not UTF-8") from None
+
+    def end(self) -> None:
+        """Check that nothing is left."""
+        if self.left:
+            raise PackedError(f"{self.left} bytes too many")

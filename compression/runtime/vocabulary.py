@@ -1,0 +1,152 @@
+"""Vocabularies as they are stored: byte pairs as a coded list of merges, word pieces as sorted text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compression.runtime.entropy import LOWEST_STATE, frequencies
+from compression.runtime.reader import PackedError, Reader
+from compression.runtime.tokenizers.bpe import UNKNOWN, WORDS, BytePairs
+from compression.runtime.tokenizers.normalisation import NMT_NFKC, SPACE, Normaliser
+from compression.runtime.weights import Streams
+
+PAIR_BITS = 16
+"""log2 of the sum of the frequencies of a merge's parts."""
+MOST_PIECES = 1 << 15
+MOST_PIECE_LENGTH = 512
+MOST_WORD_PIECES = 1 << 18
+MOST_CHARACTERS = 1 << 23
+"""Characters of all word pieces together."""
+LOWERCASE = 1
+"""Flag of word pieces: text is lower-cased, and its accents removed."""
+
+
+def read_word_pieces(reader: Reader) -> tuple[list[str], bool]:
+    """Return word pieces by id, an empty one for unknown words first, and whether text is lower-cased."""
+    lowercase = bool(reader.byte(LOWERCASE + 1))
+    pieces, left = [""], MOST_CHARACTERS
+    for _ in range(reader.number(MOST_WORD_PIECES)):
+        piece = pieces[-1][: reader.number(len(pieces[-1]))] + reader.text()
+        left -= len(piece)
+        if not pieces[-1] < piece or len(piece) > MOST_PIECE_LENGTH or left < 0:
+            raise PackedError("word pieces out of order, or with too many characters")
+        pieces.append(piece)
+    return pieces, lowercase
+
+
+class Vocabulary:
+    """Byte pairs: characters, then merges of two symbols, in order."""
+
+    def __init__(self, reader: Reader, streams: Streams) -> None:
+        self.flags, base = reader.byte(8), reader.byte(NMT_NFKC + 1)
+        rules: dict[str, str | None] = {}
+        for _ in range(reader.number(1 << 16)):
+            key, has_value = reader.text(), reader.byte(2)
+            if not key or len(key) > MOST_PIECE_LENGTH:
+                raise PackedError("a rule of normalisation matches nothing")
+            rules[key] = reader.text() if has_value else None
+        self._normaliser = Normaliser(base, rules)
+        self.characters = reader.text()
+        self.merges = reader.number(MOST_PIECES)
+        self.literal: dict[int, str] = {}
+        index = -1
+        for _ in range(reader.number(self.merges)):
+            index += 1 + reader.number(MOST_PIECES)
+            self.literal[index] = reader.text()
+        if index >= self.merges:
+            raise PackedError("a piece is beyond the last one")
+        self._states = streams.add_first(reader, streams.count(1, len(self.characters) + self.merges))
+
+    def read_pairs(self, reader: Reader) -> bytes:
+        """Decode both parts of all merges that are not literal. Returns the bytes that the states carry."""
+        self._pairs = np.zeros((self.merges - len(self.literal), 2), np.int64)
+        if not len(self._pairs):
+            return b""
+        lanes = pair_lanes(len(self._pairs))
+        states = np.frombuffer(reader.take(4 * lanes), "<u4").astype(np.int64)
+        words = np.frombuffer(reader.rest(), "<u2", reader.left // 2).astype(np.int64)
+        read = 0
+        is_coded = np.array([index not in self.literal for index in range(self.merges)])
+        coded = len(self.characters) + np.flatnonzero(is_coded)
+        model = PairModel(self.characters, coded, bool(self.flags & WORDS))
+        for first in range(0, len(self._pairs), lanes):
+            block = self._pairs[first : first + lanes]
+            x = states[: len(block)]
+            for side in (0, 1):
+                frequency = model.frequencies(side, first + len(block))
+                ends = np.cumsum(frequency)
+                slot = x & 0xFFFF
+                part = np.searchsorted(ends, slot, "right")
+                x[:] = frequency[part] * (x >> 16) + slot - ends[part] + frequency[part]
+                small = (x < LOWEST_STATE).nonzero()[0]
+                more = words[read : read + len(small)]
+                if len(more) < len(small):
+                    raise PackedError("the pairs end too early")
+                x[small] = x[small] << 16 | more
+                read += len(small)
+                block[:, side] = part
+            model.learn(first, block)
+        reader.take(2 * read)
+        carried = states - LOWEST_STATE
+        if carried.min() < 0 or carried.max() >= LOWEST_STATE:
+            raise PackedError("the pairs do not end where they began")
+        return carried.astype("<u2").tobytes()
+
+    def byte_pairs(self) -> BytePairs:
+        """Return the tokenizer. Raises PackedError for a vocabulary that contradicts itself."""
+        symbols = list(self.characters)
+        coded = iter(self._pairs.tolist())
+        for index in range(self.merges):
+            if index in self.literal:
+                symbols.append(self.literal[index])
+                continue
+            left, right = next(coded)
+            if max(left, right) >= len(symbols):
+                raise PackedError("a piece is merged from a later one")
+            symbols.append(symbols[left] + symbols[right])
+            if len(symbols[-1]) > MOST_PIECE_LENGTH:
+                raise PackedError("a piece is too long")
+        if len(set(symbols)) != len(symbols) or self._states.values.max(initial=0) > UNKNOWN:
+            raise PackedError("a vocabulary that repeats itself")
+        return BytePairs(len(self.characters), symbols, self._states.values.tolist(), self._normaliser, self.flags)
+
+
+def pair_lanes(merges: int) -> int:
+    """Return how many merges are coded in one step."""
+    return min(merges, 128, max(8, merges // 16))
+
+
+class PairModel:
+    """How likely each symbol is the left or the right part of the next merges: by how often it has been one so far.
+
+    characters: the first symbols. indexes: int64, each coded merge's index among all symbols. words: no right part
+    begins with a space.
+    """
+
+    def __init__(self, characters: str, indexes: np.ndarray, words: bool) -> None:
+        self._indexes = indexes
+        size = max(len(characters), int(indexes.max()) + 1)
+        self._seen = np.zeros((2, size), np.int64)
+        self._right = np.ones(size, bool)
+        if words:
+            self._right[: len(characters)] = [character != SPACE for character in characters]
+
+    def frequencies(self, side: int, merges: int) -> np.ndarray:
+        """Return the frequencies, which sum to 1 << PAIR_BITS, of the symbols before a number of coded merges.
+
+        side: 0 is left, 1 is right.
+        """
+        known = int(self._indexes[merges - 1]) + 1
+        weights = 4 * self._seen[side, :known] + 2
+        if side:
+            weights = np.where(self._right[:known], weights + 1, 0)
+        return frequencies(weights, PAIR_BITS)
+
+    def learn(self, first: int, pairs: np.ndarray) -> None:
+        """Count the parts of coded merges from number `first` on. pairs: int64 [merges, 2]."""
+        indexes = self._indexes[first : first + len(pairs)]
+        for index, left in zip(indexes.tolist(), pairs[:, 0].tolist(), strict=True):
+            # In order: a merge may have a part that is a merge of the same block.
+            self._right[index] = self._right[left]
+        for side in (0, 1):
+            np.add.at(self._seen[side], pairs[:, side], 1)

@@ -1,0 +1,135 @@
+"""Matrices as they are stored: floats (perhaps masked), affine codes, codebooks, products of two matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compression.runtime.entropy import BLOCK, Array
+from compression.runtime.reader import MOST_VALUES, PackedError, Reader
+
+FLOAT32, FLOAT16, AFFINE, CODEBOOK, PRODUCT = range(5)
+"""How a matrix is stored."""
+MASKED, RESIDUAL = 1, 1
+"""Options of float matrices and of affine codes."""
+LARGEST = np.float32(1e4)
+"""No weight is larger, so that the logits of any text are finite."""
+
+
+class Streams:
+    """All arrays of a file in the order of its two streams, and the number of float32 values that matrices share.
+
+    first: arrays that are decoded before the others, which depend on them: masks, zero points, classes, states.
+    """
+
+    def __init__(self) -> None:
+        self.first: list[Array] = []
+        self.main: list[Array] = []
+        self.floats = 0
+        self._total = 0
+
+    def count(self, rows: int, columns: int) -> int:
+        """Return rows * columns. Raises PackedError when the values of a file are too many."""
+        self._total += rows * columns
+        if self._total > MOST_VALUES:
+            raise PackedError(f"more than {MOST_VALUES:,} numbers")
+        return rows * columns
+
+    def add_first(self, reader: Reader, count: int) -> Array:
+        """Read the description of an array of the first stream."""
+        self.first.append(Array.read_aside(reader, count))
+        return self.first[-1]
+
+    def add(self, reader: Reader, count: int, columns: int = BLOCK) -> Array:
+        """Read the description of an array of the main stream; its classes belong to the first one."""
+        self.main.append(array := Array.read(reader, count, columns))
+        if array.classes is not None:
+            self.first.append(array.classes)
+        return array
+
+    def add_floats(self, count: int) -> slice:
+        """Reserve float32 values. Returns where they are among the shared ones."""
+        self.count(1, count)
+        self.floats += count
+        return slice(self.floats - count, self.floats)
+
+
+class Matrix:
+    """A matrix: its description is read from the header, its value follows when the streams are decoded."""
+
+    def __init__(self, reader: Reader, streams: Streams, rows: int, columns: int) -> None:
+        self.shape = rows, columns
+        count, width = streams.count(rows, columns), columns if columns > 1 else BLOCK
+        self.form = reader.byte(PRODUCT + 1)
+        self.option = 0 if self.form == PRODUCT else reader.byte(8)
+        if self.form in (FLOAT32, FLOAT16):
+            self.mask = streams.add_first(reader, count) if self.option & MASKED else None
+            self.planes = [streams.add(reader, count, width) for _ in range(4 if self.form == FLOAT32 else 2)]
+            if self.mask is not None and any(plane.classes is not None for plane in self.planes):
+                raise PackedError("numbers behind a mask have no classes")
+        elif self.form == AFFINE:
+            by_row, by_column = self.option & 2, self.option & 4
+            self._scales_shape = rows if by_row else 1, columns if by_column else 1
+            scales = self._scales_shape[0] * self._scales_shape[1]
+            self.zero_point = streams.add_first(reader, scales)
+            self.codes = streams.add(reader, count, width)
+            self.floats = streams.add_floats(scales)
+        elif self.form == CODEBOOK:
+            self.levels = reader.byte() + 1
+            self.codes = streams.add(reader, count, width)
+            self.floats = streams.add_floats(self.levels * (rows if self.option & 2 else 1))
+        else:
+            rank = reader.size()
+            self.left = Matrix(reader, streams, rows, rank)
+            self.right = Matrix(reader, streams, rank, columns)
+
+    def apply_mask(self) -> None:
+        """Once the first stream is decoded: set how many values the byte planes hold."""
+        if self.form == PRODUCT:
+            self.left.apply_mask()
+            self.right.apply_mask()
+        elif self.form in (FLOAT32, FLOAT16) and self.mask is not None:
+            if self.mask.values.max(initial=0) > 1:
+                raise PackedError("a mask holds more than zeros and ones")
+            for plane in self.planes:
+                plane.count = int(np.count_nonzero(self.mask.values))
+
+    def value(self, floats: np.ndarray) -> np.ndarray:
+        """Return the matrix, float32 [rows, columns]. floats: float32, all shared values."""
+        if self.form == PRODUCT:
+            return checked(self.left.value(floats) @ self.right.value(floats))
+        if self.form in (FLOAT32, FLOAT16):
+            values = join_planes(self.planes, "<f4" if self.form == FLOAT32 else "<f2")
+            if self.mask is not None:
+                whole = np.zeros(self.mask.count, np.float32)
+                whole[self.mask.values > 0] = values
+                values = whole
+            return checked(values).reshape(self.shape)
+        codes = self.codes.values.reshape(self.shape)
+        if self.form == AFFINE:
+            zero_point = self.zero_point.values.astype(np.uint8).reshape(self._scales_shape)
+            if self.option & RESIDUAL:
+                codes = codes.astype(np.uint8) + zero_point
+            values = codes.astype(np.float32)
+            values -= zero_point
+            values *= floats[self.floats].reshape(self._scales_shape)
+            return checked(values)
+        if codes.max(initial=0) >= self.levels:
+            raise PackedError("a code has no centroid")
+        codebook = floats[self.floats].reshape(-1, self.levels)
+        return codebook[0][codes] if len(codebook) == 1 else np.take_along_axis(codebook, codes.astype(np.int64), 1)
+
+
+def join_planes(planes: Sequence[Array], kind: str) -> np.ndarray:
+    """Return float32 values from arrays of their bytes, lowest byte first. kind: a little-endian float type."""
+    joined = np.stack([plane.values.astype(np.uint8) for plane in planes], 1)
+    return joined.view(kind)[:, 0].astype(np.float32)
+
+
+def checked(values: np.ndarray) -> np.ndarray:
+    """Return the values. Raises PackedError where one is not finite, or too large."""
+    # Written so that a NaN fails too.
+    if values.size and not np.abs(values).max() <= LARGEST:
+        raise PackedError(f"a weight is not finite, or larger than {LARGEST:g}")
+    return values

@@ -1,0 +1,74 @@
+"""Embeddings: the tokenizer that gives a student its ids, and the torch module that turns ids into vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from compression.runtime import HASHES
+from compression.students.layers import Table
+from compression.students.settings import StudentSettings
+from compression.tokenizers import Tokenizer
+from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.char import VOCABULARY_SIZE, CharTokenizer
+from compression.tokenizers.hash import HashTokenizer, shared_rows
+from compression.tokenizers.wordpiece import WordPieceTokenizer
+
+HASH_STD = 0.1
+"""Small vectors to start from: with PyTorch's N(0, 1) a word's hash decides more than what is learned of it."""
+
+
+def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
+    """Return the tokenizer saved in a model folder. Raises UserError when its files are missing or damaged."""
+    if settings.embedding_type == "char":
+        return CharTokenizer(settings.max_tokens)
+    if settings.embedding_type == "hash":
+        return HashTokenizer(settings.vocab_size, settings.hash_ratio, settings.max_tokens)
+    kind = {"bpe": BpeTokenizer, "wordpiece": WordPieceTokenizer}[settings.embedding_type]
+    return kind.load(folder, settings.vocab_size, settings.max_tokens)
+
+
+def make_embedding(settings: StudentSettings) -> nn.Module:
+    """Return a fresh embedding module: ids [batch, time, width] -> vectors [batch, time, embedding_dim]."""
+    if settings.embedding_type == "hash":
+        rows = shared_rows(settings.vocab_size, settings.hash_ratio)
+        return HashEmbedding(settings.vocab_size, rows, settings.embedding_dim)
+    rows = VOCABULARY_SIZE if settings.embedding_type == "char" else settings.vocab_size
+    return Embedding(rows, settings.embedding_dim)
+
+
+class Embedding(nn.Module):
+    """A table of one vector an id: byte pairs, word pieces, characters."""
+
+    def __init__(self, rows: int, dim: int) -> None:
+        super().__init__()
+        self.table = Table(rows, dim)
+
+    def start_from(self, vectors: np.ndarray) -> None:
+        """Copy pre-trained vectors, float32 [rows, dim], into the table."""
+        self.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """ids: int64 [batch, time, 1] -> [batch, time, dim]."""
+        return self.table(ids[..., 0])
+
+
+class HashEmbedding(nn.Module):
+    """Importance scalars in three sectors, and one table of shared vectors: a word's vector is a weighted sum."""
+
+    def __init__(self, vocab_size: int, shared: int, dim: int) -> None:
+        """vocab_size: importance scalars a sector; shared: vectors in the table."""
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.importance = Table(HASHES * vocab_size, 1)
+        self.table = Table(shared, dim, HASH_STD)
+        self.register_buffer("sector", torch.arange(HASHES) * vocab_size, persistent=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """ids: int64 [batch, time, 3], code = row of table * vocab_size + importance -> [batch, time, dim]."""
+        weights = self.importance(ids % self.vocab_size + self.sector)  # [batch, time, 3, 1]
+        vectors = self.table(ids // self.vocab_size)  # [batch, time, 3, dim]
+        return (weights * vectors).sum(2)

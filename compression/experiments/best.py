@@ -14,8 +14,8 @@ from common.errors import UserError
 from common.store.settings import QuerySettings
 from common.tables import human_bytes, text_table
 from compression.evaluation.result_cache import readable_models, saved_rows
-from compression.experiments.report.families import Family, Row, Stat, group_rows, stat
-from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, metric_heading, percent
+from compression.experiments.report.seed_groups import Family, Row, Stat, group_rows, stat
+from compression.experiments.report.models_table import DASH, TERMINAL_WIDTH, metric_heading, percent
 
 
 class BestSettings(QuerySettings):

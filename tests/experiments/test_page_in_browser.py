@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from page_rows import page, row, sweep
 
-from compression.experiments.report.families import group_rows
+from compression.experiments.report.seed_groups import group_rows
 from compression.experiments.report.record import ExperimentRecord
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

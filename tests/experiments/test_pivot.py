@@ -14,10 +14,10 @@ from pivot_rows import METHODS, SEEDS, record, row, teacher, thesis_grid, values
 
 from common.errors import UserError
 from compression.experiments.report import terminal_report, write_report
-from compression.experiments.report.latex import escape_latex, latex_pivot
+from compression.experiments.report.table import escape_latex, latex_table, markdown_table
 from compression.experiments.report.pivot import Pivot, PivotCell, pivots
-from compression.experiments.report.pivot_text import csv_pivot, markdown_pivot
-from compression.experiments.report.places import stage_label
+from compression.experiments.report.pivot import csv_pivot
+from compression.experiments.report.pivot_layout import stage_label
 from compression.experiments.report.record import ExperimentRecord, Quote
 
 NO_DISTIL, ALPHA_0 = ({"student_arch": "bilstm", "method": method} for method in METHODS)

@@ -13,7 +13,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.training.models import ModelConfig
 from compression.evaluation.result_cache import readable_models, saved_rows
-from compression.experiments.report.families import Row, name_without_seed
+from compression.experiments.report.seed_groups import Row, name_without_seed
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE
 from compression.experiments.report.results import read_results
 

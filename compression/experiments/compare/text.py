@@ -6,7 +6,7 @@ import textwrap
 
 from common.tables import text_table
 from compression.experiments.compare.comparison import Comparison, Effect, Line
-from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, metric_heading
+from compression.experiments.report.models_table import DASH, TERMINAL_WIDTH, metric_heading
 
 
 def comparison_text(comparison: Comparison) -> str:

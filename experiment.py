@@ -116,7 +116,7 @@ def _sweep(operands: Sequence[str], flags: Sequence[str]) -> None:
 
 def _report(operands: Sequence[str], flags: Sequence[str]) -> None:
     help_text = (
-        "Write an experiment's report anew, or the page of a folder of archived ones: report NAME|FOLDER [flags]."
+        "Write an experiment's report again, or the page of a folder of archived ones: report NAME|FOLDER [flags]."
     )
     settings = parse_flags(QuerySettings, flags, help_text)
     (name,) = _take(operands, "report", "NAME|FOLDER")
@@ -162,11 +162,13 @@ def _show(operands: Sequence[str], flags: Sequence[str]) -> None:
 
 
 def _compare(operands: Sequence[str], flags: Sequence[str]) -> None:
-    from compression.experiments.compare.compare import CompareSettings, compare
-    from compression.experiments.compare.text import comparison_text
+    from compression.experiments.compare.comparison import CompareSettings
 
     settings = parse_flags(CompareSettings, flags, "Compare two models, families or experiments: compare A B [flags].")
     a, b = _take(operands, "compare", "A", "B")
+    from compression.experiments.compare.compare import compare
+    from compression.experiments.compare.text import comparison_text
+
     found = compare(settings, a, b)
     print_json(found.as_json()) if settings.json_ else print(comparison_text(found))
 

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from common.config import build
 from common.errors import UserError
-from common.store.workspace import read_json, whole_folder
+from common.store.workspace import read_json, whole_folder, write_text
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, read_record, write_record
 from compression.experiments.report.results import Row, read_results, write_results
 
@@ -62,17 +60,17 @@ def read_finished(folder: Path) -> Archived:
     return Archived(record, tuple(rows))
 
 
-def write_archive(experiment: Archived, root: Path, to: Path, files: Sequence[Path]) -> Path:
+def write_archive(experiment: Archived, root: Path, to: Path) -> Path:
     """Write a finished experiment to <to>/<name>, whole or not at all. Returns that folder.
 
-    root: the workspace, to which paths become relative; files: copied into the folder.
+    root: the workspace, to which paths become relative.
     """
-    record = build(ExperimentRecord, portable(experiment.record.model_dump(mode="json"), root))
+    record = build(ExperimentRecord, portable(experiment.record.model_dump(mode="json", exclude={"files"}), root))
     with whole_folder(to / record.name) as partial:
         write_record(partial, record)
         write_results(partial / RESULTS_FILE, [portable(row, root) for row in experiment.rows])
-        for file in files:
-            shutil.copyfile(file, partial / file.name)
+        for name, text in experiment.record.files.items():
+            write_text(partial / name, text)
     return to / record.name
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.config import Settings, build
+from common.config import Settings, build, load_yaml
 from common.errors import UserError
 from common.store.workspace import read_json
 from compression.augmentation.label_shift import LabelShares
@@ -65,6 +65,8 @@ class ExperimentRecord(Settings):
     """A list of jobs, or a grid of runs."""
     definition: str
     """File and flags of the experiment, in words: another experiment of this name has others."""
+    files: dict[str, str] = {}
+    """Name -> text of the experiment's YAML file and of its base; an archive has them as files."""
     jobs: tuple[dict[str, Any], ...] = ()
     """Jobs with their settings: a chain's own, or those a sweep's runs share."""
     settings: dict[str, Any] = {}
@@ -87,6 +89,13 @@ def described(source: str, *flags: Mapping[str, Any]) -> str:
     """Return the definition of an experiment in words: its file or jobs, and the flags that change the results."""
     given = {key: value for values in flags for key, value in values.items() if key not in NOT_ITS_MEANING}
     return " ".join([source, *(f"{key}={value}" for key, value in sorted(given.items()))])
+
+
+def definition_files(path: Path) -> dict[str, str]:
+    """Return name -> text of an experiment's YAML file, and of the one that its `base` names."""
+    base = load_yaml(path).get("base")
+    paths = [path, *([path.parent / str(base)] if base else [])]
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
 
 def check_name_is_free(folder: Path, definition: str) -> None:

@@ -71,8 +71,8 @@ def text_entry(value: str | None) -> Entry:
 
 
 def number_entry(value: float | None, pattern: str = ",.0f", unit: float = 1) -> Entry:
-    """Return an entry of a number in units of `unit`, a dash where it is unknown."""
-    return Entry(DASH if value is None else format(value / unit, pattern), value)
+    """Return an entry of a number in units of `unit`, a dash where it is unknown; of percent without the sign."""
+    return Entry(DASH if value is None else format(value / unit, pattern).rstrip("%"), value)
 
 
 def heading_levels(table: Table) -> list[list[Span]]:
@@ -161,9 +161,7 @@ def latex_table(table: Table) -> str:
         rules = [rf"\cmidrule(lr){{{span.first + 1}-{span.first + span.width}}}" for span in wide]
         head += [_line([*[""] * (wide[0].first if wide else 0), *cells]), "".join(rules)]
     lowest = sorted((s for spans in levels for s in spans if s.down > 1 or spans is levels[-1]), key=lambda s: s.first)
-    head.append(
-        _line(r"\shortstack{" + t + "}" if (t := _stacked(s.text)) != escape_latex(s.text) else t for s in lowest)
-    )
+    head.append(_line(_stacked(span.text) for span in lowest))
     single = sum(len(head.levels) == 1 for head in table.heads)
     body = [_line(_baseline(line, table.labels, single)) for line in table.baselines]
     body += [r"\midrule"] if body else []

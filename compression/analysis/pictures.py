@@ -1,4 +1,4 @@
-"""Pictures of a model's weights, and how every picture is saved. matplotlib is loaded when the first one is drawn."""
+"""Pictures of a model's weights, and saving any picture. matplotlib is imported when the first one is drawn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-"""Okabe and Ito's, which colour-blind readers can tell apart."""
+"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
 _DPI = 160
 _ROOM_FOR_PERCENT = 0.06
 """Smallest share whose percentage fits into its slice of a pie."""
@@ -41,20 +41,20 @@ def save_figure(
 ) -> list[Path]:
     """Write a figure as <stem>.<format> for each format, each file whole or not at all. The same bytes every time.
 
-    description: what it shows, in words; a PNG file's `Description`.
+    description: of its contents; a PNG file's `Description`.
     """
-    told = {"pdf": {"CreationDate": None}, "png": {"Description": description} if description else {}}
+    metadata = {"pdf": {"CreationDate": None}, "png": {"Description": description} if description else {}}
     paths = []
     for name in formats:
         path = folder / f"{stem}.{name}"
         with whole_file(path) as partial:
-            figure.savefig(partial, format=name, dpi=_DPI, metadata=told.get(name, {}))
+            figure.savefig(partial, format=name, dpi=_DPI, metadata=metadata.get(name, {}))
         paths.append(path)
     return paths
 
 
 def svg_markup(figure: Figure, prefix: str, titles: Mapping[str, str]) -> str:
-    """A figure as an <svg> element to stand in an HTML page. The same markup every time.
+    """Return a figure as an <svg> element of an HTML page. The same markup every time.
 
     prefix: put before every id, so that several figures of a page do not share any. titles: gid of an artist -> text
     that browsers show over it, also without scripts. Words are drawn as paths: they look the same on every machine.
@@ -64,7 +64,7 @@ def svg_markup(figure: Figure, prefix: str, titles: Mapping[str, str]) -> str:
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "featherweight"}):
         figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    # Outside an XML file there is no XML declaration, no namespace and no style for the whole page.
+    # An element of a page has no XML declaration, no namespace and no style for the whole page.
     markup = stream.getvalue()[stream.getvalue().index("<svg") :]
     markup = re.sub(r"<defs>\s*<style.*?</defs>", "", markup, count=1, flags=re.DOTALL)
     markup = re.sub(r"<svg [^>]*(viewBox=\"[^\"]*\")[^>]*>", r"<svg \1>", markup, count=1)
@@ -77,9 +77,9 @@ def svg_markup(figure: Figure, prefix: str, titles: Mapping[str, str]) -> str:
 
 
 def parameter_pie(title: str, parts: dict[str, int]) -> Figure:
-    """A pie of parameters by major part (figures 3.8 to 3.10 of the thesis). parts: name -> number of weights.
+    """Return a pie of parameters by major part (figures 3.8 to 3.10 of the thesis). parts: name -> number of weights.
 
-    Names and numbers stand in a list beside the pie, so that slices too thin to see cannot push labels together.
+    Names and numbers are in a list next to the pie, so that slices too thin to see cannot push labels together.
     """
     from matplotlib.figure import Figure
 
@@ -104,12 +104,12 @@ def parameter_pie(title: str, parts: dict[str, int]) -> Figure:
 
 
 def share(part: float) -> str:
-    """A share in percent, with more digits where it is small."""
+    """Return a share in percent, with more digits where it is small."""
     return "below 0.01%" if part < 0.0001 else f"{part:.1%}" if part >= 0.01 else f"{part:.2%}"
 
 
 def weight_histograms(title: str, parts: dict[str, Histogram]) -> Figure:
-    """One panel for each part: how many weights have which value, on a logarithmic axis. Zeros are counted apart."""
+    """Return a panel for each part: numbers of weights by value, on a logarithmic axis. Zeros are only counted."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 0.7 + 2.4 * len(parts)), layout="constrained")
@@ -120,7 +120,11 @@ def weight_histograms(title: str, parts: dict[str, Histogram]) -> Figure:
             axes.set_yscale("log")
             axes.set_ylim(bottom=0.7)
         axes.set_ylabel("weights in a bin")
-        axes.set_title(_said(name, histogram), fontsize=10, loc="left")
+        total = int(histogram.counts.sum()) + histogram.zeros + histogram.beyond
+        hidden = [f"{histogram.zeros:,} zeros ({share(histogram.zeros / total)})"] if histogram.zeros else []
+        hidden += [f"{histogram.beyond:,} beyond ±{histogram.edges[-1]:.2g}"] if histogram.beyond else []
+        heading = f"{name}: {total:,} weights" + (f"; not drawn: {', '.join(hidden)}" if hidden else "")
+        axes.set_title(heading, fontsize=10, loc="left")
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
@@ -129,15 +133,7 @@ def weight_histograms(title: str, parts: dict[str, Histogram]) -> Figure:
     return figure
 
 
-def _said(name: str, histogram: Histogram) -> str:
-    """A panel's title: how many weights there are, and what is not drawn."""
-    total = int(histogram.counts.sum()) + histogram.zeros + histogram.beyond
-    hidden = [f"{histogram.zeros:,} zeros ({share(histogram.zeros / total)})"] if histogram.zeros else []
-    hidden += [f"{histogram.beyond:,} beyond ±{histogram.edges[-1]:.2g}"] if histogram.beyond else []
-    return f"{name}: {total:,} weights" + (f"; not drawn: {', '.join(hidden)}" if hidden else "")
-
-
 def wrapped(text: str, width: int) -> str:
-    """Names have no spaces to break at; they are broken anywhere. A dollar sign would start a formula."""
+    """Return a text in lines of a width, broken anywhere, without signs that would start a formula."""
     lines = [text[start : start + width] for start in range(0, len(text), width)]
     return "\n".join(lines).replace("$", r"\$")

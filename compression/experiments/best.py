@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import pydantic
@@ -12,11 +12,13 @@ from common.config import flag, nearest
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import QuerySettings
-from common.tables import human_bytes, text_table
+from common.tables import human_bytes
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import readable_models
-from compression.experiments.report.families import Family, Row, Stat, group_rows, stat
-from compression.experiments.report.tables import DASH, TERMINAL_WIDTH, metric_heading, percent
+from compression.experiments.report.models_table import TERMINAL_WIDTH, metric_heading, score_entry
+from compression.experiments.report.results import Row
+from compression.experiments.report.seed_groups import SeedGroup, Stat, group_rows, stat
+from compression.experiments.report.table import Entry, Head, Line, Table, plain_table
 
 
 class BestSettings(QuerySettings):
@@ -25,28 +27,28 @@ class BestSettings(QuerySettings):
     task: str
     """Task: a name in configs/tasks (sst-2, qqp, ...), or the YAML file of one of your own."""
     max_bytes: int | None = pydantic.Field(None, gt=0)
-    """Largest acceptable size in bytes; unset: any."""
+    """Largest size, in bytes; unset means any."""
     size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_packed"
-    """Measure of size: the packed file, the weights file gzipped, or the weights file."""
+    """Which size: of the packed file, of the weights file gzipped, or of the weights file."""
     metric: str | None = None
     """Choose by this metric; unset: the task's first."""
     top: int = pydantic.Field(5, gt=0)
-    """How many families of models to show."""
+    """Number of families of models to show."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A family of models: its largest member's bytes, scores over its seeds, and the member to use."""
+    """A family of models: bytes of its largest member, scores over its seeds, and the member to use.
+
+    test: test split -> score, which chose nothing; model, folder: of the member that is best on validation.
+    """
 
     family: str
     bytes: int
     validation: Stat
     test: dict[str, Stat]
-    """Test split -> score; it chose nothing."""
     model: str
-    """The member that is best on validation."""
     folder: str
-    """That model's folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +83,7 @@ def best(settings: BestSettings) -> Ranking:
         raise UserError(f"no student of {settings.task} has a size by {settings.size}; choose another {flag('size')}")
     unknown = len({row["model"] for row in rows if row.get(settings.size) is None})
     if unknown:
-        notes.append(f"left out: {unknown} whose {settings.size} is not known, with the seeds beside them")
+        notes.append(f"left out: {unknown} whose {settings.size} is not known, with the other seeds of their families")
     fitting = [one for one in found if settings.max_bytes is None or one.bytes <= settings.max_bytes]
     if not fitting:
         smallest = min(found, key=lambda one: one.bytes)
@@ -123,43 +125,37 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
 
 def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
     """One for each family whose members' size is known; a family with several test splits is one."""
-    splits: dict[str, dict[str, Family]] = {}
-    for group in group_rows(rows):
-        for family in group.families:
-            members = ",".join(sorted(str(row["config_hash"]) for row in family.rows))
-            splits.setdefault(members, {})[group.split] = family
+    families: dict[str, dict[str, SeedGroup]] = {}
+    for results in group_rows(rows):
+        for group in results.groups:
+            members = ",".join(sorted(str(row["config_hash"]) for row in group.rows))
+            families.setdefault(members, {})[results.split] = group
     found = []
-    for by_split in splits.values():
-        family = next(iter(by_split.values()))
-        sizes = [row[size] for row in family.rows if row.get(size) is not None]
-        scores = stat(row["validation"].get(metric) for row in family.rows)
-        if scores is None or len(sizes) < len(family.rows):
+    for by_split in families.values():
+        group = next(iter(by_split.values()))
+        sizes = [row[size] for row in group.rows if row.get(size) is not None]
+        scores = stat(row["validation"].get(metric) for row in group.rows)
+        if scores is None or len(sizes) < len(group.rows):
             continue
-        use = max(family.rows, key=lambda row: row["validation"].get(metric, float("-inf")))
+        use = max(group.rows, key=lambda row: row["validation"].get(metric, float("-inf")))
         tests = {split: score for split, one in by_split.items() if (score := one.metric(metric))}
-        found.append(Candidate(family.name, max(sizes), scores, tests, use["model"], use["run"]))
+        found.append(Candidate(group.name, max(sizes), scores, tests, use["model"], use["run"]))
     return found
 
 
 def best_text(ranking: Ranking) -> str:
-    """The ranking for a terminal, at most 110 columns wide, and which model to use."""
+    """Return the ranking for a terminal, at most 110 columns wide, and which model to use."""
     splits = list(dict.fromkeys(split for one in ranking.candidates for split in one.test))
-    heading = metric_heading(ranking.metric)
-    columns: list[tuple[str, Callable[[Candidate], str]]] = [
-        (f"{ranking.task}", lambda one: one.family),
-        (f"{ranking.size}, largest seed", lambda one: human_bytes(one.bytes)),
-        (f"validation {heading}", lambda one: percent(one.validation)),
-        *(
-            (split, lambda one, split=split: percent(one.test[split]) if split in one.test else DASH)
-            for split in splits
-        ),
-    ]
-    body = [[show(one) for _, show in columns] for one in ranking.candidates]
-    table = text_table([name for name, _ in columns], body, [False] + [True] * (len(columns) - 1), TERMINAL_WIDTH)
+    names = [f"{ranking.size}, largest seed", f"validation {metric_heading(ranking.metric)}", *splits]
+    lines = []
+    for one in ranking.candidates:
+        scores = (one.validation, *(one.test.get(split) for split in splits))
+        lines.append(Line([Entry(one.family), Entry(human_bytes(one.bytes)), *map(score_entry, scores)]))
+    heads = [Head((ranking.task,), numeric=False), *(Head((name,)) for name in names)]
     first = ranking.candidates[0]
     return "\n".join(
         [
-            table,
+            plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH),
             "",
             "Ranked by the mean validation score over seeds ± standard deviation (seeds); test scores chose nothing.",
             *(f"Note: {note}." for note in ranking.notes),

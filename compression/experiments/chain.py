@@ -29,6 +29,7 @@ from compression.experiments.report.record import (
     RESULTS_FILE,
     ExperimentRecord,
     check_name_is_free,
+    definition_files,
     described,
     write_record,
 )
@@ -64,6 +65,8 @@ class Plan:
     observers: list[str]
     workspace: Workspace
     jobs: list[Job]
+    files: dict[str, str]
+    """Name -> text of the YAML files it was made from."""
 
 
 def plan_file(path: Path, argv: Sequence[str]) -> Plan:
@@ -85,7 +88,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
         job = Job(kind, {**known_to(kind, shared), **underscored(values), **override})
         jobs += [_with_seed(job, seed) for seed in file.seeds] if kind == "compress" and file.seeds else [job]
     name = own.get("--name", [file.name])[-1]
-    return _checked(name, file.title or file.name, described(path.name, *flags), own, jobs)
+    return _checked(name, file.title or file.name, described(path.name, *flags), own, jobs, definition_files(path))
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
@@ -94,7 +97,9 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     flags = _flags_by_job(kinds, argv)
     jobs = [Job(kind, given) for kind, given in zip(kinds, flags, strict=True)]
     name = own.get("--name", ["-".join(kinds)])[-1]
-    return _checked(name, name if "--name" in own else " ".join(kinds), described(" ".join(kinds), *flags), own, jobs)
+    return _checked(
+        name, name if "--name" in own else " ".join(kinds), described(" ".join(kinds), *flags), own, jobs, {}
+    )
 
 
 def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> list[dict[str, Any]]:
@@ -126,8 +131,10 @@ def _with_seed(job: Job, seed: str | int) -> Job:
     return Job(job.kind, {**job.given, "seed": seed_number(seed)})
 
 
-def _checked(name: str, title: str, definition: str, own: dict[str, list[str]], jobs: list[Job]) -> Plan:
-    plan = Plan(name, title, definition, own.get("--observer", []), workspace_of(jobs), jobs)
+def _checked(
+    name: str, title: str, definition: str, own: dict[str, list[str]], jobs: list[Job], files: dict[str, str]
+) -> Plan:
+    plan = Plan(name, title, definition, own.get("--observer", []), workspace_of(jobs), jobs, files)
     plan.workspace.experiment(plan.name)
     check_jobs(jobs)
     return plan
@@ -141,7 +148,9 @@ def run_plan(plan: Plan) -> tuple[list[dict[str, Any]], ExperimentRecord]:
     folder = plan.workspace.experiment(plan.name)
     check_name_is_free(folder, plan.definition)
     jobs = tuple({"job": job.kind, **told(job.given)} for job in plan.jobs)
-    known = ExperimentRecord(name=plan.name, title=plan.title, kind="chain", definition=plan.definition, jobs=jobs)
+    known = ExperimentRecord(
+        name=plan.name, title=plan.title, kind="chain", definition=plan.definition, files=plan.files, jobs=jobs
+    )
     write_record(folder, known)
     settings = known.model_dump(mode="json")
     rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.observers)

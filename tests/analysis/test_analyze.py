@@ -6,8 +6,6 @@ from pathlib import Path
 import eight_bits
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from common.config import build
 from common.errors import UserError
@@ -16,7 +14,6 @@ from compression.analysis import glue_baselines
 from compression.analysis.analyze import AnalyzeSettings, analyze
 from compression.analysis.tensors import coo_bytes, dense_bytes, part_of
 from compression.analysis.text import describe
-from compression.analysis.treemap import squarify
 from compression.packing import pack_student
 from compression.students.embeddings import load_tokenizer
 from compression.students.saved import save_student
@@ -235,22 +232,3 @@ def test_packed_bytes_sum_to_the_packed_file(tmp_path: Path, quantized: bool):
     assert [Path(path).name for path in result["treemap"]] == ["treemap.png"]
     assert Path(result["treemap"][0]).read_bytes()[:4] == b"\x89PNG"
     assert f"the packed file: {packed['file']:,} bytes" in describe(result)
-
-
-@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=30))
-def test_a_treemaps_boxes_fill_it_in_proportion_and_nowhere_overlap(sizes: list[int]):
-    boxes = squarify(sizes, (1.0, 2.0, 10.0, 6.0))
-    assert [w * h for _, _, w, h in boxes] == pytest.approx([60 * size / sum(sizes) for size in sizes], rel=1e-6)
-    for x, y, w, h in boxes:
-        assert min(x - 1, y - 2) > -1e-6
-        assert max(x + w - 11, y + h - 8) < 1e-6
-    for i, (x, y, w, h) in enumerate(boxes):
-        for x2, y2, w2, h2 in boxes[:i]:
-            across, upright = min(x + w, x2 + w2) - max(x, x2), min(y + h, y2 + h2) - max(y, y2)
-            assert min(across, upright) < 1e-6
-
-
-def test_a_treemap_prefers_squares():
-    boxes = squarify([6, 6, 4, 3, 2, 2, 1], (0, 0, 6, 4))  # the example of Bruls, Huizing and van Wijk's section 3.1
-    assert boxes[:2] == [(0, 0, 3, 2), (0, 2, 3, 2)]
-    assert max(max(w / h, h / w) for _, _, w, h in boxes) == pytest.approx(25 / 9)

@@ -27,9 +27,10 @@ from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import EvaluateSettings, evaluate, finished_rows
 from compression.experiments.chain import plan_chain, run_plan
 from compression.experiments.report import terminal_table
-from compression.experiments.report.families import group_rows
+from compression.experiments.report.models_table import models_table, notes, summary
+from compression.experiments.report.seed_groups import group_rows
 from compression.experiments.report.skyline import draw_skylines
-from compression.experiments.report.tables import markdown_table, notes, summary
+from compression.experiments.report.table import markdown_table
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -400,13 +401,13 @@ def test_reports_name_each_metric_and_its_unit():
     rows = [report_row("a", metrics), report_row("b", {**metrics, "matthews": 0.5}, bytes_gzip=9000)]
     groups = group_rows(rows)
     heads = ["Matthews × 100", "F1 macro, %", "Pearson × 100", "Spearman × 100", "Agreement with teacher, %"]
-    table = markdown_table(groups[0])
+    table = markdown_table(models_table(groups[0]))
     assert " | ".join(heads) in table
     assert "-12.50 (1)" in table
     assert summary(groups[0]) == "Best student: b, Matthews 50.00, 9 KB gzipped."
     said = " ".join(notes(groups))
     assert "correlations, here times 100 as GLUE reports them" in said
-    assert "rows without labels" in said
+    assert "Rows without labels" in said
     assert "times 100" not in " ".join(notes(group_rows([report_row("a", {"accuracy": 0.5})])))
     assert [axes.get_ylabel() for axes in draw_skylines(groups).axes] == heads
 

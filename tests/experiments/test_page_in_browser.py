@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from page_rows import page, row, sweep
 
-from compression.experiments.report.families import group_rows
 from compression.experiments.report.record import ExperimentRecord
+from compression.experiments.report.seed_groups import group_rows
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

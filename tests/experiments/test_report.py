@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from common.tables import human_bytes, text_table
 from compression.experiments.report import terminal_report, terminal_table, write_report
-from compression.experiments.report.families import group_rows, stat
-from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun
-from compression.experiments.report.settings_text import settings_lines
+from compression.experiments.report.models_table import columns, percent, summary
+from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun, settings_lines
+from compression.experiments.report.seed_groups import group_rows, stat
 from compression.experiments.report.skyline import Point, skyline
-from compression.experiments.report.tables import columns, markdown_table, percent, summary
+from compression.experiments.report.table import markdown_table
 
 
 def row(**changes: Any) -> dict[str, Any]:

@@ -4,10 +4,10 @@ import itertools
 from typing import Any
 
 from compression.analysis.pictures import svg_markup
-from compression.experiments.report.families import group_rows
 from compression.experiments.report.points import panels, points, quoted, skyline
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points
+from compression.experiments.report.seed_groups import group_rows
 from compression.experiments.report.skyline import draw_skylines
 
 

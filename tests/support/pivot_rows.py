@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from compression.experiments.report.pivot import Pivot, pivots
 from compression.experiments.report.record import ExperimentRecord, Quote, RecordedRun, TableLayout
 
 SEEDS = (1, 2, 3, 4)
@@ -92,3 +93,31 @@ def thesis_grid(**options: Any) -> ExperimentRecord:
         "method": METHODS,
     }
     return record(axes, rows=("student_arch", "embedding_type", "embedding_dim"), **options)
+
+
+NO_DISTIL, ALPHA_0 = ({"student_arch": "bilstm", "method": method} for method in METHODS)
+SMALL = record({"student_arch": values("bilstm", axis="student_arch"), "method": METHODS})
+
+
+def scored(cell: dict[str, str], *scores: float, **changes: Any) -> list[dict[str, Any]]:
+    """Rows of a cell's first seeds."""
+    return [row(cell, seed, {"accuracy": score}, **changes) for seed, score in zip(SEEDS, scores, strict=False)]
+
+
+def only(rows: list[dict[str, Any]], of: ExperimentRecord = SMALL) -> Pivot:
+    (pivot,) = pivots(rows, of)
+    return pivot
+
+
+def texts(pivot: Pivot) -> dict[tuple[str, ...], list[str]]:
+    """Labels of a row -> its cells, the best ones with a star."""
+    return {line.labels: [score.text + "*" * score.best for score in line.scores] for line in pivot.rows}
+
+
+def table_of(rows: list[dict[str, Any]], of: ExperimentRecord = SMALL) -> dict[tuple[str, ...], list[str]]:
+    return texts(only(rows, of))
+
+
+QQP = record(
+    {"student_arch": values("bilstm", axis="student_arch"), "method": {name: {"task": "qqp"} for name in METHODS}}
+)

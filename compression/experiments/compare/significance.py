@@ -2,163 +2,118 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
 
 from compression.evaluation.predictions import Predictions
+from compression.experiments.compare.comparison import Interval
 
 DRAWS = 10_000
 """Resamples of the test rows."""
 _AT_ONCE = 2**22
 """Numbers in memory at a time."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Interval:
-    """A mean difference with its confidence interval; p_value: two-sided, None for a bootstrap."""
-
-    mean: float
-    low: float
-    high: float
-    method: Literal["paired t over seeds", "bootstrap over test rows"]
-    p_value: float | None
-
-
-@dataclasses.dataclass(frozen=True)
-class McNemar:
-    """McNemar's exact test. b: rows that only the first model has right; c: only the second; p_value: two-sided."""
-
-    b: int
-    c: int
-    p_value: float
+CLASS_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
+CORRELATIONS = ("pearson", "spearman")
 
 
 def paired_t(differences: Sequence[float], confidence: float) -> Interval:
-    """Interval of the mean of at least two paired differences, by Student's t with n - 1 degrees of freedom.
+    """Return the interval of the mean of at least two paired differences, by Student's t with n - 1 degrees of freedom.
 
     Where all are equal the interval has no width, and p is 1 for no difference, else 0.
     """
-    values = np.asarray(differences, np.float64)
-    mean, error = float(values.mean()), float(stats.sem(values))
-    if np.ptp(values) == 0:
+    mean = float(np.mean(differences))
+    if np.ptp(differences) == 0:
         return Interval(mean, mean, mean, "paired t over seeds", 0.0 if mean else 1.0)
-    reach = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1)) * error
-    p_value = 2 * float(stats.t.sf(abs(mean) / error, len(values) - 1))
-    return Interval(mean, mean - reach, mean + reach, "paired t over seeds", p_value)
+    test = stats.ttest_1samp(differences, 0.0)
+    low, high = map(float, test.confidence_interval(confidence))
+    return Interval(mean, low, high, "paired t over seeds", float(test.pvalue))
 
 
-def mcnemar(first: Predictions, second: Predictions) -> McNemar:
-    """McNemar's test (1947), exact: rows that one model alone has right are even odds (Dietterich, 1998, section 3.1).
+def mcnemar(first: Predictions, second: Predictions) -> tuple[int, int, float]:
+    """Return the rows that only the first model has right, those that only the second has, and the two-sided p-value.
 
-    Both of the same labelled rows of a classification; rows without a label are left out.
+    McNemar's test (1947), exact: under the null hypothesis such a row is as likely to be of the one as of the other
+    (Dietterich, 1998, section 3.1). Both of the same labelled rows of a classification; others are left out.
     """
     rows = first.labelled
     right, other = (p.choices[rows] == p.labels[rows] for p in (first, second))
     b, c = int((right & ~other).sum()), int((~right & other).sum())
-    return McNemar(b, c, float(stats.binomtest(b, b + c).pvalue) if b + c else 1.0)
+    return b, c, float(stats.binomtest(b, b + c).pvalue) if b + c else 1.0
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for their number by Holm's step-down method (1979), in the order given."""
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = largest
-    return adjusted
+    """Return p-values adjusted for their number by Holm's step-down method (1979), in the order given."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty(len(p_values))
+    scaled = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
+    adjusted[order] = np.maximum.accumulate(np.minimum(scaled, 1.0))
+    return adjusted.tolist()
 
 
 def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: float, mean: float) -> Interval | None:
-    """Percentile interval of the difference in a metric over resamples of the test rows, the same for both models.
+    """Return the percentile interval of the difference in a metric over resamples of the test rows, the same for both.
 
     mean: the difference itself (Efron and Tibshirani, 1993, chapter 13). The draws are the same every time.
-    None for what cannot be had from labels: agreement with a teacher, or no labelled row.
+    None for what cannot be computed from labels: agreement with a teacher, or too few labelled rows.
     """
     rows = first.labelled
-    if not rows.any() or metric not in (_SCORES if first.regression else CLASS_METRICS):
+    if rows.sum() < 1 + first.regression or metric not in (CORRELATIONS if first.regression else CLASS_METRICS):
         return None
-    draw = _draw_scores if first.regression else _draw_classes
-    rng = np.random.default_rng(0)
-    differences = draw(metric, first.labels[rows], first.choices[rows], second.choices[rows], rng)
-    low, high = np.quantile(differences, [(1 - confidence) / 2, (1 + confidence) / 2])
+    labels, *choices = first.labels[rows], first.choices[rows], second.choices[rows]
+    if first.regression:
+        low, high = stats.bootstrap(
+            (labels, *choices),
+            lambda labels, a, b, axis: _correlation(metric, labels, a, axis) - _correlation(metric, labels, b, axis),
+            n_resamples=DRAWS,
+            batch=max(1, _AT_ONCE // len(labels)),
+            paired=True,
+            confidence_level=confidence,
+            method="percentile",
+            rng=np.random.default_rng(0),
+        ).confidence_interval
+    else:
+        low, high = np.quantile(_draw_classes(metric, labels, *choices), [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(mean, float(low), float(high), "bootstrap over test rows", None)
 
 
-def _draw_classes(
-    metric: str, labels: np.ndarray, first: np.ndarray, second: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _draw_classes(metric: str, labels: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Differences, float64 [DRAWS]. Rows of the same label and choices are alike: a draw is a number of each kind."""
     kinds, counts = np.unique(np.stack([labels, first, second], 1), axis=0, return_counts=True)
-    drawn = rng.multinomial(counts.sum(), counts / counts.sum(), DRAWS)  # [draws, kinds]
-    classes = int(kinds.max()) + 1
-    scores = []
-    for choices in (kinds[:, 1], kinds[:, 2]):
-        place = np.zeros((len(kinds), classes * classes))
-        place[np.arange(len(kinds)), kinds[:, 0] * classes + choices] = 1
-        scores.append(CLASS_METRICS[metric]((drawn @ place).reshape(-1, classes, classes)))
-    return scores[0] - scores[1]
+    drawn = np.random.default_rng(0).multinomial(counts.sum(), counts / counts.sum(), DRAWS)  # [draws, kinds]
+    a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column]) for column in (1, 2))
+    return a - b
 
 
-def _draw_scores(
-    metric: str, labels: np.ndarray, first: np.ndarray, second: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Differences, float64 [DRAWS], some draws at a time."""
-    step = max(1, _AT_ONCE // len(labels))
-    parts = []
-    for start in range(0, DRAWS, step):
-        rows = rng.integers(len(labels), size=(min(step, DRAWS - start), len(labels)))
-        drawn = [_SCORES[metric](values[rows]) for values in (labels, first, second)]
-        parts.append(_correlations(drawn[0], drawn[1]) - _correlations(drawn[0], drawn[2]))
-    return np.concatenate(parts)
+def class_scores(metric: str, counts: np.ndarray, labels: np.ndarray, choices: np.ndarray) -> np.ndarray:
+    """Return one of CLASS_METRICS, float64 [draws], as common.training.metrics has it.
+
+    counts: how often a draw has each kind of row, [draws, kinds]; labels, choices: of each kind, [kinds].
+    """
+    classes = np.arange(1 + max(labels.max(), choices.max()))
+    is_label, is_choice = labels[:, None] == classes, choices[:, None] == classes  # [kinds, classes]
+    right, of_label, of_choice = (counts @ which.astype(float) for which in (is_label & is_choice, is_label, is_choice))
+    rows = counts.sum(1)
+    if metric == "accuracy":
+        return right.sum(1) / rows
+    if metric == "matthews":  # Gorodkin (2004)
+        covariance = right.sum(1) * rows - (of_label * of_choice).sum(1)
+        return _divided(covariance, np.sqrt((rows**2 - (of_label**2).sum(1)) * (rows**2 - (of_choice**2).sum(1))))
+    f1 = _divided(2 * right, of_label + of_choice)  # 0 where a class is neither a label nor a choice
+    if metric == "f1":
+        return f1[:, 1] if len(classes) > 1 else np.zeros(len(f1))
+    return f1.sum(1) / (of_label + of_choice > 0).sum(1)
 
 
-def _correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Pearson's correlation of each row of [draws, n] with the other's, 0 where a row is constant."""
-    one, other = (values - values.mean(1, keepdims=True) for values in (one, other))
-    scale = np.sqrt((one**2).sum(1) * (other**2).sum(1))
-    return np.divide((one * other).sum(1), scale, out=np.zeros(len(one)), where=scale > 0)
+def _correlation(metric: str, one: np.ndarray, other: np.ndarray, axis: int) -> np.ndarray:
+    """Pearson's or Spearman's correlation along an axis, 0 where one side is constant."""
+    if metric == "spearman":
+        one, other = (stats.rankdata(values, axis=axis) for values in (one, other))
+    one, other = (values - values.mean(axis, keepdims=True) for values in (one, other))
+    return _divided((one * other).sum(axis), np.sqrt((one**2).sum(axis) * (other**2).sum(axis)))
 
 
-_SCORES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "pearson": lambda values: values,
-    "spearman": lambda values: stats.rankdata(values, axis=1),
-}
-"""What to correlate, values [draws, n]."""
-
-
-def _accuracy(confusion: np.ndarray) -> np.ndarray:
-    return np.trace(confusion, axis1=1, axis2=2) / confusion.sum((1, 2))
-
-
-def _f1_by_class(confusion: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """F1 [draws, classes], 0 where undefined, and whether a class is among labels or choices."""
-    right, marginals = np.diagonal(confusion, axis1=1, axis2=2), confusion.sum(1) + confusion.sum(2)
-    return np.divide(2 * right, marginals, out=np.zeros_like(right), where=marginals > 0), marginals > 0
-
-
-def _f1(confusion: np.ndarray) -> np.ndarray:
-    return _f1_by_class(confusion)[0][:, 1] if confusion.shape[1] > 1 else np.zeros(len(confusion))
-
-
-def _f1_macro(confusion: np.ndarray) -> np.ndarray:
-    scores, present = _f1_by_class(confusion)
-    return scores.sum(1) / present.sum(1)
-
-
-def _matthews(confusion: np.ndarray) -> np.ndarray:
-    rows, said, is_so = confusion.sum((1, 2)), confusion.sum(1), confusion.sum(2)
-    covariance = np.trace(confusion, axis1=1, axis2=2) * rows - (said * is_so).sum(1)
-    scale = np.sqrt((rows**2 - (said**2).sum(1)) * (rows**2 - (is_so**2).sum(1)))
-    return np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
-
-
-CLASS_METRICS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "accuracy": _accuracy,
-    "f1": _f1,
-    "f1_macro": _f1_macro,
-    "matthews": _matthews,
-}
-"""Metrics [draws] of confusion matrices float64 [draws, label, choice]; the same as common.training.metrics."""
+def _divided(over: np.ndarray, under: np.ndarray) -> np.ndarray:
+    """Quotients, 0 where the divisor is 0."""
+    return np.divide(over, under, out=np.zeros(np.shape(over)), where=under > 0)

@@ -1,35 +1,30 @@
-"""Reports of results, made from an experiment's record and rows of results.json: Markdown, an HTML page, pictures.
+"""Reports of results, from an experiment's record and rows of results.json: Markdown, an HTML page, pictures.
 
 A sweep with a layout gets its tables of means and deviations too, as Markdown, CSV and LaTeX.
 """
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from common.errors import UserError
 from common.store.files import write_text
-from common.tables import text_table
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.families import Group, Row, group_rows
-from compression.experiments.report.label_shares import ShareTable, share_tables
-from compression.experiments.report.latex import latex_pivot
+from compression.experiments.report.label_shares import share_tables
+from compression.experiments.report.models_table import TERMINAL_WIDTH, models_table, notes, summary
 from compression.experiments.report.page import render_page
-from compression.experiments.report.pivot import Pivot, pivots
-from compression.experiments.report.pivot_text import csv_pivot, markdown_pivot, text_pivot
-from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.settings_text import settings_lines
+from compression.experiments.report.pivot import Pivot, csv_pivot, pivots, terminal_pivot
+from compression.experiments.report.record import ExperimentRecord, settings_lines
+from compression.experiments.report.results import Row
+from compression.experiments.report.seed_groups import SplitResults, group_rows
 from compression.experiments.report.skyline import draw_skylines
-from compression.experiments.report.tables import (
-    TERMINAL_WIDTH,
+from compression.experiments.report.table import (
     escape_markdown,
-    heading,
-    markdown_lines,
+    latex_table,
+    markdown_list,
     markdown_table,
-    notes,
-    summary,
-    terminal_group,
+    plain_table,
 )
 
 
@@ -43,11 +38,11 @@ def write_report(folder: Path, rows: list[Row], record: ExperimentRecord) -> dic
     tables = pivots(rows, record)
     if not rows and not tables and not record.labels:
         raise UserError("nothing to report: no model was evaluated")
-    groups = group_rows(rows)
-    pictures = save_figure(draw_skylines(groups, record.quote), folder, "skyline", ("png", "pdf")) if groups else []
+    splits = group_rows(rows)
+    pictures = save_figure(draw_skylines(splits, record.quote), folder, "skyline", ("png", "pdf")) if splits else []
     texts = {
-        "report.md": _markdown(record, groups, tables),
-        "report.html": render_page(record, rows, groups, tables),
+        "report.md": _markdown(record, splits, tables),
+        "report.html": render_page(record, rows, splits, tables),
         **_table_files(tables),
     }
     for name, text in texts.items():
@@ -56,75 +51,60 @@ def write_report(folder: Path, rows: list[Row], record: ExperimentRecord) -> dic
 
 
 def terminal_report(rows: Sequence[Row], record: ExperimentRecord) -> str:
-    """What a terminal shows of an experiment: tables of means and deviations where they fit, else a line a family."""
+    """Return an experiment for a terminal: tables of means and deviations where they fit, else a line a seed group."""
     tables = pivots(rows, record)
-    fitting = [(table.title, *text) for table in tables if (text := text_pivot(table, TERMINAL_WIDTH))]
+    fitting = [(table.title, *text) for table in tables if (text := terminal_pivot(table, TERMINAL_WIDTH))]
     if tables and len(fitting) == len(tables):
-        shown = [f"{title}\n{text}" for title, text, _ in fitting]
-        said = dict.fromkeys(note.replace("Bold:", "*:") for _, _, notes in fitting for note in notes)
-        return "\n\n".join([*shown, "\n".join(map(_filled, said))])
+        every = dict.fromkeys(note for *_, notes in fitting for note in notes)
+        return "\n\n".join([*(f"{title}\n{text}" for title, text, _ in fitting), filled(every)])
     parts = [terminal_table(rows)] if rows else []
-    for table in share_tables(record):
-        numeric = [i > 0 for i in range(len(table.header))]
-        parts.append(f"{table.task}, labels\n{text_table(table.header, table.lines, numeric)}")
+    parts += [f"{table.title}\n{plain_table(table)}" for table in share_tables(record)]
     return "\n\n".join(parts) or "No model was evaluated."
 
 
 def terminal_table(rows: Sequence[Row]) -> str:
-    """The results as plain text, at most 110 columns wide: a table for each task and split, then how to read it."""
-    groups = group_rows(rows)
-    tables = [f"{heading(group)}\n{terminal_group(group)}\n{_filled(summary(group))}" for group in groups]
-    return "\n\n".join([*tables, "\n".join(map(_filled, notes(groups)))])
+    """Return the results as plain text, at most 110 columns wide: a table for each task and split, then notes."""
+    splits = group_rows(rows)
+    tables = [plain_table(models_table(results, terminal=True), TERMINAL_WIDTH) for results in splits]
+    parts = [f"{of.heading}\n{table}\n{filled([summary(of)])}" for of, table in zip(splits, tables, strict=True)]
+    return "\n\n".join([*parts, filled(notes(splits))])
 
 
-def _filled(text: str) -> str:
-    return textwrap.fill(text, TERMINAL_WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+def filled(texts: Iterable[str]) -> str:
+    """Return texts, each in lines no wider than a terminal."""
+    options = {"subsequent_indent": "  ", "break_on_hyphens": False}
+    return "\n".join(textwrap.fill(text, TERMINAL_WIDTH, **options) for text in texts)
 
 
 def _table_files(tables: list[Pivot]) -> dict[str, str]:
     """Contents of the tables' own files by name."""
-    texts = {}
-    for table in tables:
-        stem = f"table-{_word(table.title)}" if len(tables) > 1 else "table"
+    texts: dict[str, str] = {}
+    for pivot in tables:
+        word = re.sub(r"[^\w.+]+", "-", pivot.title).strip("-.")[:80]
+        stem = f"table-{word}" if len(tables) > 1 else "table"
         while f"{stem}.md" in texts:
             stem += "-"
-        texts[f"{stem}.md"] = "\n\n".join(_section(table, "#")) + "\n"
-        texts[f"{stem}.csv"] = csv_pivot(table)
-        texts[f"{stem}.tex"] = latex_pivot(table)
+        texts[f"{stem}.md"] = "\n\n".join(_section(pivot, "#")) + "\n"
+        texts[f"{stem}.csv"] = csv_pivot(pivot)
+        texts[f"{stem}.tex"] = latex_table(pivot.table())
     return texts
 
 
-def _word(title: str) -> str:
-    """A title as part of a file's name."""
-    return re.sub(r"[^\w.+]+", "-", title).strip("-.")[:80]
+def _section(pivot: Pivot, level: str) -> list[str]:
+    return [f"{level} {escape_markdown(pivot.title)}", markdown_table(pivot.table()), markdown_list(pivot.notes)]
 
 
-def _section(table: Pivot, level: str) -> list[str]:
-    return [f"{level} {escape_markdown(table.title)}", markdown_pivot(table), _list(table.notes)]
-
-
-def _list(notes: Sequence[str]) -> str:
-    return "\n".join(f"- {escape_markdown(note)}" for note in notes)
-
-
-def _markdown(record: ExperimentRecord, groups: list[Group], tables: list[Pivot]) -> str:
+def _markdown(record: ExperimentRecord, splits: list[SplitResults], tables: list[Pivot]) -> str:
     parts = [f"# {escape_markdown(record.title)}"]
-    parts += [f"{escape_markdown(heading(group))}: {escape_markdown(summary(group))}" for group in groups]
-    for table in tables:
-        parts += _section(table, "##")
-    parts += ["![Scores against sizes](skyline.png)"] if groups else []
+    parts += [f"{escape_markdown(results.heading)}: {escape_markdown(summary(results))}" for results in splits]
+    for pivot in tables:
+        parts += _section(pivot, "##")
+    parts += ["![Scores against sizes](skyline.png)"] if splits else []
     for table in share_tables(record):
-        parts += _shares_section(table)
-    for group in groups:
-        parts += [f"## {escape_markdown(heading(group))}", markdown_table(group)]
-    parts += ["## How to read this", _list(notes(groups))] if groups else []
+        parts += [f"## {escape_markdown(table.title)}", markdown_table(table)]
+    for results in splits:
+        parts += [f"## {escape_markdown(results.heading)}", markdown_table(models_table(results))]
+    parts += ["## How to read this", markdown_list(notes(splits))] if splits else []
     # Four tildes: nothing in JSON ends such a block.
     parts += ["## Settings", "\n".join(["~~~~json", *settings_lines(record), "~~~~"])]
     return "\n\n".join(parts) + "\n"
-
-
-def _shares_section(table: ShareTable) -> list[str]:
-    body = [list(map(escape_markdown, line)) for line in table.lines]
-    numeric = [i > 0 for i in range(len(table.header))]
-    header = list(map(escape_markdown, table.header))
-    return [f"## {escape_markdown(table.task)}, labels", markdown_lines(header, body, numeric)]

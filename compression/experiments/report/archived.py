@@ -1,95 +1,84 @@
-"""Archived experiments: what a page of results is made from, small enough to be committed, and bound to no machine.
+"""Archived experiments: the input of a page of results, small enough to be committed, without a machine's paths.
 
-<folder>/<name>/experiment.json and results.json, as in a workspace, whatever other JSON files the experiment has, and
-the YAML file that it is of.
+<folder>/<name>/ has experiment.json and results.json, as in a workspace, and the YAML file of the experiment.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from common.config import build
 from common.errors import UserError
-from common.store.files import read_json, whole_folder, write_json
-from compression.experiments.report.families import Row
-from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, read_record, write_record
-from compression.experiments.report.results import read_results, write_results
+from common.store.files import read_json, whole_folder, write_text
+from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, read_record, write_record
+from compression.experiments.report.results import Row, read_results, write_results
 
 _OF_A_MACHINE = {"host", "hostname", "user", "username", "pid", "started", "ended", "date", "created"}
-"""Fields that say where, by whom or when something was done; no setting of ours has such a name."""
+"""Fields of a place, person or time; no setting has such a name."""
 _PATH = re.compile(r"""(?<![^\s='"(\[,])(?:(?:~\w*|\.\.)?/|[A-Za-z]:[/\\])[^\s'",)\]]*""")
 """A path from a root, a home or the folder above, within words: `data_dir=/data/glue`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Archived:
-    """A finished experiment: what it is, the rows that came out, its other JSON files by name (fastText's tuning)."""
+    """A finished experiment: its record and its rows."""
 
     record: ExperimentRecord
     rows: tuple[Row, ...]
-    others: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def read_finished(folder: Path) -> Archived:
-    """An experiment's record and rows, from a workspace or an archive.
+    """Return an experiment's record and rows, from a workspace or an archive.
 
-    Raises UserError where there is none, where rows were changed by hand, and where a run has no rows.
+    Raises UserError for an unknown experiment, for rows that were changed by hand, and where a run has no rows.
     """
     record = read_record(folder)
+    name = f"experiment {record.name}"
     if not (folder / RESULTS_FILE).exists():
-        raise UserError(f"experiment {record.name}: unfinished, there are no results yet")
+        raise UserError(f"{name}: unfinished, there are no results yet")
     rows = read_results(folder / RESULTS_FILE)
     if not rows and not record.labels:
-        raise UserError(f"experiment {record.name}: no model was evaluated")
-    _check_ended(folder, record)
-    planned = {(run.id, *sorted(run.cell.items())) for run in record.runs}
-    found = {(row.get("run_id"), *sorted(row["cell"].items())) for row in rows if row.get("cell") is not None}
-    if missing := [run for run in planned if run not in found]:
-        raise UserError(
-            f"experiment {record.name}: {len(missing)} of {len(planned)} runs have no rows, and unfinished "
-            f"experiments are not archived; see: experiment.py show {record.name}"
-        )
-    if found - planned:
-        raise UserError(f"experiment {record.name}: rows of runs that are no longer its own; run it again")
-    others = sorted(path for path in folder.glob("[!.]*.json") if path.name not in (RECORD_FILE, RESULTS_FILE))
-    return Archived(record, tuple(rows), {path.name: read_json(path) for path in others})
-
-
-def _check_ended(folder: Path, record: ExperimentRecord) -> None:
-    """Raises UserError when sacred tells that a chain's last run did not end well; archives hold none of its files."""
+        raise UserError(f"{name}: no model was evaluated")
+    # Of a chain, sacred knows how its last run ended; archives hold none of its files.
     runs = [path for path in folder.glob("sacred/*/run.json") if path.parent.name.isdecimal()]
     if record.kind == "chain" and runs:
         status = read_json(max(runs, key=lambda path: int(path.parent.name))).get("status")
         if status != "COMPLETED":
-            raise UserError(f"experiment {record.name}: its last run is {str(status).lower()}, not completed")
+            raise UserError(f"{name}: its last run is {str(status).lower()}, not completed")
+    planned = {(run.id, *sorted(run.cell.items())) for run in record.runs}
+    found = {(row.get("run_id"), *sorted(row["cell"].items())) for row in rows if row.get("cell") is not None}
+    if missing := planned - found:
+        raise UserError(
+            f"{name}: {len(missing)} of {len(planned)} runs have no rows, and unfinished experiments are not archived; "
+            f"see: experiment.py show {record.name}"
+        )
+    if found - planned:
+        raise UserError(f"{name}: rows of runs that are no longer its own; run it again")
+    return Archived(record, tuple(rows))
 
 
-def write_archive(experiment: Archived, root: Path, to: Path, files: Sequence[Path]) -> Path:
+def write_archive(experiment: Archived, root: Path, to: Path) -> Path:
     """Write a finished experiment to <to>/<name>, whole or not at all. Returns that folder.
 
-    root: the workspace, to which paths become relative; files: copied beside it.
+    root: the workspace, to which paths become relative.
     """
-    record = build(ExperimentRecord, portable(experiment.record.model_dump(mode="json"), root))
+    record = build(ExperimentRecord, portable(experiment.record.model_dump(mode="json", exclude={"files"}), root))
     with whole_folder(to / record.name) as partial:
         write_record(partial, record)
         write_results(partial / RESULTS_FILE, [portable(row, root) for row in experiment.rows])
-        for name, value in experiment.others.items():
-            write_json(partial / name, portable(value, root))
-        for file in files:
-            shutil.copyfile(file, partial / file.name)
+        for name, text in experiment.record.files.items():
+            write_text(partial / name, text)
     return to / record.name
 
 
 def portable(value: Any, root: Path, key: str = "") -> Any:
-    """A value of a record or a row without what belongs to a machine; numbers and settings stay as they are.
+    """Return a value of a record or a row without a machine's paths and names; numbers and settings stay as they are.
 
-    Paths in the workspace become relative to it, those of anything else become their last names; a row's `run` is its
-    model's folder even where the workspace was moved. Names of machines and users, and times of day, are left out.
+    Paths in the workspace become relative to it, other paths become their last names; a row's `run` is its model's
+    folder even where the workspace was moved. Names of machines and users, and times of day, are left out.
     """
     if isinstance(value, dict):
         return {name: portable(one, root, name) for name, one in value.items() if name not in _OF_A_MACHINE}

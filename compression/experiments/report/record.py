@@ -1,35 +1,39 @@
-"""experiment.json: what an experiment is, beside results.json, which is what came out. Reports need these two alone."""
+"""experiment.json describes an experiment, results.json holds what came out; a report needs these two files alone."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
 
-from common.config import Settings, build
+from common.config import Settings, build, load_yaml
 from common.errors import UserError
-from common.store.files import read_json, write_json
+from common.store.files import read_json
 from compression.augmentation.label_shift import LabelShares
+from compression.experiments.report.results import write_lines
 
 RECORD_FILE = "experiment.json"
 RESULTS_FILE = "results.json"
+NOT_ITS_MEANING = ("workspace", "cpu", "loadbar", "force", "json_", "launcher", "workers")
+"""Settings that do not change the results."""
 
 
 class TableLayout(Settings):
-    """A table of means and deviations: which axes go down and which go across."""
+    """A table of means and deviations: the axes of its rows and of its columns."""
 
     rows: tuple[str, ...] = pydantic.Field(min_length=1)
     """Axes whose values make the rows; `stage` may be one (distilled, +p, +q, +p+q), and `task`."""
     columns: tuple[str, ...] = pydantic.Field(min_length=1)
     """Axes whose values make the columns; the best mean across them is bold in every row."""
     sizes: bool = False
-    """Say behind each score how many bytes the packed model has."""
+    """Show the bytes of the packed model behind each score."""
     average_splits: bool = True
     """One score a task: the mean over its test splits (MNLI's matched and mismatched, as the thesis reports)."""
 
 
 class Quote(Settings):
-    """The thesis's own figures to stand beside ours."""
+    """The thesis's own figures to show next to ours."""
 
     table: str
     """Its table, as configs/reference names it: 7.1, 7.2, ..., A.2."""
@@ -43,18 +47,16 @@ class RecordedRun(Settings):
     id: str | None = None
     """Its identity, the name of its folder in the workspace; None until its inputs exist."""
     cell: dict[str, str]
-    """Axis -> label of the value it has."""
+    """Axis -> label of its value."""
     seed: int
     """Its seed."""
     settings: dict[str, Any]
-    """The settings it was given, without defaults."""
+    """The settings given to it, without defaults."""
 
 
 class ExperimentRecord(Settings):
     """Contents of experiment.json."""
 
-    format: Literal[1] = 1
-    """Version of this file's layout."""
     name: str
     """Name of the experiment's folder."""
     title: str
@@ -62,7 +64,9 @@ class ExperimentRecord(Settings):
     kind: Literal["chain", "sweep"]
     """A list of jobs, or a grid of runs."""
     definition: str
-    """File and flags it was made from, in words: another experiment of this name has others."""
+    """File and flags of the experiment, in words: another experiment of this name has others."""
+    files: dict[str, str] = {}
+    """Name -> text of the experiment's YAML file and of its base; an archive has them as files."""
     jobs: tuple[dict[str, Any], ...] = ()
     """Jobs with their settings: a chain's own, or those a sweep's runs share."""
     settings: dict[str, Any] = {}
@@ -76,40 +80,43 @@ class ExperimentRecord(Settings):
     table: TableLayout | None = None
     """Table of means and deviations that the report shows first."""
     quote: Quote | None = None
-    """Figures of the thesis to show beside ours."""
+    """Figures of the thesis to show next to ours."""
     labels: tuple[LabelShares, ...] = ()
     """Label distributions of the data."""
 
 
 def described(source: str, *flags: Mapping[str, Any]) -> str:
-    """What an experiment was made from, in words: its file or jobs, and the flags that change what comes out."""
+    """Return the definition of an experiment in words: its file or jobs, and the flags that change the results."""
     given = {key: value for values in flags for key, value in values.items() if key not in NOT_ITS_MEANING}
     return " ".join([source, *(f"{key}={value}" for key, value in sorted(given.items()))])
 
 
-NOT_ITS_MEANING = ("workspace", "cpu", "loadbar", "force", "json_", "launcher", "workers")
-"""Settings that change nothing of what comes out."""
+def definition_files(path: Path) -> dict[str, str]:
+    """Return name -> text of an experiment's YAML file, and of the one that its `base` names."""
+    base = load_yaml(path).get("base")
+    paths = [path, *([path.parent / str(base)] if base else [])]
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
 
 def check_name_is_free(folder: Path, definition: str) -> None:
-    """Raises UserError when another experiment has this folder; one whose file was edited meanwhile is no other."""
+    """Raise UserError when an experiment of another definition has this folder; its file may have been edited."""
     if not (folder / RECORD_FILE).exists():
         return
     there = read_record(folder).definition
     if there != definition:
         raise UserError(
-            f"an experiment {folder.name!r} is there already, made from {there!r}, and this is {definition!r}; "
+            f"an experiment {folder.name!r} is there already, from {there!r}, and this one is from {definition!r}; "
             f"give this one another --name, or remove {folder} (finished models are kept)"
         )
 
 
 def write_record(folder: Path, record: ExperimentRecord) -> None:
-    """Write experiment.json into an experiment's folder."""
-    write_json(folder / RECORD_FILE, record.model_dump(mode="json"))
+    """Write experiment.json into an experiment's folder, a run a line."""
+    write_lines(folder / RECORD_FILE, record.model_dump(mode="json", exclude_defaults=True))
 
 
 def read_record(folder: Path) -> ExperimentRecord:
-    """An experiment's record. Raises UserError when there is none or it is malformed."""
+    """Return an experiment's record. Raises UserError when it is missing or malformed."""
     if not (folder / RECORD_FILE).exists():
         others = sorted(path.parent.name for path in folder.parent.glob(f"[!.]*/{RECORD_FILE}"))
         known = f" (there are: {', '.join(others)})" if others else "; none has been run yet"
@@ -118,3 +125,27 @@ def read_record(folder: Path) -> ExperimentRecord:
         return build(ExperimentRecord, read_json(folder / RECORD_FILE))
     except UserError as error:
         raise UserError(f"{folder / RECORD_FILE}: not an experiment's record: {error}") from error
+
+
+def settings_lines(record: ExperimentRecord) -> list[str]:
+    """Return what was run as a JSON object a line: jobs, settings of all runs, then what each cell adds to them.
+
+    Runs of a cell differ in their seeds alone and are one line.
+    """
+    lines = [*record.jobs]
+    own = [{name: value for name, value in run.settings.items() if name != "seed"} for run in record.runs]
+    if own:
+        shared = {name: value for name, value in own[0].items() if all(name in o and o[name] == value for o in own)}
+        lines.append({"seeds": record.seeds, "settings": shared})
+        cells: dict[str, dict[str, Any]] = {}
+        for run, settings in zip(record.runs, own, strict=True):
+            others = {name: value for name, value in settings.items() if name not in shared}
+            line = cells.setdefault(str(sorted(run.cell.items())), {"cell": run.cell, "seeds": [], "settings": others})
+            line["seeds"].append(run.seed)
+        for line in cells.values():
+            if set(line["seeds"]) == set(record.seeds):
+                del line["seeds"]
+        lines += cells.values()
+    elif record.settings:
+        lines.append({"settings": record.settings})
+    return [json.dumps(line, ensure_ascii=False, default=str) for line in lines]

@@ -1,4 +1,4 @@
-"""The thesis's own figures (configs/reference), to stand beside ours and never to be mixed with them."""
+"""The thesis's own figures (configs/reference), to show next to ours and never to mix with them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from common.config import CONFIG_DIR
 from common.errors import UserError
 
 FOLDER = CONFIG_DIR / "reference"
+QUOTED_TEACHER = "RoBERTa-large"
+"""The thesis's teacher, as its tables name it."""
 _TASKS = {
     "sst-2": ({"accuracy": "sst2_accuracy"}, "size_mb_single_sentence"),
     "qqp": ({"accuracy": "qqp_accuracy", "f1": "qqp_f1"}, "size_mb_sentence_pair"),
     "mnli": ({"accuracy": "mnli_accuracy"}, "size_mb_sentence_pair"),
 }
 """Table 7.5's columns by task: those of the metrics, and the size of the models that read one sentence or two."""
-QUOTED_TEACHER = "RoBERTa-large"
-"""The thesis's teacher, as its tables name it."""
 _STUDENT = re.compile(r"(BiLSTM|RNN|FFN)-(Hash|BPE|Char)(\d+)(\*?)((?:\+[pq])*)")
-"""A student's name in table 7.5; the star means a vocabulary of 2,500."""
-_SMALL_VOCABULARY, _VOCABULARY = 2500, 5000
-_READ_AS = {"embedding_dim": int, "vocab_size": int, "alpha": float, "augmented": "true".__eq__}
-_FIELDS = ("student_arch", "embedding_type", "embedding_dim", "vocab_size", "alpha", "augmented", "pooling", "loss")
-LABEL_TABLE = "B.1"
-"""The table of label distributions."""
-_SHARE_OF = "share of "
+"""A student's name in table 7.5; the star means a vocabulary of 2,500 in place of 5,000."""
+_FIELDS = {
+    **dict.fromkeys(("student_arch", "embedding_type", "pooling", "loss"), str),
+    **dict.fromkeys(("embedding_dim", "vocab_size"), int),
+    "alpha": float,
+    "augmented": "true".__eq__,
+}
+"""Columns of the tables that identify a student, and how to read them."""
+_LABEL_TABLE, _SHARE_OF = "B.1", "share of "
 _WITH_PARAMETERS = "7.1"
-"""The table to take the baselines' numbers of parameters from; 7.2 and 7.3 have the same."""
+"""The table with the baselines' numbers of parameters; 7.2 and 7.3 have the same."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +52,8 @@ class QuotedPoint:
 class QuotedFigure:
     """One printed figure: a mean over four seeds and, where printed, its deviation, both from 0 to 1.
 
-    fields: what the table tells students by, under results.json's names, with `pooling`, `loss` and `stage`
-    (distilled, +p, +q, +p+q). text: as printed, in percent.
+    fields: those by which the table identifies students, under results.json's names, with `pooling`, `loss` and
+    `stage` (distilled, +p, +q, +p+q). text: as printed, in percent.
     """
 
     task: str
@@ -63,15 +65,12 @@ class QuotedFigure:
 
 
 def quoted_points(task: str) -> list[QuotedPoint]:
-    """The models of table 7.5 with their scores on a task, in its order; none for a task the thesis does not have."""
+    """Return the models of table 7.5 with their scores on a task, in its order; none for a task not in the thesis."""
     if task not in _TASKS:
         return []
     metrics, size = _TASKS[task]
-    parameters = {
-        line["student_arch"]: float(line["parameters"])
-        for line in _lines("thesis_tables.csv")
-        if line["table"] == _WITH_PARAMETERS and not line["embedding_type"]
-    }
+    baselines = [line for line in _lines("thesis_tables.csv") if not line["embedding_type"]]
+    parameters = {b["student_arch"]: float(b["parameters"]) for b in baselines if b["table"] == _WITH_PARAMETERS}
     return [
         QuotedPoint(
             name=line["model"],
@@ -86,12 +85,12 @@ def quoted_points(task: str) -> list[QuotedPoint]:
 
 @functools.cache
 def quotable_tables() -> tuple[str, ...]:
-    """Names of the tables that a sweep may quote."""
+    """Return the names of the tables that a sweep may quote."""
     return tuple(sorted({line["table"] for line in _lines("thesis_tables.csv")} | {"7.5"}))
 
 
 def quoted_figures(table: str) -> list[QuotedFigure]:
-    """The figures of students in a table of the thesis; none for B.1, which is of labels (`quoted_shares`).
+    """Return the figures of students in a table of the thesis; none for B.1, which is of labels (`quoted_shares`).
 
     Raises UserError for a table that is not here.
     """
@@ -103,8 +102,7 @@ def quoted_figures(table: str) -> list[QuotedFigure]:
     return [
         QuotedFigure(
             task=line["task"],
-            fields={name: _READ_AS.get(name, str)(line[name]) for name in _FIELDS if line[name]}
-            | {"stage": "distilled"},
+            fields={name: read(line[name]) for name, read in _FIELDS.items() if line[name]} | {"stage": "distilled"},
             metric=line["metric"],
             mean=_share(line["mean"]),
             sd=_share(line["sd"]) if line["sd"] else None,
@@ -116,30 +114,20 @@ def quoted_figures(table: str) -> list[QuotedFigure]:
 
 def _compressed(task: str) -> list[QuotedFigure]:
     """Table 7.5's students on a task."""
+    named = [(line, match) for line in _lines("thesis_table_7_5.csv") if (match := _STUDENT.fullmatch(line["model"]))]
     figures = []
-    metrics, _ = _TASKS[task]
-    for line in _lines("thesis_table_7_5.csv"):
-        named = _STUDENT.fullmatch(line["model"])
-        if named is None:
-            continue
-        arch, embedding, dim, star, suffix = named.groups()
-        fields = {
-            "student_arch": arch.lower(),
-            "embedding_type": embedding.lower(),
-            "embedding_dim": int(dim),
-            "vocab_size": _SMALL_VOCABULARY if star else _VOCABULARY,
-            "stage": suffix or "distilled",
-        }
-        figures += [
-            QuotedFigure(task, fields, metric, _share(line[column]), None, line[column])
-            for metric, column in metrics.items()
-        ]
+    for line, match in named:
+        arch, embedding, dim, star, suffix = match.groups()
+        fields = {"student_arch": arch.lower(), "embedding_type": embedding.lower(), "embedding_dim": int(dim)}
+        fields |= {"vocab_size": 2500 if star else 5000, "stage": suffix or "distilled"}
+        for metric, column in _TASKS[task][0].items():
+            figures.append(QuotedFigure(task, fields, metric, _share(line[column]), None, line[column]))
     return figures
 
 
 def quoted_shares(task: str, augmented: bool) -> dict[str, float]:
-    """Label -> its share, from 0 to 1, in table B.1: of the original rows or the augmented ones; empty if unknown."""
-    wanted = (LABEL_TABLE, task, str(augmented).lower())
+    """Return label -> share, from 0 to 1, in table B.1, of the original or the augmented rows; empty if unknown."""
+    wanted = (_LABEL_TABLE, task, str(augmented).lower())
     return {
         line["metric"].removeprefix(_SHARE_OF): _share(line["mean"])
         for line in _lines("thesis_tables.csv")

@@ -1,26 +1,41 @@
 """results.json: rows of scores and sizes, each with a checksum, so that a file edited by hand is noticed."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.store.files import fingerprint, read_json, write_json
+from common.store.files import fingerprint, read_json, write_text
 
 Row = dict[str, Any]
 NEEDED = ("task", "split", "model", "stage", "seed", "metrics", "bytes_model", "bytes_gzip")
-"""Fields that every row has, whoever reads it."""
+"""Fields that every row has."""
+
+
+def write_lines(path: Path, value: list[Any] | dict[str, Any]) -> None:
+    """Write JSON with an entry of the list or mapping a line; of a mapping, also an entry of each list of mappings."""
+
+    def block(entry: Any) -> str:
+        rows = isinstance(entry, list) and entry and all(isinstance(row, dict) for row in entry)
+        lines = [json.dumps(row, ensure_ascii=False) for row in entry] if rows else []
+        return "[\n" + ",\n".join(lines) + "\n]" if rows else json.dumps(entry, ensure_ascii=False)
+
+    if isinstance(value, list):
+        write_text(path, block(value) + "\n")
+    else:
+        write_text(path, "{\n" + ",\n".join(f'"{name}": {block(entry)}' for name, entry in value.items()) + "\n}\n")
 
 
 def write_results(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows, each with its checksum."""
-    write_json(path, [{**row, "checksum": _checksum(row)} for row in rows])
+    """Write rows, one a line, each with its checksum."""
+    write_lines(path, [{**row, "checksum": _checksum(row)} for row in rows])
 
 
 def read_results(path: Path) -> list[Row]:
-    """The rows of a results.json.
+    """Return the rows of a results.json.
 
-    Raises UserError when it is missing, is no such file, or holds a row that is not as it was written.
+    Raises UserError when the file is missing or malformed, or holds a row that was changed after it was written.
     """
     rows = read_json(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -28,11 +43,11 @@ def read_results(path: Path) -> list[Row]:
     for number, row in enumerate(rows, 1):
         missing = [name for name in NEEDED if name not in row]
         if missing:
-            raise UserError(f"{path}: row {number} has no {missing[0]!r}; make it again by running the experiment")
+            raise UserError(f"{path}: row {number} has no {missing[0]!r}; write it again by running the experiment")
         if row.get("checksum") != _checksum(row):
             raise UserError(
                 f"{path}: row {number} ({row['model']}) was changed after it was written; "
-                "make it again by running the experiment"
+                "write it again by running the experiment"
             )
     return rows
 

@@ -21,6 +21,7 @@ from compression.experiments.report.record import (
     RESULTS_FILE,
     ExperimentRecord,
     check_name_is_free,
+    definition_files,
     described,
     read_record,
     write_record,
@@ -60,7 +61,7 @@ def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
     launcher = settings.launch()
     name = settings.name or grid.name
     folder = settings.paths.experiment(name)
-    record = _record(grid, name, described(path.name, parse_assignments(settings.set_)))
+    record = _record(grid, name, described(path.name, parse_assignments(settings.set_)), definition_files(path))
     check_name_is_free(folder, record.definition)
     with only_one(folder / "sweep", f"experiment {name}"):
         if not (folder / RECORD_FILE).exists():
@@ -78,13 +79,14 @@ def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
     return record
 
 
-def _record(grid: Grid, name: str, definition: str) -> ExperimentRecord:
+def _record(grid: Grid, name: str, definition: str, files: dict[str, str]) -> ExperimentRecord:
     jobs = [{"job": job.kind, **told(job.given)} for jobs in grid.shared.values() for job in jobs]
     return ExperimentRecord(
         name=name,
         title=grid.title,
         kind="sweep",
         definition=definition,
+        files=files,
         jobs=tuple(jobs),
         settings=told(grid.settings),
         axes=grid.axes,

@@ -1,0 +1,134 @@
+"""Tables of all models scored on a split, and what a reader has to know about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common.tables import UNITS, human_bytes
+from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat
+from compression.experiments.report.table import Entry, Head, Line, Table, number_entry, text_entry
+
+TERMINAL_WIDTH = 110
+TITLES = {
+    "accuracy": "Accuracy",
+    "agreement": "Agreement with teacher",
+    "f1": "F1",
+    "f1_macro": "F1 macro",
+    "entity_f1": "Entity F1",
+    "entity_precision": "Precision",
+    "entity_recall": "Recall",
+}
+CORRELATIONS = {
+    "matthews": "Matthews",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "agreement_pearson": "Pearson with teacher",
+}
+"""Metrics by their titles in tables; what is not a correlation is a share, shown in percent."""
+SELECTED_ON_TEST = "† The test split itself chose these weights, as in the thesis: their scores on it are too good."
+
+
+def percent(score: Stat) -> str:
+    """'79.25 ± 0.31 (4)': mean, sample standard deviation and number of seeds, times 100."""
+    return f"{score.text} ({score.n})"
+
+
+def metric_heading(name: str) -> str:
+    """'accuracy' -> 'Accuracy, %', 'matthews' -> 'Matthews × 100'."""
+    return f"{CORRELATIONS[name]} × 100" if name in CORRELATIONS else f"{TITLES.get(name, name)}, %"
+
+
+def score_entry(score: Stat | None) -> Entry:
+    """Return the entry of a mean over seeds."""
+    return Entry(percent(score), score.mean) if score else text_entry(None)
+
+
+def models_table(results: SplitResults, terminal: bool = False) -> Table:
+    """Return a line for each seed group; columns without any value are left out. terminal: the narrower choice."""
+    groups = results.groups
+    teachers = {teacher.name for group in groups if (teacher := results.teacher_of(group))}
+    only_teacher = teachers.pop() if len(teachers) == 1 else None
+    than = "× smaller" if terminal else f"× smaller than {only_teacher or 'teacher'}"
+
+    def ratio(group: SeedGroup, field: str) -> Entry:
+        value, teacher = results.times_smaller(group, field), results.teacher_of(group)
+        entry = number_entry(value, ",.0f" if value is None or value >= 9.95 else ".1f")
+        return entry if only_teacher or value is None or not teacher else Entry(f"{entry.text} ({teacher.name})", value)
+
+    def size(field: str, unit: int = 1) -> list[Entry]:
+        return [number_entry(group.size(field), ",.1f" if unit > 1 else ",.0f", unit) for group in groups]
+
+    cells = any(group.rows[0].get("cell") for group in groups)  # names of cells say how they were trained
+    wide = not terminal
+    columns = [
+        (True, "Model", [Entry(group.label, group.label) for group in groups]),
+        (wide or not cells, "Trained on", [Entry(group.trained_on, group.trained_on) for group in groups]),
+        (wide, "Stage", [text_entry(group.rows[0].get("stage")) for group in groups]),
+        (True, "Parameters", size("parameters")),
+        (wide, "Trained parameters", size("trained_parameters")),
+        (wide, "Nonzero", size("nonzero_parameters")),
+        (wide, "bytes_model, KB", size("bytes_model", 1000)),
+        (True, "bytes_gzip, KB", size("bytes_gzip", 1000)),
+        (wide, "bytes_packed, KB", size("bytes_packed", 1000)),
+        *((True, metric_heading(name), [score_entry(g.metric(name)) for g in groups]) for name in results.metrics),
+        (wide, "Training, s", [number_entry(group.training_seconds(), ",.1f") for group in groups]),
+        (wide, than, [ratio(group, "bytes_model") for group in groups]),
+        (True, than if terminal else f"gzipped, {than}", [ratio(group, "bytes_gzip") for group in groups]),
+    ]
+    shown = [
+        (name, entries) for wanted, name, entries in columns if wanted and any(e.sort is not None for e in entries)
+    ]
+    heads = [Head((name,), numeric=name not in ("Model", "Trained on", "Stage")) for name, _ in shown]
+    kinds = ["teacher" if group.is_teacher else "best" if group is results.best_student else "" for group in groups]
+    lines = [Line(entries, kind) for kind, *entries in zip(kinds, *(of for _, of in shown), strict=True)]
+    return Table(f"Models on {results.task}, {results.split}", heads, lines)
+
+
+def notes(splits: Sequence[SplitResults]) -> list[str]:
+    """Return what a reader has to know to read the tables of models, one or two sentences each."""
+    groups = [group for results in splits for group in results.groups]
+    lines = [
+        "Scores are means over seeds ± the sample standard deviation (n − 1), with the number of seeds in brackets.",
+        f"bytes_model is the weights file, bytes_gzip that file gzipped. {UNITS}",
+    ]
+    metrics = {name for results in splits for name in results.metrics}
+    if metrics & set(CORRELATIONS):
+        lines.append("Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them.")
+    if metrics & {"agreement", "agreement_pearson"}:
+        lines.append("Rows without labels have no score but agreement with the teacher.")
+    if any(group.is_teacher for group in groups):
+        lines.append(
+            "Times smaller: the teacher's bytes_model divided by the model's bytes_model, "
+            "and (the thesis's measure) by its bytes_gzip."
+        )
+    if any(group.selected_on_test for group in groups):
+        lines.append(SELECTED_ON_TEST)
+    return lines
+
+
+def summary(results: SplitResults) -> str:
+    """Return a sentence on the best student and its teacher."""
+    best = results.best_student
+    if best is None:
+        return "No student was scored."
+    metric = results.metrics[0]
+    title = CORRELATIONS.get(metric) or TITLES.get(metric, metric)
+    unit = "" if metric in CORRELATIONS else " %"
+
+    def mean(group: SeedGroup) -> str:
+        score = group.metric(metric)
+        return f"{100 * score.mean:.2f}{unit}" if score else ""
+
+    size, teacher = best.size("bytes_gzip"), results.teacher_of(best)
+    text = f"Best student: {best.label}, {title.lower() if metric in ('accuracy', 'agreement') else title} {mean(best)}"
+    text += f", {human_bytes(size)} gzipped" if size else ""
+    if teacher and (ratio := results.times_smaller(best, "bytes_gzip")):
+        has = f" has {mean(teacher)} in" if mean(teacher) else " takes"
+        text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.size('bytes_model') or 0)}"
+        text += f", {ratio:,.0f} times as much"
+    return text + "."
+
+
+def warning(selected_on_test: bool) -> str:
+    """Return the note on models selected on test as a paragraph of its own, or nothing."""
+    return f"\n\n{SELECTED_ON_TEST}" if selected_on_test else ""

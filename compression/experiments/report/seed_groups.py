@@ -1,0 +1,192 @@
+"""Rows of results.json in groups: models that differ only in their seed are one group, with mean and deviation."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from compression.experiments.report.results import Row
+
+DASH = "–"
+_SAME = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
+_SAME += ("alpha", "augmented", "teacher", "select_on", "parameters")
+"""Fields that all seeds of a group share, besides task, split and name."""
+_STUDENT_AXES = ("student_arch", "embedding_type", "embedding_dim")
+"""Axes whose labels are shown without the axis's name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stat:
+    """Mean and sample standard deviation (n - 1); one value has no deviation."""
+
+    mean: float
+    sd: float | None
+    n: int
+
+    @property
+    def text(self) -> str:
+        """'79.25 ± 0.31': mean and deviation, times 100."""
+        return f"{100 * self.mean:.2f}" + ("" if self.sd is None else f" ± {100 * self.sd:.2f}")
+
+
+def stat(values: Iterable[float | None]) -> Stat | None:
+    """Return mean and deviation of the values that are known, or None when none is."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return Stat(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None, len(known))
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known, or None when none is."""
+    found = stat(values)
+    return found.mean if found else None
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedGroup:
+    """Models that are the same but for the seed, scored on one split. rows: one a seed, at least one."""
+
+    name: str
+    rows: tuple[Row, ...]
+
+    @property
+    def is_teacher(self) -> bool:
+        """Whether these are teachers."""
+        return self.rows[0].get("stage") == "teacher"
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether these are another library's models (fastText's), shown for comparison."""
+        return self.rows[0].get("stage") == "peer"
+
+    @property
+    def selected_on_test(self) -> bool:
+        """Whether the test split chose the weights, so that scores on it are too good."""
+        return self.rows[0].get("select_on") == "test"
+
+    @property
+    def label(self) -> str:
+        """Name, with a dagger when selected on test."""
+        return f"{self.name} †" if self.selected_on_test else self.name
+
+    @property
+    def trained_on(self) -> str:
+        """What it learned from, in words: labels, teacher or both, and augmented rows."""
+        alpha, augmented = self.rows[0].get("alpha"), self.rows[0].get("augmented")
+        if alpha == 1 and augmented:
+            return "labels, the teacher's where augmented"
+        if self.is_teacher or alpha == 1:
+            return "labels only"
+        if alpha is None:
+            return DASH
+        source = "teacher only" if alpha == 0 else f"labels + teacher, α {alpha:g}"
+        return f"{source}, augmented" if augmented else source
+
+    def size(self, field: str) -> float | None:
+        """Return the mean of a count or size over the seeds."""
+        return mean(row.get(field) for row in self.rows)
+
+    def metric(self, name: str) -> Stat | None:
+        """Return a metric over the seeds, from 0 to 1 as in results.json."""
+        return stat((row.get("metrics") or {}).get(name) for row in self.rows)
+
+    def training_seconds(self) -> float | None:
+        """Return mean seconds of training; None for what was pruned or quantized from a trained model."""
+        return mean((row.get("seconds") or {}).get("train") for row in self.rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitResults:
+    """All groups scored on one split of a task: one table, and one skyline a metric. Teachers come first."""
+
+    task: str
+    split: str
+    groups: tuple[SeedGroup, ...]
+
+    @functools.cached_property
+    def metrics(self) -> list[str]:
+        """Names of metrics in the task's order: its main one first."""
+        names = [name for group in self.groups for row in group.rows for name in row.get("metrics") or {}]
+        return list(dict.fromkeys(names))
+
+    @property
+    def heading(self) -> str:
+        """'sst-2, test (872 rows)'; without the number where models were scored on different numbers of rows."""
+        counts = {row.get("rows") for group in self.groups for row in group.rows}
+        rows = counts.pop() if len(counts) == 1 else None
+        return f"{self.task}, {self.split}" + (f" ({rows:,} rows)" if rows else "")
+
+    def teacher_of(self, group: SeedGroup) -> SeedGroup | None:
+        """Return the teacher to compare sizes with: itself, the one it learned from, or else the only one."""
+        if group.is_teacher:
+            return group
+        teachers = [other for other in self.groups if other.is_teacher]
+        own = group.rows[0].get("teacher")
+        if own is not None:
+            return next((t for t in teachers if own in [row.get("model") for row in t.rows]), None)
+        return teachers[0] if len(teachers) == 1 else None
+
+    def times_smaller(self, group: SeedGroup, field: str) -> float | None:
+        """Return the teacher's bytes_model divided by the group's size in `field`."""
+        teacher = self.teacher_of(group)
+        whole, size = teacher.size("bytes_model") if teacher else None, group.size(field)
+        return whole / size if whole and size else None
+
+    @functools.cached_property
+    def best_student(self) -> SeedGroup | None:
+        """The student with the best first metric; one selected on test counts only where all are."""
+        scored = [
+            (not group.selected_on_test, score.mean, group)
+            for group in self.groups
+            if not (group.is_teacher or group.is_peer) and self.metrics and (score := group.metric(self.metrics[0]))
+        ]
+        return max(scored, key=lambda item: item[:2])[2] if scored else None
+
+
+def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
+    """Return groups by task and split, in the order in which they first appear.
+
+    Two rows of the same model (an evaluation run twice) count once: the later one.
+    """
+    splits: dict[tuple[str, str], dict[tuple, dict[Any, Row]]] = {}
+    for row in rows:
+        key = (group_name(row), str(row.get("cell")), *(row.get(field) for field in _SAME))
+        splits.setdefault((row["task"], row["split"]), {}).setdefault(key, {})[row.get("seed")] = row
+    return [
+        SplitResults(task, split, teachers_first(SeedGroup(key[0], (*of.values(),)) for key, of in groups.items()))
+        for (task, split), groups in splits.items()
+    ]
+
+
+def teachers_first(groups: Iterable[SeedGroup]) -> tuple[SeedGroup, ...]:
+    """Return groups in their order, the teachers before the others."""
+    return tuple(sorted(groups, key=lambda group: not group.is_teacher))
+
+
+def group_name(row: Row) -> str:
+    """Return the name of a row's group: by its cell in a sweep ('bilstm bpe 25, alpha 0 +p+q'), else by its model's.
+
+    Models of a sweep have hashes in their names, which mean nothing to a reader.
+    """
+    cell = row.get("cell")
+    if cell is None:
+        return name_without_seed(row)
+    labels = {axis: str(label) for axis, label in cell.items() if axis != "task"}
+    student = " ".join(labels.pop(axis) for axis in _STUDENT_AXES if axis in labels)
+    if student and "student_arch" not in cell:
+        student = f"{row.get('student_arch')} {student}"  # a bare '25' would mean nothing
+    # A label of several words is clear by itself; one word may be a number that needs its axis.
+    words = [student, *(label if " " in label else f"{axis} {label}" for axis, label in labels.items())]
+    name = ", ".join(filter(None, words)) or "the only cell"
+    _, plus, suffix = str(row["model"]).partition("+")
+    return f"{name} {plus}{suffix}" if plus else name
+
+
+def name_without_seed(row: Row) -> str:
+    """'bilstm-bpe25-a0-aug-s3201976+p' of seed 3201976 is 'bilstm-bpe25-a0-aug+p'."""
+    stem, plus, suffix = str(row["model"]).partition("+")
+    return stem.removesuffix(f"-s{row.get('seed')}") + plus + suffix

@@ -1,0 +1,205 @@
+"""A table as data, and its forms in Markdown, plain text and LaTeX; page.html.j2 has its form in HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+
+from common.tables import text_table
+from compression.experiments.report.seed_groups import DASH
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A cell's text, the number or text to sort it by (None sorts last), and its kind: best, quoted or neither."""
+
+    text: str
+    sort: float | str | None = None
+    kind: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """A column's heading, from the top level to the lowest."""
+
+    levels: tuple[str, ...]
+    numeric: bool = True
+    quoted: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A row. kind: teacher, best, quoted, missing or none; details: headings and texts that the HTML page unfolds."""
+
+    entries: Sequence[Entry]
+    kind: str = ""
+    details: Sequence[tuple[str, str]] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Lines under heads. baselines: lines above the others; labels: number of columns that name a line."""
+
+    title: str
+    heads: Sequence[Head]
+    lines: Sequence[Line]
+    baselines: Sequence[Line] = ()
+    labels: int = 1
+    notes: Sequence[str] = ()
+
+    @property
+    def every(self) -> list[Line]:
+        """Baselines, then lines."""
+        return [*self.baselines, *self.lines]
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A heading over neighbouring columns. first: the index of the leftmost; down: levels that it fills."""
+
+    text: str
+    first: int
+    width: int = 1
+    down: int = 1
+
+
+def text_entry(value: str | None) -> Entry:
+    """Return an entry of a text, a dash where it is unknown."""
+    return Entry(value or DASH, value)
+
+
+def number_entry(value: float | None, pattern: str = ",.0f", unit: float = 1) -> Entry:
+    """Return an entry of a number in units of `unit`, a dash where it is unknown; of percent without the sign."""
+    return Entry(DASH if value is None else format(value / unit, pattern).rstrip("%"), value)
+
+
+def heading_levels(table: Table) -> list[list[Span]]:
+    """Return the headings level by level; equal neighbours on all but the lowest level share one."""
+    depth = max((len(head.levels) for head in table.heads), default=1)
+    levels: list[list[Span]] = [[] for _ in range(depth)]
+    levels[0] += [Span(h.levels[0], i, down=depth) for i, h in enumerate(table.heads) if len(h.levels) == 1 < depth]
+    columns = [(i, head.levels) for i, head in enumerate(table.heads) if len(head.levels) == depth]
+    for level in range(depth):
+        lowest = level == depth - 1
+        for _, same in itertools.groupby(columns, lambda c: (c[0] if lowest else -1, c[1][: level + 1])):  # noqa: B023
+            members = list(same)
+            levels[level].append(Span(members[0][1][level], members[0][0], len(members)))
+    return levels
+
+
+def markdown_table(table: Table) -> str:
+    """Return the table in Markdown: baselines first, the best bold, headings of several levels joined by dots."""
+    header = [escape_markdown(" · ".join(head.levels)) for head in table.heads]
+    rule = "|" + "|".join("---:" if head.numeric else "---" for head in table.heads) + "|"
+    body = []
+    for line in table.every:
+        texts = [(escape_markdown(entry.text), "best" in (line.kind, entry.kind)) for entry in line.entries]
+        body.append([f"**{text}**" if bold else text for text, bold in texts])
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (header, *body))
+    return "\n".join([first, rule, *others])
+
+
+def escape_markdown(text: str) -> str:
+    """Return text that Markdown shows as it is, on one line."""
+    return " ".join(re.sub(r"([\\`*\[\]<>|])", r"\\\1", text).split())
+
+
+def markdown_list(notes: Iterable[str]) -> str:
+    """Return notes as a list in Markdown."""
+    return "\n".join(f"- {escape_markdown(note)}" for note in notes)
+
+
+def plain_table(table: Table, width: int = 0) -> str:
+    """Return the table in plain text, a star at each best entry, names shortened to fit into `width`."""
+    starred = {i for line in table.every for i, entry in enumerate(line.entries) if entry.kind == "best"}
+
+    def shown(i: int, entry: Entry) -> str:
+        return entry.text + ("*" if entry.kind == "best" else " ") if i in starred else entry.text
+
+    body = [[shown(i, entry) for i, entry in enumerate(line.entries)] for line in table.every]
+    header = [" · ".join(head.levels) for head in table.heads]
+    return text_table(header, body, [head.numeric for head in table.heads], width)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{sign: f"\\{sign}" for sign in "{}$&#%_"},
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    # A line of a table that starts with one of these would be read as an argument of the line break before it.
+    "[": "{[}",
+    "*": "{*}",
+    "±": r"$\pm$",
+    "†": r"$\dagger$",
+    "α": r"$\alpha$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "−": "$-$",
+    DASH: r"\textendash{}",
+}
+
+
+def escape_latex(text: str) -> str:
+    """Return text that LaTeX sets as it is, on one line, without control characters."""
+    shown = "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()) if sign.isprintable())
+    return re.sub("-(?=-)", "-{}", shown)  # two hyphens would be set as a dash
+
+
+def latex_table(table: Table) -> str:
+    """Return a LaTeX `table` like the thesis's table 7.1: baselines first, the best bold, notes below."""
+    *upper, _ = levels = heading_levels(table)
+    head = []
+    for spans in upper:
+        wide = [span for span in spans if span.down == 1]
+        cells = [rf"\multicolumn{{{span.width}}}{{c}}{{{escape_latex(span.text)}}}" for span in wide]
+        rules = [rf"\cmidrule(lr){{{span.first + 1}-{span.first + span.width}}}" for span in wide]
+        head += [_line([*[""] * (wide[0].first if wide else 0), *cells]), "".join(rules)]
+    lowest = sorted((s for spans in levels for s in spans if s.down > 1 or spans is levels[-1]), key=lambda s: s.first)
+    head.append(_line(_stacked(span.text) for span in lowest))
+    single = sum(len(head.levels) == 1 for head in table.heads)
+    body = [_line(_baseline(line, table.labels, single)) for line in table.baselines]
+    body += [r"\midrule"] if body else []
+    above: list[str] = []
+    for line in table.lines:
+        labels, scores = ([e.text for e in line.entries[: table.labels]], line.entries[table.labels :])
+        if above and table.labels > 1 and labels[0] != above[0]:
+            body.append(r"\addlinespace")
+        same = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(above, labels, strict=False))))
+        names = ["" if i < same else escape_latex(label) for i, label in enumerate(labels)]
+        texts = [(escape_latex(entry.text), entry.kind == "best") for entry in scores]
+        body.append(_line([*names, *(rf"\textbf{{{text}}}" if best else text for text, best in texts)]))
+        above = labels
+    return "\n".join(
+        [
+            r"% Needs \usepackage{booktabs} and \usepackage[T1]{fontenc}.",
+            *(r"\begin{table}", r"\centering", rf"\caption{{{escape_latex(table.title)}}}"),
+            rf"\begin{{tabular}}{{{''.join('r' if head.numeric else 'l' for head in table.heads)}}}",
+            *(r"\toprule", *head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"),
+            rf"\par\smallskip\footnotesize {' '.join(map(escape_latex, table.notes))}",
+            r"\end{table}" + "\n",
+        ]
+    )
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _stacked(title: str) -> str:
+    """A quoted column's heading on several lines, to save width."""
+    lines = [escape_latex(part) for part in re.split(r", (?=thesis)| (?=\(quoted\))", title)]
+    return lines[0] if len(lines) == 1 else r"\shortstack{" + r"\\".join(lines) + "}"
+
+
+def _baseline(line: Line, labels: int, single: int) -> list[str]:
+    """A baseline's name across the columns of labels; equal neighbouring scores are one across their columns."""
+    name, *texts = (escape_latex(entry.text) for entry in (line.entries[0], *line.entries[labels:]))
+    sizes, scores = texts[: single - labels], itertools.groupby(texts[single - labels :])
+    spans = (rf"\multicolumn{{{len(list(same))}}}{{c}}{{{text}}}" for text, same in scores)
+    return [rf"\multicolumn{{{labels}}}{{l}}{{{name}}}", *sizes, *spans]

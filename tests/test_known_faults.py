@@ -233,7 +233,7 @@ def test_10_the_quantized_recurrence_computes_what_the_float_one_does(kind, inpu
 
 def test_10_every_recurrent_matrix_is_quantized_and_calibration_does_not_read_test(workspace):
     (parent,) = made(workspace, "distill", student_arch="rnn", epochs=1)
-    (workspace / "data/sst-2/test.parquet").unlink()
+    (workspace / "data/sst-2/splits/test.parquet").unlink()
     given = {"ptq_embedding": True, "dq_encoder": True, "ptq_classifier": True}
     (folder,) = compress(
         tiny.compress_settings(
@@ -257,7 +257,7 @@ def test_11_every_artifact_loads_in_every_later_stage_without_the_earlier_ones(w
         other = tmp_path / folder.name
         shutil.copytree(folder, other / "models" / "sst-2" / folder.name)
         (other / "data" / "sst-2").mkdir(parents=True)
-        shutil.copy(workspace / "data/sst-2/test.parquet", other / "data/sst-2")
+        shutil.copy(workspace / "data/sst-2/splits/test.parquet", other / "data/sst-2")
         assert scored(other, folder.name)[0]["metrics"] == metrics
 
 
@@ -283,7 +283,7 @@ def test_12_sizes_are_of_real_files(workspace):
 
 
 def test_13_dev_is_test_and_nothing_is_chosen_by_it(workspace, encoder):
-    (workspace / "data/sst-2/test.parquet").unlink()
+    (workspace / "data/sst-2/splits/test.parquet").unlink()
     made(workspace, "distill", "prune", "quantize", epochs=1)
     finetune(tiny.finetune_settings(workspace, "sst-2", encoder, max_epochs=1, model_name="second"))
     with pytest.raises(UserError, match=r"test\.parquet"):

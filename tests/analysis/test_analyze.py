@@ -38,21 +38,10 @@ def save(workspace: Path, quantized: bool) -> Path:
         student.embedding.table.weight.value[:8] = 0
         if quantized:
             eight_bits.quantize(student)
-    config = ModelConfig(
-        name="tiny",
-        kind="student",
-        stage="quantized" if quantized else "pruned",
-        task="sst-2",
-        labels=("negative", "positive"),
-        pair=False,
-        arch="rnn",
-        seed=1,
-        student=settings.model_dump(mode="json"),
-        fingerprint="0" * 16,
-    )
+    facts = {"stage": "quantized" if quantized else "pruned", "arch": "rnn"}
     folder = workspace / "models" / "sst-2" / "tiny"
-    save_student(folder, config, student, load_tokenizer(settings, folder))
-    return folder
+    tokenizer = load_tokenizer(settings, folder)
+    return tiny.save_student(folder, student, tokenizer, **facts, student=settings.model_dump(mode="json"))
 
 
 def ask(workspace: Path, **flags: object) -> dict:

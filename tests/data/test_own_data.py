@@ -467,7 +467,7 @@ def test_a_classifier_is_adopted_with_its_weights_and_says_what_it_said(tmp_path
     rows = {"generate_loss": ("validation",), "model_name": folder.name, "precision": "fp32"}
     preprocess(tiny.prepare_settings(workspace, task, **rows))
     validation = load_split(Workspace(workspace), load_task(task), "validation")
-    logits = load_logits(Workspace(workspace), load_task(task), folder.name, "validation", validation)
+    logits = load_logits(Workspace(workspace), load_task(task), folder.name, "validation")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(source).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     with torch.inference_mode():
@@ -545,7 +545,7 @@ def test_rows_without_a_label_have_the_teachers_choice_and_are_left_out_without_
     workspace, task = own
     paths, definition = Workspace(workspace), load_task(task)
     train = load_split(paths, definition, "train")
-    logits = load_logits(paths, definition, "tiny-bert", "train", train)
+    logits = load_logits(paths, definition, "tiny-bert", "train")
     assert 0 < train.labelled.sum() < len(train)
     for alpha in (0, 0.5, 1):
         rows = distillation_set(settings_of(workspace, task, alpha=alpha), definition)

@@ -196,7 +196,7 @@ def test_logits_of_words_are_kept_and_ensembles_are_their_mean(workspace, encode
     workspace, name = workspace
     paths, task = Workspace(workspace), load_task(name)
     train = load_split(paths, task, "train")
-    logits = load_logits(paths, task, "tiny-bert", "train", train)
+    logits = load_logits(paths, task, "tiny-bert", "train")
     assert logits.shape == (*train.labels.shape, len(tiny_tags.LABELS))
     assert np.array_equal(known(logits), known(train.labels))
     assert score(task, train.labels, logits)["entity_f1"] > 0.75
@@ -204,8 +204,8 @@ def test_logits_of_words_are_kept_and_ensembles_are_their_mean(workspace, encode
     finetune(tiny.finetune_settings(workspace, name, encoder, ensemble=("tiny-bert", "other")))
     settings = tiny.prepare_settings(workspace, name, model_name="ensemble", generate_loss=("processed",))
     preprocess(settings.model_copy(update={"precision": "fp32"}))
-    both = [load_logits(paths, task, model, "train", train) for model in ("tiny-bert", "other")]
-    mean = load_logits(paths, task, "ensemble", "train", train)
+    both = [load_logits(paths, task, model, "train") for model in ("tiny-bert", "other")]
+    mean = load_logits(paths, task, "ensemble", "train")
     assert np.allclose(mean, np.mean(both, axis=0), equal_nan=True)
 
 

@@ -41,13 +41,13 @@ def test_metrics_by_hand():
 
 def test_models_say_how_far_they_agree_with_their_teacher_where_no_row_has_a_label(workspace):
     student(workspace)
-    path = workspace / "data/sst-2/test.parquet"
+    path = workspace / "data/sst-2/splits/test.parquet"
     split = read_split(path, "")
     write_split(path, dataclasses.replace(split, labels=np.full(len(split), -1)), {})
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("test",)))
     (row,) = scored(workspace, "sst-2", "s")
     assert list(row["metrics"]) == ["agreement"]
-    teacher = load_logits(Workspace(workspace), load_task("sst-2"), "tiny-bert", "test", split)
+    teacher = load_logits(Workspace(workspace), load_task("sst-2"), "tiny-bert", "test")
     net, tokenizer, _ = load_student(workspace / "models/sst-2/s", torch.device("cpu"))
     own = student_logits(net, encode_split(tokenizer, split), torch.device("cpu"))
     assert pq.read_table(workspace / "models/sst-2/s/predictions-test.parquet")["label"].null_count == len(split)
@@ -128,7 +128,7 @@ def test_a_finished_evaluation_is_reused_only_whole(workspace):
     predictions.write_bytes(whole)
     assert finished(workspace) == rows
     for name in ("validation", "test"):
-        path = workspace / f"data/sst-2/{name}.parquet"
+        path = workspace / f"data/sst-2/splits/{name}.parquet"
         before, split = path.read_bytes(), read_split(path, "").take(np.arange(9))
         write_split(path, split, {"fingerprint": split.fingerprint()})
         assert finished(workspace) == []

@@ -133,7 +133,7 @@ def test_no_student_is_an_error(prepared, models, tmp_path):
     with pytest.raises(UserError, match="no student of sst-2 to choose from"):
         found(prepared)
     workspace = tiny.copy_workspace(models, tmp_path / "workspace")
-    path = workspace / "data/sst-2/validation.parquet"
+    path = workspace / "data/sst-2/splits/validation.parquet"
     split = read_split(path, "").take(np.arange(5))
     write_split(path, split, {"fingerprint": split.fingerprint()})  # no score is of this validation split
     with pytest.raises(UserError, match="left out: 5 students without scores that are true now"):

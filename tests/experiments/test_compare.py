@@ -297,7 +297,7 @@ def test_names_in_two_tasks_need_the_task(families, tmp_path):
 
 def test_predictions_of_other_data_are_refused(families, tmp_path):
     workspace = tiny.copy_workspace(families, tmp_path / "workspace")
-    path = workspace / "data/sst-2/test.parquet"
+    path = workspace / "data/sst-2/splits/test.parquet"
     split = read_split(path, "").take(np.arange(20))
     write_split(path, split, {"fingerprint": split.fingerprint()})
     with pytest.raises(

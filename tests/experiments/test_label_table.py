@@ -54,7 +54,7 @@ def test_preprocess_says_it_after_logits_of_augmented_rows(workspace, capsys):
     said = capsys.readouterr().err
     paths, task = Workspace(workspace), load_task("sst-2")
     train = load_split(paths, task, "train")
-    chosen = load_logits(paths, task, "tiny-bert", "tinybert", load_rows(paths, task, "tinybert")).argmax(1)
+    chosen = load_logits(paths, task, "tiny-bert", "tinybert").argmax(1)
     for i, label in enumerate(task.labels):
         shares = [f"{np.mean(values == i):.1%}" for values in (train.labels, chosen)]
         assert any(line.split() == [label, *shares] for line in said.splitlines())
@@ -75,7 +75,7 @@ def test_sets_of_augmented_rows_lie_side_by_side(workspace, glove):
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", **more))
     task = load_task("sst-2")
     rows = load_rows(paths, task, "more")
-    assert len(load_logits(paths, task, "tiny-bert", "more", rows)) == len(rows)
+    assert len(load_logits(paths, task, "tiny-bert", "more")) == len(rows)
     assert paths.augmented("sst-2", "tinybert").read_bytes() == before
     told = {shares.rows: shares.count for shares in recorded_labels(paths, {"sst-2": None}, "more")}
     assert told["augmented"] == len(rows)

@@ -48,11 +48,9 @@ def saved(tmp_path, monkeypatch):
         torch.manual_seed(3)
         student = Student(arch, settings, 3, pair)
         change(student)
-        about = {"name": "s", "kind": "student", "stage": "distilled", "task": "mine", "seed": 1, "fingerprint": ""}
-        shape = {"arch": arch, "pair": pair, "labels": ("no", "perhaps", "yes")}
-        config = ModelConfig(**about, **shape, student=settings.model_dump(mode="json"))
-        save_student(tmp_path / "s", config, student, NoTokenizer())
-        return tmp_path / "s"
+        shape = {"arch": arch, "pair": pair, "labels": ("no", "perhaps", "yes"), "task": "mine"}
+        student_settings = settings.model_dump(mode="json")
+        return tiny.save_student(tmp_path / "s", student, NoTokenizer(), **shape, student=student_settings)
 
     return save
 
@@ -123,8 +121,7 @@ def test_the_same_bytes_again(saved, tmp_path):
 
 def test_teachers_are_refused(saved):
     folder = saved("ffn", "char", "last", False)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "kind": "teacher", "stage": "teacher"}))
+    tiny.edit_facts(folder, kind="teacher", stage="teacher")
     with pytest.raises(UserError, match="only students are exported"):
         export_onnx(folder, folder / "s.onnx")
     assert not (folder / "s.onnx").exists()

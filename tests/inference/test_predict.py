@@ -54,10 +54,8 @@ def save(folder, task, labels, pair):
     student = Student("ffn", settings, len(labels) or 1, pair)
     with torch.no_grad():
         student.classifier[3].weight.value *= 40  # far from one half, and not all alike
-    about = {"name": folder.name, "kind": "student", "stage": "distilled", "seed": 1, "fingerprint": "", "arch": "ffn"}
     shape = {"task": task, "labels": labels, "pair": pair, "student": settings.model_dump(mode="json")}
-    save_student(folder, ModelConfig(**about, **shape), student, load_tokenizer(settings, folder))
-    return folder
+    return tiny.save_student(folder, student, load_tokenizer(settings, folder), arch="ffn", **shape)
 
 
 def own(folder, *sentences):

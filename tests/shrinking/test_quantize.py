@@ -135,7 +135,7 @@ def test_it_loads_where_nothing_else_is(workspace, tmp_path, arch, embedding):
     shutil.copytree(folder, elsewhere)
     test = tmp_path / "other" / "data" / "sst-2" / "test.parquet"
     test.parent.mkdir(parents=True)
-    shutil.copy(workspace / "data/sst-2/test.parquet", test)
+    shutil.copy(workspace / "data/sst-2/splits/test.parquet", test)
     shutil.rmtree(workspace)
     assert np.array_equal(logits(elsewhere, tmp_path / "other"), expected)
 

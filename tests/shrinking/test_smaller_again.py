@@ -47,14 +47,14 @@ def test_other_data_make_another_model(workspace):
     parent = distilled(workspace, only_original_data=True, alpha=1.0)
     words = ["--compression-actions", "prune", "--prune-vocabulary", "2"]
     folder = smaller(workspace, parent.name, *words)
-    before = read_config(folder).fingerprint
+    before = read_config(folder).key
     assert smaller(workspace, parent.name, *words) == folder
-    path = workspace / "data/sst-2/train.parquet"
+    path = workspace / "data/sst-2/splits/train.parquet"
     split = read_split(path, "")
     write_split(path, split.take(range(20)), read_metadata(path))
     with pytest.raises(UserError, match="made with other settings or data"):
         smaller(workspace, parent.name, *words)
-    assert read_config(smaller(workspace, parent.name, *words, "--force")).fingerprint != before
+    assert read_config(smaller(workspace, parent.name, *words, "--force")).key != before
 
 
 @pytest.mark.parametrize("words", [["--max-loss", "1"], ["--max-bytes", "900"], ["--quantizer", "ternary"]])

@@ -131,11 +131,10 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
         (folder / "bpe.model").write_bytes(model)
     if embedding == "wordpiece":
         (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
-    config = {"name": folder.name, "kind": "student", "stage": "distilled", "task": "films", "labels": labels,
-              "pair": pair, "tokens": tokens, "arch": arch, "seed": 1, "fingerprint": "0", "student":
+    config = {"kind": "student", "stage": "distilled", "task": "films", "labels": labels,
+              "pair": pair, "tokens": tokens, "arch": arch, "seed": 1, "student":
               {**sizes, "embedding_type": embedding, "pooling": pooling or tiny.POOLINGS[arch][0]}}  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
+    return tiny.write_manifest(folder, **config)
 
 
 def torch_logits(folder, texts):

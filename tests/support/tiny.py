@@ -1,5 +1,6 @@
 """Tiny corpora, a tiny teacher and tiny word vectors: learnable, made anew in a moment, no network."""
 
+import json
 import itertools
 import os
 import shutil
@@ -11,6 +12,9 @@ import numpy as np
 
 from common.teachers.settings import FinetuneSettings
 from compression.augmentation.preprocess import PreprocessSettings
+from common.store.artifact import MANIFEST, Manifest
+from common.store.files import write_json
+from compression.students import saved
 from compression.settings import CompressSettings, defaults_for
 
 ROOT = Path(__file__).parent.parent.parent
@@ -246,7 +250,7 @@ def finetune_settings(workspace: Path, task: str, encoder: Path, **given) -> Fin
 
 def copy_workspace(source: Path, target: Path) -> Path:
     """A workspace of a test's own."""
-    return shutil.copytree(source, target)
+    return shutil.copytree(source, target, symlinks=True)
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -258,3 +262,32 @@ def run_command(*words: object) -> subprocess.CompletedProcess:
     """Run a script of the repository as a user does."""
     command = [sys.executable, *map(str, words)]
     return subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300)
+
+
+def write_manifest(folder: Path, key: str = "0" * 16, settings: dict | None = None, **facts: object) -> Path:
+    """A manifest for a model that a test builds by hand."""
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"kind": "distill", "version": 1, "key": key, "settings": settings or {}, "inputs": {}, "actions": ()}
+    manifest = Manifest(**about, facts=facts, files={}, seconds=0, built="")
+    write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+    return folder
+
+
+def save_student(folder: Path, student, tokenizer, **facts: object) -> Path:
+    """A saved student that a test builds by hand; facts as in ModelConfig, with defaults."""
+    usual = {"kind": "student", "stage": "distilled", "task": "sst-2", "labels": ("negative", "positive")}
+    write_manifest(folder, **{**usual, "pair": False, "seed": 1, **facts})
+    saved.save_student(folder, student, tokenizer)
+    return folder
+
+
+def work_folder(workspace: Path) -> Path:
+    """The folder of the one unfinished build in a workspace's store."""
+    (folder,) = (workspace / "store").glob("*.work")
+    return folder
+
+
+def edit_facts(folder: Path, **facts: object) -> None:
+    """Change facts in a model's manifest."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "facts": {**manifest["facts"], **facts}}))

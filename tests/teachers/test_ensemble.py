@@ -32,7 +32,7 @@ def logits_of(workspace, name, rows="processed"):
     given = {"task": "sst-2", "workspace": workspace, "model_name": name, "generate_loss": [rows], "cpu": True}
     preprocess(build(PreprocessSettings, given))
     split = "train" if rows == "processed" else rows
-    return load_logits(Workspace(workspace), SST, name, split, load_split(Workspace(workspace), SST, split))
+    return load_logits(Workspace(workspace), SST, name, split)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_logits_of_an_ensemble_of_other_members_are_refused(two):
     weights.write_text(weights.read_text() + "\n")
     train = load_split(Workspace(two), SST, "train")
     with pytest.raises(UserError, match="made by another teacher"):
-        load_logits(Workspace(two), SST, "ensemble", "train", train)
+        load_logits(Workspace(two), SST, "ensemble", "train")
     with pytest.raises(UserError, match="a member is another than when it was made"):
         evaluate(EvaluateSettings(task="sst-2", workspace=two, model_name="ensemble", cpu=True))
 

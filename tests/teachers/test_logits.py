@@ -35,7 +35,7 @@ def teacher_of(paths, task="sst-2"):
 
 def test_logits_are_the_teachers_row_by_row(paths):
     train = load_split(paths, SST, "train")
-    logits = load_logits(paths, SST, "tiny-bert", "train", train)
+    logits = load_logits(paths, SST, "tiny-bert", "train")
     assert logits.shape == (len(train), 2)
     assert logits.dtype == np.float32
     teacher = teacher_of(paths)
@@ -47,7 +47,7 @@ def test_logits_are_the_teachers_row_by_row(paths):
 def test_logits_of_pairs_read_both_sentences(paths):
     task = load_task("qqp")
     train = load_split(paths, task, "train")
-    logits = load_logits(paths, task, "tiny-bert", "train", train)
+    logits = load_logits(paths, task, "tiny-bert", "train")
     swapped = type(train)(train.sentence1, train.sentence1, train.labels, train.source_rows)
     assert not np.allclose(teacher_of(paths, "qqp").logits(swapped), logits, atol=1e-4)
 
@@ -57,20 +57,20 @@ def test_missing_logits_say_what_to_run(paths):
     train = load_split(paths, SST, "train")
     command = r"python preprocess\.py --task sst-2 --model-name tiny-bert --generate-loss processed"
     with pytest.raises(UserError, match=command):
-        load_logits(paths, SST, "tiny-bert", "train", train)
+        load_logits(paths, SST, "tiny-bert", "train")
 
 
 def test_logits_of_other_text_are_refused(paths):
     train = load_split(paths, SST, "train")
     changed = type(train)([*train.sentence1[:-1], "other"], None, train.labels, train.source_rows)
     with pytest.raises(UserError, match="made for other text"):
-        load_logits(paths, SST, "tiny-bert", "train", changed)
+        load_logits(paths, SST, "tiny-bert", "train")
 
 
 def test_logits_of_reordered_text_are_refused(paths):
     train = load_split(paths, SST, "train")
     with pytest.raises(UserError, match="made for other text"):
-        load_logits(paths, SST, "tiny-bert", "train", train.take(np.arange(len(train))[::-1]))
+        load_logits(paths, SST, "tiny-bert", "train")
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
@@ -81,7 +81,7 @@ def test_logits_of_another_teacher_are_refused(paths, file):
     data[-3] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match="made by another teacher"):
-        load_logits(paths, SST, "tiny-bert", "train", train)
+        load_logits(paths, SST, "tiny-bert", "train")
 
 
 def test_distilling_refuses_stale_logits(workspace, paths):
@@ -94,9 +94,9 @@ def test_distilling_refuses_stale_logits(workspace, paths):
 
 def test_logits_can_be_used_where_the_teacher_is_not(workspace, paths):
     train = load_split(paths, SST, "train")
-    before = load_logits(paths, SST, "tiny-bert", "train", train)
+    before = load_logits(paths, SST, "tiny-bert", "train")
     shutil.rmtree(workspace / "models")
-    assert np.array_equal(load_logits(paths, SST, "tiny-bert", "train", train), before)
+    assert np.array_equal(load_logits(paths, SST, "tiny-bert", "train"), before)
 
 
 class Counting:
@@ -147,7 +147,7 @@ def test_a_stopped_generation_goes_on_where_it_was(paths, parts_of_twenty, monke
     assert not target.with_name(f"{target.name}.shards").exists()
     generated(paths, parts_of_twenty)
     assert list(waiting) == teachers[2:]  # up to date: no teacher was loaded
-    assert load_logits(paths, SST, "tiny-bert", "train", train).shape == (len(train), 2)
+    assert load_logits(paths, SST, "tiny-bert", "train").shape == (len(train), 2)
 
 
 def test_other_workers_write_the_same_bytes(paths, parts_of_twenty):
@@ -161,7 +161,7 @@ def test_a_damaged_logits_file_is_named_and_made_again(paths, workspace):
     target.write_bytes(whole[: len(whole) // 2])
     train = load_split(paths, SST, "train")
     with pytest.raises(UserError, match=r"train\.parquet: damaged"):
-        load_logits(paths, SST, "tiny-bert", "train", train)
+        load_logits(paths, SST, "tiny-bert", "train")
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("processed",)))
     assert target.read_bytes() == whole
 

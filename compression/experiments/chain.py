@@ -152,7 +152,7 @@ def run_plan(plan: Plan) -> tuple[list[dict[str, Any]], ExperimentRecord]:
         name=plan.name, title=plan.title, kind="chain", definition=plan.definition, files=plan.files, jobs=jobs
     )
     write_record(folder, known)
-    settings = known.model_dump(mode="json")
+    settings = known.model_dump(mode="json", exclude={"files"})  # sacred takes no keys with dots
     rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.observers)
     tasks = {job.given["task"]: None for job in plan.jobs}
     known = known.model_copy(update={"labels": recorded_labels(plan.workspace, tasks)})

@@ -227,7 +227,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("kind", "name", "content", "message"), BAD.values(), ids=BAD)
-def test_bad_input_is_told_and_nothing_is_written(models, ask, tmp_path, kind, name, content, message):
+def test_bad_input_is_refused_and_nothing_is_written(models, ask, tmp_path, kind, name, content, message):
     (tmp_path / "output").write_text("old")
     with pytest.raises(UserError, match=message):
         ask(models[kind], content, name)
@@ -241,13 +241,13 @@ def test_bad_input_is_told_and_nothing_is_written(models, ask, tmp_path, kind, n
         ({"columns": ("a", "b"), "format": "csv"}, "reads one sentence: give as many --columns, not 2"),
         ({"columns": ("a",)}, "--columns is for"),
         ({"delimiter": ";"}, "--delimiter is for"),
-        ({"delimiter": ";;", "format": "csv"}, "delimiter: one sign"),
+        ({"delimiter": ";;", "format": "csv"}, "delimiter: one character"),
         ({"json_": True, "output_format": "csv"}, "--json contradicts"),
         ({"model": "nonesuch.fwt"}, "nonesuch.fwt"),
         ({"model": "no/such/folder"}, "no model 'folder'"),
     ],
 )
-def test_bad_flags_are_told(models, ask, flags, message):
+def test_bad_flags_are_refused(models, ask, flags, message):
     with pytest.raises((UserError, OSError), match=message):
         ask(**{"model": models["single"], "content": b"x\n", **flags})
 

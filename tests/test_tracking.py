@@ -88,6 +88,7 @@ def test_a_database_has_the_run_and_its_metrics(tmp_path, recwarn):
     assert not [str(w.message) for w in recwarn if issubclass(w.category, (UserWarning, SAWarning))]
 
 
+@pytest.mark.slow
 def test_processes_record_in_one_folder_and_one_database_at_once(tmp_path):
     """Every run of six processes is there, with a number of its own and all its metrics."""
     script = (
@@ -204,6 +205,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
     refused(tmp_path / "runs", f"sqlite:///{tmp_path}/notes.txt", "file is not a database")
 
 
+@pytest.mark.slow
 def test_a_mongodb_that_does_not_answer_is_refused_within_three_seconds(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, says nothing
         started = time.monotonic()
@@ -219,6 +221,7 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
             check_observers([url])
 
 
+@pytest.mark.slow
 def test_the_commit_is_recorded_where_the_code_is_a_git_checkout(tmp_path):
     """In a copy of the code: no checkout, an empty one, one with a commit, a changed one, and without git."""
     copy = tmp_path / "code"

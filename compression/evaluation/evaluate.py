@@ -153,7 +153,7 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
 
 def packed_predictor(folder: Path, config: ModelConfig) -> Predictor:
     """The same of a student's packed file. Raises UserError when it is missing or damaged."""
-    from compression.evaluation.classifier import load_packed
+    from compression.evaluation.packed import load_packed
 
     path = folder / f"{folder.name}.fwt"
     if not path.exists():

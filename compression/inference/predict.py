@@ -17,7 +17,7 @@ from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.store.settings import QuerySettings
 from common.store.workspace import whole_file
-from compression.evaluation.classifier import Classifier, load_classifier
+from compression.inference.classifier import Classifier, load_classifier
 from compression.inference.texts import Columns, Format, Row, format_of, read_texts
 from compression.inference.writers import Writer, make_writer
 

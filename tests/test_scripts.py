@@ -18,10 +18,16 @@ from compression.distillation.distill import distill
 STUDENT = ["--embedding-dim", "6", "--encoder-hidden-dim", "5", "--cls-hidden-dim", "7", "--vocab-size", "60"]
 CHAINS = {
     "sst-2": [
+        "--student-arch",
+        "bilstm",
+        "--embedding-type",
+        "bpe",
+        "--bpe-source",
+        "train",
+        "--prune-aware",
         *STUDENT,
-        *["--student-arch", "bilstm", "--embedding-type", "bpe", "--bpe-source", "train", "--prune-aware"],
     ],
-    "qqp": [*STUDENT, *["--student-arch", "ffn", "--embedding-type", "hash", "--alpha", "0.5"]],
+    "qqp": ["--student-arch", "ffn", "--embedding-type", "hash", "--alpha", "0.5", *STUDENT],
 }
 
 

@@ -360,7 +360,7 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shape_of_start(given: dict[str, Any]) -> dict[str, Any]:
-    """A student that starts from a general one has its shape. One that is not there is told of later."""
+    """The shape of the general student to start from. A missing one is reported later."""
     if not given.get("start_from"):
         return {}
     try:
@@ -381,7 +381,7 @@ def _at_batch_size(usual: dict[str, Any], given: dict[str, Any]) -> dict[str, An
 def _recipe_of(given: dict[str, Any], task: Task) -> dict[str, Any]:
     """How the student to start from was distilled: tuning goes on in the same way where the flags do not say otherwise.
 
-    A student that is not there is told of later.
+    A missing student is reported later.
     """
     name = given.get("load_trained_model")
     if not name:

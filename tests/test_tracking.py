@@ -77,7 +77,7 @@ def test_a_database_has_the_run_and_its_metrics(tmp_path, recwarn):
     assert record("a name longer than the table foresaw: 32", tmp_path / "a", {"lr": 0.1}, work, [url]) == "done"
     record("second", tmp_path / "b", {}, work, [url])
     first, second = rows(tmp_path / "runs.db")
-    # Both folders begin with 1; in the database their runs are told apart.
+    # Both folders begin with 1; in the database their runs have different ids.
     assert first["run_id"] != second["run_id"]
     assert {first["run_id"][:2], second["run_id"][:2]} == {"1-"}
     assert (first["status"], json.loads(first["config"])["settings"]) == ("COMPLETED", {"lr": 0.1})

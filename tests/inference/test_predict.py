@@ -271,10 +271,10 @@ def test_names_of_models(prepared, ask):
 @pytest.fixture(scope="module")
 def files(models, tmp_path_factory):
     """The same models packed, each a file in a folder of its own."""
-    made = {kind: tmp_path_factory.mktemp("packed") / f"{kind}.fwt" for kind in models}
-    for kind, path in made.items():
+    paths = {kind: tmp_path_factory.mktemp("packed") / f"{kind}.fwt" for kind in models}
+    for kind, path in paths.items():
         path.write_bytes(pack_student(models[kind]))
-    return made
+    return paths
 
 
 def run(*words, **given):

@@ -81,7 +81,7 @@ class AlignSettings(Settings):
     @pydantic.model_validator(mode="after")
     def _check_alignment(self) -> "AlignSettings":
         if self.align_first and not self.aligns:
-            raise ValueError("--align-first needs --align-hidden, --align-attention or --align-embedding")
+            raise ValueError("--align-first: say what to align: --align-hidden, --align-attention, --align-embedding")
         return self
 
 
@@ -140,7 +140,7 @@ class DistillSettings(StudentSettings, RowsSettings, TrainSettings, InitSettings
     @pydantic.model_validator(mode="after")
     def _check_adapters(self) -> "DistillSettings":
         if self.adapter_tuning and (not self.start_from or not self.adapters):
-            raise ValueError("--adapter-tuning needs --start-from and a width in --adapters")
+            raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
         return self

@@ -35,6 +35,8 @@ TIMED_PASSES = 3
 class EvaluateSettings(StageSettings):
     """Evaluation (the thesis's table C.4, and more)."""
 
+    most_used = ("task", "model_name", "split", "packed", "time", "json_")
+
     model_name: str
     """Model to score: its name in the workspace, or the path of its folder."""
     arch: str | None = None

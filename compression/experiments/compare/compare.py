@@ -26,7 +26,7 @@ class CompareSettings(QuerySettings):
     """Comparison."""
 
     task: str | None = None
-    """Task, where models of these names are in several."""
+    """Task of the models, needed when several tasks have models of these names."""
     split: str | None = None
     """Compare on this test split alone; unset: all of them."""
     metric: str | None = None

@@ -1,4 +1,4 @@
-"""What every script's main does around its work: errors in one line, exit codes, JSON on stdout."""
+"""Common parts of the scripts: errors in one line, exit codes, JSON on stdout."""
 
 import json
 import logging
@@ -16,9 +16,9 @@ def run_script(main: Callable[[], Any]) -> None:
 
     Exit codes: 0 done, 1 some runs of a sweep failed, 2 the user's mistake or the system's refusal, 130 interrupted.
     """
-    # Said outright, or tokenizers warns whenever a process forks.
+    # Without it tokenizers warns whenever a process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    # Matrix products that come out the same on every run, whatever else the machine does; read when PyTorch loads.
+    # The same matrix products on every run, whatever the machine's load; read when PyTorch loads.
     os.environ.setdefault("MKL_CBWR", "AUTO")
     os.environ.setdefault("MKL_DYNAMIC", "FALSE")
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
@@ -28,7 +28,7 @@ def run_script(main: Callable[[], Any]) -> None:
     except UserError as error:
         _fail(str(error), 2)
     except OSError as error:
-        # A full disk, a missing permission: the system's words are the clearest. Files already written stay whole.
+        # A full disk, a missing permission: the system's message is the clearest.
         _fail(f"{error.filename or 'system'}: {error.strerror or error}", 2)
     except KeyboardInterrupt:
         _fail("interrupted; the same command goes on from the last checkpoint", 130)
@@ -40,5 +40,5 @@ def _fail(message: str, code: int) -> None:
 
 
 def print_json(value: Any) -> None:
-    """The one thing `--json` prints to stdout."""
+    """Print the result of `--json` to stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -21,9 +21,9 @@ from common.errors import UserError
 
 CONFIG_DIR = Path(__file__).parent.parent / "configs"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Safe, and in C where PyYAML has it: a grid reads the same small files hundreds of times."""
+"""In C where PyYAML has it: a grid reads the same small files hundreds of times."""
 OLD_NAMES = {"emb-ffn": "ffn"}
-"""Architectures by the names the thesis's program gave them."""
+"""Names of architectures in the thesis's program."""
 
 
 P = TypeVar("P", bound="Settings")
@@ -40,7 +40,7 @@ class Settings(pydantic.BaseModel):
 
     @classmethod
     def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:
-        """Old names and short forms of one layer of values, turned into fields before layers are merged."""
+        """Return one layer of values with old names and short forms replaced by fields, before layers are merged."""
         return layer
 
     def part(self, cls: type[P]) -> P:
@@ -52,9 +52,9 @@ S = TypeVar("S", bound=Settings)
 
 
 def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str] = str) -> S:
-    """Make settings from layers of values, later layers winning.
+    """Return settings from layers of values; later layers win.
 
-    `names_are` turns a field name into what the user typed (a flag or a key) for error messages.
+    `names_are` maps a field to its name in error messages (a flag or a key).
     Raises UserError with one line when a key is unknown, a value has the wrong type, or values contradict.
     """
     for layer in layers:
@@ -79,18 +79,18 @@ def _describe(error: Any, names_are: Callable[[str], str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """'; did you mean X?' for the known name most like `name`, or an empty string."""
+    """Return '; did you mean X?' for the known name most similar to `name`, or an empty string."""
     match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean {match[0]}?" if match else ""
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML mapping, keys with dashes or underscores. Raises UserError naming the file and line."""
+    """Return a YAML mapping, dashes in keys turned into underscores. Raises UserError with the file and line."""
     try:
         loaded = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: no UTF-8, or a date that cannot be
+    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: not UTF-8, or an impossible date
         raise UserError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded or {}, dict):
         raise UserError(f"{path}: expected settings as 'key: value' lines")
@@ -98,9 +98,9 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def load_with_base(path: Path) -> dict[str, Any]:
-    """An experiment file's contents on top of its `base`'s, where it names one, a file beside it.
+    """Return the contents of an experiment file, over those of its `base`, a file in the same folder, if it names one.
 
-    Settings are merged, rules follow the base's, and of all else its own counts. Raises UserError as `load_yaml` does.
+    Settings are merged, rules follow the base's, all else replaces the base's. Raises UserError as `load_yaml` does.
     """
     loaded = load_yaml(path)
     base = loaded.pop("base", None)
@@ -111,18 +111,18 @@ def load_with_base(path: Path) -> dict[str, Any]:
     for key, empty in (("settings", {}), ("rules", [])):
         parts = [part.get(key) or empty for part in (below, loaded)]
         if key not in merged or not all(isinstance(part, type(empty)) for part in parts):
-            continue  # which the check of the whole will tell, where it is wrong
+            continue  # if it is wrong, the check of the merged file reports it
         merged[key] = {**parts[0], **parts[1]} if empty == {} else [*parts[0], *parts[1]]
     return merged
 
 
 def underscored(values: dict[str, Any]) -> dict[str, Any]:
-    """The same mapping with dashes in its keys turned into underscores."""
+    """Return the mapping with dashes in its keys turned into underscores."""
     return {str(key).replace("-", "_"): value for key, value in values.items()}
 
 
 def pairs(flag_name: str, words: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE words of a flag as a mapping. Raises UserError for a word of another form."""
+    """Return the KEY=VALUE words of a flag as a mapping. Raises UserError for a word of another form."""
     for word in words:
         if not word.partition("=")[1] or word.startswith("="):
             raise UserError(f"{flag_name} takes KEY=VALUE, not {word!r}")
@@ -137,7 +137,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def flag(field: str) -> str:
-    """The flag that sets a field. A field named after one of pydantic's methods ends in an underscore: json_."""
+    """Return the flag that sets a field. A field named after one of pydantic's methods ends in an underscore: json_."""
     return "--" + field.strip("_").replace("_", "-")
 
 
@@ -250,7 +250,7 @@ def _shown(default: Any) -> str:
 
 
 def _argparse_type(annotation: Any) -> dict[str, Any]:
-    """What argparse must know of a field's type; pydantic does the rest."""
+    """Return argparse's options for a field's type; pydantic does the rest."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
         return _argparse_type(next(a for a in arguments if a is not type(None)))

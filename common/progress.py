@@ -16,19 +16,19 @@ _shown = True
 
 
 def nothing(done: int) -> None:
-    """An Advance that nobody listens to."""
+    """An Advance that does nothing."""
 
 
 def in_proportion(advance: Advance, rows: int, units: int) -> Advance:
-    """An Advance for work counted in `units`, that tells `advance` of `rows` in the same proportion."""
+    """Return an Advance for work counted in `units`; it advances `advance` by `rows` in the same proportion."""
     done = 0
 
-    def tell(count: int) -> None:
+    def advance_units(count: int) -> None:
         nonlocal done
         before, done = done, done + count
         advance(rows * done // units - rows * before // units)
 
-    return tell
+    return advance_units
 
 
 def show_bars(shown: bool) -> None:
@@ -38,9 +38,9 @@ def show_bars(shown: bool) -> None:
 
 
 def bar(items: Iterable[T], label: str, total: int | None = None, initial: int = 0, stops: bool = True) -> Iterator[T]:
-    """Iterate with a progress bar. Where stderr is no terminal a line is printed now and then instead of redrawn.
+    """Yield the items, showing a progress bar. If stderr is not a terminal, it is printed only every 20 seconds.
 
-    stops: raise KeyboardInterrupt between two items when a stop was asked for; not where work is to be saved first.
+    stops: raise KeyboardInterrupt between two items when a stop was asked for; False where work must be saved first.
     """
     for item in _tqdm(label, iterable=items, total=total, initial=initial):
         if stops:
@@ -50,7 +50,7 @@ def bar(items: Iterable[T], label: str, total: int | None = None, initial: int =
 
 @contextlib.contextmanager
 def counter(label: str, total: int, initial: int = 0, unit: str = "rows") -> Iterator[Advance]:
-    """A progress bar, with a rate and the time left, for work that counts for itself."""
+    """Show a progress bar with rate and time left for work that counts its rows itself; yields its Advance."""
     with _tqdm(label, total=total, initial=initial, unit=unit, unit_scale=True) as progress:
         yield progress.update
 
@@ -70,5 +70,5 @@ def _tqdm(label: str, **settings: Any) -> tqdm:
 
 
 def say(message: str) -> None:
-    """Print a line of news to stderr without tearing a bar."""
+    """Print a line to stderr without breaking a bar."""
     tqdm.write(message, file=sys.stderr)

@@ -1,6 +1,6 @@
-"""Stopping on request: the first Ctrl-C or SIGTERM lets work come to where nothing is lost, the second one does not.
+"""Stopping on request: after the first Ctrl-C or SIGTERM work stops where nothing is lost, after the second at once.
 
-Work that takes long looks at `asked`, or calls `check`, where it can stop: after a training step, between two parts.
+Long work tests `asked`, or calls `check`, where it can stop: after a training step, between two shards.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def graceful() -> Iterator[None]:
 
 
 def asked() -> bool:
-    """Whether this process, or the one it works for, was asked to stop."""
+    """Whether this process, or its parent process, was asked to stop."""
     return _asked or any(elsewhere() for elsewhere in _listeners)
 
 
@@ -51,7 +51,7 @@ def check() -> None:
 
 
 def listen(elsewhere: Callable[[], bool]) -> None:
-    """In a worker, which hears no signals of its own: `elsewhere` says whether its parent was asked to stop."""
+    """In a worker, which gets no signals of its own: `elsewhere` returns whether its parent was asked to stop."""
     _listeners[:] = [elsewhere]
 
 
@@ -60,6 +60,6 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     if _asked:
         raise KeyboardInterrupt
     _asked = True
-    # Written past Python's buffers: the signal may have come in the middle of a print, which cannot be entered twice.
+    # Written without Python's buffers: the signal may interrupt a print, which cannot be entered twice.
     with contextlib.suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nstopping; once more stops at once\n")

@@ -1,9 +1,9 @@
 """Recording runs with sacred, in files and in databases. The only file that imports sacred.
 
 A run is always recorded in files; observers are further places, given as URLs. Several processes may record in the same
-folder and the same database at once: a folder's number is taken by making the folder, and ids in databases are random.
-A database that cannot be reached stops a run before its work starts. One that fails later is told of on stderr, once,
-and the run goes on: its results and its record in files are whole.
+folder and the same database at once: a folder's number is taken by creating it, and ids in databases are random.
+A database that cannot be reached stops a run before its work starts. One that fails later gives one warning on stderr,
+and the run goes on: its results and its record in files are complete.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import sys
+import threading
+import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.observers import MongoDatabase, SqlDatabase, Watched, first_line
 
 MONGO_SECONDS = 3
-"""How long a MongoDB may take to answer."""
+"""Seconds to wait for a MongoDB's answer."""
 _SQLITE_SECONDS = 60
-"""How long a process waits for others that write to the same SQLite file."""
+"""Seconds to wait for other processes that write to the same SQLite file."""
 _ROOT = Path(__file__).resolve().parent.parent
 _FILES = "files"
 _running: list[Any] = []
@@ -32,12 +34,11 @@ _running: list[Any] = []
 def record(
     name: str, folder: Path, settings: dict[str, Any], work: Callable[[], Any], observers: Sequence[str] = ()
 ) -> Any:
-    """Run `work` as one sacred run, recorded in a numbered folder in `folder` and wherever `observers` say.
+    """Run `work` as one sacred run, recorded in a numbered folder in `folder` and by `observers`; return its result.
 
     Recorded are settings, commit and whether the code was changed since, package versions, machine, times, metrics and
     outcome. observers: 'sqlite:///runs.db' or another URL of SQLAlchemy, 'mongodb://host/database', 'files' (the
-    default).
-    Returns what `work` returns. What it raises is recorded as the run's failure (or interruption) and raised again.
+    default). An exception of `work` is recorded as the run's failure (or interruption) and raised again.
     Raises UserError, before work starts, as `check_observers` does.
     """
     with _quiet_imports():
@@ -47,8 +48,9 @@ def record(
     SETTINGS.CAPTURE_MODE = "no"  # our output is bars and one table; the record is in files
     SETTINGS.DISCOVER_DEPENDENCIES = "pkg"  # every package installed: most are imported only once work has begun
     experiment = Experiment(name, save_git_info=_has_git(), interactive=True, base_dir=str(_ROOT))
-    experiment.logger = _quiet_logger()
-    experiment.observers.append(Watched(FileStorageObserver(str(folder)), str(folder)))
+    experiment.logger = logging.getLogger("sacred")
+    experiment.logger.setLevel(logging.CRITICAL)  # sacred announces every start and end
+    experiment.observers.append(_Observer(FileStorageObserver(str(folder)), str(folder)))
     experiment.observers += [_connect(url) for url in observers if url != _FILES]
     experiment.add_config({"settings": settings})
     outcome: dict[str, Any] = {}
@@ -66,13 +68,13 @@ def record(
 
 
 def log_metric(name: str, value: float, step: int) -> None:
-    """Note one value of a measure in the run being recorded; does nothing outside one."""
+    """Record one value of a metric in the current run; does nothing outside a run."""
     if _running:
         _running[-1].log_scalar(name, value, step)
 
 
 def check_observers(observers: Sequence[str]) -> None:
-    """Connect to every observer and let go again.
+    """Connect to every observer and disconnect.
 
     Raises UserError: an unknown kind of URL, a package that is not installed, a database that cannot be reached.
     """
@@ -81,7 +83,116 @@ def check_observers(observers: Sequence[str]) -> None:
             _connect(url).join()
 
 
-def _connect(url: str) -> Watched:
+class _Observer:
+    """Forward sacred's events to one of its observers, which may fail without harm once the run has begun.
+
+    sacred swallows exceptions of observers without a word; here they give one line on stderr.
+    """
+
+    priority = 20
+    """sacred starts the highest first: the number of the run's folder is its id."""
+
+    def __init__(self, inner: Any, shown: str) -> None:
+        self.inner, self.shown = inner, shown
+        self.started = self.failed = False
+        self.turn = threading.Lock()  # heartbeats come from a thread of their own
+
+    def started_event(self, ex_info: dict[str, Any], **given: Any) -> Any:
+        # A copy of ex_info: sacred's files write their own paths into it, which other observers cannot read.
+        identity = self.inner.started_event(ex_info=dict(ex_info), **given)
+        self.started = True
+        return identity
+
+    def log_metrics(self, **given: Any) -> None:
+        self.forward("log_metrics", **given)
+
+    def heartbeat_event(self, **given: Any) -> None:
+        self.forward("heartbeat_event", **given)
+
+    def completed_event(self, **given: Any) -> None:
+        self.forward("completed_event", **given)
+
+    def interrupted_event(self, **given: Any) -> None:
+        self.forward("interrupted_event", **given)
+
+    def failed_event(self, **given: Any) -> None:
+        self.forward("failed_event", **given)
+
+    def forward(self, event: str, **given: Any) -> None:
+        if not self.started:
+            return  # another observer refused the run before this one had started
+        with self.turn:
+            try:
+                getattr(self.inner, event)(**given)
+            except Exception as error:
+                self.recover()
+                if not self.failed:
+                    print(f"warning: the record in {self.shown} is not whole: {_first_line(error)}", file=sys.stderr)
+                self.failed = True
+
+    def recover(self) -> None:
+        """Get ready for the next event after a failed one."""
+
+    def join(self) -> None:
+        """Close connections; sacred calls it last."""
+
+
+class _Database(_Observer):
+    """A database, which may hold runs of many folders."""
+
+    priority = 10
+
+    def started_event(self, ex_info: dict[str, Any], _id: Any = None, **given: Any) -> Any:
+        # An id of the folder's number and random digits, at most the 24 that sacred's table holds.
+        try:
+            super().started_event(ex_info, _id=f"{_id}-{uuid.uuid4().hex}"[:24], **given)
+        except Exception as error:
+            raise UserError(f"observer {self.shown}: {_first_line(error)}") from error
+        return _id
+
+
+class _SqlDatabase(_Database):
+    """An SQL database. sacred 0.8.7 has no table for metrics: they go into the run's `info`, as in metrics.json."""
+
+    def __init__(self, inner: Any, shown: str) -> None:
+        super().__init__(inner, shown)
+        self.metrics: dict[str, dict[str, list[Any]]] = {}
+
+    def started_event(self, ex_info: dict[str, Any], _id: Any = None, **given: Any) -> Any:
+        from sqlalchemy.exc import SAWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SAWarning)  # of the order in which sacred adds objects; all are saved
+            return super().started_event(ex_info, _id, **given)
+
+    def log_metrics(self, metrics_by_name: dict[str, Any], info: dict[str, Any]) -> None:
+        for name, new in metrics_by_name.items():
+            series = self.metrics.setdefault(name, {"steps": [], "values": [], "timestamps": []})
+            series["steps"] += new["steps"]
+            series["values"] += new["values"]
+            series["timestamps"] += [time.isoformat() for time in new["timestamps"]]
+
+    def heartbeat_event(self, info: dict[str, Any], **given: Any) -> None:
+        super().heartbeat_event(info={**info, "metrics": self.metrics}, **given)
+
+    def recover(self) -> None:
+        with contextlib.suppress(Exception):  # the database may be gone for good
+            self.inner.session.rollback()
+
+    def join(self) -> None:
+        with self.turn:
+            self.inner.session.close()
+            self.inner.engine.dispose()
+
+
+class _MongoDatabase(_Database):
+    """A MongoDB."""
+
+    def join(self) -> None:
+        self.inner.runs.database.client.close()
+
+
+def _connect(url: str) -> _Database:
     shown = re.sub(r"://([^:/@]*):.*@", r"://\1:***@", url)  # no password in messages
     if "://" not in url:
         raise UserError(f"unknown observer {shown!r}; give files, sqlite:///FILE or mongodb://HOST/DATABASE")
@@ -94,7 +205,7 @@ def _connect(url: str) -> Watched:
         ) from error
 
 
-def _sql(url: str, shown: str) -> Watched:
+def _sql(url: str, shown: str) -> _Database:
     with _quiet_imports():
         import sqlalchemy
         from sacred.observers import SqlObserver
@@ -107,22 +218,22 @@ def _sql(url: str, shown: str) -> Watched:
         _create_tables(engine, Base.metadata)
     except sqlalchemy.exc.NoSuchModuleError as error:
         raise UserError(f"unknown kind of observer {shown}; give sqlite:///FILE or mongodb://HOST/DATABASE") from error
-    except ValueError as error:  # a port that is no number; the message could hold a piece of a password
+    except ValueError as error:  # the port is not a number; the message could hold a piece of a password
         raise UserError(f"observer {shown}: not a URL of a database") from error
     except sqlalchemy.exc.SQLAlchemyError as error:
-        raise UserError(f"observer {shown}: {first_line(error)}") from error
-    # sacred's own session is one for each thread: what a heartbeat says would not be saved before the run's end.
-    return SqlDatabase(SqlObserver.create_from(engine, Session(engine)), shown)
+        raise UserError(f"observer {shown}: {_first_line(error)}") from error
+    # sacred's own session is one for each thread: what a heartbeat writes would not be saved before the run's end.
+    return _SqlDatabase(SqlObserver.create_from(engine, Session(engine)), shown)
 
 
 def _create_tables(engine: Any, metadata: Any) -> None:
-    """Make sacred's tables where they are missing, though other processes may be making them too."""
+    """Create sacred's tables where they are missing, though other processes may be creating them too."""
     from sqlalchemy import String
     from sqlalchemy.exc import OperationalError, ProgrammingError
 
     for table in metadata.tables.values():
         for column in table.columns:
-            # A path or a version longer than sacred foresaw is refused by databases that hold to a column's length.
+            # Databases that enforce a column's length refuse paths and versions longer than sacred foresaw.
             if type(column.type) is String and column.name != "run_id":
                 column.type.length = max(column.type.length or 0, 255)
     for _ in metadata.tables:
@@ -131,7 +242,7 @@ def _create_tables(engine: Any, metadata: Any) -> None:
     metadata.create_all(engine)
 
 
-def _mongo(url: str, shown: str) -> Watched:
+def _mongo(url: str, shown: str) -> _Database:
     import pymongo
     from pymongo.errors import PyMongoError, ServerSelectionTimeoutError
 
@@ -146,15 +257,19 @@ def _mongo(url: str, shown: str) -> Watched:
     except ServerSelectionTimeoutError as error:
         raise UserError(f"observer {shown}: no MongoDB answered within {MONGO_SECONDS} seconds") from error
     except (PyMongoError, ValueError) as error:
-        raise UserError(f"observer {shown}: {first_line(error)} (mongodb://HOST[:PORT]/DATABASE)") from error
-    return MongoDatabase(MongoObserver(client=client, db_name=database), shown)
+        raise UserError(f"observer {shown}: {_first_line(error)} (mongodb://HOST[:PORT]/DATABASE)") from error
+    return _MongoDatabase(MongoObserver(client=client, db_name=database), shown)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _has_git() -> bool:
-    """Whether the code's commit can be told: it is a git checkout with a commit, and git is installed."""
+    """Whether sacred can record the code's commit: git is installed, and the code is a checkout with a commit."""
     try:
         from git import GitError, Repo
-    except ImportError:  # GitPython's way of saying that there is no git
+    except ImportError:  # raised by GitPython where git itself is missing
         return False
     try:
         with Repo(_ROOT, search_parent_directories=True) as repository:
@@ -166,15 +281,8 @@ def _has_git() -> bool:
 
 @contextlib.contextmanager
 def _quiet_imports() -> Iterator[None]:
-    """sacred 0.8.7 warns on import, of pkg_resources and of SQLAlchemy 2; nothing here can be done about it."""
+    """Silence sacred 0.8.7, which warns on import about pkg_resources and SQLAlchemy 2."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
-
-
-def _quiet_logger() -> logging.Logger:
-    """sacred announces every start and end; the board is ours."""
-    logger = logging.getLogger("sacred")
-    logger.setLevel(logging.CRITICAL)
-    return logger

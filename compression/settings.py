@@ -81,7 +81,7 @@ class AlignSettings(Settings):
     @pydantic.model_validator(mode="after")
     def _check_alignment(self) -> "AlignSettings":
         if self.align_first and not self.aligns:
-            raise ValueError("--align-first needs --align-hidden, --align-attention or --align-embedding")
+            raise ValueError("--align-first: say what to align: --align-hidden, --align-attention, --align-embedding")
         return self
 
 
@@ -147,7 +147,7 @@ class DistillSettings(
     @pydantic.model_validator(mode="after")
     def _check_adapters(self) -> "DistillSettings":
         if self.adapter_tuning and (not self.start_from or not self.adapters):
-            raise ValueError("--adapter-tuning needs --start-from and a width in --adapters")
+            raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
         return self
@@ -366,7 +366,7 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shape_of_start(given: dict[str, Any]) -> dict[str, Any]:
-    """A student that starts from a general one has its shape. One that is not there is told of later."""
+    """The shape of the general student to start from. A missing one is reported later."""
     if not given.get("start_from"):
         return {}
     try:
@@ -387,7 +387,7 @@ def _at_batch_size(usual: dict[str, Any], given: dict[str, Any]) -> dict[str, An
 def _recipe_of(given: dict[str, Any], task: Task) -> dict[str, Any]:
     """How the student to start from was distilled: tuning goes on in the same way where the flags do not say otherwise.
 
-    A student that is not there is told of later.
+    A missing student is reported later.
     """
     name = given.get("load_trained_model")
     if not name:

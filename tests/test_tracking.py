@@ -1,4 +1,4 @@
-"""Records of runs: in files and databases, from several processes at once, whatever becomes of work or database."""
+"""Records of runs: in files and databases, from several processes at once, when work or a database fails."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def test_a_run_is_in_files_with_settings_metrics_packages_machine_and_outcome(tm
     assert read(tmp_path, 2)["status"] == "COMPLETED"
 
 
-def test_a_metric_outside_a_run_is_nothing(tmp_path):
+def test_a_metric_outside_a_run_is_ignored(tmp_path):
     log_metric("loss", 1.0, 0)
     record("first", tmp_path, {}, work)
     log_metric("loss", 1.0, 99)
@@ -77,7 +77,7 @@ def test_a_database_has_the_run_and_its_metrics(tmp_path, recwarn):
     assert record("a name longer than the table foresaw: 32", tmp_path / "a", {"lr": 0.1}, work, [url]) == "done"
     record("second", tmp_path / "b", {}, work, [url])
     first, second = rows(tmp_path / "runs.db")
-    # Both folders begin with 1; in the database their runs are told apart.
+    # Both folders begin with 1; in the database their runs have different ids.
     assert first["run_id"] != second["run_id"]
     assert {first["run_id"][:2], second["run_id"][:2]} == {"1-"}
     assert (first["status"], json.loads(first["config"])["settings"]) == ("COMPLETED", {"lr": 0.1})
@@ -88,6 +88,7 @@ def test_a_database_has_the_run_and_its_metrics(tmp_path, recwarn):
     assert not [str(w.message) for w in recwarn if issubclass(w.category, (UserWarning, SAWarning))]
 
 
+@pytest.mark.slow
 def test_processes_record_in_one_folder_and_one_database_at_once(tmp_path):
     """Every run of six processes is there, with a number of its own and all its metrics."""
     script = (
@@ -131,7 +132,7 @@ def test_heartbeats_reach_the_database_while_work_goes_on(tmp_path, monkeypatch)
     assert record("first", tmp_path / "runs", {}, watched, [f"sqlite:///{tmp_path}/runs.db"]) == [7]
 
 
-def test_a_database_that_fails_on_the_way_costs_a_warning_only(tmp_path, capsys):
+def test_a_database_that_fails_during_the_run_gives_a_warning_only(tmp_path, capsys):
     def spoils():
         (tmp_path / "runs.db").write_text("no database any more")
         return work()
@@ -149,23 +150,19 @@ def mongo():
         server.shutdown()
 
 
-def test_a_run_goes_to_mongodb(tmp_path, mongo):
-    check_observers([mongo.url])
-    assert record("first", tmp_path, {"lr": 0.1}, work, [mongo.url]) == "done"
-    (run,), (metric,) = mongo.collections["runs"], mongo.collections["metrics"]
+def test_a_run_goes_to_files_sqlite_and_mongodb_at_once(tmp_path, mongo):
+    observers = ["files", f"sqlite:///{tmp_path}/runs.db", mongo.url]
+    check_observers(observers)
+    assert record("first", tmp_path / "runs", {"lr": 0.1}, work, observers) == "done"
+    (row,), (run,), (metric,) = rows(tmp_path / "runs.db"), mongo.collections["runs"], mongo.collections["metrics"]
+    assert {read(tmp_path / "runs", 1)["status"], row["status"], run["status"]} == {"COMPLETED"}
     assert run["_id"].startswith("1-")
-    assert (run["status"], run["config"]["settings"]) == ("COMPLETED", {"lr": 0.1})
+    assert run["config"]["settings"] == {"lr": 0.1}
     assert (metric["run_id"], metric["name"], metric["steps"]) == (run["_id"], "loss", [0, 1, 2])
     assert metric["values"] == [1, 1 / 2, 1 / 3]
 
 
-def test_three_observers_at_once(tmp_path, mongo):
-    record("first", tmp_path / "runs", {}, work, ["files", f"sqlite:///{tmp_path}/runs.db", mongo.url])
-    (row,), (run,) = rows(tmp_path / "runs.db"), mongo.collections["runs"]
-    assert {read(tmp_path / "runs", 1)["status"], row["status"], run["status"]} == {"COMPLETED"}
-
-
-def test_a_mongodb_that_fails_on_the_way_costs_a_warning_only(tmp_path, mongo, capsys):
+def test_a_mongodb_that_fails_during_the_run_gives_a_warning_only(tmp_path, mongo, capsys):
     def spoils():
         mongo.fail = True
         return work()
@@ -176,7 +173,7 @@ def test_a_mongodb_that_fails_on_the_way_costs_a_warning_only(tmp_path, mongo, c
 
 
 def refused(tmp_path, url, message):
-    """Both ways in refuse it, before work starts."""
+    """Check that check_observers and record refuse it, before work starts."""
     with pytest.raises(UserError, match=message) as error:
         check_observers(["files", url])
     assert "\n" not in str(error.value)
@@ -199,11 +196,12 @@ def test_a_faulty_observer_is_refused_before_work_starts(tmp_path, url, message)
     refused(tmp_path, url, message)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path):
+def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("something else " * 100)
     refused(tmp_path / "runs", f"sqlite:///{tmp_path}/notes.txt", "file is not a database")
 
 
+@pytest.mark.slow
 def test_a_mongodb_that_does_not_answer_is_refused_within_three_seconds(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, says nothing
         started = time.monotonic()
@@ -219,6 +217,7 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
             check_observers([url])
 
 
+@pytest.mark.slow
 def test_the_commit_is_recorded_where_the_code_is_a_git_checkout(tmp_path):
     """In a copy of the code: no checkout, an empty one, one with a commit, a changed one, and without git."""
     copy = tmp_path / "code"

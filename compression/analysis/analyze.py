@@ -23,6 +23,8 @@ OF_BASELINES = ("model_size", "named_params", "pie_chart")
 class AnalyzeSettings(StageSettings):
     """Analysis (the thesis's table C.5, and more)."""
 
+    most_used = ("task", "model_name", "model_size", "theoretical_size", "pie_chart", "bytes", "json_")
+
     model_name: str | None = None
     """Model to analyse: its name in the workspace, or the path of its folder. Not for the GLUE baselines."""
     arch: str | None = None

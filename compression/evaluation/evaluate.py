@@ -36,6 +36,8 @@ RESULT_FILE = "result.json"
 class EvaluateSettings(StageSettings):
     """Evaluation (the thesis's table C.4, and more)."""
 
+    most_used = ("task", "model_name", "split", "packed", "time", "json_")
+
     model_name: str
     """Model to score: its name in the workspace, or the path of its folder."""
     arch: str | None = None
@@ -218,7 +220,7 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
 
 def packed_predictor(settings: EvaluateSettings, folder: Path, config: ModelConfig) -> Predictor:
     """Return the same for a student's packed file. Raises UserError when it is missing, damaged or out of date."""
-    from compression.evaluation.classifier import load_packed
+    from compression.evaluation.packed import load_packed
 
     path = settings.paths.packed(config.task, folder.name)
     command = f"compress.py --task {settings.task} --compression-actions pack --load-trained-model {config.name}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pydantic
 
@@ -15,38 +17,40 @@ from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.store.files import whole_file
 from common.store.settings import QuerySettings
-from compression.evaluation.classifier import Classifier, load_classifier
-from compression.inference.readers import Columns, Format, Row, format_of, read_texts
+from compression.inference.classifier import Classifier, load_classifier
+from compression.inference.texts import Columns, Format, Row, format_of, read_texts
 from compression.inference.writers import Writer, make_writer
 
 CHUNK_CHARACTERS = 1_000_000
-"""A chunk ends early after so much text: a file of long documents takes no more memory than one of sentences."""
+"""A chunk ends early after this much text: long documents take no more memory than sentences."""
 
 
 class PredictSettings(QuerySettings):
     """Prediction."""
 
+    most_used = ("model", "task", "input", "columns", "output", "format", "output_format", "json_")
+
     model: str
-    """Model to ask: its name in the workspace, its folder, or a packed file (.fwt)."""
+    """Model: its name in the workspace, its folder, or a packed file (.fwt)."""
     task: str | None = None
-    """Task of the model, where several tasks have one of its name."""
+    """Task of the model, needed when several tasks have a model of that name."""
     input: Path | None = None
-    """File to read; - or nothing for stdin, with a prompt where that is a terminal."""
+    """File to read; - or unset: stdin, with a prompt if that is a terminal."""
     format: Format | None = None
-    """Format of the input: lines, csv, tsv or jsonl; unset: as the file's suffix says, else lines."""
+    """Format of the input; unset: by the file's suffix, else lines."""
     columns: tuple[str, ...] = ()
-    """Columns or keys that hold the sentence, or both sentences of a pair; unset: those of the model's task."""
+    """Columns or keys of the sentence, or of both sentences of a pair; unset: those of the model's task."""
     delimiter: str | None = None
-    """What stands between the cells of a CSV; unset: the likeliest of , ; tab | in its first line."""
+    """Delimiter of a CSV; unset: the most frequent of , ; tab | in its first line."""
     output: Path | None = None
-    """File to write, whole or not at all; unset: stdout."""
+    """File to write, only once it is complete; unset: stdout."""
     output_format: Format | None = None
-    """Format of the output; unset: the input's. lines: a label and each label's probability,
-    or of words each with its tag."""
+    """Format of the output; unset: the input's. lines: a label and each label's probability, or each word with its
+    tag."""
     batch_size: int = pydantic.Field(1024, gt=0)
-    """Texts classified, and written, at a time; 1 answers a slow pipe at once."""
+    """Texts classified and written at a time; with 1 each text is answered at once."""
     cpu: bool = False
-    """Run on the CPU even where there is a GPU."""
+    """Run on the CPU even if there is a GPU."""
     json_: bool = False
     """Write JSONL: the same as --output-format jsonl."""
 
@@ -57,10 +61,10 @@ class PredictSettings(QuerySettings):
 
     @pydantic.field_validator("delimiter")
     @classmethod
-    def _one_sign(cls, value: str | None) -> str | None:
+    def _one_character(cls, value: str | None) -> str | None:
         value = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
         if value is not None and (len(value) != 1 or value in '"\r\n'):
-            raise ValueError("one sign, or tab")
+            raise ValueError("one character, or tab")
         return value
 
     @pydantic.model_validator(mode="after")
@@ -80,7 +84,7 @@ class PredictSettings(QuerySettings):
 
     @property
     def input_format(self) -> Format:
-        """Format of the input, as given or by its suffix."""
+        """Format of the input, as given or by the file's suffix."""
         return self.format or format_of(self.file)
 
     @property
@@ -90,18 +94,16 @@ class PredictSettings(QuerySettings):
 
 
 def predict(settings: PredictSettings) -> None:
-    """Classify all of the input, or prompt for it. Where stdout's reader has seen enough, the work ends quietly.
+    """Classify all of the input, or prompt for it. When stdout is closed by its reader, the work ends without an error.
 
-    Raises UserError for a model or an input that is wrong, with its line; what went to stdout before stays.
+    Raises UserError for a wrong model or input, with its line; text written to stdout before stays.
     """
     with contextlib.ExitStack() as stack:
         stream = stack.enter_context(settings.file.open("rb")) if settings.file else sys.stdin.buffer
         model = load_classifier(settings.paths, settings.model, settings.task, settings.cpu)
         columns = _columns(settings, model)
         if settings.input is None and settings.input_format == "lines" and sys.stdin.isatty():
-            from compression.inference.prompt import prompt
-
-            prompt(model, stream, columns, settings.written_format)
+            _prompt(model, stream, columns, settings.written_format)
             return
         texts = read_texts(stream, settings.input_format, columns, settings.delimiter)
         header, write = make_writer(settings.written_format, texts, model.labels, model.tokens)
@@ -109,7 +111,7 @@ def predict(settings: PredictSettings) -> None:
 
 
 def _columns(settings: PredictSettings, model: Classifier) -> Columns:
-    """The columns given, or else those that the task has. Raises UserError for a wrong number of them."""
+    """Return the given columns, or else those of the task. Raises UserError for a wrong number of them."""
     ours, where = ("sentence1", "sentence2")[: 1 + model.pair], str(settings.file or "stdin")
     if settings.columns and len(settings.columns) != len(ours):
         reads = "two sentences" if model.pair else "one sentence"
@@ -124,14 +126,14 @@ def _columns(settings: PredictSettings, model: Classifier) -> Columns:
 
 
 def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int) -> Iterator[str]:
-    """What is written of each chunk of rows."""
+    """Yield the text to write for each chunk of rows."""
     for chunk in chunks(rows, most, model.tokens):
         values = model.probabilities([row.sentences for row in chunk]).tolist()
         yield "".join(map(write, chunk, values))
 
 
 def chunks(rows: Iterator[Row], most: int, padded: bool = False) -> Iterator[list[Row]]:
-    """Rows in lists of at most `most`, shorter ones of long texts. padded: each takes the room of the longest."""
+    """Yield rows in lists of at most `most`, shorter for long texts. padded: a row takes the longest's memory."""
     chunk: list[Row] = []
     total = longest = 0
     for row in rows:
@@ -146,7 +148,7 @@ def chunks(rows: Iterator[Row], most: int, padded: bool = False) -> Iterator[lis
 
 
 def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
-    """Write the header and each chunk's text as it comes: to stdout, to a device or pipe, or to a whole file."""
+    """Write the header and each chunk at once: to stdout, a device or pipe, or a file that appears when complete."""
     with contextlib.ExitStack() as stack:
         if path is None:
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
@@ -162,5 +164,29 @@ def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
         except BrokenPipeError:
             if path is not None:
                 raise
-            # Python would complain at exit of what it could not flush.
+            # Python would complain at exit that it cannot flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, kind: Format) -> None:
+    """Ask for texts on a terminal and answer each at once, until Ctrl-D; questions and errors go to stderr."""
+    sys.stdout.reconfigure(encoding="utf-8")
+    expected = "two sentences, a line each" if model.pair else "a sentence"
+    _ask(f"{model.name}, {model.task}: type {expected}; Ctrl-D ends\n")
+    while True:
+        lines = []
+        for question in ("first> ", "second> ") if model.pair else ("> ",):
+            _ask(question)
+            lines.append(stream.readline())
+            if not lines[-1]:
+                return _ask("\n")
+        try:
+            texts = read_texts(io.BytesIO(b"\t".join(line.rstrip(b"\r\n") for line in lines) + b"\n"), "lines", columns)
+            write = make_writer(kind, texts, model.labels, model.tokens)[1]
+            print("".join(_answers(model, texts.rows, write, most=1)), end="", flush=True)
+        except UserError as error:
+            _ask(f"error: {error}\n")
+
+
+def _ask(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What is said of texts: labels and probabilities as lines, CSV, TSV or JSONL, beside what came in."""
+"""Answers as text: labels and probabilities, or the tags of words, as lines, CSV, TSV or JSONL, next to the input."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from common.data.iob import as_iob, entities
 from common.errors import UserError
-from compression.inference.readers import Format, Row, Texts
-from compression.inference.tag_writers import TagAnswers
+from compression.inference.texts import Format, Row, Texts
 
 DIGITS = 6
 """Decimal places of a probability or a score."""
 
 Writer = Callable[[Row, list], str]
-"""From a row and what the model gives it to text with its newline: a probability a label, of each word where these have
-answers, or one score."""
+"""From a row and the model's values for it to text with its newline. values: a probability a label, of tagged words a
+list of them for each word; of a regression one score."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
-    """What a model's numbers are called. labels: empty for a regression, whose one number is a score."""
+class TextAnswers:
+    """Answers to whole texts. labels: empty for a regression, whose one value is a score."""
 
     labels: tuple[str, ...]
 
     def choice(self, values: list[float]) -> str:
-        """The likeliest label, the first of equals; or the score."""
+        """Return the likeliest label, the first of equals; or the score."""
         return self.labels[values.index(max(values))] if self.labels else f"{values[0]:.{DIGITS}f}"
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that a table gains."""
+        """Names of the columns added to a table."""
         if not self.labels:
             return ["predicted_score"]
         return ["predicted_label", *(f"probability_{label}" for label in self.labels)]
 
     def cells(self, row: Row, values: list[float]) -> list[str]:
-        """What stands in them."""
+        """Return the cells of these columns."""
         return [self.choice(values), *(f"{value:.{DIGITS}f}" for value in values if self.labels)]
 
     def fields(self, row: Row, values: list[float]) -> dict[str, Any]:
-        """The fields that a JSON object gains."""
+        """Return the fields added to a JSON object."""
         rounded = [round(value, DIGITS) for value in values]
         if not self.labels:
             return {"predicted_score": rounded[0]}
@@ -56,20 +56,49 @@ class Answers:
         return "\t".join([choice, *map(" ".join, zip(self.labels, each, strict=True))]) + "\n"
 
 
+@dataclasses.dataclass(frozen=True)
+class TagAnswers:
+    """Answers to the words of texts: IOB tags. values: may have more words than the row."""
+
+    labels: tuple[str, ...]
+    columns = ("predicted_tags",)
+
+    def tagged(self, row: Row, values: list[list[float]]) -> tuple[list[str], list[str]]:
+        """Return a row's words and their likeliest tags, the first of equals."""
+        words = row.sentences[0].split()
+        return words, [self.labels[each.index(max(each))] for each, _ in zip(values, words, strict=False)]
+
+    def lines(self, row: Row, values: list[list[float]]) -> str:
+        """A word and its tag a line, and an empty line: a file of tagged words."""
+        return as_iob(*self.tagged(row, values))
+
+    def cells(self, row: Row, values: list[list[float]]) -> list[str]:
+        """One cell: the tags with spaces between them."""
+        return [" ".join(self.tagged(row, values)[1])]
+
+    def fields(self, row: Row, values: list[list[float]]) -> dict[str, Any]:
+        """Tags, and the entities in them: kind, text, first word and the word after the last."""
+        words, tags = self.tagged(row, values)
+        found = [
+            {"kind": kind, "text": " ".join(words[first:end]), "first": first, "end": end}
+            for kind, first, end in entities(tags)
+        ]
+        return {"predicted_tags": tags, "entities": found}
+
+
 def make_writer(kind: Format, texts: Texts, labels: tuple[str, ...], tokens: bool = False) -> tuple[str, Writer]:
-    """What stands above the rows, and what writes one. tokens: whether every word has an answer.
+    """Return the text above the rows, and the function that writes a row. tokens: whether every word has an answer.
 
-    Raises UserError for a name that is there already.
+    Raises UserError for a name that the input already has.
     """
-    answers = TagAnswers(labels) if tokens else Answers(labels)
-    if kind in ("csv", "tsv"):
-        return _table_writer(texts, answers, _tsv_line if kind == "tsv" else _csv_line(texts.delimiter))
-    return "", _json_writer(texts, answers) if kind == "jsonl" else answers.lines
-
-
-def _table_writer(texts: Texts, answers: Answers | TagAnswers, line: Callable[[list[str]], str]) -> tuple[str, Writer]:
+    answers = TagAnswers(labels) if tokens else TextAnswers(labels)
+    if kind == "lines":
+        return "", answers.lines
+    if kind == "jsonl":
+        return "", _json_writer(texts, answers)
     for name in answers.columns:
         _refuse_twice(name, texts.header, "the input")
+    line = _tsv_line if kind == "tsv" else _csv_line(texts.delimiter)
     header = line([*texts.header, *answers.columns])
     return header, lambda row, values: line([*row.cells, *answers.cells(row, values)])
 
@@ -88,7 +117,7 @@ def _tsv_line(cells: list[str]) -> str:
     return "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in cells) + "\n"
 
 
-def _json_writer(texts: Texts, answers: Answers | TagAnswers) -> Writer:
+def _json_writer(texts: Texts, answers: TextAnswers | TagAnswers) -> Writer:
     def write(row: Row, values: list[float]) -> str:
         given = dict(zip(texts.header, row.cells, strict=True)) if row.fields is None else row.fields
         added = answers.fields(row, values)
@@ -100,7 +129,7 @@ def _json_writer(texts: Texts, answers: Answers | TagAnswers) -> Writer:
 
 
 def _json_text(value: dict[str, Any]) -> str:
-    """JSON as people read it; half a surrogate pair, which cannot be written so, as an escape."""
+    """JSON with readable characters; half a surrogate pair, which UTF-8 cannot hold, as an escape."""
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()

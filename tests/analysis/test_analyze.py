@@ -9,14 +9,13 @@ import torch
 
 from common.config import build
 from common.errors import UserError
-from common.training.models import ModelConfig, weights_file
+from common.training.models import weights_file
 from compression.analysis import glue_baselines
 from compression.analysis.analyze import AnalyzeSettings, analyze
 from compression.analysis.tensors import coo_bytes, dense_bytes, part_of
 from compression.analysis.text import describe
 from compression.packing import pack_student
 from compression.students.embeddings import load_tokenizer
-from compression.students.saved import save_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 

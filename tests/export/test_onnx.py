@@ -11,8 +11,7 @@ import tiny
 import torch
 
 from common.errors import UserError
-from common.training.models import ModelConfig
-from compression.students.saved import load_student, save_student
+from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.tokenizers.char import CharTokenizer

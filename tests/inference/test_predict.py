@@ -1,4 +1,4 @@
-"""predict.py: the model's own answers in the order of the input, whatever the format; and what it says of bad input."""
+"""predict.py: the model's own answers in the order of the input, whatever the format; and errors for bad input."""
 
 import csv
 import io
@@ -23,12 +23,11 @@ from common.devices import pick_dtype
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.load import load_teacher
-from common.training.models import ModelConfig
-from compression.evaluation.classifier import softmax
+from compression.inference.classifier import softmax
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
 from compression.students.embeddings import load_tokenizer
-from compression.students.saved import load_student, save_student
+from compression.students.saved import load_student
 from compression.students.scoring import student_logits
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
@@ -225,7 +224,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("kind", "name", "content", "message"), BAD.values(), ids=BAD)
-def test_bad_input_is_told_and_nothing_is_written(models, ask, tmp_path, kind, name, content, message):
+def test_bad_input_is_refused_and_nothing_is_written(models, ask, tmp_path, kind, name, content, message):
     (tmp_path / "output").write_text("old")
     with pytest.raises(UserError, match=message):
         ask(models[kind], content, name)
@@ -239,13 +238,13 @@ def test_bad_input_is_told_and_nothing_is_written(models, ask, tmp_path, kind, n
         ({"columns": ("a", "b"), "format": "csv"}, "reads one sentence: give as many --columns, not 2"),
         ({"columns": ("a",)}, "--columns is for"),
         ({"delimiter": ";"}, "--delimiter is for"),
-        ({"delimiter": ";;", "format": "csv"}, "delimiter: one sign"),
+        ({"delimiter": ";;", "format": "csv"}, "delimiter: one character"),
         ({"json_": True, "output_format": "csv"}, "--json contradicts"),
         ({"model": "nonesuch.fwt"}, "nonesuch.fwt"),
         ({"model": "no/such/folder"}, "no model 'folder'"),
     ],
 )
-def test_bad_flags_are_told(models, ask, flags, message):
+def test_bad_flags_are_refused(models, ask, flags, message):
     with pytest.raises((UserError, OSError), match=message):
         ask(**{"model": models["single"], "content": b"x\n", **flags})
 
@@ -260,7 +259,7 @@ def test_a_teacher_by_name(prepared, ask):
 
 
 def test_names_of_models(prepared, ask):
-    with pytest.raises(UserError, match=r"models of qqp, sst-2 are named 'tiny-bert'; say by --task which one"):
+    with pytest.raises(UserError, match=r"models of qqp, sst-2 are named 'tiny-bert'; choose one with --task"):
         ask("tiny-bert", b"x\n", workspace=prepared)
     with pytest.raises(UserError, match=r"no model 'tinybert' in .*; did you mean tiny-bert\?"):
         ask("tinybert", b"x\n", workspace=prepared)
@@ -269,10 +268,10 @@ def test_names_of_models(prepared, ask):
 @pytest.fixture(scope="module")
 def files(models, tmp_path_factory):
     """The same models packed, each a file in a folder of its own."""
-    made = {kind: tmp_path_factory.mktemp("packed") / f"{kind}.fwt" for kind in models}
-    for kind, path in made.items():
+    paths = {kind: tmp_path_factory.mktemp("packed") / f"{kind}.fwt" for kind in models}
+    for kind, path in paths.items():
         path.write_bytes(pack_student(models[kind]))
-    return made
+    return paths
 
 
 def run(*words, **given):
@@ -282,7 +281,7 @@ def run(*words, **given):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_packed_file_says_what_the_student_says(models, files, ask, kind):
+def test_a_packed_file_answers_as_the_student_does(models, files, ask, kind):
     content = "\n".join(f"{text} a\t{text} b" if kind != "single" else text for text in TEXTS if "\t" not in text)
     answers = (ask(paths[kind], content.encode(), json_=True).splitlines() for paths in (models, files))
     first, second = (list(map(json.loads, lines)) for lines in answers)
@@ -295,6 +294,7 @@ def test_a_packed_file_says_what_the_student_says(models, files, ask, kind):
             assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_packed_file_needs_no_heavy_library(files, tmp_path):
     code = (
         "import runpy, sys; sys.argv = sys.argv[1:]\n"
@@ -309,7 +309,8 @@ def test_a_packed_file_needs_no_heavy_library(files, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(files):
+@pytest.mark.slow
+def test_a_closed_stdout_is_not_an_error(files):
     """The input never ends: answers come while it is read, and the end of the pipe ends the work."""
     command = f"yes 'so good' | {sys.executable} {tiny.ROOT / 'predict.py'} --model {files['single']} | head -n 3"
     done = subprocess.run(["bash", "-c", f"{command}; echo ${{PIPESTATUS[1]}}"], capture_output=True, timeout=60)
@@ -317,6 +318,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(files):
     assert (len(lines), lines[-1], done.stderr) == (4, "0", b"")
 
 
+@pytest.mark.slow
 def test_mistakes_are_one_line_and_exit_code_2(files, tmp_path):
     done = run("--model", files["single"], input=b"good\n\xff\n")
     assert (done.returncode, done.stderr) == (2, b"error: stdin line 2: not UTF-8 text (invalid start byte)\n")
@@ -329,6 +331,7 @@ def test_mistakes_are_one_line_and_exit_code_2(files, tmp_path):
         assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "typed"), [("single", [b"so good"]), ("pair", [b"why", b"how"])])
 def test_a_prompt_answers_each_line_at_once(models, files, kind, typed):
     ours, theirs = pty.openpty()

@@ -1,7 +1,7 @@
 """Tiny corpora, a tiny teacher and tiny word vectors: learnable, made anew in a moment, no network."""
 
-import json
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from common.teachers.settings import FinetuneSettings
-from compression.augmentation.preprocess import PreprocessSettings
 from common.store.artifact import MANIFEST, Manifest
 from common.store.files import write_json
-from compression.students import saved
+from common.teachers.settings import FinetuneSettings
+from compression.augmentation.preprocess import PreprocessSettings
 from compression.settings import CompressSettings, defaults_for
+from compression.students import saved
 
 ROOT = Path(__file__).parent.parent.parent
 SUPPORT = Path(__file__).parent

@@ -20,7 +20,7 @@ from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from compression.evaluation.classifier import load_packed
+from compression.evaluation.packed import load_packed
 from compression.runtime import WordPieces
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student

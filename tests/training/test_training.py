@@ -21,6 +21,7 @@ from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.loop import Run, fit, linear_schedule
+from common.training.models import read_config
 from compression.distillation.distill import distill
 from compression.distillation.losses import combined
 from compression.shrinking.prune import pruning_callback

@@ -6,25 +6,23 @@ Files of tagged words are read by common.data.readers.tagged, whatever their suf
 """
 
 import contextlib
-import csv
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.config import nearest
-from common.data.readers.cells import CELL_LIMIT, as_sentence, check_width, json_object, places
+from common.data.readers.cells import as_sentence, places
+from common.data.readers.records import Lines, Table, read_csv, read_jsonl, read_lines, read_tsv
 from common.data.readers.tagged import tagged_split
 from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
-
-csv.field_size_limit(CELL_LIMIT)
 
 Rows = Iterator[tuple[int, list[Any]]]
 """Number of the line or row, and the values of the requested columns: text, a number, true or false, or None."""
@@ -39,8 +37,8 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     """
     kind = _kind(path)
     if task.tokens:
-        with _opened(path) as file:
-            return tagged_split(path, enumerate(file, 1), dict(zip(task.values, task.labels, strict=True)))
+        with _lines(path) as lines:
+            return tagged_split(path, lines, dict(zip(task.values, task.labels, strict=True)))
     if kind not in _READERS:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(_READERS)} (UTF-8)")
     columns = _columns(path, task, labelled)
@@ -128,46 +126,32 @@ def _label_reader(task: Task) -> Callable[[str], float]:
 
 
 def _csv_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
-    with _opened(path, newline="") as file:
-        reader = csv.reader(file, strict=True)
-        first_line = 1
-        try:
-            names = list(header) or next(reader, [])
-            places = _places(path, names, columns)
-            first_line = reader.line_num + 1
-            for cells in reader:
-                if cells:
-                    check_width(f"{path} line {first_line}", cells, names, " (a cell with a comma in it needs quotes)")
-                    yield first_line, [cells[place] for place in places]
-                first_line = reader.line_num + 1
-        except csv.Error as error:
-            raise UserError(f"{path} line {first_line}: malformed CSV ({error}); is a quote not closed?") from error
+    with _lines(path) as lines:
+        yield from _chosen(read_csv(lines, str(path), header), path, columns)
 
 
 def _tsv_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
-    with _opened(path) as file:
-        # GLUE's files have rows of nothing but a newline.
-        lines = ((number, text.rstrip("\r\n").split("\t")) for number, text in enumerate(file, 1) if text.strip("\r\n"))
-        names = list(header) or next(lines, (1, []))[1]
-        places = _places(path, names, columns)
-        for number, cells in lines:
-            check_width(f"{path} line {number}", cells, names, " (no cell may hold a tab)")
-            yield number, [cells[place] for place in places]
+    with _lines(path) as lines:
+        yield from _chosen(read_tsv(lines, str(path), header), path, columns)
+
+
+def _chosen(table: Table, path: Path, columns: list[str]) -> Rows:
+    """The rows of a table with only the cells of `columns`."""
+    indices = places(f"{path} line 1", table.header, columns)
+    for line, cells in table.rows:
+        yield line, [cells[index] for index in indices]
 
 
 def _jsonl_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
-    with _opened(path) as file:
-        for number, text in enumerate(file, 1):
-            if not text.strip():
-                continue
-            values = json_object(f"{path} line {number}", text, columns)
+    with _lines(path) as lines:
+        for number, values in read_jsonl(lines, str(path), columns):
             yield number, [values[column] for column in columns]
 
 
 def _parquet_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
     try:
         with pq.ParquetFile(path) as file:
-            _places(path, file.schema_arrow.names, columns)
+            places(str(path), file.schema_arrow.names, columns)
             number = 0
             for batch in file.iter_batches(4096, columns=list(dict.fromkeys(columns))):
                 for cells in zip(*(batch.column(column).to_pylist() for column in columns), strict=True):
@@ -180,8 +164,8 @@ def _parquet_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Ro
 
 
 def _text_rows(path: Path, columns: list[str], header: tuple[str, ...]) -> Rows:
-    with _opened(path) as file:
-        yield from ((number, [text]) for number, text in enumerate(file, 1) if text.strip())
+    with _lines(path) as lines:
+        yield from ((number, [text]) for number, text in lines if text.strip())
 
 
 _READERS: dict[str, Callable[[Path, list[str], tuple[str, ...]], Rows]] = {
@@ -195,26 +179,10 @@ _READERS: dict[str, Callable[[Path, list[str], tuple[str, ...]], Rows]] = {
 
 
 @contextlib.contextmanager
-def _opened(path: Path, newline: str = "\n") -> Iterator[TextIO]:
-    """Open a text file in UTF-8, with or without a byte-order mark. Only \\n ends a line: GLUE has other separators."""
+def _lines(path: Path) -> Iterator[Lines]:
+    """The numbered lines of a file."""
     try:
-        with path.open(encoding="utf-8-sig", newline=newline) as file:
-            yield file
+        with path.open("rb") as file:
+            yield read_lines(file, str(path))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} line {_line_of_bad_byte(path)}: not UTF-8 text ({error.reason})") from error
-
-
-def _line_of_bad_byte(path: Path) -> int:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 0
-
-
-def _places(path: Path, header: list[str], columns: list[str]) -> list[int]:
-    return places(f"{path}" if _kind(path) == ".parquet" else f"{path} line 1", header, columns)

@@ -1,6 +1,6 @@
 """Any saved model as one function from texts to probabilities: a teacher, a student, or a packed file.
 
-Only the way of the model asked for is imported: a packed file needs NumPy, neither PyTorch nor a workspace.
+A packed file needs NumPy alone, neither PyTorch nor a workspace: what other models need is imported for them only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.training.models import model_folder, read_config, saved_models
 from common.training.targets import choices
+from compression.evaluation.packed import load_packed
 
 PACKED_SUFFIX = ".fwt"
 Texts = Sequence[tuple[str, ...]]
@@ -26,9 +27,9 @@ Texts = Sequence[tuple[str, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Classifier:
-    """A model ready to be asked. labels: empty for a regression; pair: whether a text is two sentences; tokens: whether
-    every word has an answer.
+    """A loaded model.
 
+    labels: empty for a regression; pair: whether a text is two sentences; tokens: whether every word has an answer;
     probabilities: texts -> float32 [n, labels]; of a regression scores in the task's range, float32 [n, 1]; of tokens
     [n, words, labels], NaN past a text's last word.
     """
@@ -43,7 +44,7 @@ class Classifier:
 
 def load_classifier(paths: Workspace, model: str, task: str | None, cpu: bool) -> Classifier:
     """Load a model: a packed file, a model's folder, or a model's name in the workspace (of `task`, where several have
-    it). Raises UserError when there is none such, or it is damaged.
+    it). Raises UserError when it is missing or damaged.
     """
     if model.endswith(PACKED_SUFFIX) or Path(model).is_file():
         return _packed(Path(model), task)
@@ -51,7 +52,7 @@ def load_classifier(paths: Workspace, model: str, task: str | None, cpu: bool) -
 
 
 def find_folder(paths: Workspace, model: str, task: str | None) -> Path:
-    """The folder of a model given by path or by name. Raises UserError for a name that none or several tasks have."""
+    """Return the folder of a model given by path or by name. Raises UserError for a name in no task, or in several."""
     if "/" in model:
         return Path(model)
     if task is not None:
@@ -60,21 +61,11 @@ def find_folder(paths: Workspace, model: str, task: str | None) -> Path:
     found = [folder for folder in there if folder.name == model]
     if len(found) > 1:
         tasks = ", ".join(folder.parent.name for folder in found)
-        raise UserError(f"models of {tasks} are named {model!r}; say by --task which one")
+        raise UserError(f"models of {tasks} are named {model!r}; choose one with --task")
     if not found:
         hint = nearest(model, {folder.name for folder in there}) if there else "; none has been trained yet"
         raise UserError(f"no model {model!r} in {paths.root}{hint}")
     return found[0]
-
-
-def load_packed(path: Path) -> Any:
-    """A packed file's compression.runtime.Model. Raises UserError when it is missing or damaged."""
-    from compression.runtime import PackedError, load
-
-    try:
-        return load(path)
-    except PackedError as error:
-        raise UserError(str(error)) from error
 
 
 def _packed(path: Path, task: str | None) -> Classifier:
@@ -83,8 +74,8 @@ def _packed(path: Path, task: str | None) -> Classifier:
     def logits(texts: Texts) -> np.ndarray:
         return model.logits(texts if model.pair else [text for (text,) in texts])
 
-    meant = _meant(model, logits, task or model.task)
-    return Classifier(model.name, model.task, model.labels, model.pair, model.tokens, meant)
+    probabilities = _activation(model, logits, task or model.task)
+    return Classifier(model.name, model.task, model.labels, model.pair, model.tokens, probabilities)
 
 
 def _saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
@@ -96,29 +87,29 @@ def _saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Class
 
     def logits(texts: Texts) -> np.ndarray:
         first, *second = (list(sentences) for sentences in zip(*texts, strict=True))
-        # Labels tell whether words are asked about.
-        nothing = np.zeros((len(texts), 1) if config.tokens else len(texts), np.int64)
-        return predict(Split(first, second[0] if second else None, nothing, np.arange(len(texts))))
+        # The shape of the labels says whether words or texts are classified.
+        labels = np.zeros((len(texts), 1) if config.tokens else len(texts), np.int64)
+        return predict(Split(first, second[0] if second else None, labels, np.arange(len(texts))))
 
     task = task or read_report(paths, config.task).get("task_file") or config.task
-    meant = _meant(config, logits, task)
-    return Classifier(config.name, config.task, config.labels, config.pair, config.tokens, meant)
+    probabilities = _activation(config, logits, task)
+    return Classifier(config.name, config.task, config.labels, config.pair, config.tokens, probabilities)
 
 
-def _meant(model: Any, logits: Callable[[Texts], np.ndarray], task: str) -> Callable[[Texts], np.ndarray]:
-    """What a model's logits mean. model: has a name and labels; task: a shipped one, or the YAML file of another.
+def _activation(model: Any, logits: Callable[[Texts], np.ndarray], task: str) -> Callable[[Texts], np.ndarray]:
+    """Return `logits` followed by softmax, or by the scores' range. task: a shipped one, or the YAML file of another.
 
-    Raises UserError for a regression of a task whose YAML file is not known: it says in which range scores are.
+    Raises UserError for a regression of a task whose YAML file, which has the range, is not known.
     """
     if model.labels:
         return lambda texts: softmax(logits(texts))
     if task not in known_tasks() and not task.endswith((".yaml", ".yml")):
-        raise UserError(f"{model.name} gives scores of {task}: name by --task the YAML file that has their range")
+        raise UserError(f"{model.name} predicts scores of {task}: give --task the YAML file with their range")
     scored = load_task(task)
     return lambda texts: choices(scored, logits(texts))[:, None]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """float32 [..., outputs] -> probabilities of the same shape."""
+    """Return probabilities of the same shape. logits: float32 [..., outputs]."""
     odds = np.exp(logits - logits.max(-1, keepdims=True))
     return odds / odds.sum(-1, keepdims=True)

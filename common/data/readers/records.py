@@ -1,0 +1,99 @@
+"""Rows of CSV, TSV and JSONL, one at a time from a stream of bytes: what tasks' files and predict's input are read by.
+
+Text is UTF-8, with or without a byte-order mark. Only \\n ends a line: GLUE's texts hold other separators. Blank lines
+are not rows. All raise UserError with the line for wrong input.
+"""
+
+import codecs
+import csv
+import dataclasses
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+from common.data.readers.cells import CELL_LIMIT, check_width, json_object
+from common.errors import UserError
+
+csv.field_size_limit(CELL_LIMIT)
+
+Lines = Iterator[tuple[int, str]]
+"""Numbers of lines from 1, and their text with its newline."""
+DELIMITERS = ",;\t|"
+"""Possible delimiters of a CSV whose delimiter is not given, the likeliest first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table being read. rows: number of a row's first line, and all its cells, as many as the header has."""
+
+    header: list[str]
+    rows: Iterator[tuple[int, list[str]]]
+    delimiter: str
+
+
+def read_lines(stream: BinaryIO, where: str) -> Lines:
+    """Yield the lines of a stream as text. where: what messages call the stream.
+
+    Raises UserError for a line that is not UTF-8, or too long to be text.
+    """
+    for number in itertools.count(1):
+        raw = stream.readline(CELL_LIMIT)
+        if not raw:
+            return
+        if len(raw) == CELL_LIMIT and not raw.endswith(b"\n"):
+            raise UserError(f"{where} line {number}: longer than {CELL_LIMIT:,} bytes; is this a text file?")
+        try:
+            yield number, (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).decode()
+        except UnicodeDecodeError as error:
+            raise UserError(f"{where} line {number}: not UTF-8 text ({error.reason})") from None
+
+
+def read_csv(lines: Lines, where: str, header: Sequence[str] = (), delimiter: str | None = ",") -> Table:
+    """Start reading a CSV: cells may be quoted, quotes in them doubled.
+
+    header: names of the columns, of a file without a header line; delimiter: None for the one that the first line has
+    most of.
+    """
+    first = next(lines, (1, ""))
+    delimiter = delimiter or max(DELIMITERS, key=first[1].count)
+    hint = f"a cell with a {'comma' if delimiter == ',' else 'delimiter'} in it needs quotes"
+    return _table(_csv_cells(itertools.chain([first], lines), where, delimiter), where, header, delimiter, hint)
+
+
+def read_tsv(lines: Lines, where: str, header: Sequence[str] = ()) -> Table:
+    """Start reading a TSV such as GLUE's: quotes are text, and no cell holds a tab or a newline."""
+    cells = ((number, line.rstrip("\r\n").split("\t")) for number, line in lines if line.strip("\r\n"))
+    return _table(cells, where, header, "\t", "no cell may hold a tab")
+
+
+def read_jsonl(lines: Lines, where: str, keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line numbers and JSON objects, one a line, each with these keys at least."""
+    return ((number, json_object(f"{where} line {number}", line, keys)) for number, line in lines if line.strip())
+
+
+def _csv_cells(lines: Lines, where: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    # A \r alone ends a line for csv.reader too, which must be given such lines one by one.
+    texts = itertools.chain.from_iterable(io.StringIO(text, newline="") for _, text in lines)
+    reader = csv.reader(texts, strict=True, delimiter=delimiter)
+    line = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"{where} line {line}: malformed CSV ({error}); is a quote not closed?") from error
+
+
+def _table(
+    rows: Iterator[tuple[int, list[str]]], where: str, header: Sequence[str], delimiter: str, hint: str
+) -> Table:
+    names = list(header) or next(rows, (1, []))[1]
+
+    def checked() -> Iterator[tuple[int, list[str]]]:
+        for line, cells in rows:
+            check_width(f"{where} line {line}", cells, names, f" ({hint})")
+            yield line, cells
+
+    return Table(names, checked(), delimiter)

@@ -1,0 +1,116 @@
+"""Texts to classify, row by row from a stream: lines, CSV, TSV or JSONL. No more than a row is held at a time.
+
+A sentence is normalised as in a task's files, so that a text is classified here as it is scored there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from common.data.readers.cells import MAX_CHARACTERS, as_sentence, places
+from common.data.readers.records import Lines, Table, read_csv, read_jsonl, read_lines, read_tsv
+from common.errors import UserError
+
+Format = Literal["lines", "csv", "tsv", "jsonl"]
+SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A text to classify. line: its number; cells: the input's, one a column; fields: the whole object of a JSONL."""
+
+    line: int
+    sentences: tuple[str, ...]
+    cells: list[str]
+    fields: dict[str, Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """The texts of a stream. header: names of the columns; delimiter: the one to write a CSV with."""
+
+    header: list[str]
+    rows: Iterator[Row]
+    delimiter: str = ","
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """The columns that hold the sentences.
+
+    names: one, or two for pairs; given: by the user, not guessed; where: what messages call the stream.
+    """
+
+    names: tuple[str, ...]
+    given: bool
+    where: str
+
+    @property
+    def pair(self) -> bool:
+        """Whether a row has two sentences."""
+        return len(self.names) == 2
+
+    def sentences(self, line: int, cells: Sequence[object]) -> tuple[str, ...]:
+        """Return the cells as sentences, cut at MAX_CHARACTERS. Raises UserError with the line."""
+        try:
+            return tuple(as_sentence(cell[:MAX_CHARACTERS] if isinstance(cell, str) else cell) for cell in cells)
+        except UserError as error:
+            raise UserError(f"{self.where} line {line}: {error}") from None
+
+    def indices(self, header: list[str]) -> list[int]:
+        """Return the positions of the columns. A guessed name gives way to the only column there is."""
+        if not self.given and len(header) == len(self.names) == 1:
+            return [0]
+        try:
+            return places(f"{self.where} line 1", header, self.names)
+        except UserError as error:
+            raise UserError(f"{error}{'' if self.given else '; --columns names it'}") from None
+
+
+def format_of(path: Path | None) -> Format:
+    """Return the format that a file's suffix stands for, by default lines."""
+    return SUFFIXES.get(path.suffix.lower(), "lines") if path else "lines"
+
+
+def read_texts(stream: BinaryIO, kind: Format, columns: Columns, delimiter: str | None = None) -> Texts:
+    """Start reading the texts of a stream in UTF-8.
+
+    Lines: every line is a text, an empty one too; of a pair a tab stands between the sentences. In the other formats
+    blank lines are not rows. Raises UserError with the line for wrong input, here or while rows are read.
+    """
+    lines = read_lines(stream, columns.where)
+    if kind == "lines":
+        return Texts(list(columns.names), _line_rows(lines, columns))
+    if kind == "jsonl":
+        return Texts(list(columns.names), _json_rows(lines, columns))
+    if kind == "tsv":
+        return _table_texts(read_tsv(lines, columns.where), columns)
+    table = read_csv(lines, columns.where, delimiter=delimiter)
+    return _table_texts(table, columns, table.delimiter)
+
+
+def _line_rows(lines: Lines, columns: Columns) -> Iterator[Row]:
+    for number, line in lines:
+        text = line.rstrip("\r\n")
+        cells = text.split("\t") if columns.pair else [text]
+        if len(cells) != len(columns.names):
+            found = "none" if len(cells) == 1 else len(cells) - 1
+            raise UserError(
+                f"{columns.where} line {number}: a pair is two sentences with a tab between them (found tabs: {found})"
+            )
+        yield Row(number, columns.sentences(number, cells), cells)
+
+
+def _table_texts(table: Table, columns: Columns, delimiter: str = ",") -> Texts:
+    indices = columns.indices(table.header)
+    rows = (Row(line, columns.sentences(line, [cells[i] for i in indices]), cells) for line, cells in table.rows)
+    return Texts(table.header, rows, delimiter)
+
+
+def _json_rows(lines: Lines, columns: Columns) -> Iterator[Row]:
+    for number, fields in read_jsonl(lines, columns.where, columns.names):
+        values = [fields[name] for name in columns.names]
+        yield Row(number, columns.sentences(number, values), [value or "" for value in values], fields)

@@ -1,0 +1,127 @@
+"""Settings of the scripts: defaults of each architecture, contradictions, old names, groups of --help."""
+
+from typing import get_args
+
+import pytest
+
+from common.config import CONFIG_DIR, help_groups, load_yaml, parse_flags
+from common.errors import UserError
+from common.teachers.settings import FinetuneSettings
+from compression.augmentation.preprocess import PreprocessSettings
+from compression.experiments.jobs import JOBS
+from compression.inference.predict import PredictSettings
+from compression.settings import CompressSettings, defaults_for
+from compression.students.settings import StudentArch, StudentSettings, student_defaults
+
+
+def settings_of(*words):
+    """compress.py's settings from flags."""
+    return parse_flags(CompressSettings, ["--task", "sst-2", *words], "test", defaults_for)
+
+
+@pytest.mark.parametrize("cls", [*JOBS.values(), PredictSettings])
+def test_help_shows_every_flag_once_the_most_used_first(cls):
+    groups = help_groups(cls)
+    assert sorted(name for names in groups.values() for name in names) == sorted(cls.model_fields)
+    assert len(groups.get("Most used", [])) <= 12
+    assert list(groups)[-1] == "Common settings"
+
+
+def test_compress_has_a_group_for_each_action():
+    groups = help_groups(CompressSettings)
+    assert "prune_units" in groups["Pruning"]
+    assert "align_hidden" in groups["Teacher alignment"]
+    assert {"Distillation", "Initialisation", "Quantization", "Factorisation"} < set(groups)
+    assert "glove" in help_groups(PreprocessSettings)["Augmentation"]
+
+
+def test_help_shows_the_defaults_of_the_architecture_asked_for(capsys):
+    with pytest.raises(SystemExit):
+        settings_of("--student-arch", "rnn", "--help")
+    assert "the teacher's own word pieces. (default: char)" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("arch", get_args(StudentArch))
+@pytest.mark.parametrize("task", ["sst-2", "qqp"])
+def test_every_shipped_student_builds_and_pairs_enlarge_it(arch, task):
+    settings = CompressSettings(**{"task": task, "student_arch": arch, **student_defaults(arch, task == "qqp")})
+    alone = StudentSettings(
+        **{k: v for k, v in student_defaults(arch, False).items() if k in StudentSettings.model_fields}
+    )
+    larger = task == "qqp" and arch not in ("transformer", "recursive")  # which read a pair as one text
+    assert settings.student().cls_hidden_dim == (2 if larger else 1) * alone.cls_hidden_dim
+    if larger and arch != "ffn":
+        assert settings.encoder_hidden_dim > alone.encoder_hidden_dim
+
+
+def test_every_key_of_the_student_files_is_a_setting():
+    for file in (CONFIG_DIR / "students").glob("*.yaml"):
+        values = load_yaml(file)
+        keys = {*values, *values.get("pair", {})} - {"pair"}
+        assert keys <= set(CompressSettings.model_fields), file.name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--compression-actions", "prune", "distill"], "the order is pretrain, distill, factorize, prune"),
+        (["--compression-actions", "distill", "prune", "prune"], "twice"),
+        (["--compression-actions", "prune"], "--load-trained-model"),
+        (["--load-trained-model", "x"], "leave distill out"),
+        (["--prune-magnitude", "--prune-topv"], "exclude each other"),
+        (["--dq-classifier", "--ptq-classifier"], "exclude each other"),
+        (["--prune-threshold", "1"], "below 1"),
+        (["--bpe-model", "x"], "go together"),
+        (["--alpha", "1.5"], "--alpha"),
+        (["--student-arch", "bilstn"], "--student-arch"),
+        (["--student-arch", "conv", "--pooling", "last"], "--pooling last: a convolution has no last state; use max"),
+        (["--student-arch", "conv", "--kernel-width", "4"], "--kernel-width: a window is centred .* odd \\(got 4\\)"),
+        (["--student-arch", "conv", "--kernel-width", "257"], "--kernel-width"),
+    ],
+)
+def test_contradictions_are_refused_at_construction(words, message):
+    with pytest.raises(UserError, match=message):
+        settings_of(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "lr"),
+    [
+        ([], 0.012),
+        (["--batch-size", "64"], 0.006),
+        (["--batch-size", "1024"], 0.024),
+        (["--batch-size", "64", "--lr", "0.1"], 0.1),
+    ],
+)
+def test_an_architectures_learning_rate_follows_the_batch_size(words, lr):
+    assert settings_of("--student-arch", "ffn", *words).lr == pytest.approx(lr)
+
+
+def test_old_names_and_named_seeds_are_understood():
+    settings = settings_of("--student-arch", "emb-ffn", "--seed-name", "feynman")
+    assert (settings.student_arch, settings.seed) == ("ffn", 5111918)
+    assert (settings.embedding_type, settings.loss) == ("hash", "temperature-softmax")
+
+
+@pytest.mark.parametrize("arch", get_args(StudentArch))
+def test_a_regressions_students_learn_by_mse(arch):
+    words = ["--task", "sts-b", "--student-arch", arch]
+    assert parse_flags(CompressSettings, words, "test", defaults_for).loss == "mse"
+
+
+def test_fp16_contradicts_another_precision():
+    with pytest.raises(UserError, match="--fp16 contradicts --precision bf16"):
+        parse_flags(FinetuneSettings, ["--task", "sst-2", "--fp16", "--precision", "bf16"], "test")
+
+
+def test_a_seed_and_a_seeds_name_exclude_each_other(tmp_path):
+    (tmp_path / "run.yaml").write_text("seed_name: feynman\n")
+    with pytest.raises(UserError, match="--seed and --seed-name exclude each other"):
+        settings_of("--config", str(tmp_path / "run.yaml"), "--seed", "3")
+
+
+def test_choices_among_numbers_are_read_from_words():
+    settings = settings_of("--bits", "4", "--bits-encoder", "2")
+    assert (settings.bits, settings.bits_encoder, settings.bits_embedding) == (4, 2, None)
+    with pytest.raises(UserError, match="--bits: should be 8, 6, 4, 3 or 2"):
+        settings_of("--bits", "5")

@@ -61,7 +61,7 @@ def test_a_weights_file_gives_the_same_matrix_back(weight, scheme):
 
 
 @given(MATRICES, SCHEMES)
-def test_what_is_quantized_has_the_same_codes_again(weight, scheme):
+def test_quantized_weights_have_the_same_codes_again(weight, scheme):
     ranges = scheme.fit(weight)
     matrix = scheme.code(weight, ranges)
     assert torch.equal(scheme.code(matrix.dense(), ranges).dense(), matrix.dense())
@@ -91,10 +91,10 @@ def test_searched_ranges_give_up_an_outlier(bits):
 
 
 @pytest.mark.parametrize(("granularity", "shape"), [("row", (4, 1)), ("column", (1, 6)), ("tensor", (1, 1))])
-def test_what_shares_a_scale(granularity, shape):
+def test_the_granularity_of_a_scale(granularity, shape):
     matrix = Scheme("affine", 4, granularity).quantize(normal(4, 6))
     assert isinstance(matrix, Affine)
-    assert (tuple(matrix.scale.shape), tuple(matrix.zero_point.shape)) == (shape, shape)
+    assert matrix.scale.shape == matrix.zero_point.shape == shape
 
 
 def test_a_scale_of_its_own_keeps_a_small_row_or_column():
@@ -186,6 +186,6 @@ def test_single_numbers_are_16_bit_floats_at_8_bits_and_share_a_range_at_fewer()
 
 
 @pytest.mark.parametrize("scheme", [*TERNARY, Scheme("affine", 2), Scheme("codebook", 2, "tensor")], ids=str)
-def test_a_matrix_of_zeros_and_one_of_a_single_weight(scheme):
+def test_a_matrix_of_zeros_or_of_a_single_weight(scheme):
     assert not scheme.quantize(torch.zeros(3, 4)).dense().any()
     assert scheme.quantize(torch.tensor([[0.0, -2.5]])).dense()[0, 1].item() == pytest.approx(-2.5, rel=0.01)

@@ -27,7 +27,7 @@ def texts_of(encoded):
 def test_texts_are_cut_and_empty_ones_get_one_token(texts, width):
     tokens = [[[token + i for i in range(width)] for token in text] for text in texts]
     padding = list(range(width))
-    encoded = EncodedText.from_lists(tokens, width, tuple(padding), MAX_TOKENS)
+    encoded = EncodedText.from_lists(texts if width == 1 else tokens, width, padding, MAX_TOKENS)
     assert texts_of(encoded) == [text[:MAX_TOKENS] or [padding] for text in tokens]
     assert encoded.ids.dtype == np.int32
 

@@ -46,6 +46,7 @@ def test_a_budget_that_nothing_meets_names_the_smallest_possible(workspace):
     assert packed_size(quantized(workspace, "ffn", max_bytes=smallest)) == smallest
 
 
+@pytest.mark.slow
 def test_a_budget_holds_after_training_too(workspace):
     budget = packed_size(quantized(workspace, "ffn", bits=3))
     assert packed_size(quantized(workspace, "ffn", max_bytes=budget, tune_epochs=1)) <= budget
@@ -79,7 +80,7 @@ def test_a_student_that_training_made_too_large_is_followed_by_one_that_fills_th
     assert both.trained == [50_290, 47_080]
 
 
-@pytest.mark.parametrize("tuned", [{}, {"tune_epochs": 1}], ids=["at once", "tuned"])
+@pytest.mark.parametrize("tuned", [{}, pytest.param({"tune_epochs": 1}, marks=pytest.mark.slow)])
 def test_no_more_is_lost_than_allowed(workspace, tuned):
     task = load_task("sst-2")
     labels = load_split(Workspace(workspace), task, "validation").labels

@@ -3,7 +3,7 @@
 import shrunk
 import tiny
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compression.shrinking.pruning.movement import MovementPruner, Scored
@@ -42,6 +42,7 @@ def pruner_of(student, **given):
     return MovementPruner(student, "rnn", "bpe", settings)
 
 
+@settings(max_examples=25)
 @given(st.floats(0, 0.99), st.booleans(), st.floats(0.6, 1.0))
 def test_exactly_the_weights_of_the_highest_scores_are_used(share, local, progress):
     student = shrunk.fresh("rnn")

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -27,6 +27,8 @@ TERNARY = [Scheme("ternary", 2, granularity) for granularity in ("row", "column"
 CODEBOOK = [Scheme("codebook", bits, granularity) for bits, granularity in itertools.product(BITS, ("row", "tensor"))]
 SCHEMES = st.sampled_from([*AFFINE, *TERNARY, *CODEBOOK])
 
+some_examples = settings(max_examples=40)
+
 
 def normal(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
@@ -36,6 +38,7 @@ def relative_error(scheme, weight):
     return float((scheme.quantize(weight).dense() - weight).square().mean() / weight.square().mean())
 
 
+@some_examples
 @given(MATRICES, SCHEMES)
 def test_zeros_stay_exactly_zero(weight, scheme):
     back = scheme.quantize(weight).dense()
@@ -44,6 +47,7 @@ def test_zeros_stay_exactly_zero(weight, scheme):
     assert (back[weight == 0] == 0).all()
 
 
+@some_examples
 @given(MATRICES, SCHEMES)
 def test_codes_are_as_few_as_their_bits_allow(weight, scheme):
     matrix = scheme.quantize(weight)
@@ -52,6 +56,7 @@ def test_codes_are_as_few_as_their_bits_allow(weight, scheme):
     assert scheme.levels == (3 if scheme.quantizer == "ternary" else 2**scheme.bits)
 
 
+@some_examples
 @given(MATRICES, SCHEMES)
 def test_a_weights_file_gives_the_same_matrix_back(weight, scheme):
     matrix = scheme.quantize(weight)
@@ -60,6 +65,7 @@ def test_a_weights_file_gives_the_same_matrix_back(weight, scheme):
     assert torch.equal(again.dense(), matrix.dense())
 
 
+@some_examples
 @given(MATRICES, SCHEMES)
 def test_quantized_weights_have_the_same_codes_again(weight, scheme):
     ranges = scheme.fit(weight)
@@ -67,12 +73,14 @@ def test_quantized_weights_have_the_same_codes_again(weight, scheme):
     assert torch.equal(scheme.code(matrix.dense(), ranges).dense(), matrix.dense())
 
 
+@some_examples
 @given(MATRICES, st.sampled_from([scheme for scheme in AFFINE if scheme.ranges == "minmax"]))
 def test_without_clipping_rounding_is_off_by_half_a_step_at_most(weight, scheme):
     matrix = scheme.quantize(weight)
     assert ((matrix.dense() - weight).abs() <= 0.5 * matrix.scale * 1.001 + 1e-30).all()
 
 
+@some_examples
 @given(MATRICES, st.sampled_from([scheme for scheme in AFFINE if scheme.ranges == "fitted"]))
 def test_searched_ranges_are_never_worse_than_the_whole_range(weight, scheme):
     def errors(ranges):
@@ -137,12 +145,14 @@ def test_scales_have_16_significant_bits():
         assert not (scale.view(torch.int32) & 0xFFFF).any()
 
 
+@some_examples
 @given(MATRICES, st.sampled_from([4, 16, 256]))
 def test_a_codebook_holds_few_values_exactly(weight, levels):
     few = weight.round().clamp(-1, 1)  # three values at most
     assert torch.equal(Scheme("codebook", int(np.log2(levels)), "tensor").quantize(few).dense(), few)
 
 
+@some_examples
 @given(MATRICES, st.sampled_from([4, 16]))
 def test_centroids_are_means_or_the_zero_that_pruning_needs(weight, levels):
     flat = weight.reshape(1, -1)

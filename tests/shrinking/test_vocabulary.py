@@ -147,7 +147,7 @@ def test_rows_that_are_never_used_change_no_logit_of_training_text(workspace):
     assert np.array_equal(before, after)
 
 
-@pytest.mark.parametrize("epochs", [0, 1])
+@pytest.mark.parametrize("epochs", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     given = {"student_arch": "bilstm", "vocab_size": 100, "factorize": ("embedding",), "rank": 3}
     given |= {"prune_vocabulary": 6, "tune_epochs": epochs, "only_original_data": False, "alpha": 0.0}

@@ -58,15 +58,15 @@ class Glove:
 class Neighbours:
     """A cache of neighbours."""
 
-    def __init__(self, glove: Glove, k: int) -> None:
-        self._glove, self._k = glove, k
+    def __init__(self, glove: Glove, k: int, limit: int = CACHED_WORDS) -> None:
+        self._glove, self._k, self._limit = glove, k, limit
         self._cache: dict[str, list[str]] = {}
 
     def of(self, words: Iterable[str]) -> dict[str, list[str]]:
         """Return the k nearest words of each lower-cased word, an empty list for a word that GloVe lacks."""
         wanted = set(words)
         new = sorted(wanted - self._cache.keys())
-        if len(self._cache) + len(new) > CACHED_WORDS:
+        if len(self._cache) + len(new) > self._limit:
             self._cache, new = {}, sorted(wanted)
         near = self._glove.neighbours(new, self._k)
         self._cache |= {word: near.get(word, []) for word in new}

@@ -1,6 +1,7 @@
 """Augmentation after TinyBERT's Algorithm 1."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import torch
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 import common.data.split
-import compression.augmentation.glove
 from common.data.split import Split, load_split, read_split, split_table, write_split
 from common.data.tasks import load_task
 from common.data.text import match_key
@@ -147,21 +147,28 @@ def test_a_share_of_variants_is_kept_each_by_its_own_draw():
     assert tail.sentence1 == some.sentence1[-len(tail) :]
 
 
-def test_candidates_take_the_case_of_the_word_they_replace():
-    assert in_case_of("Film", "movie") == "Movie"
-    assert in_case_of("FILM", "movie") == "MOVIE"
-    assert in_case_of("film", "movie") == "movie"
-    assert in_case_of("film", "Paris") == "Paris"
-    assert in_case_of("iPhone", "phone") == "phone"
-    made = plain(split_of(["Film FILM film"]), n=1, p=1.0, masked_lm=lambda word: ["movie"])
-    assert made.sentence1 == ["Movie MOVIE movie"]
+@pytest.mark.parametrize(
+    ("word", "candidate", "result"),
+    [
+        ("Film", "movie", "Movie"),
+        ("FILM", "movie", "MOVIE"),
+        ("film", "movie", "movie"),
+        ("film", "Paris", "Paris"),
+        ("iPhone", "phone", "phone"),
+    ],
+)
+def test_candidates_take_the_case_of_the_word_they_replace(word, candidate, result):
+    assert in_case_of(word, candidate) == result
+    assert plain(
+        split_of([word]), n=1, p=1.0, masked_lm=lambda _: [candidate], single_piece=lambda _: True
+    ).sentence1 == [result]
 
 
 @pytest.mark.parametrize(
     "text",
     ["don’t it's rock’n’roll", "🎬🍿 👍🏽 👨‍👩‍👧"],
 )
-def test_what_is_no_plain_word_is_untouched(text):
+def test_clitics_and_emoji_stay(text):
     pieces = split_pieces(text)
     assert "".join(pieces) == text
     assert replaceable_indices(pieces) == []
@@ -176,7 +183,7 @@ def test_words_of_other_scripts_are_words():
     assert made.sentence1 == ["םולש םלוע"]
 
 
-def test_a_sentence_that_comes_twice_is_looked_at_once():
+def test_candidates_of_a_repeated_sentence_are_found_once():
     asked = []
     plain(split_of(["fine film"] * 5), masked_lm=lambda word: asked.append(word) or [word + "x"])
     assert asked == ["fine", "film"]
@@ -192,17 +199,20 @@ def test_glove_neighbours_are_near_and_not_the_word_itself(glove):
     assert (np.diff(near) <= 1e-6).all()
 
 
-def test_a_words_neighbours_do_not_depend_on_the_words_asked_with_it(glove, monkeypatch):
-    vectors = load_glove(glove)
-    words = sorted({*tiny.GOOD, *tiny.NOUNS})
+def test_a_words_neighbours_do_not_depend_on_the_other_words_of_a_call(glove):
+    vectors, words = load_glove(glove), sorted({*tiny.GOOD, *tiny.NOUNS})
     together = vectors.neighbours(words, 5)
     assert {word: vectors.neighbours([word], 5)[word] for word in words} == together
-    monkeypatch.setattr(compression.augmentation.glove, "CACHED_WORDS", 4)
-    remembered = Neighbours(vectors, 5)
-    for start in range(0, len(words), 3):
-        for word, near in remembered.of([*words[start : start + 3], "unheard"]).items():
-            assert near == together.get(word, [])
-        assert len(remembered._cache) <= 4
+
+
+def test_neighbours_are_cached_up_to_a_limit(glove):
+    vectors, asked = load_glove(glove), []
+    counting = SimpleNamespace(neighbours=lambda words, k: asked.extend(words) or vectors.neighbours(words, k))
+    cache = Neighbours(counting, 5, limit=4)
+    for words in (["film", "story"], ["film", "cast", "unheard"], ["film", "plot"], ["cast", "plot"]):
+        assert cache.of(words) == {word: vectors.neighbours([word], 5).get(word, []) for word in words}
+    # The fifth word empties the cache.
+    assert asked == ["film", "story", "cast", "unheard", "film", "plot", "cast"]
 
 
 @pytest.mark.parametrize(
@@ -212,18 +222,15 @@ def test_a_words_neighbours_do_not_depend_on_the_words_asked_with_it(glove, monk
         ("a 1 2\nb 1 x\n", "line 2"),
         ("a\n", "line 1"),
         ("a 1 2\n\n", "line 2"),
-        ("", "glove.txt"),
+        ("", "glove.txt: no vectors"),
+        (None, "glove.txt: no such file"),
     ],
 )
 def test_a_malformed_glove_file_names_its_line(tmp_path, text, message):
-    (tmp_path / "glove.txt").write_text(text)
+    if text is not None:
+        (tmp_path / "glove.txt").write_text(text)
     with pytest.raises(UserError, match=message):
         load_glove(tmp_path / "glove.txt")
-
-
-def test_a_missing_glove_file_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"none\.txt: no such file"):
-        load_glove(tmp_path / "none.txt")
 
 
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])
@@ -329,6 +336,13 @@ def test_held_out_rows_are_read_part_by_part(glove, tmp_path, monkeypatch):
     assert [row["sentence1"] for row in rows_made(work, train, 1)] == [every[0], *every[2:]]
 
 
+def augmented_bytes(workspace, glove, **given):
+    values = {"augment": "tinybert", "glove": glove, "variants": 2, **given}
+    preprocess(tiny.prepare_settings(workspace, "sst-2", **values))
+    return (workspace / "data/sst-2/augmented/tinybert.parquet").read_bytes()
+
+
+@pytest.mark.slow
 def test_a_task_augmented_with_a_masked_lm(workspace, glove, masked_lm):
     before = augmented_bytes(workspace, glove)
     path = workspace / "data/sst-2/augmented/tinybert.parquet"
@@ -339,13 +353,7 @@ def test_a_task_augmented_with_a_masked_lm(workspace, glove, masked_lm):
     assert list(path.parent.iterdir()) == [path]
 
 
-def augmented_bytes(workspace, glove, **given):
-    values = {"augment": "tinybert", "glove": glove, "variants": 2, **given}
-    preprocess(tiny.prepare_settings(workspace, "sst-2", **values))
-    return (workspace / "data/sst-2/augmented/tinybert.parquet").read_bytes()
-
-
-def test_up_to_date_rows_are_reused_and_others_made_anew(workspace, glove):
+def test_rows_that_are_up_to_date_are_reused(workspace, glove):
     path = workspace / "data/sst-2/augmented/tinybert.parquet"
     before, made = path.read_bytes(), path.stat().st_mtime_ns
     assert augmented_bytes(workspace, glove) == before

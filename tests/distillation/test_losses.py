@@ -27,34 +27,25 @@ def close(loss, value):
     assert loss.item() == pytest.approx(value, rel=1e-5)
 
 
-def test_mse_is_the_mean_over_batch_and_classes():
-    close(mse(STUDENT, TEACHER, 3.0), 2 * math.log(3) ** 2 / 4)
+@pytest.mark.parametrize("temperature", [1.0, 9.0])
+def test_mse_is_the_mean_over_batch_and_classes_whatever_the_temperature(temperature):
+    close(mse(STUDENT, TEACHER, temperature), 2 * math.log(3) ** 2 / 4)
 
 
-def test_mse_has_no_temperature():
-    assert mse(STUDENT, TEACHER, 1.0) == mse(STUDENT, TEACHER, 9.0)
-
-
-def test_temperature_softmax_at_one():
-    close(temperature_softmax(STUDENT, TEACHER, 1.0), (0.5**2 + 0.5**2) / 4)
-
-
-def test_temperature_softmax_at_two():
-    # softmax of log(3) / 2 against 0: sqrt(3) / (1 + sqrt(3)).
-    share = math.sqrt(3) / (1 + math.sqrt(3))
-    close(temperature_softmax(STUDENT, TEACHER, 2.0), 2 * (2 * share - 1) ** 2 / 4)
-
-
-def test_kl_at_one():
-    # 3/4 log(3) - 1/4 log(3) for the first row, none for the second.
-    close(kl(STUDENT, TEACHER, 1.0), math.log(3) / 2 / 2)
-
-
-@pytest.mark.parametrize("temperature", [2.0, 5.0])
-def test_kl_has_the_factor_t_squared(temperature):
+def share_at(temperature):
+    """softmax of log(3) / temperature against 0."""
     odds = 3 ** (1 / temperature)
-    share = odds / (1 + odds)
-    row = (2 * share - 1) * math.log(3) / temperature
+    return odds / (1 + odds)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_temperature_softmax(temperature):
+    close(temperature_softmax(STUDENT, TEACHER, temperature), 2 * (2 * share_at(temperature) - 1) ** 2 / 4)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
+def test_kl_has_the_factor_t_squared(temperature):
+    row = (2 * share_at(temperature) - 1) * math.log(3) / temperature
     close(kl(STUDENT, TEACHER, temperature), temperature**2 * row / 2)
 
 
@@ -80,13 +71,9 @@ def test_alpha_one_is_the_labels_alone():
 
 
 @pytest.mark.parametrize(("loss", "value"), [("mse", math.log(3) ** 2 / 2), ("temperature-softmax", 0.125)])
-def test_alpha_zero_is_the_teacher_alone(loss, value):
-    close(combined(STUDENT, LABELS, TEACHER, 0.0, loss, 1.0), value)
-
-
-def test_alpha_zero_does_not_look_at_labels():
-    unknown = torch.tensor([-1, -1])
-    close(combined(STUDENT, unknown, TEACHER, 0.0, "mse", 1.0), math.log(3) ** 2 / 2)
+@pytest.mark.parametrize("labels", [LABELS, torch.tensor([-1, -1])], ids=["labelled", "unlabelled"])
+def test_alpha_zero_is_the_teacher_alone(loss, value, labels):
+    close(combined(STUDENT, labels, TEACHER, 0.0, loss, 1.0), value)
 
 
 @pytest.mark.parametrize("alpha", [0.25, 0.5])
@@ -108,23 +95,23 @@ def test_a_regressions_losses_are_squared_errors(alpha, value):
     close(combined(SCORES, SCORED, TAUGHT, alpha, "mse", 3.0), value)
 
 
-INSIDE = torch.tensor([[True, True], [True, False]])
-"""Of two texts of at most two tokens; the fourth place is padding, in which anything may stand."""
+MASK = torch.tensor([[True, True], [True, False]])
+"""Of two texts of at most two tokens; the fourth position is padding, with any content."""
 
 
 def test_losses_of_hidden_states_are_means_over_tokens():
     student = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[3.0, 0.0], [9.0, 9.0]]])
     teacher = torch.tensor([[[1.0, 0.0], [2.0, 0.0]], [[-1.0, 0.0], [0.0, 0.0]]])
-    close(hidden_mse(student, teacher, INSIDE), (0 + (4 + 4) / 2 + 16 / 2) / 3)
-    close(hidden_cosine(student, teacher, INSIDE), (0 + 1 + 2) / 3)
-    assert hidden_cosine(5 * student, teacher, INSIDE).item() == pytest.approx(1)
+    close(hidden_mse(student, teacher, MASK), (0 + (4 + 4) / 2 + 16 / 2) / 3)
+    close(hidden_cosine(student, teacher, MASK), (0 + 1 + 2) / 3)
+    assert hidden_cosine(5 * student, teacher, MASK).item() == pytest.approx(1)
 
 
 def test_losses_of_attention_maps_are_means_over_heads_and_tokens():
     # One head; maps [text, head, token, what it attends to].
     student = torch.tensor([[[[0.5, 0.5], [0.5, 0.5]]], [[[1.0, 0.0], [0.3, 0.7]]]])
     teacher = torch.tensor([[[[0.75, 0.25], [0.5, 0.5]]], [[[1.0, 0.0], [1.0, 0.0]]]])
-    close(attention_mse(student, teacher, INSIDE), 2 * 0.25**2 / 3)
-    close(attention_kl(student, teacher, INSIDE), (0.75 * math.log(1.5) + 0.25 * math.log(0.5)) / 3)
+    close(attention_mse(student, teacher, MASK), 2 * 0.25**2 / 3)
+    close(attention_kl(student, teacher, MASK), (0.75 * math.log(1.5) + 0.25 * math.log(0.5)) / 3)
     two_heads = [torch.cat([maps, maps], 1) for maps in (student, teacher)]
-    assert attention_kl(*two_heads, INSIDE).item() == pytest.approx(attention_kl(student, teacher, INSIDE).item())
+    assert attention_kl(*two_heads, MASK).item() == pytest.approx(attention_kl(student, teacher, MASK).item())

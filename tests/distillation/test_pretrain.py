@@ -1,4 +1,4 @@
-"""General distillation: pieces are hidden as they should be, guesses are learned, any task starts from the result."""
+"""General distillation: pieces are masked as by BERT, predictions are learned, any task starts from the result."""
 
 import json
 
@@ -61,21 +61,28 @@ def test_a_corpus_is_cut_into_windows():
     assert windows(text, 4).lengths.tolist() == [1, 3, 4, 2]
 
 
-def test_what_is_no_text_is_refused(tmp_path):
-    tokenizer = WordPieceTokenizer(["[UNK]", "a"], True, 5)
-    for content, message in ((b"\n \n", "there is no text"), (b"fine\na \xff b\n", r"line 2 is not UTF-8 \(byte 3")):
-        (tmp_path / "some.txt").write_bytes(content)
-        with pytest.raises(UserError, match=message):
-            read_corpus(tmp_path / "some.txt", tokenizer)
+TOKENIZER = WordPieceTokenizer(["[UNK]", "a"], True, 5)
+
+
+def test_a_corpus_is_read_line_by_line(tmp_path):
     (tmp_path / "some.txt").write_text("a a a\n\na a a a a a a")
-    assert read_corpus(tmp_path / "some.txt", tokenizer).lengths.tolist() == [3, 5, 2]
+    assert read_corpus(tmp_path / "some.txt", TOKENIZER).lengths.tolist() == [3, 5, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"\n \n", "there is no text"), (b"fine\na \xff b\n", r"line 2 is not UTF-8 \(byte 3")],
+)
+def test_a_corpus_without_text_is_refused(tmp_path, content, message):
+    (tmp_path / "some.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_corpus(tmp_path / "some.txt", TOKENIZER)
 
 
 def test_a_tasks_rows_are_read_to_the_last_one(tmp_path):
-    count = ROW_GROUP_ROWS + 1  # of two parts
-    numbers = np.arange(count)
-    write_split(tmp_path / "train.parquet", Split(["a a"] * count, None, numbers, numbers), {})
-    assert len(read_corpus(tmp_path / "train.parquet", WordPieceTokenizer(["[UNK]", "a"], True, 5))) == count
+    numbers = np.arange(ROW_GROUP_ROWS + 1)  # two row groups
+    write_split(tmp_path / "train.parquet", Split(["a a"] * len(numbers), None, numbers, numbers), {})
+    assert len(read_corpus(tmp_path / "train.parquet", TOKENIZER)) == len(numbers)
 
 
 def test_pieces_are_masked_as_bert_masks_them():
@@ -83,9 +90,8 @@ def test_pieces_are_masked_as_bert_masks_them():
     ids = torch.randint(1000, 2000, (400, 50, 1))
     lengths = torch.full((400,), 40)
     masked = mask(ids, lengths, 1000)
-    inside = masked.chosen[:, :40].float()
     assert not masked.chosen[:, 40:].any()
-    assert inside.mean().item() == pytest.approx(0.15, abs=0.01)
+    assert masked.chosen[:, :40].float().mean().item() == pytest.approx(0.15, abs=0.01)
     assert masked.targets.tolist() == ids[..., 0][masked.chosen].tolist()
     assert (masked.hidden <= masked.chosen).all()
     assert (masked.hidden.sum() / masked.chosen.sum()).item() == pytest.approx(0.8, abs=0.03)
@@ -97,21 +103,23 @@ def test_pieces_are_masked_as_bert_masks_them():
     assert alone.chosen.tolist() == [[True]]
 
 
-def test_a_head_that_was_never_trained_is_none(masked_lm, encoder):
+def test_a_head_that_was_never_trained_does_not_count(masked_lm, encoder):
     assert load_general(str(masked_lm)).has_head
     assert not load_general(str(encoder)).has_head
 
 
+@pytest.mark.slow
 def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(workspace, masked_lm, corpus):
     """Single sentences and pairs, and with adapters that it did not have."""
     given = {"student_arch": "recursive", "iterations": 2, "epochs": 3, "lr": 5e-3, "align_hidden": 1.0, "adapters": 0}
-    whole = pretrained(workspace, masked_lm, corpus, **given, layer_map=("0", "0"))
+    given |= {"layer_map": ("0", "0")}
+    whole = pretrained(workspace, masked_lm, corpus, **given)
     losses = [-record["score"] for record in history(whole)]
     assert losses[2] < losses[0]
     for stop in (5, 9):
         with stopped_in_step(stop):
-            pretrained(workspace, masked_lm, corpus, **given, layer_map=("0", "0"), model_name="stopped")
-    again = pretrained(workspace, masked_lm, corpus, **given, layer_map=("0", "0"), model_name="stopped")
+            pretrained(workspace, masked_lm, corpus, **given, model_name="stopped")
+    again = pretrained(workspace, masked_lm, corpus, **given, model_name="stopped")
     assert (again / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
     def started(task, **more):
@@ -132,28 +140,38 @@ def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(work
             started("sst-2", **wrong)
 
 
-def test_what_the_teacher_cannot_do_is_said(workspace, masked_lm, encoder, corpus):
+def test_a_teacher_without_a_head_teaches_its_states_alone(workspace, encoder, corpus):
     with pytest.raises(UserError, match="has no head that guesses masked pieces"):
         pretrained(workspace, encoder, corpus, output_weight=1.0)
-    assert (
-        json.loads((pretrained(workspace, encoder, corpus, layers=1) / "config.json").read_text())["task"] == "general"
-    )
-    for wrong, message in (
+    assert read_config(pretrained(workspace, encoder, corpus, layers=1)).task == "general"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
         ({"corpus": None}, "--corpus says what to read"),
-        ({"corpus": workspace / "none.txt"}, "no such file, and no task"),
+        ({"corpus": "none.txt"}, "no such file, and no task"),
         ({"corpus": "mrpc"}, "not prepared yet; run: python preprocess.py --task mrpc"),
         ({"student_arch": "ffn", "embedding_type": "wordpiece"}, "a ffn has no layers"),
         ({"masked_lm_weight": 0.0, "output_weight": 0.0}, "every loss has a weight of 0"),
-    ):
-        with pytest.raises(UserError, match=message):
-            pretrained(workspace, masked_lm, **{"corpus": corpus, **wrong})
-    for wrong, message in (
+    ],
+)
+def test_what_cannot_be_pretrained_is_refused(tmp_path, masked_lm, corpus, wrong, message):
+    with pytest.raises(UserError, match=message):
+        pretrained(tmp_path / "workspace", masked_lm, **{"corpus": corpus, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
         ({"teacher": None}, "--teacher says from whom"),
         ({"compression_actions": ("pretrain", "distill")}, "stands alone"),
         ({"start_from": "mini"}, "starts afresh"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            CompressSettings(**{"task": "general", "compression_actions": ["pretrain"], "teacher": "minilm", **wrong})
+    ],
+)
+def test_settings_that_contradict_pretraining_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        CompressSettings(**{"task": "general", "compression_actions": ["pretrain"], "teacher": "minilm", **wrong})
 
 
 def test_a_general_student_that_has_read_a_task_is_not_scored_on_one_of_the_same_text(workspace, encoder):

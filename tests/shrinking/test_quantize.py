@@ -1,269 +1,197 @@
-"""Quantization of students: inputs' rounding errors, zeros that stay zero, and students that load again anywhere."""
+"""Quantization of students: close to their parents, zeros that stay zero, and folders that load anywhere."""
 
 import shutil
 
 import numpy as np
 import pytest
+import shrunk
 import tiny
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
-from common.data.split import load_split
-from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.workspace import Workspace
 from common.training.models import load_weights, read_config
 from compression.evaluation.sizes import logical_weights, measure
-from compression.shrinking.chain import compress
+from compression.shrinking.quantize import suffix
 from compression.students.layers import check_inputs
-from compression.students.rounding import affine_range, round_by, round_each_vector
 from compression.students.saved import load_student, save_student
-from compression.students.scoring import encode_split, student_logits
 
-NUMBERS = st.floats(-1000, 1000, width=32)
-MATRICES = arrays(np.float32, st.tuples(st.integers(1, 5), st.integers(1, 9)), elements=NUMBERS)
-CPU = torch.device("cpu")
-
-
-@given(MATRICES)
-def test_rounding_inputs_is_off_by_half_a_step_at_most(values):
-    x = torch.from_numpy(values)
-    scale, zero_point = affine_range(x.amin(1, keepdim=True), x.amax(1, keepdim=True))
-    assert ((round_by(x, scale, zero_point) - x).abs() <= 0.5 * scale * 1.001 + 1e-30).all()
-    assert (scale > 0).all()
-
-
-@given(MATRICES)
-def test_each_vector_is_rounded_by_itself(values):
-    x = torch.from_numpy(values)
-    together = round_each_vector(x)
-    for row in range(len(x)):
-        assert torch.equal(round_each_vector(x[row]), together[row])
-
-
-@given(st.lists(NUMBERS, min_size=1, max_size=9))
-def test_rounding_twice_changes_nothing_much(values):
-    once = round_each_vector(torch.tensor([values]))
-    twice = round_each_vector(once)
-    step = (once.max().clamp(min=0) - once.min().clamp(max=0)) / 255
-    assert ((twice - once).abs() <= step + 1e-30).all()
-
-
-def test_values_outside_a_calibrated_range_are_clamped():
-    back = round_by(torch.tensor([-5.0, 5.0]), *affine_range(torch.tensor([-1.0]), torch.tensor([1.0])))
-    assert back.abs().max() < 1.01
-
-
-def test_unknown_parts_and_ways_are_refused():
-    for inputs in ({"encoder": "static"}, {"head": "dynamic"}, {"embedding": "dynamic"}):
-        with pytest.raises(UserError, match="cannot round the inputs"):
-            check_inputs(inputs)
-
-
-STUDENTS = [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash"), ("conv", "bpe")]
 PARTS = {"embedding", "encoder", "classifier"}
-WAYS = [
-    {},
-    {"bits": 4},
-    {"bits": 3, "granularity": "column"},
-    {"quantizer": "ternary"},
-    {"bits": 3, "quantizer": "codebook"},
-    {"bits": 4, "tune_epochs": 1},
-    {"bits": 4, "quantizer": "codebook", "tune_epochs": 1},
-]
-IDS = ["8 bits", "4 bits", "columns", "ternary", "codebook", "tuned", "tuned codebook"]
-"""Ways to quantize, each of which every kind of student bears."""
+WAYS = {
+    "8 bits": {},
+    "4 bits": {"bits": 4},
+    "columns": {"bits": 3, "granularity": "column"},
+    "ternary": {"quantizer": "ternary"},
+    "codebook": {"bits": 3, "quantizer": "codebook"},
+    "tuned": {"bits": 4, "tune_epochs": 1},
+    "tuned codebook": {"bits": 4, "quantizer": "codebook", "tune_epochs": 1},
+}
 
 
 def parts_of(names):
     return {name.split(".")[0] for name in names}
 
 
-def made(workspace, arch="ffn", embedding="hash", task="sst-2", actions=("distill", "quantize"), **given):
-    values = tiny.small(
-        student_arch=arch, embedding_type=embedding, alpha=1.0, only_original_data=True, epochs=1, **given
-    )
-    return compress(tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **values))
+def quantized(workspace, student="ffn", **given):
+    return shrunk.shrunk(workspace, "quantize", student, **given)
 
 
-def again(workspace, parent, **way):
-    """Quantize a saved student."""
-    given = tiny.small(alpha=1.0, only_original_data=True, **way)
-    actions = {"compression_actions": ("quantize",), "load_trained_model": parent.name}
-    return compress(tiny.compress_settings(task="sst-2", workspace=workspace, **actions, **given))[0]
+def levels_of(way):
+    return 3 if way.get("quantizer") == "ternary" else 2 ** way.get("bits", 8)
 
 
-def logits(folder, workspace, task="sst-2"):
-    student, tokenizer, _ = load_student(folder, CPU)
-    split = load_split(Workspace(workspace), load_task(task), "test")
-    return student_logits(student, encode_split(tokenizer, split), CPU)
-
-
-@pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
-@pytest.mark.parametrize("task", ["sst-2", "qqp"])
-def test_a_quantized_student_is_close_to_its_parent(workspace, arch, embedding, task):
-    parent, folder = made(workspace, arch, embedding, task)
-    exact, rounded = logits(parent, workspace, task), logits(folder, workspace, task)
+@pytest.mark.parametrize(("student", "task"), [*((student, "sst-2") for student in shrunk.STUDENTS), ("rnn", "qqp")])
+def test_a_quantized_student_is_close_to_its_parent(workspace, student, task):
+    folder = quantized(workspace, student, task=task)
+    parent = folder.with_name(student)
+    exact, rounded = (shrunk.logits(each, workspace, task) for each in (parent, folder))
     assert np.abs(exact - rounded).max() < 0.05 * max(1.0, np.abs(exact).max())
     config = read_config(folder)
-    assert (config.stage, config.parent) == ("quantized", parent.name)
-    if embedding == "hash":  # importance has 16 bits
+    assert (config.stage, config.parent) == ("quantized", student)
+    if student == "ffn":  # hash importance has 16 bits
         assert 8 < config.compression["bits"] < 16
     else:
         assert config.compression["bits"] == 8
-    assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if arch == "ffn" else set())
+    assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if student == "ffn" else set())
     assert config.compression["inputs"] == {}
+    assert measure(parent)["parameters"] == measure(folder)["parameters"]
 
 
-@pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
+@pytest.mark.parametrize("student", shrunk.STUDENTS)
 @pytest.mark.parametrize("how", ["dq_classifier", "ptq_classifier"])
-def test_saved_and_loaded_it_gives_the_same_logits(workspace, tmp_path, arch, embedding, how):
-    _, folder = made(workspace, arch, embedding, ptq_embedding=True, **{how: True})
-    student, tokenizer, config = load_student(folder, CPU)
-    save_student(tmp_path / "copy", config, student, tokenizer)
-    assert (tmp_path / "copy" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
-    assert np.array_equal(logits(tmp_path / "copy", workspace), logits(folder, workspace))
+def test_saved_and_loaded_it_gives_the_same_logits(workspace, tmp_path, student, how):
+    folder = quantized(workspace, student, ptq_embedding=True, **{how: True})
+    loaded, tokenizer, config = load_student(folder, shrunk.CPU)
+    save_student(tmp_path / "copy", config, loaded, tokenizer)
+    assert shrunk.weights_file(tmp_path / "copy") == shrunk.weights_file(folder)
+    assert np.array_equal(shrunk.logits(tmp_path / "copy", workspace), shrunk.logits(folder, workspace))
 
 
-@pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
-def test_it_loads_where_nothing_else_is(workspace, tmp_path, arch, embedding):
-    *_, folder = made(workspace, arch, embedding, actions=("distill", "prune", "quantize"))
-    expected = logits(folder, workspace)
-    elsewhere = tmp_path / "elsewhere" / "student"
-    shutil.copytree(folder, elsewhere)
+@pytest.mark.parametrize("student", ["bilstm", "ffn"])
+def test_it_loads_without_the_rest_of_the_workspace(workspace, tmp_path, student):
+    folder = quantized(workspace, shrunk.shrunk(workspace, "prune", student).name)
+    expected = shrunk.logits(folder, workspace)
+    elsewhere = shutil.copytree(folder, tmp_path / "elsewhere" / "student")
     test = tmp_path / "other" / "data" / "sst-2" / "test.parquet"
     test.parent.mkdir(parents=True)
     shutil.copy(workspace / "data/sst-2/splits/test.parquet", test)
     shutil.rmtree(workspace)
-    assert np.array_equal(logits(elsewhere, tmp_path / "other"), expected)
+    assert np.array_equal(shrunk.logits(elsewhere, tmp_path / "other"), expected)
 
 
-@pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
-def test_pruned_weights_stay_zero(workspace, arch, embedding):
-    _, pruned = made(workspace, arch, embedding, actions=("distill", "prune"))
-    before = logical_weights(load_weights(pruned))
-    assert sum(int((tensor == 0).sum()) for tensor in before.values()) > 0
-    for way in WAYS:
-        folder = again(workspace, pruned, **way)
-        after = logical_weights(load_weights(folder))
-        assert after.keys() == before.keys()
-        for name, tensor in before.items():
-            assert (after[name][tensor == 0] == 0).all(), (name, way)
-        assert read_config(folder).compression["sparsity"] == read_config(pruned).compression["sparsity"]
-
-
-@pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
-def test_every_way_is_saved_and_loaded(workspace, tmp_path, arch, embedding):
-    (parent,) = made(workspace, arch, embedding, actions=("distill",))
-    for way, name in zip(WAYS, IDS, strict=True):
-        folder = again(workspace, parent, **way)
-        student, tokenizer, config = load_student(folder, CPU)
-        assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if arch == "ffn" else set())
-        save_student(tmp_path / name, config, student, tokenizer)
-        assert (tmp_path / name / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
-        codes = [tensor for key, tensor in load_weights(folder).items() if key.endswith("codes")]
-        levels = 3 if name == "ternary" else 2 ** way.get("bits", 8)
-        assert max(int(tensor.max()) for tensor in codes) < levels
+@pytest.mark.parametrize("student", shrunk.STUDENTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_pruned_student_keeps_its_zeros_and_is_saved_as_it_is_loaded(workspace, tmp_path, student, way):
+    pruned = shrunk.shrunk(workspace, "prune", student)
+    folder = quantized(workspace, pruned.name, **WAYS[way])
+    before, after = (logical_weights(load_weights(each)) for each in (pruned, folder))
+    assert any((tensor == 0).any() for tensor in before.values())
+    assert after.keys() == before.keys()
+    assert not any(after[name][tensor == 0].any() for name, tensor in before.items())
+    loaded, tokenizer, config = load_student(folder, shrunk.CPU)
+    assert config.compression["sparsity"] == read_config(pruned).compression["sparsity"]
+    assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if student == "ffn" else set())
+    codes = [tensor for name, tensor in load_weights(folder).items() if name.endswith("codes")]
+    assert max(int(tensor.max()) for tensor in codes) < levels_of(WAYS[way])
+    save_student(tmp_path / "copy", config, loaded, tokenizer)
+    assert shrunk.weights_file(tmp_path / "copy") == shrunk.weights_file(folder)
 
 
 def test_parts_may_have_bits_of_their_own(workspace):
-    (parent,) = made(workspace, "bilstm", "bpe", actions=("distill",))
-    folder = again(workspace, parent, bits_embedding=2, bits_encoder=3)
-    told = read_config(folder).compression
+    folder = quantized(workspace, "bilstm", bits_embedding=2, bits_encoder=3)
+    compression = read_config(folder).compression
     bits = {"embedding": 2, "encoder": 3, "classifier": 8}
-    assert {name: matrix["bits"] for name, matrix in told["quantized"].items()} == {
-        name: bits[name.split(".")[0]] for name in told["quantized"]
-    }
+    assert all(matrix["bits"] == bits[name.split(".")[0]] for name, matrix in compression["quantized"].items())
+    assert parts_of(compression["quantized"]) == PARTS
     for name, tensor in load_weights(folder).items():
-        if name.endswith("codes"):
-            assert int(tensor.max()) < 2 ** bits[name.split(".")[0]]
-    assert 2 < told["bits"] < 8
-
-
-@pytest.mark.parametrize(
-    ("way", "message"),
-    [
-        ({"quantizer": "codebook", "granularity": "column"}, "not for columns"),
-        ({"quantizer": "ternary", "bits_encoder": 4}, "--bits-encoder has no meaning"),
-    ],
-)
-def test_what_no_quantizer_does_is_refused(workspace, way, message):
-    (parent,) = made(workspace, "bilstm", "bpe", actions=("distill",))
-    with pytest.raises(UserError, match=message):
-        again(workspace, parent, **way)
-
-
-@pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
-def test_weights_are_counted_the_same_before_and_after(workspace, arch, embedding):
-    parent, folder = made(workspace, arch, embedding)
-    assert measure(parent)["parameters"] == measure(folder)["parameters"]
+        assert not name.endswith("codes") or int(tensor.max()) < 2 ** bits[name.split(".")[0]]
+    assert 2 < compression["bits"] < 8
 
 
 def test_only_the_parts_asked_for_are_quantized(workspace):
-    _, folder = made(workspace, "rnn", "char", dq_encoder=True)
-    told = read_config(folder).compression
-    assert (parts_of(told["quantized"]), told["inputs"]) == ({"encoder"}, {"encoder": "dynamic"})
-    assert 8 < told["bits"] < 32
-    names = [name for name in load_weights(folder) if name.endswith("codes")]
-    assert names
-    assert all(name.startswith("encoder.") for name in names)
+    folder = quantized(workspace, "rnn", dq_encoder=True)
+    compression = read_config(folder).compression
+    assert (parts_of(compression["quantized"]), compression["inputs"]) == ({"encoder"}, {"encoder": "dynamic"})
+    assert 8 < compression["bits"] < 32
+    assert parts_of(name for name in load_weights(folder) if name.endswith("codes")) == {"encoder"}
 
 
-def test_asking_only_for_an_encoder_that_has_no_weights_changes_nothing_else(workspace):
-    # An FFN's encoder is a mean. Whether refused or done as nothing, its other parts were not asked for.
-    try:
-        _, folder = made(workspace, "ffn", "hash", dq_encoder=True)
-    except UserError:
-        return
-    assert not [name for name in load_weights(folder) if name.endswith("codes")]
+@pytest.mark.parametrize(
+    ("student", "way", "message"),
+    [
+        ("bilstm", {"quantizer": "codebook", "granularity": "column"}, "not for columns"),
+        ("bilstm", {"quantizer": "ternary", "bits_encoder": 4}, "--bits-encoder has no meaning"),
+        ("ffn", {"dq_encoder": True}, "ffn has no weights in its encoder"),
+    ],
+)
+def test_what_cannot_be_quantized_is_refused(workspace, student, way, message):
+    with pytest.raises(UserError, match=message):
+        quantized(workspace, student, **way)
+
+
+@pytest.mark.parametrize("inputs", [{"encoder": "static"}, {"head": "dynamic"}, {"embedding": "dynamic"}])
+def test_unknown_parts_and_ways_of_rounding_inputs_are_refused(inputs):
+    with pytest.raises(UserError, match="cannot round the inputs"):
+        check_inputs(inputs)
 
 
 def test_calibration_reads_training_text_only(workspace):
-    (parent,) = made(workspace, actions=("distill",))
     for name in ("test", "validation"):
         (workspace / "data/sst-2" / f"{name}.parquet").unlink()
-    settings = tiny.compress_settings(
-        task="sst-2",
-        workspace=workspace,
-        compression_actions=("quantize",),
-        load_trained_model=parent.name,
-        ptq_classifier=True,
-    )
-    (folder,) = compress(settings)
-    tensors = load_weights(folder)
+    tensors = load_weights(quantized(workspace, ptq_classifier=True))
     assert any(name.endswith("input_scale") and tensor.item() != 1 for name, tensor in tensors.items())
 
 
-def test_hash_importance_is_kept_in_16_bits(workspace):
-    _, folder = made(workspace)
+def test_hash_importance_is_saved_in_16_bits_and_a_student_quantized_once(workspace):
+    folder = quantized(workspace)
     tensors = load_weights(folder)
     assert tensors["embedding.importance.weight.value"].dtype == torch.float16
     assert tensors["embedding.table.weight.codes"].dtype == torch.uint8
-
-
-def test_quantizing_twice_is_refused(workspace):
-    _, folder = made(workspace)
-    settings = tiny.compress_settings(
-        task="sst-2", workspace=workspace, compression_actions=("quantize",), load_trained_model=folder.name
-    )
     with pytest.raises(UserError, match="quantized already"):
-        compress(settings)
+        quantized(workspace, folder.name)
 
 
 @pytest.mark.parametrize("cut", [0, 100, -1])
 def test_a_truncated_student_is_named(workspace, cut):
-    _, folder = made(workspace)
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:cut])
+    folder = quantized(workspace)
+    (folder / "model.safetensors").write_bytes(shrunk.weights_file(folder)[:cut])
     with pytest.raises(UserError, match=r"model\.safetensors: damaged or truncated"):
-        load_student(folder, CPU)
+        shrunk.loaded(folder)
 
 
 def test_weights_of_another_student_are_refused(workspace):
-    (other,) = made(workspace, "ffn", "char", actions=("distill",))
-    _, folder = made(workspace)
-    shutil.copy(other / "model.safetensors", folder / "model.safetensors")
+    folder = quantized(workspace)
+    (folder / "model.safetensors").write_bytes(shrunk.weights_file(folder.with_name("rnn")))
     with pytest.raises(UserError, match=r"does not fit its config\.json"):
-        load_student(folder, CPU)
+        shrunk.loaded(folder)
+
+
+NAMES = {
+    "+q": {},
+    "+q4": {"bits": 4},
+    "+q3c": {"bits": 3, "quantizer": "codebook"},
+    "+qc": {"quantizer": "codebook"},
+    "+qt": {"quantizer": "ternary"},
+    "+q4-t2": {"bits": 4, "tune_epochs": 2},
+    "+q4-t2s": {"bits": 4, "tune_epochs": 2, "guide": "student"},
+    "+q4-t2-lr0.01": {"bits": 4, "tune_epochs": 2, "tune_lr": 0.01},
+    "+qmax24000": {"max_bytes": 24000},
+    "+qmax24000c": {"max_bytes": 24000, "quantizer": "codebook"},
+    "+qloss1": {"max_loss": 1.0},
+    "+qloss0.5": {"max_loss": 0.5},
+    "+q-emb2": {"bits_embedding": 2},
+    "+q6-enc3-cls8": {"bits": 6, "bits_encoder": 3, "bits_classifier": 8},
+    "+q-column": {"granularity": "column"},
+    "+q ": {"granularity": "row"},
+    "+q4-row": {"granularity": "row", "bits": 4},
+    "+q-emb4-row": {"granularity": "row", "bits_embedding": 4},
+    "+qloss1-row": {"granularity": "row", "max_loss": 1.0},
+    "+q-tensor-minmax": {"granularity": "tensor", "ranges": "minmax"},
+    "+q-pe": {"ptq_embedding": True},
+    "+q-de-dc": {"dq_encoder": True, "dq_classifier": True},
+    "+q-pc64": {"ptq_classifier": True, "calibration_rows": 64},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_show_how_a_student_was_quantized(name):
+    assert suffix(tiny.compress_settings(task="sst-2", **NAMES[name])) == name.strip()

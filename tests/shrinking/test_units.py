@@ -1,6 +1,8 @@
 """Structured pruning: units really leave, the same number each way, and those that no one reads are never missed."""
 
+import numpy as np
 import pytest
+import shrunk
 import tiny
 import torch
 from hypothesis import given, settings
@@ -8,38 +10,31 @@ from hypothesis import strategies as st
 
 from common.data.ragged import EncodedText
 from common.errors import UserError
-from compression.shrinking.chain import compress
 from compression.shrinking.pruning.units import remove_units
 from compression.students.layers import GATES, Recurrent
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import student_logits
-from compression.students.settings import StudentSettings
-from compression.students.student import Student
 from compression.students.weights import Dense, Product
 
-CPU = torch.device("cpu")
 HIDDEN, NEURONS, VOCABULARY = 6, 8, 30
 
 
-def student(arch, pair, pooling=None, seed=1):
-    torch.manual_seed(seed)
-    pooling = pooling or tiny.POOLINGS[arch][0]
+def student(arch, pair, pooling=None):
     sizes = {"embedding_dim": 5, "vocab_size": VOCABULARY, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": NEURONS}
     sizes |= {"heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 8, "adapters": 3}
-    return Student(arch, StudentSettings(pooling=pooling, **sizes), outputs=3, pair=pair).eval()
+    return shrunk.fresh(arch, "bpe", pair, outputs=3, pooling=pooling or tiny.POOLINGS[arch][0], **sizes)
 
 
 def text(pair, rows=40):
-    generator = torch.Generator().manual_seed(2)
-    lists = lambda: [  # noqa: E731
-        torch.randint(0, VOCABULARY, (int(n),), generator=generator).tolist()
-        for n in torch.randint(1, 9, (rows,), generator=generator)
+    rng = np.random.default_rng(2)
+    return [
+        EncodedText.from_lists([rng.integers(0, VOCABULARY, n).tolist() for n in rng.integers(1, 9, rows)], 1, (0,), 40)
+        for _ in range(2 if pair else 1)
     ]
-    return [EncodedText.from_lists(lists(), 1, (0,), 40) for _ in range(2 if pair else 1)]
 
 
 def logits(net, encoded):
-    return torch.from_numpy(student_logits(net, encoded, CPU))
+    return torch.from_numpy(student_logits(net, encoded, shrunk.CPU))
 
 
 def silence(net, pair, units, neurons):
@@ -67,8 +62,10 @@ def test_units_that_nothing_reads_are_not_missed(arch, pair, data):
     drop = data.draw(st.integers(0, HIDDEN - 1)) / HIDDEN
     # abs(u - v) and max pooling read a unit's state; zeroed columns stop them all the same.
     net = student(arch, pair, data.draw(st.sampled_from(tiny.POOLINGS[arch])))
-    some = lambda width: data.draw(st.permutations(range(width)))[: round(drop * width)]  # noqa: E731
-    silence(net, pair, [some(HIDDEN), some(HIDDEN)], some(NEURONS))
+    units, others, neurons = (
+        data.draw(st.permutations(range(width)))[: round(drop * width)] for width in (HIDDEN, HIDDEN, NEURONS)
+    )
+    silence(net, pair, [units, others], neurons)
     encoded = text(pair)
     before = logits(net, encoded)
     widths = remove_units(net, drop, encoded, pair)
@@ -183,24 +180,20 @@ def test_no_layer_loses_all_its_units():
         remove_units(student("rnn", False), 0.95, text(False), False)
 
 
-@pytest.mark.parametrize(("arch", "task"), [("bilstm", "sst-2"), ("rnn", "qqp"), ("ffn", "qqp"), ("conv", "qqp")])
-@pytest.mark.parametrize("epochs", [0, 2])
+@pytest.mark.parametrize(
+    ("arch", "task", "epochs"), [("bilstm", "sst-2", 2), ("rnn", "qqp", 2), ("ffn", "sst-2", 0), ("conv", "sst-2", 0)]
+)
 def test_a_student_with_fewer_units_is_saved_and_loaded(workspace, arch, task, epochs):
-    given = tiny.small(student_arch=arch, embedding_type="char", alpha=1.0, only_original_data=True)
-    given |= {"tune_epochs": epochs, "prune_units": 0.4, "model_name": None}
-    actions = ("distill", "prune")
-    parent, folder = compress(
-        tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **given)
-    )
-    assert folder.name.startswith(f"{parent.name}+pu0.4{'-t' if epochs else ''}")
-    net, tokenizer, config = load_student(folder, CPU)
+    folder = shrunk.shrunk(workspace, "prune", arch, task=task, tune_epochs=epochs, prune_units=0.4)
+    parent = folder.with_name(arch)
+    assert folder.name.startswith(f"{arch}+pu0.4{'-t' if epochs else ''}")
+    net, tokenizer, config = load_student(folder, shrunk.CPU)
     encoder = {} if arch == "ffn" else {"encoder_hidden_dim": 3}
     assert config.compression["units"] == {**encoder, "cls_hidden_dim": 4}
     assert {**config.student, **config.compression["units"]} == config.student
-    assert (folder / "model.safetensors").stat().st_size < (parent / "model.safetensors").stat().st_size
+    assert len(shrunk.weights_file(folder)) < len(shrunk.weights_file(parent))
     assert config.compression["sparsity"]["total"] < 0.01  # units only: no single weight was pruned
     save_student(folder.with_name("copy"), config, net, tokenizer)
-    copy = folder.with_name("copy") / "model.safetensors"
-    assert copy.read_bytes() == (folder / "model.safetensors").read_bytes()
-    tuned_bias = net.classifier[0].bias.tolist()
-    assert set(tuned_bias).issubset(load_student(parent, CPU)[0].classifier[0].bias.tolist()) == (epochs == 0)
+    assert shrunk.weights_file(folder.with_name("copy")) == shrunk.weights_file(folder)
+    biases = net.classifier[0].bias.tolist()
+    assert set(biases).issubset(shrunk.loaded(parent).classifier[0].bias.tolist()) == (epochs == 0)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import sentencepiece
+import shrunk
 import tiny
 import torch
 from hypothesis import given
@@ -13,18 +14,14 @@ from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.training.models import read_config
-from compression.shrinking.chain import compress
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, row_uses
 from compression.students.saved import load_student, save_student
-from compression.students.scoring import encode_split, student_logits
+from compression.students.scoring import student_logits
 from compression.students.settings import StudentSettings
-from compression.students.student import Student
 from compression.tokenizers.bpe import MODEL_FILE, UNKNOWN, BpeTokenizer
 from compression.tokenizers.bpe_files import find_files
 from compression.tokenizers.bpe_model import mark_unused
 
-CPU = torch.device("cpu")
 TEXTS = [text for text, _ in tiny.sentences(60)]
 PIECES = 120
 
@@ -97,15 +94,13 @@ def test_dropping_in_two_steps_is_dropping_in_one(model_file):
     assert [twice.model_bytes, twice.vocab_size] == [whole.without([10, 11, 20]).model_bytes, PIECES - 3]
 
 
-def student(embedding, vocab_size=PIECES):
-    torch.manual_seed(1)
-    sizes = {"embedding_dim": 4, "vocab_size": vocab_size, "cls_hidden_dim": 5, "encoder_hidden_dim": 3}
-    return Student("rnn", StudentSettings(embedding_type=embedding, **sizes), outputs=2, pair=False).eval()
+def student():
+    return shrunk.fresh("rnn", "bpe", vocab_size=PIECES)
 
 
 @pytest.mark.parametrize("least", [1, 3, 8])
 def test_every_piece_left_is_used_often_enough(model_file, least):
-    net, whole = student("bpe"), BpeTokenizer(model_file, 40)
+    net, whole = student(), BpeTokenizer(model_file, 40)
     before = net.embedding.table.weight.value.detach().clone()
     tokenizer, reached = prune_vocabulary(net, whole, TEXTS, least)
     (uses,) = row_uses(net, tokenizer, TEXTS).values()
@@ -116,32 +111,26 @@ def test_every_piece_left_is_used_often_enough(model_file, least):
 
 
 def test_a_sentence_without_a_dropped_piece_keeps_its_logits(model_file):
-    net, whole = student("bpe"), BpeTokenizer(model_file, 40)
-    before = student_logits(net, [whole.encode(TEXTS)], CPU)
+    net, whole = student(), BpeTokenizer(model_file, 40)
+    before = student_logits(net, [whole.encode(TEXTS)], shrunk.CPU)
     tokenizer, _ = prune_vocabulary(net, whole, TEXTS, 5)
     old, new = ([t.kept[t.encode([text]).ids[:, 0]].tolist() for text in TEXTS] for t in (whole, tokenizer))
     same = np.array([a == b for a, b in zip(old, new, strict=True)])
     assert 0 < same.sum() < len(TEXTS)
-    after = student_logits(net, [tokenizer.encode(TEXTS)], CPU)
+    after = student_logits(net, [tokenizer.encode(TEXTS)], shrunk.CPU)
     assert np.allclose(before[same], after[same], atol=1e-6)
     assert not np.allclose(before[~same], after[~same], atol=1e-6)
 
 
-def hash_or_char(workspace, embedding, **given):
-    values = tiny.small(student_arch="ffn", embedding_type=embedding, alpha=1.0, only_original_data=True, **given)
-    settings = {"task": "sst-2", "workspace": workspace, "compression_actions": ("distill", "prune"), **values}
-    return compress(tiny.compress_settings(**settings))
-
-
-@pytest.mark.parametrize("embedding", ["hash", "char"])
+@pytest.mark.parametrize("arch", ["ffn", "rnn"])  # hashes and characters
 @pytest.mark.parametrize("epochs", [0, 2])
-def test_rows_of_hashes_and_characters_become_zero_and_stay_so(workspace, embedding, epochs):
+def test_rows_of_hashes_and_characters_become_zero_and_stay_so(workspace, arch, epochs):
     least = 12
-    parent, folder = hash_or_char(workspace, embedding, prune_vocabulary=least, tune_epochs=epochs)
-    before, after = (load_student(each, CPU) for each in (parent, folder))
+    folder = shrunk.shrunk(workspace, "prune", arch, prune_vocabulary=least, tune_epochs=epochs)
+    before, after = (load_student(each, shrunk.CPU) for each in (folder.with_name(arch), folder))
     train = load_split(Workspace(workspace), load_task("sst-2"), "train").sentence1
     uses = row_uses(before[0], before[1], train)
-    assert len(uses) == (2 if embedding == "hash" else 1)
+    assert len(uses) == (2 if arch == "ffn" else 1)
     for name, counts in uses.items():
         old, new = (each[0].get_submodule(name).value.detach() for each in (before, after))
         rare = torch.from_numpy(counts < least)
@@ -149,32 +138,24 @@ def test_rows_of_hashes_and_characters_become_zero_and_stay_so(workspace, embedd
         assert not rare.all()
         assert not new[rare].any()
         assert torch.equal(new[~rare], old[~rare]) == (epochs == 0)
-        told = after[2].compression["vocabulary"][name]
-        assert told == {"rows": int((~rare).sum()), "before": len(rare)}
+        assert after[2].compression["vocabulary"][name] == {"rows": int((~rare).sum()), "before": len(rare)}
 
 
 def test_rows_that_are_never_used_change_no_logit_of_training_text(workspace):
-    parent, folder = hash_or_char(workspace, "hash", prune_vocabulary=1)
-    train = load_split(Workspace(workspace), load_task("sst-2"), "train")
-    logits = [
-        student_logits(net, encode_split(t, train), CPU)
-        for net, t, _ in (load_student(parent, CPU), load_student(folder, CPU))
-    ]
-    assert np.array_equal(*logits)
+    folder = shrunk.shrunk(workspace, "prune", "ffn", prune_vocabulary=1)
+    before, after = (shrunk.logits(each, workspace, rows="train") for each in (folder.with_name("ffn"), folder))
+    assert np.array_equal(before, after)
 
 
-@pytest.mark.parametrize("epochs", [0, 1])
+@pytest.mark.parametrize("epochs", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
-    given = tiny.small(student_arch="bilstm", vocab_size=100, epochs=1)
-    actions = ("distill", "factorize", "prune", "quantize")
-    given |= {"prune_vocabulary": 6, "tune_epochs": epochs, "factorize": ("embedding",), "rank": 3}
-    settings = tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **given)
-    parent, _, pruned, quantized = compress(settings)
-    net, tokenizer, config = load_student(pruned, CPU)
+    given = {"student_arch": "bilstm", "vocab_size": 100, "factorize": ("embedding",), "rank": 3}
+    given |= {"prune_vocabulary": 6, "tune_epochs": epochs, "only_original_data": False, "alpha": 0.0}
+    parent, _, pruned, quantized = shrunk.compressed(workspace, "distill", "factorize", "prune", "quantize", **given)
+    net, tokenizer, config = load_student(pruned, shrunk.CPU)
     assert config.student["vocab_size"] == tokenizer.vocab_size < 100
     assert net.embedding.table.weight.dense().shape == (tokenizer.vocab_size, 6)
-    assert load_student(quantized, CPU)[1].model_bytes == tokenizer.model_bytes
-    assert (parent / MODEL_FILE).read_bytes() != tokenizer.model_bytes
+    assert load_student(quantized, shrunk.CPU)[1].model_bytes == tokenizer.model_bytes
     paths, task = Workspace(workspace), load_task("sst-2")
     texts = load_split(paths, task, "train").sentence1 + load_rows(paths, task, "tinybert").sentence1
     (uses,) = row_uses(net, tokenizer, texts).values()
@@ -182,25 +163,13 @@ def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     copy = pruned.with_name("copy")
     save_student(copy, config, net, tokenizer)
     assert all((copy / name).read_bytes() == (pruned / name).read_bytes() for name in (MODEL_FILE, "model.safetensors"))
-
-
-@pytest.mark.parametrize("embedding", ["bpe", "hash", "char"])
-def test_something_must_be_left(model_file, embedding, workspace):
-    if embedding == "bpe":
-        with pytest.raises(UserError, match=r"--prune-vocabulary 100000: .* nothing would be left"):
-            prune_vocabulary(student("bpe"), BpeTokenizer(model_file, 40), TEXTS, 100_000)
-    else:
-        with pytest.raises(UserError, match="nothing would be left"):
-            hash_or_char(workspace, embedding, prune_vocabulary=100_000)
-        assert not (workspace / "models" / "sst-2" / f"ffn-{embedding}6-a1-orig-s7+pv100000").exists()
-
-
-def test_the_table_and_the_vocabulary_must_fit(workspace):
-    given = tiny.small(student_arch="ffn", embedding_type="bpe", vocab_size=100, epochs=1, prune_vocabulary=6)
-    parent, pruned = compress(
-        tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=("distill", "prune"), **given)
-    )
-    assert read_config(pruned).student["vocab_size"] < 100
     (pruned / MODEL_FILE).write_bytes((parent / MODEL_FILE).read_bytes())
     with pytest.raises(UserError, match="100 pieces, the student has"):
-        load_student(pruned, CPU)
+        shrunk.loaded(pruned)
+
+
+@pytest.mark.parametrize("arch", ["bilstm", "ffn", "rnn"])
+def test_something_must_be_left(workspace, arch):
+    with pytest.raises(UserError, match=r"--prune-vocabulary 100000: .* nothing would be left"):
+        shrunk.shrunk(workspace, "prune", arch, model_name="p", prune_vocabulary=100_000)
+    assert not (workspace / "models/sst-2/p").exists()

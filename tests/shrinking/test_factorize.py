@@ -1,0 +1,124 @@
+"""Low-rank factorisation: the nearest product, where it is smaller, and students that go on through every stage."""
+
+import numpy as np
+import pytest
+import shrunk
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import UserError
+from common.training.models import load_weights, read_config
+from compression.shrinking.factorize import low_rank, rank_of
+from compression.students.weights import Product
+
+SHAPES = st.tuples(st.integers(2, 12), st.integers(2, 9))
+
+
+def random_matrix(rows, columns, seed):
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+@given(SHAPES, st.integers(0, 99), st.data())
+def test_a_matrix_of_low_rank_comes_back_whatever_its_rows_count(shape, seed, data):
+    rank = data.draw(st.integers(1, min(shape)))
+    weight = random_matrix(shape[0], rank, seed) @ random_matrix(rank, shape[1], seed + 1)
+    uses = data.draw(st.none() | st.lists(st.integers(0, 1000), min_size=shape[0], max_size=shape[0]))
+    product = low_rank(weight, rank, None if uses is None else np.array(uses))
+    assert (product.left.value.shape, product.right.value.shape) == ((shape[0], rank), (rank, shape[1]))
+    assert torch.allclose(product.dense(), weight, atol=2e-3 * weight.abs().max().item())
+
+
+@given(SHAPES, st.integers(0, 99), st.data())
+def test_the_error_is_that_of_the_singular_values_left_out(shape, seed, data):
+    weight, rank = random_matrix(*shape, seed), data.draw(st.integers(1, min(shape)))
+    error = (low_rank(weight, rank).dense() - weight).norm().item()
+    assert error == pytest.approx(torch.linalg.svdvals(weight)[rank:].norm().item(), abs=1e-4)
+
+
+@given(st.integers(0, 99))
+def test_rows_that_text_uses_are_kept_better(seed):
+    weight, uses = random_matrix(12, 6, seed), np.array([1000] * 3 + [0] * 9)
+    plain, weighted = ((low_rank(weight, 2, each).dense() - weight).detach() for each in (None, uses))
+    assert weighted[:3].norm() < plain[:3].norm()
+    assert weighted.norm() > plain.norm()
+
+
+@given(SHAPES, st.integers(0, 99))
+def test_both_factors_are_of_one_size(shape, seed):
+    product = low_rank(random_matrix(*shape, seed), 2)
+    assert torch.allclose(product.left.value.norm(dim=0), product.right.value.norm(dim=1), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("value", "shape", "rank"), [(0.5, (40, 6), 3), (0.01, (40, 6), 1), (4, (40, 6), 4), (1, (3, 9), 1)]
+)
+def test_a_rank_is_a_share_or_a_number(value, shape, rank):
+    assert rank_of(value, torch.Size(shape)) == rank
+
+
+def test_only_what_gets_smaller_is_factorized(workspace):
+    folder = shrunk.shrunk(workspace, "factorize", "bilstm", rank=4)
+    config = read_config(folder)
+    assert (folder.name, config.stage, config.parent) == ("bilstm+f4", "factorized", "bilstm")
+    before, after = load_weights(folder.with_name("bilstm")), load_weights(folder)
+    ranks = config.compression["rank"]
+    assert "embedding.table.weight" in ranks
+    assert "encoder.forward_rnn.weight_hh" not in ranks
+    for name in (name.removesuffix(".value") for name in before if name.endswith(".value")):
+        rows, columns = before[f"{name}.value"].shape
+        if 4 * (rows + columns) < rows * columns:
+            assert ranks.pop(name) == 4
+            assert after[f"{name}.left.value"].shape == (rows, 4)
+            assert after[f"{name}.right.value"].shape == (4, columns)
+        else:
+            assert torch.equal(after[f"{name}.value"], before[f"{name}.value"])
+    assert not ranks
+
+
+@pytest.mark.parametrize("part", ["embedding", "encoder", "classifier"])
+def test_parts_are_picked(workspace, part):
+    ranks = read_config(shrunk.shrunk(workspace, "factorize", "bilstm", rank=2, factorize=(part,))).compression["rank"]
+    assert {name.split(".")[0] for name in ranks} == {part}
+    assert set(ranks.values()) == {2}
+
+
+def test_tuning_trains_the_factors(workspace):
+    plain = shrunk.shrunk(workspace, "factorize", "bilstm", rank=2)
+    folder = shrunk.shrunk(workspace, "factorize", "bilstm", rank=2, tune_epochs=2, tune_lr=0.01)
+    assert folder.name.startswith(f"{plain.name}-t")
+    tuned, untuned = load_weights(folder), load_weights(plain)
+    assert tuned.keys() == untuned.keys()
+    assert not any(torch.equal(tuned[name], untuned[name]) for name in tuned)
+    assert not np.allclose(shrunk.logits(folder, workspace), shrunk.logits(plain, workspace))
+
+
+@pytest.mark.parametrize(("arch", "matrix"), [("bilstm", "forward_rnn.weight_ih"), ("conv", "convolution.weight")])
+def test_later_stages_take_products(workspace, arch, matrix):
+    factorized, pruned, quantized = shrunk.compressed(
+        workspace,
+        *("factorize", "prune", "quantize"),
+        **{"load_trained_model": arch, "rank": 2, "prune_units": 0.4, "prune_threshold": 0.3},
+    )
+    config = read_config(pruned)
+    assert isinstance(shrunk.loaded(pruned).encoder.get_submodule(matrix), Product)
+    assert config.student["encoder_hidden_dim"] == 3
+    assert config.compression["rank"] == read_config(factorized).compression["rank"]
+    assert config.compression["sparsity"]["total"] == pytest.approx(0.3, abs=0.01)
+    assert np.isfinite(shrunk.logits(quantized, workspace)).all()
+    with pytest.raises(UserError, match="nothing left to factorize in embedding"):
+        shrunk.shrunk(workspace, "factorize", factorized.name, factorize=("embedding",))
+
+
+def test_what_cannot_be_factorized_is_refused(workspace):
+    shrunk.shrunk(workspace, "quantize", "bilstm")
+    for message, wrong in {
+        "factorize it before quantizing": {"load_trained_model": "bilstm+q"},
+        "--rank 50 is above": {"rank": 50},
+        r"--rank 2\.5: a number of dimensions is a whole number": {"rank": 2.5},
+        "the largest is 6": {"rank": 7, "factorize": ("embedding",)},
+        "of no matrix would the product be smaller": {"rank": 6, "factorize": ("embedding",)},
+    }.items():
+        with pytest.raises(UserError, match=message):
+            shrunk.compressed(workspace, "factorize", **{"load_trained_model": "bilstm", "model_name": "f", **wrong})
+    assert not (workspace / "models/sst-2/f").exists()

@@ -1,0 +1,113 @@
+"""Pruning while a student learns, by magnitude and by movement, in distillation and in tuning."""
+
+import pytest
+import shrunk
+import tiny
+import torch
+from stops import stopped_in_step
+
+import compression.distillation.trainer
+from common.training.models import load_weights, read_config
+from compression.shrinking.prune import suffix
+from compression.shrinking.pruning.weights import TARGETS, prunable
+
+MOVEMENT, MAGNITUDE = {"prune_movement": True}, {}
+
+
+def while_training(workspace, when, **given):
+    """Folder of a student pruned while it is distilled or tuned."""
+    if when == "distilling":
+        values = {"student_arch": "rnn", "embedding_type": "char", "prune_aware": True}
+        return shrunk.compressed(workspace, "distill", **{"model_name": "p", **values, **given})[0]
+    return shrunk.shrunk(workspace, "prune", "rnn", **{"model_name": "p", "tune_epochs": 2, "tune_lr": 0.01, **given})
+
+
+@pytest.mark.parametrize(
+    ("when", "given", "target"),
+    [
+        ("distilling", MAGNITUDE, {"epochs": 1}),
+        ("distilling", MAGNITUDE, {"epochs": 5, "prune_threshold": 0.5, "prune_local": True}),
+        ("distilling", MOVEMENT, {"epochs": 3, "prune_threshold": 0.5}),
+        ("tuning", MAGNITUDE, {}),
+        ("tuning", MAGNITUDE, {"prune_threshold": 0.5}),
+        ("tuning", MOVEMENT, {}),
+        ("tuning", MOVEMENT, {"prune_threshold": 0.8, "prune_local": True}),
+    ],
+)
+def test_the_target_is_reached_exactly(workspace, when, given, target):
+    folder = while_training(workspace, when, **given, **target)
+    parts = prunable(shrunk.loaded(folder), "rnn", "char")
+    zeros = {part.name: int((part.weight == 0).sum()) for part in parts}
+    if "prune_threshold" in target and "prune_local" not in target:
+        assert sum(zeros.values()) == round(0.5 * sum(part.weight.numel() for part in parts))
+    else:
+        shares = {part.name: target.get("prune_threshold", TARGETS[part.kind]) for part in parts}
+        assert zeros == {part.name: round(shares[part.name] * part.weight.numel()) for part in parts}
+    reported = read_config(folder).compression["sparsity"]
+    assert {part.name: reported[part.name] for part in parts} == pytest.approx(
+        {part.name: zeros[part.name] / part.weight.numel() for part in parts}, abs=1e-6
+    )
+
+
+def test_a_threshold_of_magnitudes_holds_after_training(workspace):
+    folder = while_training(workspace, "distilling", prune_magnitude=True)
+    weights = torch.cat([part.weight.flatten() for part in prunable(shrunk.loaded(folder), "rnn", "char")])
+    assert (weights == 0).any()
+    assert not ((weights != 0) & (weights.abs() < 0.04)).any()  # weights move a little after the last selection
+
+
+@pytest.mark.parametrize("how", [MOVEMENT, MAGNITUDE], ids=["movement", "magnitude"])
+def test_the_optimizer_trains_what_is_saved(workspace, how, monkeypatch):
+    optimizers, make = [], compression.distillation.trainer.make_optimizer
+    monkeypatch.setattr(
+        compression.distillation.trainer,
+        "make_optimizer",
+        lambda *given: optimizers.append(make(*given)) or optimizers[0],
+    )
+    folder = while_training(workspace, "tuning", tune_epochs=1, prune_threshold=0.5, **how)
+    trained = [p.detach() for group in optimizers[0].param_groups for p in group["params"]]
+    before, saved = load_weights(folder.with_name("rnn")), load_weights(folder)
+    assert len(trained) == len(saved)
+    for name, tensor in saved.items():
+        assert any(p.shape == tensor.shape and torch.equal(p * (tensor != 0), tensor) for p in trained), name
+        assert not torch.equal(tensor[tensor != 0], before[name][tensor != 0]), f"{name}: not trained"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("when", "how"), [("tuning", MOVEMENT), ("distilling", MOVEMENT), ("tuning", MAGNITUDE)])
+def test_a_stopped_run_ends_with_the_bytes_of_one_never_stopped(distilled, tmp_path, when, how):
+    whole, stopped = (tiny.copy_workspace(distilled, tmp_path / name) for name in ("whole", "stopped"))
+    given = {"prune_threshold": 0.5, "epochs": 2, **how}
+    for step in (4, 3):
+        with stopped_in_step(step):
+            while_training(stopped, when, **given)
+    again = while_training(stopped, when, **given)
+    assert shrunk.weights_file(again) == shrunk.weights_file(while_training(whole, when, **given))
+    assert not again.with_name(f"{again.name}.training").exists()
+
+
+@pytest.mark.parametrize(
+    "more", [{"prune_units": 0.2}, {"prune_movement": True, "prune_threshold": 0.6}, {"prune_vocabulary": 2}]
+)
+def test_zeros_a_student_came_with_stay_zero(workspace, more):
+    first = shrunk.shrunk(workspace, "prune", "rnn", prune_threshold=0.4)
+    again = shrunk.shrunk(workspace, "prune", first.name, tune_epochs=2, **more)
+    before, after = (shrunk.loaded(folder).embedding.table.weight.value for folder in (first, again))
+    assert (before == 0).any()
+    assert not after[before == 0].any()
+    assert not torch.equal(after, before)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({}, "+p"),
+        ({"tune_epochs": 1}, "+p-t"),
+        ({"prune_movement": True, "tune_epochs": 1}, "+pm-t"),
+        ({"prune_units": 0.4, "prune_vocabulary": 2}, "+pu0.4v2"),
+        ({"prune_units": 0.25, "prune_threshold": 0.5}, "+pwu0.25"),
+        ({"prune_vocabulary": 3, "prune_movement": True, "tune_epochs": 2}, "+pmv3-t"),
+    ],
+)
+def test_names_show_how_a_student_was_pruned(given, name):
+    assert suffix(tiny.compress_settings(task="sst-2", **given)) == name

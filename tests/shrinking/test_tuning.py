@@ -1,0 +1,47 @@
+"""Tuning a saved student: how it was distilled is known, and the rows that are read are part of its identity."""
+
+import shutil
+
+import pytest
+import shrunk
+
+from common.config import parse_flags
+from common.data.split import read_metadata, read_split, write_split
+from common.errors import UserError
+from common.training.models import read_config
+from compression.settings import CompressSettings, defaults_for
+from compression.shrinking.chain import compress
+
+
+def smaller(workspace, name, *words):
+    """A model made by compress.py's flags."""
+    flags = ["--task", "sst-2", "--workspace", str(workspace), "--load-trained-model", name, "--cpu", *words]
+    return compress(parse_flags(CompressSettings, [*flags, "--no-loadbar"], "", defaults_for))[-1]
+
+
+def test_tuning_goes_on_as_the_student_was_distilled(workspace):
+    recipe = {"loss": "kl", "alpha": 0.5, "batch_size": 7, "student_arch": "ffn"}
+    shrunk.compressed(workspace, "distill", model_name="s", embedding_type="hash", **recipe)
+    used = read_config(smaller(workspace, "s", "--compression-actions", "quantize", "--tune-epochs", "1")).settings
+    assert {**used, **recipe, "only_original_data": True} == used
+    again = smaller(workspace, "s", "--compression-actions", "prune", "--tune-epochs", "1", "--batch-size", "9")
+    assert read_config(again).settings["batch_size"] == 9
+
+
+def test_a_student_can_guide_itself_where_no_teacher_is(workspace):
+    for folder in ("models/sst-2/tiny-bert", "data/sst-2/logits"):
+        shutil.rmtree(workspace / folder)
+    words = ["--compression-actions", "quantize", "--tune-epochs", "1", "--bits", "4"]
+    assert (smaller(workspace, "ffn", *words, "--guide", "student") / "history.jsonl").exists()
+
+
+def test_other_data_make_another_model(workspace):
+    words = ["--compression-actions", "prune", "--prune-vocabulary", "2"]
+    folder = smaller(workspace, "ffn", *words)
+    before = read_config(folder).key
+    assert smaller(workspace, "ffn", *words) == folder
+    path = workspace / "data/sst-2/splits/train.parquet"
+    write_split(path, read_split(path, "").take(range(20)), read_metadata(path))
+    with pytest.raises(UserError, match="made with other settings or data"):
+        smaller(workspace, "ffn", *words)
+    assert read_config(smaller(workspace, "ffn", *words, "--force")).key != before

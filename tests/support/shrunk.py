@@ -1,0 +1,54 @@
+"""Students that are made smaller: a fresh one, or by the settings of compress.py in a workspace."""
+
+import tiny
+import torch
+
+from common.data.split import load_split
+from common.data.tasks import load_task
+from common.store.workspace import Workspace
+from compression.shrinking.chain import compress
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split, student_logits
+from compression.students.settings import StudentSettings
+from compression.students.student import Student
+
+CPU = torch.device("cpu")
+STUDENTS = {"bilstm": "bpe", "rnn": "char", "ffn": "hash", "conv": "bpe"}
+"""Architecture -> embedding of the students that tests/shrinking/conftest.py distils; their names are architectures."""
+
+
+def fresh(arch="bilstm", embedding="bpe", pair=False, outputs=2, **sizes):
+    """A student with random weights, always the same."""
+    torch.manual_seed(1)
+    own = {"embedding_dim": 6, "vocab_size": 40, "encoder_hidden_dim": 5, "cls_hidden_dim": 7}
+    own |= {"pooling": tiny.POOLINGS[arch][-1], "heads": 1, "layers": 2, "intermediate_dim": 8}
+    return Student(arch, StudentSettings(embedding_type=embedding, **{**own, **sizes}), outputs, pair).eval()
+
+
+def compressed(workspace, *actions, task="sst-2", **given):
+    """Folders of the models that actions of compress.py make; distilling learns one epoch of labels."""
+    values = tiny.small(**{"alpha": 1.0, "only_original_data": True, "epochs": 1, **given})
+    return compress(tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **values))
+
+
+def shrunk(workspace, action, student, **given):
+    """Folder of what an action makes of the student of a name."""
+    return compressed(workspace, action, load_trained_model=student, **given)[0]
+
+
+def loaded(folder):
+    """The student of a folder."""
+    return load_student(folder, CPU)[0]
+
+
+def logits(folder, workspace, task="sst-2", rows="test"):
+    """Logits of the student of a folder over a split, float32 [n, outputs]."""
+    student, tokenizer, _ = load_student(folder, CPU)
+    return student_logits(
+        student, encode_split(tokenizer, load_split(Workspace(workspace), load_task(task), rows)), CPU
+    )
+
+
+def weights_file(folder):
+    """Bytes of a student's weights."""
+    return (folder / "model.safetensors").read_bytes()

@@ -10,7 +10,7 @@ import tiny
 import torch
 
 import common.data.split
-import common.teachers
+import common.teachers.logits
 from common.data.split import load_split, read_metadata, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -134,7 +134,7 @@ def test_a_stopped_generation_goes_on_where_it_was(paths, parts_of_twenty, monke
     target.unlink()
     teachers = [Counting(teacher_of(paths), stop_at=40), Counting(teacher_of(paths)), Counting(teacher_of(paths))]
     waiting = iter(teachers)
-    monkeypatch.setattr(common.teachers, "load_teacher", lambda *given: next(waiting))
+    monkeypatch.setattr(common.teachers.logits, "load_teacher", lambda *given: next(waiting))
     with pytest.raises(KeyboardInterrupt):
         generated(paths, parts_of_twenty)
     assert not target.exists()

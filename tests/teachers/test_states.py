@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from common.data.data import load_split
 
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.store.workspace import Workspace
-from common.teachers import load_teacher
+from common.teachers.load import load_teacher
 
 
 @pytest.mark.parametrize("name", ["sst-2", "qqp"])

@@ -22,6 +22,18 @@ hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, d
 hypothesis.settings.load_profile("tests")
 
 
+TRAINED = {"prepared", "swept", "roberta", "taught"}
+"""Fixtures that train models for longer than a second."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark tests as slow that use a trained model."""
+    for item in items:
+        if TRAINED & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def quiet():
     from common.progress import show_bars

@@ -110,6 +110,7 @@ def test_shipped_tasks_are_reported_on_too_and_reported_again(tmp_path, glue, ca
     assert as_text(report) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_preprocess_prints_the_report_as_json(tmp_path, glue):
     words = ["--task", "qqp", "--data-dir", glue, "--workspace", tmp_path, "--no-loadbar"]
     done = tiny.run_command("preprocess.py", *words, "--json")

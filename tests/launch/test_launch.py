@@ -20,7 +20,7 @@ from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.stopping import graceful
 
-pytestmark = pytest.mark.usefixtures("ends_ray")
+pytestmark = [pytest.mark.usefixtures("ends_ray"), pytest.mark.slow]
 LAUNCHERS = {
     "local": Launcher(),
     "one process": Launcher("processes", 1),
@@ -160,6 +160,9 @@ def test_slurm_and_what_it_needs_are_asked_for(folder, monkeypatch):
         assert "sbatch, srun, sacct and scancel are not on this machine" in refused()
     monkeypatch.setitem(sys.modules, "submitit", None)
     assert "pip install -r requirements-slurm.txt" in refused(cluster="local")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install -r requirements-ray\.txt"):
+        run(Launcher("ray", 2), deeds(folder, 1))
 
 
 @pytest.mark.parametrize("launcher", ["slurm"], indirect=True)

@@ -1,8 +1,5 @@
 """Long work in parts: the same bytes whoever does it, resumable, and unharmed by workers that die."""
 
-import importlib.util
-import sys
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -17,10 +14,8 @@ from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.launch.shards import map_parts
 
-pytestmark = pytest.mark.usefixtures("ends_ray")
 ROWS, PART = 57, 10
 LOCAL, THREE = Launcher(), Launcher("processes", 3)
-RAY = Launcher("ray", 2)
 IDENTITY = {"text": "a", "settings": "b"}
 
 
@@ -35,12 +30,6 @@ def source(tmp_path, monkeypatch):
     return tmp_path / "source.parquet"
 
 
-def other(launcher):
-    if launcher.kind == "ray" and importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed")
-    return launcher
-
-
 def mapped(source, launcher=LOCAL, identity=IDENTITY, force=False, target="target", **work):
     """Bytes of the target, and the work that made it."""
     trace = source.parent / "trace"
@@ -48,7 +37,7 @@ def mapped(source, launcher=LOCAL, identity=IDENTITY, force=False, target="targe
         path.unlink()
     shout = Shout(trace, **work)
     path = source.parent / f"{target}.parquet"
-    map_parts(source, path, shout, identity, other(launcher), "shouting", force)
+    map_parts(source, path, shout, identity, launcher, "shouting", force)
     return path.read_bytes(), shout
 
 
@@ -70,7 +59,8 @@ def test_the_result_is_in_parts_again_whatever_shards_held(source):
     assert rows == [PART] * (ROWS // PART) + [ROWS % PART]
 
 
-@pytest.mark.parametrize("launcher", [Launcher("processes", 1), THREE, RAY], ids=["one", "three", "ray"])
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [Launcher("processes", 1), THREE], ids=["one", "three"])
 def test_other_workers_write_the_same_bytes(source, launcher):
     expected, _ = mapped(source)
     made, work = mapped(source, launcher, target="theirs")
@@ -79,35 +69,16 @@ def test_other_workers_write_the_same_bytes(source, launcher):
     assert 1 <= len(list(work.trace.glob("opened-*"))) <= launcher.workers
 
 
-@pytest.mark.parametrize(
-    ("launcher", "trouble"), [(THREE, "killed"), (RAY, "killed"), (RAY, "exits")], ids=["processes", "ray", "ray exits"]
-)
-def test_a_worker_that_dies_costs_its_part_and_no_more(source, launcher, trouble):
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_its_part_and_no_more(source):
     expected, _ = mapped(source)
-    made, work = mapped(source, launcher, target="theirs", trouble=trouble)
+    made, work = mapped(source, THREE, target="theirs", trouble="killed")
     assert (work.trace / "died").exists()
     assert made == expected
     assert work.parts_done().count(20) >= 2
 
 
-def test_workers_that_keep_dying_are_given_up(source, monkeypatch):
-    monkeypatch.setattr(common.launch.dispatch, "ATTEMPTS", 2)
-    with pytest.raises(UserError, match="workers keep dying: 2 did on the same job, the last by exit code 3"):
-        mapped(source, Launcher("processes", 1), trouble="dies for ever")
-    with pytest.raises(UserError, match="workers keep dying: 2 did on the same job, the last by Ray: "):
-        mapped(source, RAY, trouble="dies for ever")
-
-
-@pytest.mark.parametrize("launcher", [LOCAL, THREE, RAY], ids=["local", "processes", "ray"])
-def test_a_users_mistake_in_a_worker_arrives_as_it_is(source, launcher):
-    with pytest.raises(UserError) as caught:
-        mapped(source, launcher, trouble="refused")
-    assert str(caught.value) == "row 20: no good"
-    assert type(caught.value) is UserError
-    assert not (source.parent / "target.parquet").exists()
-
-
-@pytest.mark.parametrize("launcher", [LOCAL, THREE], ids=["local", "processes"])
+@pytest.mark.parametrize("launcher", [LOCAL, pytest.param(THREE, marks=pytest.mark.slow)], ids=["local", "processes"])
 def test_a_stopped_run_goes_on_where_it_was(source, launcher):
     expected, _ = mapped(source, target="expected")
     with pytest.raises(KeyboardInterrupt):
@@ -160,9 +131,3 @@ def test_no_rows_are_named(source):
     write_split(source, Split([], None, np.zeros(0, np.int64), np.zeros(0, np.int64)), {})
     with pytest.raises(UserError, match=r"source\.parquet: no rows in it"):
         mapped(source)
-
-
-def test_ray_is_asked_for_by_its_name(source, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"pip install -r requirements-ray\.txt"):
-        map_parts(source, source.parent / "t.parquet", Shout(source.parent), IDENTITY, RAY, "x", False)

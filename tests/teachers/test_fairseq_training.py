@@ -109,6 +109,7 @@ def short_rows():
     return [kinds[i] for i in np.random.default_rng(tiny.SEED).permutation(len(kinds))]
 
 
+@pytest.mark.slow
 def test_classes_keep_their_order(tmp_path, roberta):
     """Three labels, the last one of which never occurs, and rows without a label."""
     rows = short_rows()
@@ -123,6 +124,7 @@ def test_classes_keep_their_order(tmp_path, roberta):
     assert (logits.argmax(1) == [[2, 1][y] for _, y in rows]).mean() > 0.8
 
 
+@pytest.mark.slow
 def test_regression(tmp_path, roberta):
     rows = short_rows()
     task = write_task(tmp_path, range=[1.0, 5.0])
@@ -138,6 +140,7 @@ def test_regression(tmp_path, roberta):
     assert history[-1]["score"] > history[0]["score"]
 
 
+@pytest.mark.slow
 def test_a_teacher_of_ours_is_a_start_too(taught, tmp_path, roberta):
     workspace = tiny.copy_workspace(taught, tmp_path / "workspace")
     first = Workspace(workspace).model("sst-2", "small")

@@ -47,6 +47,7 @@ def begin(*words, **pipes):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NAMES, ids=NAMES.get)
 def test_the_first_signal_asks_and_the_second_one_stops(number):
     process = begin("-c", LOOP, stdout=subprocess.PIPE)
@@ -187,6 +188,7 @@ def test_a_stop_while_validating_keeps_the_epoch(tmp_path):
     assert (state["epoch"], state["step"]) == (0, 3)
 
 
+@pytest.mark.slow
 def test_a_command_that_is_stopped_goes_on_to_the_same_bytes(prepared, tmp_path):
     given = tiny.small(student_arch="rnn", embedding_type="char", model_name="s", epochs=12, patience=12)
     settings = tiny.compress_settings(

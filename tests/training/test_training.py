@@ -226,9 +226,10 @@ def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run
 
     whole, train = run("whole")
     train()
-    monkeypatch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
-    with pytest.raises(Stopped):
-        run("stopped", stop=41)[1]()  # one step after the pruner chose, three before it chooses again
+    with monkeypatch.context() as patch:
+        patch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+        with pytest.raises(Stopped):
+            run("stopped", stop=41)[1]()  # one step after the pruner chose, three before it chooses again
     again, train = run("stopped")
     train()
     assert torch.equal(again.weight, whole.weight)

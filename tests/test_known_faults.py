@@ -117,7 +117,7 @@ def test_05_prune_aware_training_learns_after_the_first_epoch(workspace):
 
 
 @pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash")])
-def test_06_sparsity_is_what_was_asked_for_and_biases_stay(workspace, arch, embedding):
+def test_06_sparsity_is_as_requested_and_biases_stay(workspace, arch, embedding):
     parent, folder = made(workspace, "distill", "prune", student_arch=arch, embedding_type=embedding, epochs=1)
     before, after = load_student(parent, CPU)[0], load_student(folder, CPU)[0]
     for part in prunable(after, arch, embedding):
@@ -152,7 +152,7 @@ def test_07_clipping_is_on_and_counts_biases(tmp_path):
 
 @pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn"])
 @pytest.mark.parametrize("loss", ["kl", "temperature-softmax"])
-def test_08_every_student_heeds_the_temperature(workspace, arch, loss):
+def test_08_every_student_uses_the_temperature(workspace, arch, loss):
     weights = []
     for temperature in (1.0, 6.0):
         options = {"loss": loss, "temperature": temperature, "model_name": f"t{temperature:g}", "epochs": 1}

@@ -93,7 +93,7 @@ def test_13_dev_is_test_and_nothing_is_chosen_by_it(workspace, encoder):
         made(workspace, "distill", select_on="test", model_name="thesis", teacher="tiny-bert")
 
 
-def test_13_validation_is_no_random_slice_of_phrases(prepared):
+def test_13_validation_is_not_a_random_slice_of_phrases(prepared):
     paths = Workspace(prepared)
     train, validation = (load_split(paths, SST, name) for name in ("train", "validation"))
     held_out = [f" {match_key(text)} " for text in validation.sentence1]
@@ -148,7 +148,7 @@ def test_15_every_task_offered_works(task, tmp_path, glue):
 @pytest.mark.parametrize(
     ("arch", "said"), [("roberta_base", "roberta.base"), ("roberta_large", "roberta.large"), ("./nowhere", "./nowhere")]
 )
-def test_15_an_architecture_asked_for_is_loaded_or_refused(workspace, encoder, monkeypatch, arch, said):
+def test_15_a_requested_architecture_is_loaded_or_refused(workspace, encoder, monkeypatch, arch, said):
     def without_network(url, *more):
         raise UserError(f"{url}: cannot be downloaded")
 
@@ -210,7 +210,7 @@ def test_18_the_process_is_left_as_it_was(workspace):
     assert all(p.requires_grad for p in load_student(folder, CPU)[0].parameters())
 
 
-def test_18_an_explicit_choice_of_cpu_is_heeded_by_every_stage():
+def test_18_an_explicit_choice_of_cpu_is_obeyed_by_every_stage():
     from common.store.settings import StageSettings
     from common.teachers.settings import FinetuneSettings
     from compression.augmentation.preprocess import PreprocessSettings

@@ -177,7 +177,7 @@ def test_a_packed_student_tags_as_the_student_does(tmp_path, arch, embedding):
         assert np.allclose(own[row, : len(one)], one, atol=1e-5)
 
 
-def test_answers_beside_what_came_in(workspace, capsys):
+def test_predictions_next_to_the_input(workspace, capsys):
     workspace, task = workspace
     (folder,) = distilled(workspace, task, epochs=4)
     about = {"workspace": workspace, "model": str(folder), "cpu": True}

@@ -57,7 +57,7 @@ def test_repeated_rows_without_a_label_contradict_nothing():
     assert (part["repeated"], part["contradictory"]) == (3, 0)
 
 
-def test_a_file_that_is_a_split_as_it_stands_is_described_once(report):
+def test_a_file_that_is_a_split_is_described_once(report):
     assert report["read"] == {}
     assert list(report["splits"]) == ["train", "validation", "test"]
     carved = make_report(TASK, {"train": split_of(("a", 0)), "test": TEST}, SPLITS, {})
@@ -69,7 +69,7 @@ def test_what_two_splits_share_is_counted_both_ways_round_once(report):
     assert found == {("train", "validation"): 2, ("train", "test"): 2, ("validation", "test"): 1}
 
 
-def test_the_text_is_aligned_and_says_what_left_and_what_is_left(report):
+def test_the_text_is_aligned_and_names_dropped_and_shared_rows(report):
     lines = as_text(report).splitlines()
     counts = next(line for line in lines if line.startswith("train "))
     assert counts.split()[1:6] == ["5", "1", "1", "1", "1"]

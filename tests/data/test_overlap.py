@@ -33,7 +33,7 @@ def inside(part, whole):
 
 
 @given(TEXTS, CARVES, st.integers(0, 5))
-def test_no_train_row_lies_inside_a_carved_one(texts, how, seed):
+def test_no_train_row_is_part_of_a_carved_one(texts, how, seed):
     split = make(texts)
     carved, kept = carve(split, how, seed)
     assert not set(carved) & set(kept)
@@ -66,7 +66,7 @@ def test_another_seed_draws_other_rows():
 
 
 @given(TEXTS)
-def test_whole_rows_are_inside_no_longer_row(texts):
+def test_whole_rows_are_part_of_no_longer_row(texts):
     keys = [match_key(text) for text in texts]
     whole = set(whole_rows(keys))
     for row, key in enumerate(keys):
@@ -74,7 +74,7 @@ def test_whole_rows_are_inside_no_longer_row(texts):
         assert (row in whole) == (len(key.split()) >= 4 and not longer)
 
 
-def test_only_whole_sentences_are_drawn_where_asked():
+def test_only_whole_sentences_are_drawn_with_that_rule():
     texts = ["the film is good and long", "film is good and", "is good", "one more sentence with words", "yes"]
     carved, kept = carve(make(texts), Carve(rows=2, whole_sentences=True), 1)
     assert set(carved) <= {0, 3}
@@ -119,16 +119,6 @@ def test_prepare_gives_the_same_bytes_twice(tmp_path, glue):
     files = sorted(path.name for path in (tmp_path / "a/data/qqp").iterdir())
     assert files == ["report.json", "test.parquet", "train.parquet", "validation.parquet"]
     assert all((tmp_path / "a/data/qqp" / f).read_bytes() == (tmp_path / "b/data/qqp" / f).read_bytes() for f in files)
-
-
-def test_changed_source_files_are_noticed(tmp_path, glue):
-    task, paths = load_task("sst-2"), Workspace(tmp_path / "workspace")
-    before = prepare(paths, task, glue, seed=1)
-    other = tiny.write_glue(tmp_path / "glue")
-    with (other / "SST-2/train.tsv").open("a") as file:
-        file.write("one sentence that is quite new\t1\n")
-    after = prepare(paths, task, other, seed=1)
-    assert len(after["train"]) + len(after["validation"]) != len(before["train"]) + len(before["validation"])
 
 
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])

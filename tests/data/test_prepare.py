@@ -31,7 +31,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
     assert done.stderr == f"error: {tmp_path / 'r.csv'} line 2: expected 2 columns, found 1\n"
 
 
-def test_a_tenth_each_is_carved_where_nothing_is_said_and_the_rest_is_as_asked(tmp_path):
+def test_a_tenth_each_is_carved_by_default(tmp_path):
     splits = prepare(Workspace(tmp_path / "w"), own_task(tmp_path, labelled_rows(160)), None, seed=1)
     assert 14 <= len(splits["test"]) <= 18
     assert 12 <= len(splits["validation"]) <= 18
@@ -90,7 +90,7 @@ def test_a_train_file_that_is_all_leak_is_refused(tmp_path):
         prepare(Workspace(tmp_path / "w"), load_task(write_yaml(tmp_path, files)), None, seed=1)
 
 
-def test_text_of_symbols_alone_is_told_apart(tmp_path):
+def test_texts_of_symbols_alone_differ(tmp_path):
     rows = [(text, NAMES[i % 2]) for i, text in enumerate(WORLD)]
     split = read_source(tmp_path / "rows.csv", own_task(tmp_path, [*rows, ("😀!", ""), ("...", ""), ("?!", "")]))
     assert split.sentence1[: len(WORLD)] == WORLD
@@ -129,3 +129,20 @@ def test_changed_files_and_seeds_are_noticed_and_a_moved_folder_is_not(tmp_path)
     own_task(tmp_path / "b", labelled_rows(70))
     prepare(paths, moved, None, seed=2)
     assert len({made, seeds, read_metadata(paths.split("mine", "train"))["made_from"]}) == 3
+
+
+def test_mnli_has_two_test_splits(tmp_path, glue):
+    splits = prepare(Workspace(tmp_path), load_task("mnli"), glue, seed=1)
+    assert len(splits["test_matched"]) == len(splits["test_mismatched"]) == 20
+    assert splits["train"].sentence2 is not None
+    assert set(splits["train"].labels.tolist()) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("data_dir", [None, "elsewhere"])
+def test_files_are_next_to_the_yaml_file_or_in_data_dir(tmp_path, data_dir):
+    task = own_task(tmp_path, labelled_rows(60))
+    if data_dir:
+        (tmp_path / data_dir).mkdir()
+        (tmp_path / "rows.csv").rename(tmp_path / data_dir / "rows.csv")
+    splits = prepare(Workspace(tmp_path / "w"), task, data_dir and tmp_path / data_dir, seed=1)
+    assert all(len(splits[name]) for name in ("train", "validation", "test"))

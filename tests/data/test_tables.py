@@ -74,6 +74,9 @@ def test_scores_of_a_regression_may_be_missing_but_not_out_of_range(tmp_path):
         read_source(tmp_path / "r.csv", task)
 
 
+SST, QQP = load_task("sst-2"), load_task("qqp")
+HEADER = "sentence\tlabel\n"
+
 BAD_FILES = [
     ("r.csv", "review,verdict\na,thumbs up\nb\n", "line 3: expected 2 columns, found 1"),
     ("r.csv", "review,verdict\nwell, well,thumbs up\n", "line 2: expected 2 columns, found 3 (a cell with a comma"),
@@ -167,3 +170,108 @@ def test_pairs_cannot_come_from_a_text_file(tmp_path):
     columns = {"sentence1": "a", "sentence2": "b"}
     with pytest.raises(UserError, match=r"lines\.txt: a \.txt file holds one sentence a line"):
         read_source(tmp_path / "lines.txt", load_task(write_yaml(tmp_path, {"all": "lines.txt"}, columns=columns)))
+
+
+# GLUE's TSV files.
+
+
+def written(tmp_path, text, name="train.tsv"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_rows_come_stripped_normalised_and_in_order(tmp_path):
+    path = written(tmp_path, HEADER + " a  fine\u00a0film . \t1\nno good\t0\ncafe\u0301\t1\n")
+    split = read_source(path, SST)
+    assert split.sentence1 == ["a fine film .", "no good", "caf\u00e9"]
+    assert split.labels.tolist() == [1, 0, 1]
+    assert split.source_rows.tolist() == [0, 1, 2]
+    assert split.sentence2 is None
+
+
+def test_empty_sentences_stay_in_place(tmp_path):
+    split = read_source(written(tmp_path, HEADER + "one\t1\n\t0\n  \t1\ntwo\t0\n"), SST)
+    assert split.sentence1 == ["one", "", "", "two"]
+    assert split.labels.tolist() == [1, 0, 1, 0]
+    assert split.source_rows.tolist() == [0, 1, 2, 3]
+
+
+def test_an_empty_second_sentence_does_not_shift_the_label(tmp_path):
+    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    split = read_source(written(tmp_path, header + "0\t1\t2\twhat ?\t\t1\n1\t3\t4\t\twhy ?\t0\n"), QQP)
+    assert (split.sentence1, split.sentence2) == (["what ?", ""], ["", "why ?"])
+    assert split.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("separator", ["\x85", "\u2028", "\u2029", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r"])
+def test_only_newlines_end_a_row(tmp_path, separator):
+    path = written(tmp_path, HEADER + f"one{separator}half\t1\ntwo\t0\n")
+    split = read_source(path, SST)
+    assert split.sentence1 == ["one half", "two"]
+    assert split.labels.tolist() == [1, 0]
+
+
+def test_quotes_are_text_in_tsv(tmp_path):
+    split = read_source(written(tmp_path, HEADER + '"an open quote\t1\nshe said "no"\t0\n'), SST)
+    assert split.sentence1 == ['"an open quote', 'she said "no"']
+
+
+def test_windows_line_ends_and_byte_order_mark(tmp_path):
+    split = read_source(written(tmp_path, b"\xef\xbb\xbfsentence\tlabel\r\none\t1\r\ntwo\t0\r\n"), SST)
+    assert split.sentence1 == ["one", "two"]
+    assert split.labels.tolist() == [1, 0]
+
+
+def test_no_newline_at_the_end(tmp_path):
+    assert read_source(written(tmp_path, HEADER + "one\t1\ntwo\t0"), SST).sentence1 == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sentence\tlable\none\t1\n", "line 1: no column 'label' (found sentence, lable); did you mean lable?"),
+        (HEADER + "one\t1\ntwo\n", "line 3: expected 2 columns, found 1"),
+        (HEADER + "one\t1\ntwo\t2\n", "line 3: unknown label '2'; expected 0, 1"),
+        (HEADER + "one\t1\n\t\ntwo\t0\n", "line 3"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path, text, message):
+    path = written(tmp_path, text)
+    with pytest.raises(UserError) as error:
+        read_source(path, SST)
+    assert str(path) in str(error.value)
+    assert message in str(error.value)
+
+
+def test_a_bad_byte_far_into_the_file_is_found(tmp_path):
+    rows = "".join(f"row {i}\t1\n" for i in range(5000))
+    path = written(tmp_path, (HEADER + rows).encode() + b"\xff\t1\n" + rows.encode())
+    with pytest.raises(UserError, match="line 5002: not UTF-8"):
+        read_source(path, SST)
+
+
+def csv_task(tmp_path, **source):
+    values = {"kind": "files", "files": {"all": "reviews.csv"}, **source}
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\nlabels: [bad, good]\nlabel_values: [neg, pos]\ncolumns: {sentence1: text, label: mood}\n"
+        f"source: {values}\nvalidation: {{fraction: 0.2}}\ntest: {{fraction: 0.2}}\n"
+    )
+    return file
+
+
+def test_csv_has_quotes_and_newlines_in_cells(tmp_path):
+    task = load_task(str(csv_task(tmp_path)))
+    path = written(tmp_path, 'mood,text\npos,"fine, really\nfine"\nneg,"he said ""no"""\n', "reviews.csv")
+    split = read_source(path, task)
+    assert split.sentence1 == ["fine, really fine", 'he said "no"']
+    assert split.labels.tolist() == [1, 0]
+
+
+def test_rows_of_other_sources_are_left_out_but_rows_keep_their_numbers(tmp_path):
+    task = load_task(str(csv_task(tmp_path, where={"source": "mine"})))
+    path = written(tmp_path, "source,mood,text\nmine,pos,a\nother,what,b\nmine,neg,c\n", "reviews.csv")
+    split = read_source(path, task)
+    assert split.sentence1 == ["a", "c"]
+    assert split.source_rows.tolist() == [0, 2]

@@ -86,7 +86,7 @@ def test_entities_are_seqevals(tags):
     assert entities(tags) == theirs
 
 
-def test_tags_may_be_spelt_otherwise_in_files(tmp_path):
+def test_files_may_have_other_names_for_tags(tmp_path):
     (tmp_path / "s.tsv").write_text("a\tBEG\nb\tIN\nc\tOUT\n")
     task = task_of(("O", "B-a", "I-a"), label_values=("OUT", "BEG", "IN"))
     assert read_source(tmp_path / "s.tsv", task).labels.tolist() == [[1, 2, 0]]

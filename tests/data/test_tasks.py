@@ -39,11 +39,11 @@ def test_archives_come_with_a_checksum_and_other_files_with_where_to_get_them():
             assert source.url or source.obtain, name
 
 
-@pytest.mark.parametrize(("name", "said"), [("mrpc", "download_glue_data"), ("ax", "gluebenchmark.com/diagnostics")])
-def test_files_without_an_archive_are_asked_for(tmp_path, name, said):
-    with pytest.raises(UserError, match=f"--data-dir.*{said}"):
+@pytest.mark.parametrize(("name", "hint"), [("mrpc", "download_glue_data"), ("ax", "gluebenchmark.com/diagnostics")])
+def test_files_without_an_archive_are_requested(tmp_path, name, hint):
+    with pytest.raises(UserError, match=f"--data-dir.*{hint}"):
         prepare(Workspace(tmp_path), load_task(name), None, seed=1)
-    with pytest.raises(UserError, match=f"no such file.*{said}"):
+    with pytest.raises(UserError, match=f"no such file.*{hint}"):
         prepare(Workspace(tmp_path), load_task(name), tmp_path, seed=1)
 
 
@@ -83,7 +83,7 @@ def test_a_faulty_task_file_is_refused(tmp_path, changed, message):
     assert message in str(error.value)
 
 
-def test_an_experiment_finds_the_task_beside_its_file(tmp_path, monkeypatch):
+def test_an_experiment_finds_the_task_next_to_its_file(tmp_path, monkeypatch):
     own_task(tmp_path, labelled_rows(20))
     experiment = {"name": "e", "settings": {"task": "mine.yaml"}, "jobs": [{"preprocess": {}}]}
     (tmp_path / "e.yaml").write_text(json.dumps(experiment))

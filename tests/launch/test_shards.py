@@ -79,7 +79,7 @@ def test_a_worker_that_dies_costs_its_part_and_no_more(source):
 
 
 @pytest.mark.parametrize("launcher", [LOCAL, pytest.param(THREE, marks=pytest.mark.slow)], ids=["local", "processes"])
-def test_a_stopped_run_goes_on_where_it_was(source, launcher):
+def test_a_stopped_run_resumes(source, launcher):
     expected, _ = mapped(source, target="expected")
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted")
@@ -91,7 +91,7 @@ def test_a_stopped_run_goes_on_where_it_was(source, launcher):
     assert (again, work.parts_done()) == (expected, [])
 
 
-def test_a_half_written_shard_is_made_again(source):
+def test_a_half_written_shard_is_written_again(source):
     expected, _ = mapped(source, target="expected")
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted")
@@ -120,7 +120,7 @@ def test_force_does_everything_again(source):
     assert (made, work.parts_done()) == (expected, list(range(0, ROWS, PART)))
 
 
-def test_work_with_other_settings_or_inputs_is_opened_anew(source):
+def test_work_with_other_settings_or_inputs_is_opened_again(source):
     _, first = mapped(source)
     _, second = mapped(source, identity={**IDENTITY, "settings": "c"})
     assert first == second

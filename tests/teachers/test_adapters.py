@@ -85,7 +85,7 @@ def test_adapters_of_another_model_are_refused(workspace, own_encoder):
     assert teacher_fingerprint(folder) == identity
 
 
-def test_what_has_no_place_for_adapters_is_refused(workspace, tmp_path):
+def test_models_unlike_bert_take_no_adapters(workspace, tmp_path):
     other = tiny.write_masked_lm(tmp_path / "distil", "distilbert")
     with pytest.raises(UserError, match="layers of a distilbert are not like BERT's"):
         tuned(workspace, other)

@@ -39,7 +39,7 @@ def unlabelled(tmp_path_factory):
 
 
 @pytest.mark.parametrize("names", [None, ["Thumbs Down", "Thumbs Up"]])
-def test_a_classifier_is_adopted_with_its_weights_and_says_what_it_said(tmp_path, encoder, unlabelled, names):
+def test_a_classifier_is_adopted_with_its_weights_and_logits(tmp_path, encoder, unlabelled, names):
     import transformers
 
     workspace, task = unlabelled
@@ -75,7 +75,7 @@ def test_a_head_of_other_labels_is_refused(tmp_path, encoder, unlabelled, names,
         finetune(tiny.finetune_settings(workspace, task, source, as_is=True))
 
 
-def test_what_is_no_fine_tuned_classifier_is_refused(tmp_path, encoder, unlabelled, workspace):
+def test_only_fine_tuned_classifiers_are_adopted(tmp_path, encoder, unlabelled, workspace):
     root, task = unlabelled
     with pytest.raises(UserError, match=r"no trained classification head \(classifier\.bias is missing\)"):
         finetune(tiny.finetune_settings(root, task, encoder, as_is=True))

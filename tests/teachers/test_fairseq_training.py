@@ -155,7 +155,7 @@ def test_a_teacher_of_ours_is_a_start_too(taught, tmp_path, roberta):
     assert (folder / "fairseq" / "dict.txt").read_bytes() == (roberta / "dict.txt").read_bytes()
 
 
-def test_without_fairseq_the_way_to_install_it_is_said(monkeypatch, tmp_path):
+def test_without_fairseq_the_error_names_the_command_that_installs_it(monkeypatch, tmp_path):
     for name in [name for name in sys.modules if name.split(".")[0] == "fairseq"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fairseq", None)

@@ -127,7 +127,7 @@ def generated(paths, source, **given):
     return generate(paths, SST, "train", source, work, **values)
 
 
-def test_a_stopped_generation_goes_on_where_it_was(paths, parts_of_twenty, monkeypatch):
+def test_a_stopped_generation_resumes(paths, parts_of_twenty, monkeypatch):
     train = load_split(paths, SST, "train")
     target = paths.logits("sst-2", "tiny-bert", "train")
     expected = pq.read_table(target)
@@ -155,7 +155,7 @@ def test_other_workers_write_the_same_bytes(paths, parts_of_twenty):
     assert generated(paths, parts_of_twenty, force=True, launcher=Launcher("processes", 2)).read_bytes() == expected
 
 
-def test_a_damaged_logits_file_is_named_and_made_again(paths, workspace):
+def test_a_damaged_logits_file_is_named_and_computed_again(paths, workspace):
     target = paths.logits("sst-2", "tiny-bert", "train")
     whole = target.read_bytes()
     target.write_bytes(whole[: len(whole) // 2])

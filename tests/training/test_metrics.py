@@ -84,7 +84,7 @@ def test_scaling_and_shifting_predictions_changes_no_correlation(columns, factor
     assert -1 - 1e-9 <= before["pearson"] <= 1 + 1e-9
 
 
-def test_scores_are_learned_on_a_scale_from_0_to_1_and_told_on_their_own():
+def test_scores_are_learned_in_0_to_1_and_returned_in_their_range():
     labels = np.float32([0, 2.5, 5])
     assert targets(STS, labels).tolist() == [0, 0.5, 1]
     assert choices(STS, targets(STS, labels)[:, None]).tolist() == labels.tolist()

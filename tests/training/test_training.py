@@ -69,7 +69,7 @@ def test_weights_that_may_not_be_chosen_are_not(tmp_path):
     assert torch.equal(run.model.weight, seen[2]["weight"])
 
 
-def test_a_loss_that_is_no_number_stops_with_a_hint(tmp_path):
+def test_a_loss_that_is_not_a_number_stops_with_a_hint(tmp_path):
     run, _ = toy(tmp_path)
     run.loss = lambda rows: run.model.weight.sum() * float("nan")
     with pytest.raises(UserError, match="the loss became nan; lower --lr"):
@@ -77,7 +77,7 @@ def test_a_loss_that_is_no_number_stops_with_a_hint(tmp_path):
 
 
 @pytest.mark.parametrize("stop", range(0, 12, 2))
-def test_a_stopped_toy_run_goes_on_to_the_same_weights(tmp_path, monkeypatch, stop):
+def test_a_stopped_toy_run_resumes_to_the_same_weights(tmp_path, monkeypatch, stop):
     scores = [0.1, 0.9, 0.5, 0.4]
     whole, _ = toy(tmp_path / "whole", scores)
     history = fit(whole)

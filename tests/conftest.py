@@ -74,8 +74,8 @@ def prepared(tmp_path_factory, glue, encoder, glove):
     for task in ("sst-2", "qqp"):
         preprocess(tiny.prepare_settings(workspace, task, data_dir=glue))
         finetune(tiny.finetune_settings(workspace, task, encoder))
-        made = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": ("processed", "tinybert")}
-        preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **made))
+        stages = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": ("processed", "tinybert")}
+        preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **stages))
     return workspace
 
 

@@ -47,8 +47,8 @@ def sts(tmp_path_factory, glue, encoder, glove):
     workspace = tmp_path_factory.mktemp("sts") / "workspace"
     preprocess(tiny.prepare_settings(workspace, "sts-b", data_dir=glue))
     finetune(tiny.finetune_settings(workspace, "sts-b", encoder, max_epochs=3))
-    made = {"augment": "tinybert", "glove": glove, "variants": 1, "generate_loss": ("processed", "tinybert")}
-    preprocess(tiny.prepare_settings(workspace, "sts-b", precision="fp32", **made))
+    stages = {"augment": "tinybert", "glove": glove, "variants": 1, "generate_loss": ("processed", "tinybert")}
+    preprocess(tiny.prepare_settings(workspace, "sts-b", precision="fp32", **stages))
     return workspace
 
 
@@ -106,8 +106,8 @@ def test_a_regression_of_the_users_own_is_learned_on_its_own_scale(tmp_path):
     loaded = load_task(task)
     split = load_split(Workspace(workspace), loaded, "test")
     student, tokenizer, _ = load_student(workspace / "models/stars/s", torch.device("cpu"))
-    said = choices(loaded, student_logits(student, encode_split(tokenizer, split), torch.device("cpu")))
-    assert abs(said - split.labels).mean() < 1.5
+    predicted = choices(loaded, student_logits(student, encode_split(tokenizer, split), torch.device("cpu")))
+    assert abs(predicted - split.labels).mean() < 1.5
 
 
 @pytest.mark.parametrize("loss", ["kl", "temperature-softmax"])
@@ -253,9 +253,9 @@ def test_reports_name_each_metric_and_its_unit():
     assert " | ".join(heads) in table
     assert "-12.50 (1)" in table
     assert summary(groups[0]) == "Best student: b, Matthews 50.00, 9 KB gzipped."
-    said = " ".join(notes(groups))
-    assert "correlations, here times 100 as GLUE reports them" in said
-    assert "rows without labels" in said
+    text = " ".join(notes(groups))
+    assert "correlations, here times 100 as GLUE reports them" in text
+    assert "rows without labels" in text
     assert "times 100" not in " ".join(notes(group_rows([report_row("a", {"accuracy": 0.5})])))
     assert [axes.get_ylabel() for axes in draw_skylines(groups).axes] == heads
 

@@ -37,7 +37,7 @@ CPU = torch.device("cpu")
 SST = load_task("sst-2")
 
 
-def made(workspace, *actions, task="sst-2", **given):
+def compressed(workspace, *actions, task="sst-2", **given):
     values = {"student_arch": "ffn", "embedding_type": "hash", **given}
     return compress(
         tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **tiny.small(**values))
@@ -110,7 +110,7 @@ def test_04_the_best_checkpoint_is_a_copy(tmp_path):
 
 def test_05_prune_aware_training_learns_after_the_first_epoch(workspace):
     options = {"prune_aware": True, "epochs": 8, "patience": 8, "alpha": 1.0, "only_original_data": True}
-    (folder,) = made(workspace, "distill", student_arch="rnn", embedding_type="char", **options)
+    (folder,) = compressed(workspace, "distill", student_arch="rnn", embedding_type="char", **options)
     losses = [json.loads(line)["loss"] for line in (folder / "history.jsonl").read_text().splitlines()]
     assert len({round(loss, 6) for loss in losses}) == 8
     assert losses[-1] < losses[1]
@@ -118,7 +118,7 @@ def test_05_prune_aware_training_learns_after_the_first_epoch(workspace):
 
 @pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash")])
 def test_06_sparsity_is_as_requested_and_biases_stay(workspace, arch, embedding):
-    parent, folder = made(workspace, "distill", "prune", student_arch=arch, embedding_type=embedding, epochs=1)
+    parent, folder = compressed(workspace, "distill", "prune", student_arch=arch, embedding_type=embedding, epochs=1)
     before, after = load_student(parent, CPU)[0], load_student(folder, CPU)[0]
     for part in prunable(after, arch, embedding):
         assert int((part.weight == 0).sum()) == round(TARGETS[part.kind] * part.weight.numel())
@@ -156,7 +156,7 @@ def test_08_every_student_uses_the_temperature(workspace, arch, loss):
     weights = []
     for temperature in (1.0, 6.0):
         options = {"loss": loss, "temperature": temperature, "model_name": f"t{temperature:g}", "epochs": 1}
-        (folder,) = made(workspace, "distill", student_arch=arch, only_original_data=True, **options)
+        (folder,) = compressed(workspace, "distill", student_arch=arch, only_original_data=True, **options)
         weights.append((folder / "model.safetensors").read_bytes())
     assert weights[0] != weights[1]
 
@@ -216,7 +216,7 @@ def test_10_the_quantized_recurrence_computes_what_the_float_one_does(kind, inpu
 
 
 def test_10_every_recurrent_matrix_is_quantized_and_calibration_does_not_read_test(workspace):
-    (parent,) = made(workspace, "distill", student_arch="rnn", epochs=1)
+    (parent,) = compressed(workspace, "distill", student_arch="rnn", epochs=1)
     (workspace / "data/sst-2/test.parquet").unlink()
     given = {"ptq_embedding": True, "dq_encoder": True, "ptq_classifier": True}
     (folder,) = compress(

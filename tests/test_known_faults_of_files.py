@@ -40,7 +40,7 @@ CPU = torch.device("cpu")
 SST = load_task("sst-2")
 
 
-def made(workspace, *actions, task="sst-2", **given):
+def compressed(workspace, *actions, task="sst-2", **given):
     values = {"student_arch": "ffn", "embedding_type": "hash", **given}
     return compress(
         tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **tiny.small(**values))
@@ -54,7 +54,9 @@ def scored(workspace, name, **given):
 
 
 def test_11_every_artifact_loads_in_every_later_stage_without_the_earlier_ones(workspace, tmp_path):
-    folders = made(workspace, "distill", "prune", "quantize", student_arch="bilstm", embedding_type="bpe", epochs=1)
+    folders = compressed(
+        workspace, "distill", "prune", "quantize", student_arch="bilstm", embedding_type="bpe", epochs=1
+    )
     expected = [scored(workspace, folder.name)[0]["metrics"] for folder in folders]
     for folder, metrics in zip(folders, expected, strict=True):
         other = tmp_path / folder.name
@@ -66,11 +68,11 @@ def test_11_every_artifact_loads_in_every_later_stage_without_the_earlier_ones(w
 
 def test_12_sizes_are_of_real_files(workspace):
     options = {"embedding_dim": 40, "cls_hidden_dim": 64, "vocab_size": 200, "epochs": 1}
-    parent, folder = made(workspace, "distill", "quantize", **options)
+    parent, folder = compressed(workspace, "distill", "quantize", **options)
     for model in (parent, folder):
         file, sizes = model / "model.safetensors", measure(model)
         assert sizes["bytes_model"] == file.stat().st_size
-        # Gzipped once: what the size is said to be is what a gzip file of those weights has, give or take its header.
+        # Gzipped once: the size is that of a gzip file of those weights, but for its header.
         packed = gzip.compress(file.read_bytes(), 9)
         assert abs(sizes["bytes_gzip"] - len(packed)) < 32
         assert zlib.decompress(packed, wbits=31) == file.read_bytes()
@@ -87,10 +89,10 @@ def test_12_sizes_are_of_real_files(workspace):
 
 def test_13_dev_is_test_and_nothing_is_chosen_by_it(workspace, encoder):
     (workspace / "data/sst-2/test.parquet").unlink()
-    made(workspace, "distill", "prune", "quantize", epochs=1)
+    compressed(workspace, "distill", "prune", "quantize", epochs=1)
     finetune(tiny.finetune_settings(workspace, "sst-2", encoder, max_epochs=1, model_name="second"))
     with pytest.raises(UserError, match=r"test\.parquet"):
-        made(workspace, "distill", select_on="test", model_name="thesis", teacher="tiny-bert")
+        compressed(workspace, "distill", select_on="test", model_name="thesis", teacher="tiny-bert")
 
 
 def test_13_validation_is_not_a_random_slice_of_phrases(prepared):
@@ -121,7 +123,7 @@ def test_14_no_row_is_lost(workspace, tmp_path):
 def test_14_an_empty_sentence_is_scored_in_its_place(workspace, tmp_path, embedding):
     from compression.students.scoring import encode_split, student_logits
 
-    (folder,) = made(workspace, "distill", embedding_type=embedding, epochs=1)
+    (folder,) = compressed(workspace, "distill", embedding_type=embedding, epochs=1)
     student, tokenizer, _ = load_student(folder, CPU)
     texts = ["a charming film", "", "an awful plot"]
     logits = student_logits(student, encode_split(tokenizer, Split(texts, None, np.zeros(3), np.arange(3))), CPU)
@@ -146,14 +148,15 @@ def test_15_every_task_offered_works(task, tmp_path, glue):
 
 
 @pytest.mark.parametrize(
-    ("arch", "said"), [("roberta_base", "roberta.base"), ("roberta_large", "roberta.large"), ("./nowhere", "./nowhere")]
+    ("arch", "message"),
+    [("roberta_base", "roberta.base"), ("roberta_large", "roberta.large"), ("./nowhere", "./nowhere")],
 )
-def test_15_a_requested_architecture_is_loaded_or_refused(workspace, encoder, monkeypatch, arch, said):
+def test_15_a_requested_architecture_is_loaded_or_refused(workspace, encoder, monkeypatch, arch, message):
     def without_network(url, *more):
         raise UserError(f"{url}: cannot be downloaded")
 
     monkeypatch.setattr("common.teachers.fairseq.sources.fetch", without_network)
-    with pytest.raises(UserError, match=re.escape(said)):
+    with pytest.raises(UserError, match=re.escape(message)):
         finetune(tiny.finetune_settings(workspace, "sst-2", encoder, **{"arch": arch}))
 
 
@@ -176,7 +179,7 @@ def test_16_prefixes_and_stray_words_are_refused(words):
 
 
 def test_16_a_saved_model_keeps_its_own_settings(workspace):
-    (parent,) = made(workspace, "distill", student_arch="rnn", embedding_type="char", epochs=1)
+    (parent,) = compressed(workspace, "distill", student_arch="rnn", embedding_type="char", epochs=1)
     # The command line's own defaults (a BiLSTM of 150 units over byte pairs) have no say in a saved model.
     for action in ("prune", "quantize"):
         given = {"compression_actions": (action,), "load_trained_model": parent.name}
@@ -187,7 +190,7 @@ def test_16_a_saved_model_keeps_its_own_settings(workspace):
 
 
 def test_17_results_are_rows_of_json_and_names_mean_nothing(workspace):
-    (folder,) = made(workspace, "distill", epochs=1)
+    (folder,) = compressed(workspace, "distill", epochs=1)
     (row,) = scored(workspace, folder.name)
     assert json.loads((folder / "result.json").read_text()) == [row]
     other = folder.with_name("2021-06-09_bilstm_s1")
@@ -201,7 +204,7 @@ def test_18_the_process_is_left_as_it_was(workspace):
     filters, state = list(warnings.filters), torch.is_grad_enabled()
     assert state
     assert pick_device(cpu=True) == CPU
-    (folder,) = made(workspace, "distill", epochs=1)
+    (folder,) = compressed(workspace, "distill", epochs=1)
     scored(workspace, folder.name)
     scored(workspace, "tiny-bert")
     assert torch.is_grad_enabled()
@@ -253,7 +256,7 @@ class Bomb:
 
 
 def test_19_a_pickle_in_a_models_place_is_refused_unread(workspace, tmp_path):
-    (folder,) = made(workspace, "distill", epochs=1)
+    (folder,) = compressed(workspace, "distill", epochs=1)
     torch.save({"x": Bomb(str(tmp_path / "boom"))}, folder / "model.safetensors")
     with pytest.raises(UserError, match="damaged or truncated"):
         scored(workspace, folder.name)
@@ -272,7 +275,7 @@ print("loaded:", *sorted({name.split(".")[0] for name in sys.modules}))
 
 
 def test_20_scoring_a_student_imports_no_teachers_library_and_needs_no_network(workspace):
-    (folder,) = made(workspace, "distill", epochs=1)
+    (folder,) = compressed(workspace, "distill", epochs=1)
     shutil.rmtree(workspace / "models/sst-2/tiny-bert")
     done = tiny.run_command("-c", SCORE, workspace, folder.name)
     assert done.returncode == 0, done.stderr
@@ -283,7 +286,7 @@ def test_20_scoring_a_student_imports_no_teachers_library_and_needs_no_network(w
 
 
 def test_20_the_students_files_are_all_it_needs(workspace):
-    (folder,) = made(workspace, "distill", embedding_type="bpe", epochs=1)
+    (folder,) = compressed(workspace, "distill", embedding_type="bpe", epochs=1)
     assert sorted(path.name for path in folder.iterdir()) == [
         "bpe.model",
         "config.json",

@@ -43,8 +43,8 @@ def own(tmp_path_factory, encoder, glove):
     task = write_yaml(folder, {"all": "rows.csv"}, name="own")
     preprocess(tiny.prepare_settings(folder / "w", task))
     finetune(tiny.finetune_settings(folder / "w", task, encoder, max_epochs=4))
-    made = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": ("processed", "tinybert")}
-    preprocess(tiny.prepare_settings(folder / "w", task, precision="fp32", **made))
+    stages = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": ("processed", "tinybert")}
+    preprocess(tiny.prepare_settings(folder / "w", task, precision="fp32", **stages))
     return folder / "w", task
 
 
@@ -108,8 +108,8 @@ def test_text_without_labels_and_a_teacher_as_it_is_make_a_student(own, glove, t
     own_weights = workspace / "models/own/tiny-bert/huggingface/model.safetensors"
     assert (folder / "huggingface/model.safetensors").read_bytes() == own_weights.read_bytes()
     rows = ("processed", "tinybert", "validation", "test")
-    made = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": rows}
-    preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **made))
+    stages = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": rows}
+    preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **stages))
     settings = settings_of(workspace, task, epochs=6, student_arch="ffn")
     held_out = held_out_rows(settings, load_task(task), "tiny-bert")
     assert held_out.labelled.all()

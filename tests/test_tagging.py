@@ -3,7 +3,7 @@
 import json
 
 import numpy as np
-import packed_students as made
+import packed_students
 import pytest
 import tiny
 import tiny_tags
@@ -158,10 +158,10 @@ def test_a_transformer_is_aligned_with_a_teacher_that_tags(workspace):
     assert len(history) == 3
 
 
-@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", packed_students.EMBEDDINGS)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_packed_student_tags_as_the_student_does(tmp_path, arch, embedding):
-    folder = made.write_student(
+    folder = packed_students.write_student(
         tmp_path / "s", arch, embedding, "affine-row", labels=tiny_tags.LABELS, tokens=True, max_tokens=9
     )
     texts = [text for text, _ in tiny.sentences(12)] + ["", "ünïcode \u200b 漢字", "a " * 20 + "b"]
@@ -187,9 +187,9 @@ def test_predictions_next_to_the_input(workspace, capsys):
     assert header == "text,n,predicted_tags"
     tags = line.split(",")[2].split()
     predict(PredictSettings(input=workspace / "in.csv", output_format="jsonl", **about))
-    told = json.loads(capsys.readouterr().out)
-    assert told["predicted_tags"] == tags
-    assert [(e["kind"], e["first"], e["end"]) for e in told["entities"]] == entities(tags)
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["predicted_tags"] == tags
+    assert [(e["kind"], e["first"], e["end"]) for e in answer["entities"]] == entities(tags)
 
 
 def test_what_cannot_tag_is_refused(workspace, prepared):

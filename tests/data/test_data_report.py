@@ -99,13 +99,13 @@ def test_many_labels_and_no_labels_are_shown_briefly():
 def test_shipped_tasks_are_reported_on_too_and_reported_again(tmp_path, glue, capsys):
     task, paths = load_task("sst-2"), Workspace(tmp_path)
     splits = prepare(paths, task, glue, seed=1)
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     report = read_report(paths, "sst-2")
     assert report["splits"]["train"]["rows"] == len(splits["train"])
     assert report["read"]["train"]["rows"] == 180
     left = 180 - len(splits["train"]) - len(splits["validation"])
     assert report["dropped"] == {"validation": left}
-    assert as_text(report) in said
+    assert as_text(report) in output
     prepare(paths, task, glue, seed=1)
     assert as_text(report) in capsys.readouterr().err
 

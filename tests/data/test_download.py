@@ -42,7 +42,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             super().do_GET()
 
     def send_part(self, content):
-        """A server with ETags, that goes on where asked if it can, and cuts the connection where told."""
+        """A server with ETags, that resumes where it can, and cuts the connection where a test asks."""
         tag = f'"{hashlib.md5(content).hexdigest()}"'
         start = 0
         if Handler.ranges and self.headers.get("If-Range") == tag:

@@ -103,9 +103,9 @@ def test_prepare_writes_reuses_and_remakes(tmp_path, glue):
     task, paths = load_task("sst-2"), Workspace(tmp_path)
     splits = prepare(paths, task, glue, seed=1)
     path = paths.split("sst-2", "train")
-    made = path.stat().st_mtime_ns
+    written_at = path.stat().st_mtime_ns
     again = prepare(paths, task, glue, seed=1)
-    assert path.stat().st_mtime_ns == made
+    assert path.stat().st_mtime_ns == written_at
     assert again["train"].fingerprint() == splits["train"].fingerprint() == read_metadata(path)["fingerprint"]
     other = prepare(paths, task, glue, seed=2)
     assert other["validation"].fingerprint() != splits["validation"].fingerprint()

@@ -116,19 +116,19 @@ def test_two_tasks_of_one_name_are_never_mixed(tmp_path):
 def test_changed_files_and_seeds_are_noticed_and_a_moved_folder_is_not(tmp_path):
     task, paths = own_task(tmp_path / "a", labelled_rows(60)), Workspace(tmp_path / "w")
     prepare(paths, task, None, seed=1)
-    made = read_metadata(paths.split("mine", "train"))["made_from"]
+    first = read_metadata(paths.split("mine", "train"))["made_from"]
     (tmp_path / "a").rename(tmp_path / "b")
     moved = load_task(str(tmp_path / "b/mine.yaml"))
     with pytest.raises(UserError, match=r"preprocess\.py --task"):
         load_split(paths, moved, "train")
     prepare(paths, moved, None, seed=1)
-    assert read_metadata(paths.split("mine", "train"))["made_from"] == made
+    assert read_metadata(paths.split("mine", "train"))["made_from"] == first
     assert len(load_split(paths, moved, "train"))
     prepare(paths, moved, None, seed=2)
     seeds = read_metadata(paths.split("mine", "train"))["made_from"]
     own_task(tmp_path / "b", labelled_rows(70))
     prepare(paths, moved, None, seed=2)
-    assert len({made, seeds, read_metadata(paths.split("mine", "train"))["made_from"]}) == 3
+    assert len({first, seeds, read_metadata(paths.split("mine", "train"))["made_from"]}) == 3
 
 
 def test_mnli_has_two_test_splits(tmp_path, glue):

@@ -45,15 +45,15 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def launcher(request, tmp_path, monkeypatch):
     """The launcher of a name; what it needs is installed, or the test skipped."""
-    made = LAUNCHERS[request.param]
+    launcher = LAUNCHERS[request.param]
     for kind, library in (("ray", "ray"), ("slurm", "submitit")):
-        if made.kind == kind and importlib.util.find_spec(library) is None:
+        if launcher.kind == kind and importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
-    if made.kind == "slurm":
+    if launcher.kind == "slurm":
         monkeypatch.setattr("submitit.core.core.Job._results_timeout_s", 0)  # no slow disk to wait for
     if request.param == "slurm":
         monkeypatch.setenv("PATH", f"{small_slurm.install(tmp_path / 'slurm')}:{os.environ['PATH']}")
-    return made
+    return launcher
 
 
 def deeds(folder, count=4, **trouble):
@@ -89,9 +89,9 @@ def test_the_job_of_a_worker_that_dies_runs_again_and_in_the_end_is_lost(launche
     assert lost == [jobs[2]]
     assert began(folder) == [0, 1, 1, 2, 2, 3]
     assert numbers(folder, "done") == [0, 1, 3]
-    said = capsys.readouterr().err
-    assert said.count("its job is started again") == 2
-    assert said.count("its job is given up after 2 attempts") == 1
+    output = capsys.readouterr().err
+    assert output.count("its job is started again") == 2
+    assert output.count("its job is given up after 2 attempts") == 1
 
 
 @pytest.mark.parametrize("launcher", ["one process", "jobs"], indirect=True)
@@ -250,10 +250,10 @@ def gone(pid):
 def test_ctrl_c_in_a_terminal_stops_all_processes_where_they_can_go_on(script, folder):
     process = script("waits")
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, output = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.count("stopping; once more stops at once") == 1
-    assert "Traceback" not in said
+    assert output.count("stopping; once more stops at once") == 1
+    assert "Traceback" not in output
     assert numbers(folder, "saved") == began(folder) == [0, 1]
     wait_until(lambda: all(map(gone, pids(folder))))
 
@@ -264,9 +264,9 @@ def test_twice_stops_at_once(script, folder):
     time.sleep(0.5)
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, output = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert all(map(gone, pids(folder)))
 
 

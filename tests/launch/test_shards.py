@@ -31,7 +31,7 @@ def source(tmp_path, monkeypatch):
 
 
 def mapped(source, launcher=LOCAL, identity=IDENTITY, force=False, target="target", **work):
-    """Bytes of the target, and the work that made it."""
+    """Bytes of the target, and the work that wrote it."""
     trace = source.parent / "trace"
     for path in trace.glob("[op]*"):
         path.unlink()
@@ -63,8 +63,8 @@ def test_the_result_is_in_parts_again_whatever_shards_held(source):
 @pytest.mark.parametrize("launcher", [Launcher("processes", 1), THREE], ids=["one", "three"])
 def test_other_workers_write_the_same_bytes(source, launcher):
     expected, _ = mapped(source)
-    made, work = mapped(source, launcher, target="theirs")
-    assert made == expected
+    result, work = mapped(source, launcher, target="theirs")
+    assert result == expected
     assert work.parts_done() == list(range(0, ROWS, PART))
     assert 1 <= len(list(work.trace.glob("opened-*"))) <= launcher.workers
 
@@ -72,9 +72,9 @@ def test_other_workers_write_the_same_bytes(source, launcher):
 @pytest.mark.slow
 def test_a_worker_that_dies_costs_its_part_and_no_more(source):
     expected, _ = mapped(source)
-    made, work = mapped(source, THREE, target="theirs", trouble="killed")
+    result, work = mapped(source, THREE, target="theirs", trouble="killed")
     assert (work.trace / "died").exists()
-    assert made == expected
+    assert result == expected
     assert work.parts_done().count(20) >= 2
 
 
@@ -84,9 +84,9 @@ def test_a_stopped_run_resumes(source, launcher):
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted")
     assert not (source.parent / "target.parquet").exists()
-    made, work = mapped(source, launcher)
+    result, work = mapped(source, launcher)
     assert work.parts_done() == [20, 30, 40, 50]
-    assert made == expected
+    assert result == expected
     again, work = mapped(source, launcher)
     assert (again, work.parts_done()) == (expected, [])
 
@@ -97,27 +97,27 @@ def test_a_half_written_shard_is_written_again(source):
         mapped(source, trouble="interrupted")
     shard = sorted((source.parent / "target.parquet.shards").glob("*.parquet"))[0]
     shard.write_bytes(shard.read_bytes()[:50])
-    made, work = mapped(source)
+    result, work = mapped(source)
     assert work.parts_done() == [0, 20, 30, 40, 50]
-    assert made == expected
+    assert result == expected
 
 
 def test_shards_of_something_else_are_not_used(source):
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted", suffix="?")
-    made, work = mapped(source, identity={**IDENTITY, "settings": "c"})
+    result, work = mapped(source, identity={**IDENTITY, "settings": "c"})
     assert work.parts_done() == list(range(0, ROWS, PART))
     assert b"?" not in "".join(read_split(source.parent / "target.parquet", "").sentence1).encode()
     assert not (source.parent / "target.parquet.shards").exists()
-    assert mapped(source, identity={**IDENTITY, "settings": "c"}, force=True)[0] == made
+    assert mapped(source, identity={**IDENTITY, "settings": "c"}, force=True)[0] == result
 
 
 def test_force_does_everything_again(source):
     expected, _ = mapped(source)
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted", target="expected")
-    made, work = mapped(source, force=True)
-    assert (made, work.parts_done()) == (expected, list(range(0, ROWS, PART)))
+    result, work = mapped(source, force=True)
+    assert (result, work.parts_done()) == (expected, list(range(0, ROWS, PART)))
 
 
 def test_work_with_other_settings_or_inputs_is_opened_again(source):

@@ -1,4 +1,4 @@
-"""A small RoBERTa in both of fairseq's checkpoint formats, and a teacher made from it."""
+"""A small RoBERTa in both of fairseq's checkpoint formats, and a teacher fine-tuned from it."""
 
 import pytest
 import small_roberta

@@ -57,7 +57,7 @@ def test_an_adapted_teacher_is_one_like_any_other(workspace, own_encoder):
     assert row["trained_parameters"] == read_config(folder).trained_parameters
     whole = sum(tensor.numel() for tensor in load_teacher(folder, CPU, torch.float32).model.state_dict().values())
     assert measure(folder)["parameters"] == row["parameters"]
-    assert 0 <= whole - row["parameters"] <= 200  # position ids are no parameters
+    assert 0 <= whole - row["parameters"] <= 200  # position ids are not parameters
     assert row["bytes_model"] > 4 * row["parameters"]
     # A stop and a second start, and another command later: the same adapters.
     assert tuned(workspace, own_encoder) == folder

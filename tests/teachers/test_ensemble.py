@@ -127,7 +127,7 @@ def test_an_experiment_learns_from_the_last_teacher_made(two, encoder):
         Job("preprocess", {**same, "generate_loss": ["processed"]}),
         Job("compress", {**same, "only_original_data": True, "epochs": 1, **tiny.small(student_arch="ffn")}),
     ]
-    _, made = run_jobs(jobs)
-    assert made.teacher == "both"
-    config = json.loads((two / "models/sst-2" / made.models[-1] / "config.json").read_text())
+    _, state = run_jobs(jobs)
+    assert state.teacher == "both"
+    config = json.loads((two / "models/sst-2" / state.models[-1] / "config.json").read_text())
     assert config["teacher"] == "both"

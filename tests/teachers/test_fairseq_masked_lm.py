@@ -25,12 +25,12 @@ def test_its_masked_lm_augments(taught, roberta, glove, tmp_path):
     workspace = tiny.copy_workspace(taught, tmp_path / "workspace")
     given = {"augment": "tinybert", "masked_lm": str(roberta), "glove": glove, "variants": 4}
     preprocess(tiny.prepare_settings(workspace, "sst-2", **given))
-    made = read_split(Workspace(workspace).augmented("sst-2", "tinybert"), "")
+    variants = read_split(Workspace(workspace).augmented("sst-2", "tinybert"), "")
     sources = load_split(Workspace(workspace), load_task("sst-2"), "train")
-    assert len(made) > len(sources)
+    assert len(variants) > len(sources)
     by_glove = {line.split()[0] for line in glove.read_text().splitlines()}
     own = {word for text in sources.sentence1 for word in text.split()}
-    predicted = {word for text in made.sentence1 for word in text.split()} - own - by_glove
+    predicted = {word for text in variants.sentence1 for word in text.split()} - own - by_glove
     assert predicted <= {word.lower() for word in load_masked_lm(str(roberta), CPU, tmp_path).words()}
     assert predicted
 
@@ -80,7 +80,7 @@ def test_pieces_cover_the_sentence(roberta, tmp_path, real):
     folder = roberta
     if real:
         if not small_roberta.SHARED.exists():
-            pytest.skip("GPT-2's vocabulary is not at hand")
+            pytest.skip("GPT-2's vocabulary is not here")
         folder = small_roberta.SHARED
     tokens = RobertaTokens(folder)
     for text in (TEXT[0], "naïve 漢字 x́ 😀!", "it's  two", "", "a"):
@@ -96,7 +96,7 @@ def test_pieces_cover_the_sentence(roberta, tmp_path, real):
 
 def test_known_ids_of_the_real_vocabulary():
     if not small_roberta.SHARED.exists():
-        pytest.skip("GPT-2's vocabulary is not at hand")
+        pytest.skip("GPT-2's vocabulary is not here")
     tokens = RobertaTokens(small_roberta.SHARED)
     assert tokens.join("Hello world", None, 128) == [0, 31414, 232, 2]  # as fairseq's documentation has it
     assert (len(tokens), tokens.mask_id) == (50265, 50264)

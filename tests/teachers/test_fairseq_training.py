@@ -102,7 +102,7 @@ def prepared_rows(workspace, labels, rows):
 
 
 def short_rows():
-    """Rows of two words, the first of which tells the label; in random order."""
+    """Rows of two words, the first of which gives the label; in random order."""
     kinds = [
         (f"{adjective} {noun}", y) for y in (0, 1) for adjective in (tiny.BAD, tiny.GOOD)[y] for noun in tiny.NOUNS
     ]

@@ -1,4 +1,4 @@
-"""Teacher logits: made once, resumed by shards, and never used for other text or another teacher."""
+"""Teacher logits: computed once, resumed by shards, and never used for other text or another teacher."""
 
 import json
 import shutil
@@ -140,10 +140,10 @@ def test_a_stopped_generation_resumes(paths, parts_of_twenty, monkeypatch):
     assert not target.exists()
     generated(paths, parts_of_twenty)
     assert teachers[1].rows == len(train) - 40
-    made = pq.read_table(target)
-    assert made.num_rows == len(train)
+    table = pq.read_table(target)
+    assert table.num_rows == len(train)
     for name in expected.column_names:
-        assert np.allclose(made[name], expected[name], atol=1e-5)
+        assert np.allclose(table[name], expected[name], atol=1e-5)
     assert not target.with_name(f"{target.name}.shards").exists()
     generated(paths, parts_of_twenty)
     assert list(waiting) == teachers[2:]  # up to date: no teacher was loaded

@@ -21,8 +21,8 @@ def task_of(tags=TAGS, **changed):
 def test_scores_by_hand():
     task = task_of(metrics=("entity_f1", "entity_precision", "entity_recall", "accuracy"))
     labels = padded(np.array([1, 2, 0, 3, 0, 1]), np.array([5, 1]))
-    said = padded(np.array([1, 2, 0, 3, 4, 1]), np.array([5, 1]))  # the second entity is too long
-    logits = np.where(known(said)[..., None], np.eye(5, dtype=np.float32)[said], np.nan)
+    predicted = padded(np.array([1, 2, 0, 3, 4, 1]), np.array([5, 1]))  # the second entity is too long
+    logits = np.where(known(predicted)[..., None], np.eye(5, dtype=np.float32)[predicted], np.nan)
     expected = {"entity_f1": 2 / 3, "entity_precision": 2 / 3, "entity_recall": 2 / 3, "accuracy": 5 / 6}
     assert score(task, labels, logits) == pytest.approx(expected)
     wider = np.pad(labels, ((0, 0), (0, 3)), constant_values=-1)

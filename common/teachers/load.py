@@ -1,4 +1,7 @@
-"""Loading teachers and masked language models, whichever library they are of."""
+"""Loading teachers and masked language models, whichever library they are of.
+
+Backends are imported in functions: scoring a student must import neither their libraries nor what downloads need.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +15,6 @@ from common.progress import Advance, nothing
 from common.store.files import file_fingerprint, fingerprint
 from common.store.workspace import Workspace, default_root
 from common.teachers.base import MaskedLM, States, Teacher, is_fairseq
-from common.teachers.fairseq.masked_lm import FairseqMaskedLM
-from common.teachers.fairseq.sources import model_files
-from common.teachers.fairseq.teacher import FairseqTeacher
-from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM, masked_lm_files
-from common.teachers.huggingface.tagger import load_teacher_of_either
 from common.training.models import SUBFOLDERS, members_of, read_config, weights_file
 
 
@@ -47,7 +45,11 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
             raise UserError(f"{folder}: a member was replaced since; run finetune.py --ensemble again")
         return EnsembleTeacher([load_teacher(member, device, dtype) for member in members])
     if (folder / "fairseq").is_dir():
+        from common.teachers.fairseq.teacher import FairseqTeacher
+
         return FairseqTeacher.load(folder, device, dtype)
+    from common.teachers.huggingface.tagger import load_teacher_of_either
+
     return load_teacher_of_either(folder, device, dtype)
 
 
@@ -58,13 +60,24 @@ def load_masked_lm(source: str, device: torch.device, downloads: Path | None = N
     Raises UserError when there is no such model.
     """
     if is_fairseq(source):
+        from common.teachers.fairseq.masked_lm import FairseqMaskedLM
+
         return FairseqMaskedLM.load(source, device, downloads or Workspace(default_root()).downloads())
+    from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
+
     return HuggingFaceMaskedLM.load(source, device)
 
 
 def masked_lm_fingerprint(source: str, downloads: Path) -> str:
     """Return a fingerprint of a masked language model's files. Raises UserError when there is no such model."""
-    files = model_files(source, downloads) if is_fairseq(source) else masked_lm_files(source)
+    if is_fairseq(source):
+        from common.teachers.fairseq.sources import model_files
+
+        files = model_files(source, downloads)
+    else:
+        from common.teachers.huggingface.masked_lm import masked_lm_files
+
+        files = masked_lm_files(source)
     return fingerprint([(path.name, file_fingerprint(path)) for path in files])
 
 

@@ -138,7 +138,7 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
         torch.manual_seed(derive(run.seed, state.epoch, state.step))
         for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):
             group["lr"] = rate * run.schedule(progress)
-        _note_loss(state, _step(run, rows))
+        _note_loss(state, train_step(run, rows))
         run.after_step(progress, (state.epoch + state.step / len(batches)) / run.epochs)
         now = time.monotonic()
         if asked() or now - last_save > SECONDS_BETWEEN_CHECKPOINTS:
@@ -174,7 +174,8 @@ def _validate(run: Run, state: _State, best: dict[str, torch.Tensor]) -> float:
         raise
 
 
-def _step(run: Run, rows: np.ndarray) -> float:
+def train_step(run: Run, rows: np.ndarray) -> float:
+    """Take one optimizer step on a batch and return its loss. Raises UserError when that is not a number."""
     run.optimizer.zero_grad(set_to_none=True)
     loss = run.loss(rows)
     value = loss.item()

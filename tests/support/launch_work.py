@@ -31,7 +31,7 @@ def do(deed: Deed, advance=nothing) -> None:
         raise UserError(f"{deed.number}: no good")
     if deed.trouble == "fails":
         raise ZeroDivisionError(f"{deed.number} over nothing")
-    died = deed.folder / "died"
+    died = deed.folder / f"died-{deed.number}"
     if deed.trouble == "killed" or (deed.trouble == "killed once" and not died.exists()):
         died.touch()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from common.data.split import Split, split_table
-from common.errors import UserError
 from common.progress import nothing
 
 
@@ -19,7 +18,7 @@ class Shout:
 
     trace: Path
     trouble: str = ""
-    """What happens in the part that begins with row 20: killed, exits, refused, interrupted, or dies for ever."""
+    """What happens in the part that begins with row 20: killed or interrupted."""
     suffix: str = "!"
 
     def open(self):
@@ -37,18 +36,12 @@ class Shout:
         return shout
 
     def _trouble(self) -> None:
-        if self.trouble == "refused":
-            raise UserError("row 20: no good")
         if self.trouble == "interrupted":
             raise KeyboardInterrupt
-        if self.trouble == "dies for ever":
-            os._exit(3)
         marker = self.trace / "died"
-        if self.trouble in ("killed", "exits") and not marker.exists():
+        if self.trouble == "killed" and not marker.exists():
             marker.touch()
-            if self.trouble == "killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            os._exit(1)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def parts_done(self) -> list[int]:
         """First rows of the parts looked at, in order of number."""

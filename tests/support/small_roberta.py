@@ -1,4 +1,4 @@
-"""A small RoBERTa made by fairseq itself, in its own checkpoint format, with GPT-2's vocabulary where at hand.
+"""A small RoBERTa trained by fairseq itself, in its own checkpoint format, with GPT-2's vocabulary where present.
 
     python -m tests.small_roberta FOLDER --text FILE --updates 2000 --layers 4 --dim 256
 
@@ -12,12 +12,23 @@ import collections
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import tiny
+import torch
+
+from common.data.split import Split
 from common.teachers.fairseq.library import load_fairseq, quiet
+from common.teachers.fairseq.masked_lm import FairseqMaskedLM
+from common.teachers.fairseq.teacher import FairseqTeacher
+from common.teachers.settings import FinetuneSettings, defaults_for
 
 SHARED = Path(__file__).parent.parent.parent.parent / "shared" / "gpt2_bpe"
 VOCABULARY_FILES = ("encoder.json", "vocab.bpe", "dict.txt")
+CPU = torch.device("cpu")
 _HELD_OUT = 20  # one line in so many checks the loss
+TEXT = [text for text, _ in tiny.sentences(240)] + [text for a, b, _ in tiny.pairs(60) for text in (a, b)]
 
 
 def make(folder: Path, lines: list[str], *, updates: int, layers: int = 1, dim: int = 16, real: bool = False) -> Path:
@@ -33,6 +44,30 @@ def make(folder: Path, lines: list[str], *, updates: int, layers: int = 1, dim: 
         _pretrain(Path(work), updates, layers, dim)
         shutil.copyfile(Path(work) / "checkpoint_last.pt", folder / "model.pt")
     return folder
+
+
+def settings(workspace: Path, arch: Path | str, task: str = "sst-2", **given: object) -> FinetuneSettings:
+    """Settings of finetune for a small RoBERTa: ten epochs, above its recipe's defaults."""
+    given = {"arch": str(arch), "task": task, "max_epochs": 10, "batch_size": 8, "lr": 0.02, **given}
+    given |= {"workspace": workspace, "cpu": True, "loadbar": False, "seed": tiny.SEED}
+    return FinetuneSettings(**{**defaults_for(given), **given})
+
+
+def hub(folder: Path, head: bool = False) -> Any:
+    """Return fairseq's own interface to a model folder of ours or of a checkpoint."""
+    from fairseq.models.roberta import RobertaHubInterface
+
+    model = FairseqTeacher(folder, 2, CPU, torch.float32, 128) if head else FairseqMaskedLM(folder, folder, CPU)
+    files = {"gpt2_encoder_json": str(folder / "encoder.json"), "gpt2_vocab_bpe": str(folder / "vocab.bpe")}
+    bpe = argparse.Namespace(bpe="gpt2", **files)
+    task = argparse.Namespace(source_dictionary=model.tokens.dictionary, mask_idx=model.tokens.mask_id)
+    return RobertaHubInterface(argparse.Namespace(bpe=bpe), task, model.model).eval()
+
+
+def split_of(*texts: str, seconds: list[str] | None = None, labels: list | None = None) -> Split:
+    """Return rows of these texts, of label 0 where none is given."""
+    known = np.array(labels if labels is not None else [0] * len(texts))
+    return Split(list(texts), seconds, known, np.arange(len(texts)))
 
 
 def learn_vocabulary(folder: Path, lines: list[str]) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from common.stopping import graceful
-from common.training import loop as training
+from common.training import loop
 
 
 @contextlib.contextmanager
 def stopped_in_step(number: int) -> Iterator[None]:
-    """Ask what trains inside to stop in its step of that number, counted from where it goes on; it has to stop."""
-    usual, steps = training._step, itertools.count(1)
+    """Ask the training inside to stop in its step of that number, counted from where it resumes; it has to stop."""
+    usual, steps = loop.train_step, itertools.count(1)
 
     def step(run, rows):
         if next(steps) == number:
@@ -22,6 +22,6 @@ def stopped_in_step(number: int) -> Iterator[None]:
         return usual(run, rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "_step", step)
+        patch.setattr(loop, "train_step", step)
         with graceful(), pytest.raises(KeyboardInterrupt):
             yield

@@ -1,4 +1,4 @@
-"""Tiny corpora, a tiny teacher and tiny word vectors: learnable, made anew in a moment, no network."""
+"""Tiny corpora, a tiny teacher and tiny word vectors: learnable, built in a moment, without network."""
 
 import itertools
 import json
@@ -33,11 +33,11 @@ WHOLE_WORDS = (*GOOD, *BAD[:3], *NOUNS, *VERBS, *THINGS[:4], *ADVERBS[:2])
 
 
 def sentences(rows: int) -> list[tuple[str, int]]:
-    """Sentences whose adjectives tell the label; every tenth is a phrase of the one before it."""
+    """Sentences whose adjectives give the label; every tenth is a phrase of the one before it."""
     rng = np.random.default_rng(SEED)
-    made: list[tuple[str, int]] = []
+    found: list[tuple[str, int]] = []
     seen: set[str] = set()
-    while len(made) < rows:
+    while len(found) < rows:
         label = int(rng.integers(2))
         adjectives = rng.choice(GOOD if label else BAD, 2, replace=False)
         nouns = rng.choice(NOUNS, 2, replace=False)
@@ -46,10 +46,10 @@ def sentences(rows: int) -> list[tuple[str, int]]:
         if text in seen:
             continue
         seen.add(text)
-        made.append((text, label))
-        if len(made) % 10 == 9:
-            made.append((" ".join(text.split()[3:9]), label))
-    return made[:rows]
+        found.append((text, label))
+        if len(found) % 10 == 9:
+            found.append((" ".join(text.split()[3:9]), label))
+    return found[:rows]
 
 
 def pairs(rows: int) -> list[tuple[str, str, int]]:
@@ -57,14 +57,14 @@ def pairs(rows: int) -> list[tuple[str, str, int]]:
     rng = np.random.default_rng(SEED)
     wishes = list(itertools.product(VERBS, THINGS, range(2, 12)))
     order = rng.permutation(len(wishes))[: 2 * rows]
-    made = []
+    found = []
     for row in range(rows):
         verb, thing, days = wishes[order[row]]
         label = int(rng.integers(2))
         other = (verb, thing, days) if label else wishes[order[rows + row]]
         first = f"how do i {verb} a {thing} in {days} days ?"
-        made.append((first, "what is the way to {} my {} within {} days ?".format(*other), label))
-    return made
+        found.append((first, "what is the way to {} my {} within {} days ?".format(*other), label))
+    return found
 
 
 def write_tsv(path: Path, header: list[str], rows: list[list[str]]) -> Path:
@@ -223,7 +223,7 @@ STUDENT_KINDS = [
 
 
 def small(**given) -> dict:
-    """A student that trains in a blink."""
+    """Settings of a student that trains in a moment."""
     sizes = {"embedding_dim": 6, "encoder_hidden_dim": 5, "cls_hidden_dim": 7, "vocab_size": 60, "max_tokens": 40}
     layers = {"heads": 1, "layers": 2, "iterations": 2, "intermediate_dim": 8}
     return {"epochs": 2, "batch_size": 16, "bpe_source": "train", "lr": 0.02, **sizes, **layers, **given}

@@ -14,7 +14,7 @@ LABELS = ["O", "B-PART", "B-VERDICT", "I-VERDICT"]
 
 def tagged(rows: int) -> list[tuple[list[str], list[str]]]:
     """Words and tags: nouns are parts; an adverb and the adjective after it, or an adjective alone, are verdicts."""
-    made = []
+    texts = []
     for text, _ in tiny.sentences(rows):
         words = text.split()
         tags = []
@@ -30,8 +30,8 @@ def tagged(rows: int) -> list[tuple[list[str], list[str]]]:
                 if verdict or word in tiny.ADVERBS
                 else "O"
             )
-        made.append((words, tags))
-    return made
+        texts.append((words, tags))
+    return texts
 
 
 def write_biomedical(folder: Path) -> Path:

@@ -13,12 +13,12 @@ def toy(tmp_path, scores=(0.5,), **changed):
     torch.manual_seed(0)
     model = nn.Linear(3, 1)
     inputs, targets = torch.randn(12, 3), torch.randn(12, 1)
-    said = iter(scores)
+    output = iter(scores)
     seen = []
 
     def validate():
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
-        return next(said)
+        return next(output)
 
     run = Run(
         model=model,

@@ -57,7 +57,7 @@ def test_an_adapted_teacher_is_one_like_any_other(workspace, own_encoder):
     assert row["trained_parameters"] == read_config(folder).trained_parameters
     whole = sum(tensor.numel() for tensor in load_teacher(folder, CPU, torch.float32).model.state_dict().values())
     assert measure(folder)["parameters"] == row["parameters"]
-    assert 0 <= whole - row["parameters"] <= 200  # position ids are no parameters
+    assert 0 <= whole - row["parameters"] <= 200  # position ids are not parameters
     assert row["bytes_model"] > 4 * row["parameters"]
     # A stop and a second start, and another command later: the same adapters.
     assert tuned(workspace, own_encoder) == folder
@@ -85,7 +85,7 @@ def test_adapters_of_another_model_are_refused(workspace, own_encoder):
     assert teacher_fingerprint(folder) == identity
 
 
-def test_what_has_no_place_for_adapters_is_refused(workspace, tmp_path):
+def test_models_unlike_bert_take_no_adapters(workspace, tmp_path):
     other = tiny.write_masked_lm(tmp_path / "distil", "distilbert")
     with pytest.raises(UserError, match="layers of a distilbert are not like BERT's"):
         tuned(workspace, other)

@@ -1,4 +1,4 @@
-"""Teacher logits: made once, resumed by shards, and never used for other text or another teacher."""
+"""Teacher logits: computed once, resumed by shards, and never used for other text or another teacher."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import tiny
 import torch
 
 import common.data.split
-import common.teachers
+import common.teachers.logits
 from common.data.split import load_split, read_metadata, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -127,23 +127,23 @@ def generated(paths, source, **given):
     return generate(paths, SST, "train", source, work, **values)
 
 
-def test_a_stopped_generation_goes_on_where_it_was(paths, parts_of_twenty, monkeypatch):
+def test_a_stopped_generation_resumes(paths, parts_of_twenty, monkeypatch):
     train = load_split(paths, SST, "train")
     target = paths.logits("sst-2", "tiny-bert", "train")
     expected = pq.read_table(target)
     target.unlink()
     teachers = [Counting(teacher_of(paths), stop_at=40), Counting(teacher_of(paths)), Counting(teacher_of(paths))]
     waiting = iter(teachers)
-    monkeypatch.setattr(common.teachers, "load_teacher", lambda *given: next(waiting))
+    monkeypatch.setattr(common.teachers.logits, "load_teacher", lambda *given: next(waiting))
     with pytest.raises(KeyboardInterrupt):
         generated(paths, parts_of_twenty)
     assert not target.exists()
     generated(paths, parts_of_twenty)
     assert teachers[1].rows == len(train) - 40
-    made = pq.read_table(target)
-    assert made.num_rows == len(train)
+    table = pq.read_table(target)
+    assert table.num_rows == len(train)
     for name in expected.column_names:
-        assert np.allclose(made[name], expected[name], atol=1e-5)
+        assert np.allclose(table[name], expected[name], atol=1e-5)
     assert not target.with_name(f"{target.name}.shards").exists()
     generated(paths, parts_of_twenty)
     assert list(waiting) == teachers[2:]  # up to date: no teacher was loaded
@@ -155,7 +155,7 @@ def test_other_workers_write_the_same_bytes(paths, parts_of_twenty):
     assert generated(paths, parts_of_twenty, force=True, launcher=Launcher("processes", 2)).read_bytes() == expected
 
 
-def test_a_damaged_logits_file_is_named_and_made_again(paths, workspace):
+def test_a_damaged_logits_file_is_named_and_computed_again(paths, workspace):
     target = paths.logits("sst-2", "tiny-bert", "train")
     whole = target.read_bytes()
     target.write_bytes(whole[: len(whole) // 2])

@@ -195,7 +195,7 @@ def test_a_near_tie_is_decided_alone(lead):
     assert model.alone >= 6
 
 
-def test_what_is_no_near_tie_is_not_run_again():
+def test_only_near_ties_run_again():
     model = Rounding([0.0, 5.0, 4.0 + 4 * TIE, 4.0, 1.0])
     found = MaskedCandidates(model, 2).find(["worda"] * 6, [[(0, 5)]] * 6)
     assert found == [{(0, 5): ["wordb", "wordc"]}] * 6
@@ -210,12 +210,12 @@ def test_a_word_is_one_candidate_however_it_is_written():
     assert source.find(["Film"], [[(0, 4)]]) == [{(0, 4): ["great", "PARIS"]}]
 
 
-def test_fewer_words_than_asked_for_are_all_there_is():
+def test_fewer_words_than_requested_are_all_returned():
     model = Rounding([0.0, 5.0, 4.0])
     assert MaskedCandidates(model, 9).find(["worda"], [[(0, 5)]]) == [{(0, 5): ["wordb", "wordc"]}]
 
 
-def test_a_piece_that_ends_inside_a_letter_is_no_whole_word():
+def test_a_piece_that_ends_within_a_letter_is_not_a_whole_word():
     model = Rounding([0.0, 5.0, 4.0])
     model.encode = lambda texts: [Pieces([0, 1, 2, 0], [(0, 0), (0, 5), (4, 5), (0, 0)])]
     assert MaskedCandidates(model, 1).find(["worda"], [[(0, 5)]]) == [{}]

@@ -47,6 +47,7 @@ def begin(*words, **pipes):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NAMES, ids=NAMES.get)
 def test_the_first_signal_asks_and_the_second_one_stops(number):
     process = begin("-c", LOOP, stdout=subprocess.PIPE)
@@ -55,15 +56,15 @@ def test_the_first_signal_asks_and_the_second_one_stops(number):
     assert process.stdout.readline() == "asked\n"
     assert process.poll() is None
     process.send_signal(number)
-    _, said = process.communicate(timeout=10)
+    _, output = process.communicate(timeout=10)
     assert process.returncode == 130
-    assert said.strip().splitlines() == [
+    assert output.strip().splitlines() == [
         "stopping; once more stops at once",
         "error: interrupted; the same command goes on from the last checkpoint",
     ]
 
 
-def test_requests_last_as_long_as_there_is_someone_to_heed_them():
+def test_requests_end_with_their_context():
     handlers = [signal.getsignal(number) for number in NAMES]
     with graceful():
         check()
@@ -160,7 +161,7 @@ def test_losses_scores_and_rates_are_logged_with_their_steps(tmp_path, logged):
 
 
 @pytest.mark.parametrize("call", range(1, 10))
-def test_a_run_that_is_asked_to_stop_keeps_that_very_step(tmp_path, logged, call):
+def test_a_run_asked_to_stop_keeps_its_current_step(tmp_path, logged, call):
     whole, _ = toy(tmp_path / "whole", [0.1, 0.9, 0.5])
     fit(whole)
     expected, logged[:] = list(logged), []
@@ -187,7 +188,8 @@ def test_a_stop_while_validating_keeps_the_epoch(tmp_path):
     assert (state["epoch"], state["step"]) == (0, 3)
 
 
-def test_a_command_that_is_stopped_goes_on_to_the_same_bytes(prepared, tmp_path):
+@pytest.mark.slow
+def test_a_stopped_command_resumes_to_the_same_bytes(prepared, tmp_path):
     given = tiny.small(student_arch="rnn", embedding_type="char", model_name="s", epochs=12, patience=12)
     settings = tiny.compress_settings(
         task="sst-2", workspace=tiny.copy_workspace(prepared, tmp_path / "whole"), **given

@@ -71,7 +71,7 @@ def test_weights_that_may_not_be_chosen_are_not(tmp_path):
     assert torch.equal(run.model.weight, seen[2]["weight"])
 
 
-def test_a_loss_that_is_no_number_stops_with_a_hint(tmp_path):
+def test_a_loss_that_is_not_a_number_stops_with_a_hint(tmp_path):
     run, _ = toy(tmp_path)
     run.loss = lambda rows: run.model.weight.sum() * float("nan")
     with pytest.raises(UserError, match="the loss became nan; lower --lr"):
@@ -79,7 +79,7 @@ def test_a_loss_that_is_no_number_stops_with_a_hint(tmp_path):
 
 
 @pytest.mark.parametrize("stop", range(0, 12, 2))
-def test_a_stopped_toy_run_goes_on_to_the_same_weights(tmp_path, monkeypatch, stop):
+def test_a_stopped_toy_run_resumes_to_the_same_weights(tmp_path, monkeypatch, stop):
     scores = [0.1, 0.9, 0.5, 0.4]
     whole, _ = toy(tmp_path / "whole", scores)
     history = fit(whole)
@@ -209,7 +209,7 @@ def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run
         model = nn.Embedding.from_pretrained(torch.zeros(400, 2), freeze=False)
         pruner = GradualPruner([Prunable("table.weight", "bpe", model.weight)], settings)
         loss = lambda rows: (model(torch.from_numpy(rows)) - 1).square().mean()  # noqa: E731
-        made = Run(
+        this_run = Run(
             model=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
             batches=lambda epoch: [np.array([row]) for row in range(400)],
@@ -224,13 +224,14 @@ def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run
             after_step=pruner.step,
             eligible=pruner.eligible,
         )
-        return model, lambda: fit(made)
+        return model, lambda: fit(this_run)
 
     whole, train = run("whole")
     train()
-    monkeypatch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
-    with pytest.raises(Stopped):
-        run("stopped", stop=41)[1]()  # one step after the pruner chose, three before it chooses again
+    with monkeypatch.context() as patch:
+        patch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+        with pytest.raises(Stopped):
+            run("stopped", stop=41)[1]()  # one step after the pruner chose, three before it chooses again
     again, train = run("stopped")
     train()
     assert torch.equal(again.weight, whole.weight)
@@ -243,19 +244,19 @@ def test_the_same_settings_give_the_same_bytes(prepared, tmp_path, kind):
 
 
 def test_another_seed_gives_other_weights(workspace):
-    made = []
+    folders = []
     for seed in (1, 2):
         given = tiny.small(student_arch="ffn", embedding_type="hash", seed=seed)
-        made.append(distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given)))
-    assert made[0].name != made[1].name
-    assert (made[0] / "model.safetensors").read_bytes() != (made[1] / "model.safetensors").read_bytes()
+        folders.append(distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given)))
+    assert folders[0].name != folders[1].name
+    assert (folders[0] / "model.safetensors").read_bytes() != (folders[1] / "model.safetensors").read_bytes()
 
 
 def test_a_finished_student_is_reused_another_is_not_overwritten_and_force_replaces(workspace):
     folder = student_of(workspace, "ffn-hash")
-    made = (folder / "model.safetensors").stat().st_mtime_ns
+    written_at = (folder / "model.safetensors").stat().st_mtime_ns
     assert student_of(workspace, "ffn-hash") == folder
-    assert (folder / "model.safetensors").stat().st_mtime_ns == made
+    assert (folder / "model.safetensors").stat().st_mtime_ns == written_at
     before = files(folder)
     with pytest.raises(UserError, match="--force"):
         student_of(workspace, "ffn-hash", lr=0.5)

@@ -41,7 +41,7 @@ def total_updates(settings: FinetuneSettings, train_rows: int) -> int:
 def _recipe(settings: FinetuneSettings, task: Task, train_rows: int, valid_rows: int) -> list[Any]:
     """Return the flags of fairseq's GLUE example."""
     updates = total_updates(settings, train_rows)
-    interval = _save_interval(valid_rows, settings.batch_size)
+    interval = save_interval(valid_rows, settings.batch_size)
     metric = ["loss"] if task.regression else ["accuracy", "--maximize-best-checkpoint-metric"]
     flags = ["--task", "featherweight_sentence_prediction", "--criterion", "sentence_prediction"]
     flags += ["--num-classes", task.outputs, "--seed", settings.seed]
@@ -59,7 +59,7 @@ def _recipe(settings: FinetuneSettings, task: Task, train_rows: int, valid_rows:
     return [*flags, "--regression-target"] if task.regression else flags
 
 
-def _save_interval(valid_rows: int, batch_size: int) -> int:
+def save_interval(valid_rows: int, batch_size: int) -> int:
     """Return the updates between two checkpoints.
 
     fairseq validates whenever it saves; a forward pass is a third of an update's work: so validation takes a tenth of

@@ -1,22 +1,17 @@
-"""Tasks of tokens: files of tagged words, scores of entities, and every stage from teacher to packed file."""
+"""A task of tokens through every stage, from teacher to packed file."""
 
-import dataclasses
 import json
 
 import numpy as np
-import packed_students as made
+import packed_students
 import pytest
 import tiny
 import tiny_tags
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from seqeval.metrics.sequence_labeling import get_entities
 
-from common.data.iob import as_iob, entities
-from common.data.ragged import joined, known, padded
-from common.data.readers.tables import read_source
-from common.data.split import Split, load_split, read_split, write_split
+from common.data.iob import entities
+from common.data.ragged import known
+from common.data.split import Split, load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
@@ -34,25 +29,9 @@ from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 
+pytestmark = pytest.mark.slow
 CPU = torch.device("cpu")
-TAGS = ("O", "B-a", "I-a", "B-b", "I-b")
 ARCHS = [arch for arch in tiny.POOLINGS if arch != "ffn"]
-WORD = st.text(st.sampled_from("ab'-,3é漢"), min_size=1, max_size=5)
-
-
-@st.composite
-def texts(draw):
-    """Words and valid tags."""
-    before, words = "O", []
-    for _ in range(draw(st.integers(1, 6))):
-        allowed = [tag for tag in TAGS if tag[0] != "I" or before[1:] == tag[1:]]
-        before = draw(st.sampled_from(allowed))
-        words.append((draw(WORD), before))
-    return words
-
-
-def task_of(tags=TAGS, **changed):
-    return load_task("ncbi-disease").model_copy(update={"labels": tags, **changed})
 
 
 @pytest.fixture(scope="module")
@@ -78,100 +57,6 @@ def distilled(workspace, task, **given):
     shape = {"student_arch": "bilstm", "embedding_type": "hash", "only_original_data": True, "alpha": 0.5}
     settings = tiny.compress_settings(workspace=workspace, task=task, **tiny.small(**{**shape, **given}))
     return compress(settings)
-
-
-@given(st.lists(texts(), min_size=1, max_size=5))
-def test_tagged_words_read_back_as_they_were_written(tmp_path_factory, rows):
-    folder = tmp_path_factory.mktemp("iob")
-    pairs = [tuple(zip(*row, strict=True)) for row in rows]
-    (folder / "some.tsv").write_text("".join(as_iob(*pair) for pair in pairs))
-    split = read_source(folder / "some.tsv", task_of())
-    assert split.sentence1 == [" ".join(words) for words, _ in pairs]
-    assert [[TAGS[i] for i in row[row >= 0]] for row in split.labels] == [list(tags) for _, tags in pairs]
-    write_split(folder / "some.parquet", split, {})
-    again = read_split(folder / "some.parquet", "")
-    assert np.array_equal(again.labels, split.labels)
-    assert again.fingerprint() == split.fingerprint()
-    wider = np.pad(split.labels, ((0, 0), (0, 2)), constant_values=-1)
-    assert dataclasses.replace(split, labels=wider).fingerprint() == split.fingerprint()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("a\tO\nb\tI-a\n", "line 2: I-a after O breaks the IOB scheme: an entity begins with B-a"),
-        ("a\tI-a\n", "line 1: I-a at the start of a text"),
-        ("a\tB-b\nb\tI-a\n", "line 2: I-a after B-b breaks"),
-        ("a\tB-a\n\nb\tI-a\n", "line 3: I-a at the start of a text"),
-        ("a\tB-A\n", "line 1: unknown tag 'B-A'; expected O, B-a, I-a, B-b, I-b; did you mean B-"),
-        ("a\tO\nb\n", "line 2: expected a word and its tag, found 'b'"),
-        ("a b\tO\n", "line 1: a word is empty or has a space in it: 'a b'"),
-        ("a\u00a0b O\n", "line 1: a word is empty or has a space in it"),
-        ("\n\n", "no rows of data"),
-        ("a\tO\n\xff\tO\n".encode("latin-1"), "line 2: not UTF-8"),
-    ],
-)
-def test_a_file_that_breaks_the_scheme_is_named_with_the_line(tmp_path, content, message):
-    path = tmp_path / "some.tsv"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UserError) as error:
-        read_source(path, task_of())
-    assert message in str(error.value)
-
-
-def test_other_columns_and_marks_of_documents_are_passed_over(tmp_path):
-    (tmp_path / "c.txt").write_text("-DOCSTART- -X- O\n\nEU NNP B-a\nrejects VBZ O\n")
-    split = read_source(tmp_path / "c.txt", task_of())
-    assert split.sentence1 == ["EU rejects"]
-    assert split.labels.tolist() == [[1, 0]]
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"labels": ["B-a", "I-a"]}, "O among them"),
-        ({"labels": ["O", "I-a"]}, "I-a continues an entity that nothing begins: B-a is missing"),
-        ({"labels": ["O", "a"]}, "'a' is not an IOB tag"),
-        ({"metrics": ["f1"]}, "metric f1 is not one of this kind of task"),
-        ({"columns": {"sentence1": "a", "sentence2": "b"}}, "texts are single ones"),
-        ({"columns": {"sentence1": "word", "label": "tag"}}, "no columns to name"),
-    ],
-)
-def test_a_faulty_task_is_refused(tmp_path, changed, message):
-    with pytest.raises(UserError, match=message):
-        load_task(str(tiny_tags.write_task(tmp_path, **changed)))
-
-
-@given(st.lists(st.sampled_from(TAGS), max_size=12))
-def test_entities_are_seqevals(tags):
-    theirs = [(kind, first, last + 1) for kind, first, last in get_entities(list(tags))]
-    assert entities(tags) == theirs
-
-
-def test_scores_by_hand():
-    task = task_of(metrics=("entity_f1", "entity_precision", "entity_recall", "accuracy"))
-    labels = padded(np.array([1, 2, 0, 3, 0, 1]), np.array([5, 1]))
-    said = padded(np.array([1, 2, 0, 3, 4, 1]), np.array([5, 1]))  # the second entity is too long
-    logits = np.where(known(said)[..., None], np.eye(5, dtype=np.float32)[said], np.nan)
-    expected = {"entity_f1": 2 / 3, "entity_precision": 2 / 3, "entity_recall": 2 / 3, "accuracy": 5 / 6}
-    assert score(task, labels, logits) == pytest.approx(expected)
-    wider = np.pad(labels, ((0, 0), (0, 3)), constant_values=-1)
-    assert score(task, wider, logits) == pytest.approx(expected)
-
-
-def test_tags_may_be_spelt_otherwise_in_files(tmp_path):
-    (tmp_path / "s.tsv").write_text("a\tBEG\nb\tIN\nc\tOUT\n")
-    task = task_of(("O", "B-a", "I-a"), label_values=("OUT", "BEG", "IN"))
-    assert read_source(tmp_path / "s.tsv", task).labels.tolist() == [[1, 2, 0]]
-    (tmp_path / "s.tsv").write_text("a\tOUT\nb\tIN\n")
-    with pytest.raises(UserError, match="line 2: I-a after O breaks"):
-        read_source(tmp_path / "s.tsv", task)
-
-
-def test_padded_arrays_join_to_the_widest():
-    first, second = padded(np.arange(3), np.array([1, 2])), padded(np.arange(4), np.array([4]))
-    assert joined([first, second]).tolist() == [[0, -1, -1, -1], [1, 2, -1, -1], [0, 1, 2, 3]]
-    assert np.array_equal(joined([np.arange(2), np.arange(1)]), [0, 1, 0])
 
 
 def test_a_teachers_word_has_the_logits_of_its_first_piece(taught):
@@ -273,10 +158,10 @@ def test_a_transformer_is_aligned_with_a_teacher_that_tags(workspace):
     assert len(history) == 3
 
 
-@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", packed_students.EMBEDDINGS)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_packed_student_tags_as_the_student_does(tmp_path, arch, embedding):
-    folder = made.write_student(
+    folder = packed_students.write_student(
         tmp_path / "s", arch, embedding, "affine-row", labels=tiny_tags.LABELS, tokens=True, max_tokens=9
     )
     texts = [text for text, _ in tiny.sentences(12)] + ["", "ünïcode \u200b 漢字", "a " * 20 + "b"]
@@ -292,7 +177,7 @@ def test_a_packed_student_tags_as_the_student_does(tmp_path, arch, embedding):
         assert np.allclose(own[row, : len(one)], one, atol=1e-5)
 
 
-def test_answers_beside_what_came_in(workspace, capsys):
+def test_predictions_next_to_the_input(workspace, capsys):
     workspace, task = workspace
     (folder,) = distilled(workspace, task, epochs=4)
     about = {"workspace": workspace, "model": str(folder), "cpu": True}
@@ -302,9 +187,9 @@ def test_answers_beside_what_came_in(workspace, capsys):
     assert header == "text,n,predicted_tags"
     tags = line.split(",")[2].split()
     predict(PredictSettings(input=workspace / "in.csv", output_format="jsonl", **about))
-    told = json.loads(capsys.readouterr().out)
-    assert told["predicted_tags"] == tags
-    assert [(e["kind"], e["first"], e["end"]) for e in told["entities"]] == entities(tags)
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["predicted_tags"] == tags
+    assert [(e["kind"], e["first"], e["end"]) for e in answer["entities"]] == entities(tags)
 
 
 def test_what_cannot_tag_is_refused(workspace, prepared):

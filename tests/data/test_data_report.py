@@ -57,7 +57,7 @@ def test_repeated_rows_without_a_label_contradict_nothing():
     assert (part["repeated"], part["contradictory"]) == (3, 0)
 
 
-def test_a_file_that_is_a_split_as_it_stands_is_described_once(report):
+def test_a_file_that_is_a_split_is_described_once(report):
     assert report["read"] == {}
     assert list(report["splits"]) == ["train", "validation", "test"]
     carved = make_report(TASK, {"train": split_of(("a", 0)), "test": TEST}, SPLITS, {})
@@ -69,7 +69,7 @@ def test_what_two_splits_share_is_counted_both_ways_round_once(report):
     assert found == {("train", "validation"): 2, ("train", "test"): 2, ("validation", "test"): 1}
 
 
-def test_the_text_is_aligned_and_says_what_left_and_what_is_left(report):
+def test_the_text_is_aligned_and_names_dropped_and_shared_rows(report):
     lines = as_text(report).splitlines()
     counts = next(line for line in lines if line.startswith("train "))
     assert counts.split()[1:6] == ["5", "1", "1", "1", "1"]
@@ -99,17 +99,18 @@ def test_many_labels_and_no_labels_are_shown_briefly():
 def test_shipped_tasks_are_reported_on_too_and_reported_again(tmp_path, glue, capsys):
     task, paths = load_task("sst-2"), Workspace(tmp_path)
     splits = prepare(paths, task, glue, seed=1)
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     report = read_report(paths, "sst-2")
     assert report["splits"]["train"]["rows"] == len(splits["train"])
     assert report["read"]["train"]["rows"] == 180
     left = 180 - len(splits["train"]) - len(splits["validation"])
     assert report["dropped"] == {"validation": left}
-    assert as_text(report) in said
+    assert as_text(report) in output
     prepare(paths, task, glue, seed=1)
     assert as_text(report) in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_preprocess_prints_the_report_as_json(tmp_path, glue):
     words = ["--task", "qqp", "--data-dir", glue, "--workspace", tmp_path, "--no-loadbar"]
     done = tiny.run_command("preprocess.py", *words, "--json")

@@ -1,0 +1,277 @@
+"""Tables: any kind of file reads back as it was written, and mistakes are named with file and line."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from own_task import NAMES, WORLD, WRITERS, own_task, write_csv, write_parquet, write_yaml
+
+from common.data.prepare import prepare
+from common.data.readers.cells import MAX_CHARACTERS
+from common.data.readers.tables import read_source
+from common.data.tasks import load_task
+from common.data.text import normalise
+from common.errors import UserError
+from common.store.workspace import Workspace
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), min_size=1, max_size=5))
+def test_text_reads_back_as_it_was_written(tmp_path_factory, kind, texts):
+    folder = tmp_path_factory.mktemp("own")
+    texts = [*texts, 'a "quoted", one\nof\r\nlines\t', *WORLD]
+    WRITERS[kind](folder / f"rows.{kind}", [(text, NAMES[i % 2]) for i, text in enumerate(texts)])
+    split = read_source(folder / f"rows.{kind}", load_task(write_yaml(folder, {"all": f"rows.{kind}"})))
+    assert split.sentence1 == [normalise(text) for text in texts]
+    assert split.labels.tolist() == [i % 2 for i in range(len(texts))]
+    assert split.source_rows.tolist() == list(range(len(texts)))
+    shutil.rmtree(folder)
+
+
+def test_a_text_file_has_a_sentence_a_line_and_needs_no_columns(tmp_path):
+    (tmp_path / "lines.txt").write_text('\ufeffone, "two"\r\n\n' + "\n".join(WORLD), encoding="utf-8")
+    task = load_task(write_yaml(tmp_path, {"all": "lines.txt"}, columns=None))
+    split = read_source(tmp_path / "lines.txt", task)
+    assert split.sentence1 == ['one, "two"', *WORLD]
+    assert not split.labelled.any()
+
+
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        (["no", "yes"], ["no", "yes", None]),
+        (["false", "true"], [False, True, None]),
+        ([0, 1], [0, 1, None]),
+        (["0", "1"], [0.0, 1.0, None]),
+        (["1.5", "2"], [1.5, 2.0, None]),
+    ],
+)
+def test_labels_may_be_text_numbers_or_booleans_and_may_be_missing(tmp_path, labels, values):
+    rows = [{"review": f"text {i}", "verdict": value} for i, value in enumerate(values)]
+    (tmp_path / "r.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "r.parquet")
+    task = load_task(write_yaml(tmp_path, {"all": "r.jsonl"}, labels=labels))
+    for name in ("r.jsonl", "r.parquet"):
+        assert read_source(tmp_path / name, task).labels.tolist() == [0, 1, -1]
+
+
+def test_a_number_in_a_parquet_column_with_gaps_is_the_label_it_was(tmp_path):
+    pq.write_table(pa.table({"review": ["a", "b"], "verdict": [1.0, float("nan")]}), tmp_path / "r.parquet")
+    task = load_task(write_yaml(tmp_path, {"all": "r.parquet"}, labels=[0, 1]))
+    assert read_source(tmp_path / "r.parquet", task).labels.tolist() == [1, -1]
+
+
+def test_scores_of_a_regression_may_be_missing_but_not_out_of_range(tmp_path):
+    write_csv(tmp_path / "r.csv", [("a", "0.5"), ("b", ""), ("c", "5")])
+    task = load_task(write_yaml(tmp_path, {"all": "r.csv"}, labels=None, range=[0, 5]))
+    assert str(read_source(tmp_path / "r.csv", task).labels.tolist()) == "[0.5, nan, 5.0]"
+    write_csv(tmp_path / "r.csv", [("a", "0.5"), ("b", "5.5")])
+    with pytest.raises(UserError, match=r"line 3: unknown label '5\.5'; expected a number from 0 to 5"):
+        read_source(tmp_path / "r.csv", task)
+
+
+SST, QQP = load_task("sst-2"), load_task("qqp")
+HEADER = "sentence\tlabel\n"
+
+BAD_FILES = [
+    ("r.csv", "review,verdict\na,thumbs up\nb\n", "line 3: expected 2 columns, found 1"),
+    ("r.csv", "review,verdict\nwell, well,thumbs up\n", "line 2: expected 2 columns, found 3 (a cell with a comma"),
+    ("r.csv", 'review,verdict\n"a\nb",thumbs up\n"open,thumbs up\nc,thumbs up\n', "line 4: malformed CSV"),
+    ("r.csv", 'review,verdict\n"a" b,thumbs up\n', "line 2: malformed CSV"),
+    (
+        "r.csv",
+        "review,verdict\na,thumbs upp\n",
+        "line 2: unknown label 'thumbs upp'; expected thumbs down, thumbs up; did",
+    ),
+    (
+        "r.csv",
+        "reviews,verdict\na,thumbs up\n",
+        "line 1: no column 'review' (found reviews, verdict); did you mean reviews?",
+    ),
+    ("r.csv", "review,verdict,review\na,thumbs up,b\n", "line 1: column 'review' appears 2 times"),
+    ("r.csv", f"review,verdict\na,thumbs up\n{'x' * 2**20},thumbs up\n", "line 3: a sentence of 1,048,576 characters"),
+    ("r.csv", f"review,verdict\n{'x' * 2**25},thumbs up\n", "line 2: malformed CSV (field larger than field limit"),
+    ("r.csv", "review,verdict\na\0b,thumbs up\n", "line 2: a sentence holds a NUL byte"),
+    ("r.csv", b"review,verdict\na,thumbs up\ncaf\xe9,thumbs up\n", "line 3: not UTF-8"),
+    ("r.csv", "review,verdict\na,thumbs up\n".encode("utf-16"), "line 1: not UTF-8"),
+    ("r.csv", "", "an empty file"),
+    ("r.csv", "review,verdict\n", "no rows of data"),
+    ("r.tsv", "review\tverdict\na\tthumbs up\tb\n", "line 2: expected 2 columns, found 3 (no cell may hold a tab)"),
+    ("r.tsv", "", "an empty file"),
+    ("r.txt", "\n\n", "no rows of data"),
+    ("r.txt", b"fine\n\xff\n", "line 2: not UTF-8"),
+    ("r.jsonl", '{"review": "a", "verdict": "thumbs up"}\n{"review": \n', "line 2: not JSON"),
+    ("r.jsonl", "[" * 100_000, "line 1: not JSON"),
+    ("r.jsonl", '\n["a", "thumbs up"]\n', "line 2: not a JSON object"),
+    (
+        "r.jsonl",
+        '{"reviw": "a", "verdict": "thumbs up"}\n',
+        "line 1: no key 'review' (found reviw, verdict); did you mean",
+    ),
+    ("r.jsonl", '{"review": {"en": "a"}, "verdict": "thumbs up"}\n', "line 1: a sentence is of type dict, not text"),
+    ("r.jsonl", '{"review": 7, "verdict": "thumbs up"}\n', "line 1: a sentence is of type int, not text (7)"),
+    ("r.jsonl", '{"review": "a", "verdict": ["thumbs up"]}\n', "line 1: a label is of type list, not text or a number"),
+    ("r.jsonl", '{"review": "a \\ud83d", "verdict": "thumbs up"}\n', "line 1: a sentence holds half a surrogate pair"),
+    ("r.jsonl", "", "no rows of data"),
+    ("r.parquet", "review,verdict\n", "damaged, or not a Parquet file"),
+    ("r.xlsx", "PK", "unknown kind of file; save it as one of .csv, .tsv, .jsonl, .parquet, .txt (UTF-8)"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD_FILES, ids=[f"{n}: {m}" for n, _, m in BAD_FILES])
+def test_a_bad_file_is_named_with_the_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError) as error:
+        prepare(Workspace(tmp_path / "w"), load_task(write_yaml(tmp_path, {"all": name})), None, seed=1)
+    assert str(error.value).startswith(str(tmp_path / name))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            {"reviews": ["a"], "verdict": ["thumbs up"]},
+            "no column 'review' (found reviews, verdict); did you mean reviews?",
+        ),
+        ({"review": [1], "verdict": ["thumbs up"]}, "row 1: a sentence is of type int, not text (1)"),
+        ({"review": ["a", "b"], "verdict": ["thumbs up", "up"]}, "row 2: unknown label 'up'"),
+        ({"review": ["a"], "verdict": [["thumbs up"]]}, "row 1: a label is of type list"),
+    ],
+)
+def test_a_bad_parquet_file_is_named_with_the_row(tmp_path, table, message):
+    pq.write_table(pa.table(table), tmp_path / "r.parquet")
+    with pytest.raises(UserError) as error:
+        read_source(tmp_path / "r.parquet", load_task(write_yaml(tmp_path, {"all": "r.parquet"})))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("cut", [10, 300, -5])
+def test_a_damaged_parquet_file_is_named(tmp_path, cut):
+    write_parquet(tmp_path / "r.parquet", [(f"text {i}", NAMES[0]) for i in range(100)])
+    whole = (tmp_path / "r.parquet").read_bytes()
+    (tmp_path / "r.parquet").write_bytes(whole[:cut])
+    with pytest.raises(UserError, match=r"r\.parquet: damaged, or not a Parquet file"):
+        read_source(tmp_path / "r.parquet", load_task(write_yaml(tmp_path, {"all": "r.parquet"})))
+
+
+def test_a_long_sentence_is_read_up_to_the_limit(tmp_path):
+    task = own_task(tmp_path, [("x" * MAX_CHARACTERS, NAMES[0])])
+    assert len(read_source(tmp_path / "rows.csv", task).sentence1[0]) == MAX_CHARACTERS
+
+
+def test_pairs_cannot_come_from_a_text_file(tmp_path):
+    (tmp_path / "lines.txt").write_text("a\n")
+    columns = {"sentence1": "a", "sentence2": "b"}
+    with pytest.raises(UserError, match=r"lines\.txt: a \.txt file holds one sentence a line"):
+        read_source(tmp_path / "lines.txt", load_task(write_yaml(tmp_path, {"all": "lines.txt"}, columns=columns)))
+
+
+# GLUE's TSV files.
+
+
+def written(tmp_path, text, name="train.tsv"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_rows_come_stripped_normalised_and_in_order(tmp_path):
+    path = written(tmp_path, HEADER + " a  fine\u00a0film . \t1\nno good\t0\ncafe\u0301\t1\n")
+    split = read_source(path, SST)
+    assert split.sentence1 == ["a fine film .", "no good", "caf\u00e9"]
+    assert split.labels.tolist() == [1, 0, 1]
+    assert split.source_rows.tolist() == [0, 1, 2]
+    assert split.sentence2 is None
+
+
+def test_empty_sentences_stay_in_place(tmp_path):
+    split = read_source(written(tmp_path, HEADER + "one\t1\n\t0\n  \t1\ntwo\t0\n"), SST)
+    assert split.sentence1 == ["one", "", "", "two"]
+    assert split.labels.tolist() == [1, 0, 1, 0]
+    assert split.source_rows.tolist() == [0, 1, 2, 3]
+
+
+def test_an_empty_second_sentence_does_not_shift_the_label(tmp_path):
+    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    split = read_source(written(tmp_path, header + "0\t1\t2\twhat ?\t\t1\n1\t3\t4\t\twhy ?\t0\n"), QQP)
+    assert (split.sentence1, split.sentence2) == (["what ?", ""], ["", "why ?"])
+    assert split.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("separator", ["\x85", "\u2028", "\u2029", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r"])
+def test_only_newlines_end_a_row(tmp_path, separator):
+    path = written(tmp_path, HEADER + f"one{separator}half\t1\ntwo\t0\n")
+    split = read_source(path, SST)
+    assert split.sentence1 == ["one half", "two"]
+    assert split.labels.tolist() == [1, 0]
+
+
+def test_quotes_are_text_in_tsv(tmp_path):
+    split = read_source(written(tmp_path, HEADER + '"an open quote\t1\nshe said "no"\t0\n'), SST)
+    assert split.sentence1 == ['"an open quote', 'she said "no"']
+
+
+def test_windows_line_ends_and_byte_order_mark(tmp_path):
+    split = read_source(written(tmp_path, b"\xef\xbb\xbfsentence\tlabel\r\none\t1\r\ntwo\t0\r\n"), SST)
+    assert split.sentence1 == ["one", "two"]
+    assert split.labels.tolist() == [1, 0]
+
+
+def test_no_newline_at_the_end(tmp_path):
+    assert read_source(written(tmp_path, HEADER + "one\t1\ntwo\t0"), SST).sentence1 == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sentence\tlable\none\t1\n", "line 1: no column 'label' (found sentence, lable); did you mean lable?"),
+        (HEADER + "one\t1\ntwo\n", "line 3: expected 2 columns, found 1"),
+        (HEADER + "one\t1\ntwo\t2\n", "line 3: unknown label '2'; expected 0, 1"),
+        (HEADER + "one\t1\n\t\ntwo\t0\n", "line 3"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path, text, message):
+    path = written(tmp_path, text)
+    with pytest.raises(UserError) as error:
+        read_source(path, SST)
+    assert str(path) in str(error.value)
+    assert message in str(error.value)
+
+
+def test_a_bad_byte_far_into_the_file_is_found(tmp_path):
+    rows = "".join(f"row {i}\t1\n" for i in range(5000))
+    path = written(tmp_path, (HEADER + rows).encode() + b"\xff\t1\n" + rows.encode())
+    with pytest.raises(UserError, match="line 5002: not UTF-8"):
+        read_source(path, SST)
+
+
+def csv_task(tmp_path, **source):
+    values = {"kind": "files", "files": {"all": "reviews.csv"}, **source}
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\nlabels: [bad, good]\nlabel_values: [neg, pos]\ncolumns: {sentence1: text, label: mood}\n"
+        f"source: {values}\nvalidation: {{fraction: 0.2}}\ntest: {{fraction: 0.2}}\n"
+    )
+    return file
+
+
+def test_csv_has_quotes_and_newlines_in_cells(tmp_path):
+    task = load_task(str(csv_task(tmp_path)))
+    path = written(tmp_path, 'mood,text\npos,"fine, really\nfine"\nneg,"he said ""no"""\n', "reviews.csv")
+    split = read_source(path, task)
+    assert split.sentence1 == ["fine, really fine", 'he said "no"']
+    assert split.labels.tolist() == [1, 0]
+
+
+def test_rows_of_other_sources_are_left_out_but_rows_keep_their_numbers(tmp_path):
+    task = load_task(str(csv_task(tmp_path, where={"source": "mine"})))
+    path = written(tmp_path, "source,mood,text\nmine,pos,a\nother,what,b\nmine,neg,c\n", "reviews.csv")
+    split = read_source(path, task)
+    assert split.sentence1 == ["a", "c"]
+    assert split.source_rows.tolist() == [0, 2]

@@ -1,0 +1,38 @@
+"""A small RoBERTa in both of fairseq's checkpoint formats, and a teacher fine-tuned from it."""
+
+import pytest
+import small_roberta
+import tiny
+import torch
+from small_roberta import CPU, TEXT, settings
+
+from common.store.workspace import Workspace
+from common.teachers.finetune import finetune
+from common.teachers.load import load_teacher
+from compression.augmentation.preprocess import preprocess
+
+
+@pytest.fixture(scope="session")
+def roberta(tmp_path_factory):
+    """Folder of a small RoBERTa as fairseq saves one."""
+    return small_roberta.make(tmp_path_factory.mktemp("roberta") / "small", TEXT, updates=40)
+
+
+@pytest.fixture(scope="session")
+def old_roberta(tmp_path_factory, roberta):
+    """The same weights as fairseq's official archives hold theirs."""
+    return small_roberta.write_old_format(roberta, tmp_path_factory.mktemp("old") / "small")
+
+
+@pytest.fixture(scope="session")
+def taught(tmp_path_factory, glue, roberta):
+    """Workspace with splits of sst-2 and teacher `small`. To be read, not written."""
+    workspace = tmp_path_factory.mktemp("taught") / "workspace"
+    preprocess(tiny.prepare_settings(workspace, "sst-2", data_dir=glue))
+    finetune(settings(workspace, roberta))
+    return workspace
+
+
+@pytest.fixture
+def teacher(taught):
+    return load_teacher(Workspace(taught).model("sst-2", "small"), CPU, torch.float32)

@@ -1,0 +1,91 @@
+"""Classifiers adopted as teachers without training."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from own_task import NAMES, write_yaml
+
+from common.data.split import load_split
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.workspace import Workspace
+from common.teachers.finetune import finetune
+from common.teachers.logits import load_logits
+from common.training.models import read_config
+from compression.augmentation.preprocess import preprocess
+
+
+def write_classifier(encoder, folder, names=None, outputs=2):
+    """A Hugging Face classifier with a head of random, but saved, weights."""
+    import transformers
+
+    labels = {"id2label": dict(enumerate(names)), "label2id": {n: i for i, n in enumerate(names)}} if names else {}
+    torch.manual_seed(1)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=outputs, **labels)
+    model.save_pretrained(folder)
+    transformers.AutoTokenizer.from_pretrained(encoder).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unlabelled(tmp_path_factory):
+    """(workspace, task file): a prepared task of sentences without labels."""
+    folder = tmp_path_factory.mktemp("unlabelled")
+    (folder / "lines.txt").write_text("".join(f"{text}\n" for text, _ in tiny.sentences(120)))
+    path = write_yaml(folder, {"all": "lines.txt"}, name="lines", columns=None)
+    preprocess(tiny.prepare_settings(folder / "w", path))
+    return folder / "w", path
+
+
+@pytest.mark.parametrize("names", [None, ["Thumbs Down", "Thumbs Up"]])
+def test_a_classifier_is_adopted_with_its_weights_and_logits(tmp_path, encoder, unlabelled, names):
+    import transformers
+
+    workspace, task = unlabelled
+    source = write_classifier(encoder, tmp_path / "clf", names)
+    given = {"as_is": True, "model_name": f"t{bool(names)}"}
+    folder = finetune(tiny.finetune_settings(workspace, task, source, **given))
+    assert finetune(tiny.finetune_settings(workspace, task, source, **given)) == folder
+    config = read_config(folder)
+    assert (config.kind, config.task, config.labels, config.trained_on) == ("teacher", "lines", NAMES, ())
+    rows = {"generate_loss": ("validation",), "model_name": folder.name, "precision": "fp32"}
+    preprocess(tiny.prepare_settings(workspace, task, **rows))
+    validation = load_split(Workspace(workspace), load_task(task), "validation")
+    logits = load_logits(Workspace(workspace), load_task(task), folder.name, "validation")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(source).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    with torch.inference_mode():
+        expected = [model(**tokenizer(text, return_tensors="pt")).logits[0].numpy() for text in validation.sentence1]
+    np.testing.assert_allclose(logits, np.stack(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("names", "outputs", "message"),
+    [
+        (None, 3, "has 3 outputs, lines needs 2"),
+        (["bad", "good"], 2, "knows the labels bad, good; lines has thumbs down, thumbs up"),
+        (["THUMBS UP", "THUMBS DOWN"], 2, r"another order; write labels: \[thumbs up, thumbs down\] in .*lines\.yaml"),
+    ],
+)
+def test_a_head_of_other_labels_is_refused(tmp_path, encoder, unlabelled, names, outputs, message):
+    workspace, task = unlabelled
+    source = write_classifier(encoder, tmp_path / "clf", names, outputs)
+    with pytest.raises(UserError, match=message):
+        finetune(tiny.finetune_settings(workspace, task, source, as_is=True))
+
+
+def test_only_fine_tuned_classifiers_are_adopted(tmp_path, encoder, unlabelled, workspace):
+    root, task = unlabelled
+    with pytest.raises(UserError, match=r"no trained classification head \(classifier\.bias is missing\)"):
+        finetune(tiny.finetune_settings(root, task, encoder, as_is=True))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty: holds no model"):
+        finetune(tiny.finetune_settings(root, task, tmp_path / "empty", as_is=True))
+    with pytest.raises(UserError, match="is no folder, no TASK/NAME of a teacher in the workspace, and"):
+        finetune(tiny.finetune_settings(root, task, "featherweight/none", as_is=True))
+    pairs = workspace / "models/qqp/tiny-bert"
+    with pytest.raises(UserError, match="reads pairs of sentences, lines has single sentences"):
+        finetune(tiny.finetune_settings(root, task, pairs, as_is=True))
+    with pytest.raises(UserError, match=r"no row of train has a label.*--as-is"):
+        finetune(tiny.finetune_settings(root, task, encoder))

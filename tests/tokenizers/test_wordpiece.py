@@ -69,14 +69,14 @@ def test_of_torturous_text_too(text):
 def test_a_teachers_vocabulary_is_taken_without_its_signs(prepared):
     folder = prepared / "models/sst-2/tiny-bert"
     vocabulary = teacher_vocabulary(folder)
-    tokenizer, places = vocabulary.tokenizer(50), vocabulary.rows
-    told = json.loads((folder / "huggingface/tokenizer.json").read_text())
+    tokenizer, rows = vocabulary.tokenizer(50), vocabulary.rows
+    saved = json.loads((folder / "huggingface/tokenizer.json").read_text())
     assert tokenizer.pieces[0] == "[UNK]"
     assert not {"[CLS]", "[SEP]", "[PAD]", "[MASK]"} & set(tokenizer.pieces)
-    assert [told["model"]["vocab"][piece] for piece in tokenizer.pieces] == places.tolist()
+    assert [saved["model"]["vocab"][piece] for piece in tokenizer.pieces] == rows.tolist()
     text = "a gorgeous , witty film nobody knows"
     theirs = AutoTokenizer.from_pretrained(folder / "huggingface")(text, add_special_tokens=False)["input_ids"]
-    assert places[tokenizer.encode([text]).ids[:, 0]].tolist() == theirs
+    assert rows[tokenizer.encode([text]).ids[:, 0]].tolist() == theirs
 
 
 def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
@@ -106,7 +106,7 @@ def test_a_student_of_word_pieces_goes_all_the_way(workspace):
 
 
 def test_a_teacher_without_word_pieces_is_refused(tmp_path):
-    with pytest.raises(UserError, match="no Hugging Face teacher"):
+    with pytest.raises(UserError, match="not a Hugging Face teacher"):
         teacher_vocabulary(tmp_path).tokenizer(9)
     (tmp_path / "huggingface").mkdir()
     (tmp_path / "huggingface/tokenizer.json").write_text('{"model": {"type": "BPE"}}')

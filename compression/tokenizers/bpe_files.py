@@ -48,7 +48,7 @@ def cached_files(vocab_size: int, dim: int, source: str) -> tuple[Path, Path] | 
 
 
 def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
-    """Return vectors in the order of the model's pieces, float32 [vocab_size, dim]. Raises UserError if they do not fit."""
+    """Return vectors in the order of the model's pieces, float32 [vocab_size, dim]. Raises UserError."""
     from bpemb import BPEmb
 
     try:

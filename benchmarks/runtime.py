@@ -35,7 +35,7 @@ from common.training.models import WEIGHTS_FILE, find_model, read_config, saved_
 
 HERE = Path(__file__).parent
 FILES = (WEIGHTS_FILE, "bpe.model")
-"""What of a student's folder a prediction needs, beside a few settings."""
+"""Files of a student's folder that a prediction needs, apart from a few settings."""
 STARTS, PASSES = 7, 5
 """Processes started for each start-up time, of which the median counts; passes over the test split."""
 
@@ -55,16 +55,16 @@ def measure(way: Way, texts: Path, split: Split, clock: str) -> dict[str, Any]:
     """start: seconds to the first answer; rate: sentences a second; one: milliseconds for a sentence alone; memory:
     bytes held at most; accuracy: over labelled rows; bytes: of the files it needs."""
     starts = [first_answer(way, texts)[clock] for _ in range(STARTS)]
-    said = json.loads(in_a_process(way, texts, clock)[-1])
-    pairs = zip(split.labels, said["labels"], strict=True)
+    found = json.loads(in_a_process(way, texts, clock)[-1])
+    pairs = zip(split.labels, found["labels"], strict=True)
     right = [way.labels[label] == guess for label, guess in pairs if label >= 0]
     files = [way.model / name for name in FILES] if way.model.is_dir() else [way.model]
     return {
         "way": way.name,
         "start": statistics.median(starts),
-        "rate": len(split) / said["pass"],
-        "one": 1000 * said["one"],
-        "memory": said["memory"],
+        "rate": len(split) / found["pass"],
+        "one": 1000 * found["one"],
+        "memory": found["memory"],
         "accuracy": sum(right) / max(1, len(right)),
         "bytes": sum(path.stat().st_size for path in files if path.exists()),
     }
@@ -88,7 +88,7 @@ def first_answer(way: Way, texts: Path) -> dict[str, float]:
 
 
 def in_a_process(way: Way, texts: Path, clock: str) -> list[str]:
-    """Lines that a process says."""
+    """Return the lines that a process prints."""
     with _started(way, texts, clock, PASSES) as process:
         lines = process.stdout.read().splitlines()
     if process.returncode:
@@ -97,7 +97,7 @@ def in_a_process(way: Way, texts: Path, clock: str) -> list[str]:
 
 
 def students(paths: Workspace, task: Task, given: dict[str, str | None]) -> dict[str, Path]:
-    """Architecture -> folder: the one named, or the smallest there is. Raises UserError where there is none."""
+    """Architecture -> folder: the one named, or the smallest there is. Raises UserError if there is none."""
     found = {}
     for arch, name in given.items():
         if name:
@@ -146,7 +146,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def conclusions(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Ratios, and for each target what was measured and whether it is met."""
+    """Return ratios, and for each target the measured value and whether it is met."""
     ratios, targets = {}, []
     for arch in ("ffn", "bilstm"):
         ours, theirs = rows[f"{arch} packed"], rows[f"{arch} PyTorch"]

@@ -48,7 +48,7 @@ def cached_files(vocab_size: int, dim: int, source: str) -> tuple[Path, Path] | 
 
 
 def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
-    """Vectors in the order of the model's pieces, float32 [vocab_size, dim]. Raises UserError when they do not fit."""
+    """Return vectors in the order of the model's pieces, float32 [vocab_size, dim]. Raises UserError."""
     from bpemb import BPEmb
 
     try:
@@ -73,7 +73,7 @@ def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
     except Exception as error:  # bpemb lets every failure of its downloader through
         raise UserError(
             f"BPEmb files for {vocab_size} pieces of {dim} cannot be downloaded "
-            f"({type(error).__name__}); --bpe-source train makes them from the task's text"
+            f"({type(error).__name__}); --bpe-source train trains them on the task's text"
         ) from error
     return bpe.model_file, bpe.emb_file
 
@@ -81,7 +81,7 @@ def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
 def _train(
     vocab_size: int, dim: int, sentences: list[str], own: list[str], folder: Path, with_vectors: bool
 ) -> tuple[Path, Path]:
-    """sentencepiece BPE, and gensim word2vec on the task's own text; the same bytes for the same text and seed."""
+    """Train sentencepiece BPE, and gensim word2vec on the task's own text; the same bytes for the same text."""
     text = fingerprint(sentences if own is sentences else [fingerprint(sentences), fingerprint(own)])
     model_file = folder / f"{text}.vs{vocab_size}.model"
     vector_file = folder / f"{text}.vs{vocab_size}.d{dim}.w2v.bin"
@@ -118,7 +118,7 @@ def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> No
 
 
 def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Path) -> None:
-    """Skip-gram vectors for every piece; a piece the text never shows gets word2vec's own random start."""
+    """Train skip-gram vectors of every piece; one that the text does not have keeps word2vec's random start."""
     import sentencepiece
     from gensim.models import KeyedVectors, Word2Vec
 

@@ -1,8 +1,8 @@
-"""Vectors of byte pairs by what a teacher makes of them: each piece read alone, as a sentence of its own.
+"""Vectors of byte pairs from a teacher's hidden states: each piece is read alone, as a sentence.
 
-The state that the teacher's head reads (the last layer's at the first token; of one that tags words, at a word's first
-piece) tells what a piece means for the task, also of pieces that the training text rarely shows. Its principal
-components, as many as the student's embedding is wide, are where the student's embedding starts from.
+The state that the teacher's classifier reads (the last layer's at the first token; of a tagger, at a word's first
+piece) depends on what a piece means for the task, also for pieces that are rare in the training text. The student's
+embedding starts from its principal components, as many as the embedding is wide.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from common.training.models import members_of, read_config
 
 _BATCH = 256
 _SPREAD = 0.3
-"""Standard deviation of all numbers together: that of embeddings that start at random does as well."""
+"""Standard deviation of all values; that of random embeddings works as well."""
 
 
 def find_teacher_vectors(pieces: Sequence[str], teacher: Path, dim: int, folder: Path, cpu: bool) -> np.ndarray:
-    """Vectors of the pieces, float32 [pieces, dim], made once and kept in `folder`.
+    """Return vectors of the pieces, float32 [pieces, dim], computed once and kept in `folder`.
 
-    teacher: its model folder; the states of an ensemble's members are put side by side. Raises UserError when it is
-    not there, and for more dimensions than there are pieces or the states have.
+    teacher: its model folder; the states of an ensemble's members are concatenated. Raises UserError when it is
+    missing, and for more dimensions than there are pieces or than the states have.
     """
 
     place = ["first piece"] if read_config(teacher).tokens else []
@@ -44,7 +44,7 @@ def find_teacher_vectors(pieces: Sequence[str], teacher: Path, dim: int, folder:
 
 
 def principal_components(states: np.ndarray, dim: int) -> np.ndarray:
-    """The first components of rows, float32 [n, dim], scaled alike. states: float [n, width]. Raises UserError."""
+    """Return the first components of rows, float32 [n, dim], scaled alike. states: float [n, width]."""
     if dim > min(states.shape):
         raise UserError(f"--embedding-init teacher: {min(states.shape)} dimensions at most (--embedding-dim is {dim})")
     left, values, _ = np.linalg.svd(states - states.mean(0), full_matrices=False)
@@ -53,22 +53,22 @@ def principal_components(states: np.ndarray, dim: int) -> np.ndarray:
 
 
 def _states(pieces: Sequence[str], teacher: Path, cpu: bool) -> np.ndarray:
-    """States that the head reads, float32 [pieces, width]; those of several members side by side."""
+    """Return the states that the classifier reads, float32 [pieces, width]; those of several members concatenated."""
     import torch
 
     from common.teachers.load import load_teacher
 
-    texts = [piece.replace("\u2581", " ").strip() for piece in pieces]  # sentencepiece's sign for a space
+    texts = [piece.replace("\u2581", " ").strip() for piece in pieces]  # sentencepiece's character for a space
     split = Split(texts, None, np.zeros(len(texts), np.int64), np.arange(len(texts)))
     found = []
     for member in members_of(teacher) or [teacher]:
-        place = int(read_config(member).tokens)
+        token = int(read_config(member).tokens)
         model = load_teacher(member, pick_device(cpu), torch.float32)
         with counter(f"{member.name} over byte pairs", len(texts)) as advance:
             parts = []
             for start in range(0, len(texts), _BATCH):
                 rows = np.arange(start, min(start + _BATCH, len(texts)))
-                parts.append(model.states(split.take(rows)).hidden[-1][:, place].cpu().numpy())
+                parts.append(model.states(split.take(rows)).hidden[-1][:, token].cpu().numpy())
                 advance(len(rows))
         found.append(np.concatenate(parts))
     return np.concatenate(found, 1)

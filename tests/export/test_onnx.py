@@ -11,11 +11,10 @@ import tiny
 import torch
 
 from common.errors import UserError
+from compression.students.embeddings import load_tokenizer
 from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers.char import CharTokenizer
-from compression.tokenizers.hash import HashTokenizer
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -90,11 +89,11 @@ def test_of_quantized_students_too(saved, arch):
     compare(saved(arch, "hash", tiny.POOLINGS[arch][0], False, quantize), "hash", False, [(7, 7)])
 
 
-@pytest.mark.parametrize(("embedding", "kind"), [("hash", HashTokenizer), ("char", CharTokenizer)])
-def test_text_through_the_folders_tokenizer(saved, embedding, kind):
+@pytest.mark.parametrize("embedding", ["hash", "char"])
+def test_text_through_the_folders_tokenizer(saved, embedding):
     folder = saved("rnn", embedding, "max", False)
     student, _, config = load_student(folder, torch.device("cpu"))
-    encoded = kind.load(StudentSettings(**config.student), folder).encode(["A gorgeous, witty film!", "", "dull"])
+    encoded = load_tokenizer(StudentSettings(**config.student), folder).encode(["A gorgeous, witty film!", "", "dull"])
     ids, lengths = encoded.pad(np.arange(3))
     session = onnxruntime.InferenceSession(export_onnx(folder, folder / "s.onnx"))
     (found,) = session.run(None, {"ids": ids, "lengths": lengths})

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from unicode_torture import TORTURE
 
 from common.errors import UserError
-from compression import runtime
 from compression.packing import pack_student, packed_parts, packed_size, write_packed
 from compression.packing.ans import Coded, encode_stream, table_bits, table_steps
 from compression.packing.arrays import store, store_aside
@@ -32,6 +31,7 @@ from compression.runtime import (
     load_bytes,
     step_weights,
 )
+from compression.runtime.encoders.conv import Convolution
 
 TEXTS = [
     "the film is truly wonderful , and the cast feels charming !",
@@ -81,7 +81,7 @@ def test_windows_of_any_width_reach_beyond_texts_and_no_further(tmp_path, width)
 def test_texts_longer_than_what_is_convolved_at_once(tmp_path, monkeypatch):
     folder = made.write_student(tmp_path / "s", "conv", "char")
     whole = same(folder)
-    monkeypatch.setattr(runtime, "_IN_CACHE", 100)  # five tokens
+    monkeypatch.setattr(Convolution, "values_at_once", 100)  # five tokens
     assert np.abs(same(folder) - whole).max() < 1e-5
 
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_packed_is_said(tmp_path):
     with pytest.raises(UserError, match=r"holds no classifier\.3\.weight"):
         pack_student(folder)
     folder = made.write_student(tmp_path / "p", "ffn", "bpe", model=made.pieces(byte_fallback=True, vocab_size=400))
-    with pytest.raises(UserError, match=r"bpe\.model: cannot be packed, it falls back to bytes"):
+    with pytest.raises(UserError, match=r"bpe\.model: cannot be used, it falls back to bytes"):
         pack_student(folder)
     (folder / "bpe.model").write_bytes(b"nonsense")
     with pytest.raises(UserError, match=r"bpe\.model: not a sentencepiece model"):

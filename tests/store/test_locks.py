@@ -17,7 +17,6 @@ from common.store.locks import only_one
 from common.teachers.finetune import finetune
 from compression.distillation.distill import distill
 from compression.shrinking.chain import compress
-from compression.students.settings import StudentSettings
 from compression.tokenizers.bpe_files import find_files
 
 HOLD = """
@@ -120,12 +119,11 @@ def test_models_are_made_by_one_command_at_a_time(workspace, encoder):
 
 
 def test_byte_pairs_are_waited_for_and_not_made_twice(tmp_path, capsys):
-    settings = StudentSettings(vocab_size=60, embedding_dim=5, bpe_source="train")
     texts = [text for text, _ in tiny.sentences(60)]
-    names = [path.name for path in find_files(settings, texts, tmp_path / "elsewhere")]
+    names = [path.name for path in find_files(60, 5, "train", texts, tmp_path / "elsewhere")]
     folder, found = tmp_path / "bpe", []
     folder.mkdir()
-    thread = threading.Thread(target=lambda: found.extend(find_files(settings, texts, folder)))
+    thread = threading.Thread(target=lambda: found.extend(find_files(60, 5, "train", texts, folder)))
     with only_one(tmp_path / "bpe.vs60", "x"):
         thread.start()
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""Embeddings that start from what the teacher makes of each byte pair."""
+"""Embeddings that start from the teacher's states of each byte pair."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_components_keep_the_most_of_the_variance(dim, rows, seed):
 
 
 def test_a_student_starts_from_them(workspace):
-    """At a learning rate of nothing, what is saved is what was started from."""
+    """At a learning rate of next to nothing, the saved vectors are the first ones."""
     folder = student(workspace, lr=1e-30)
     model, tokenizer, _ = load_student(folder, torch.device("cpu"))
     teacher = workspace / "models/sst-2/tiny-bert"
@@ -57,7 +57,7 @@ def test_a_student_starts_from_them(workspace):
     assert not list((workspace / "data/sst-2/bpe").glob("*.w2v.bin"))
 
 
-def test_where_it_cannot_be_it_is_refused(workspace):
+def test_impossible_settings_are_refused(workspace):
     with pytest.raises(UserError, match="no teacher takes part"):
         student(workspace, alpha=1, only_original_data=True)
     with pytest.raises(UserError, match="dimensions at most"):

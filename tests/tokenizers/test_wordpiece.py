@@ -25,7 +25,6 @@ from compression.runtime import WordPieces
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
-from compression.students.settings import StudentSettings
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
@@ -70,28 +69,27 @@ def test_of_torturous_text_too(text):
 def test_a_teachers_vocabulary_is_taken_without_its_signs(prepared):
     folder = prepared / "models/sst-2/tiny-bert"
     vocabulary = teacher_vocabulary(folder)
-    tokenizer, places = vocabulary.tokenizer(50), vocabulary.rows
-    told = json.loads((folder / "huggingface/tokenizer.json").read_text())
+    tokenizer, rows = vocabulary.tokenizer(50), vocabulary.rows
+    saved = json.loads((folder / "huggingface/tokenizer.json").read_text())
     assert tokenizer.pieces[0] == "[UNK]"
     assert not {"[CLS]", "[SEP]", "[PAD]", "[MASK]"} & set(tokenizer.pieces)
-    assert [told["model"]["vocab"][piece] for piece in tokenizer.pieces] == places.tolist()
+    assert [saved["model"]["vocab"][piece] for piece in tokenizer.pieces] == rows.tolist()
     text = "a gorgeous , witty film nobody knows"
     theirs = AutoTokenizer.from_pretrained(folder / "huggingface")(text, add_special_tokens=False)["input_ids"]
-    assert places[tokenizer.encode([text]).ids[:, 0]].tolist() == theirs
+    assert rows[tokenizer.encode([text]).ids[:, 0]].tolist() == theirs
 
 
 def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
     tokenizer = WordPieceTokenizer(PIECES, True, 9)
     tokenizer.save(tmp_path)
-    settings = StudentSettings(embedding_type="wordpiece", vocab_size=len(PIECES), max_tokens=9)
-    back = WordPieceTokenizer.load(settings, tmp_path)
+    back = WordPieceTokenizer.load(tmp_path, len(PIECES), 9)
     assert (back.pieces, back.identity) == (PIECES, tokenizer.identity)
     assert back.without([1, 2]).pieces == [PIECES[0], *PIECES[3:]]
     with pytest.raises(UserError, match="pieces, the student has 5"):
-        WordPieceTokenizer.load(settings.model_copy(update={"vocab_size": 5}), tmp_path)
+        WordPieceTokenizer.load(tmp_path, 5, 9)
     (tmp_path / "wordpieces.json").write_text('{"pieces": [1]}')
-    with pytest.raises(UserError, match="no vocabulary of word pieces"):
-        WordPieceTokenizer.load(settings, tmp_path)
+    with pytest.raises(UserError, match="not a vocabulary of word pieces"):
+        WordPieceTokenizer.load(tmp_path, len(PIECES), 9)
 
 
 def test_a_student_of_word_pieces_goes_all_the_way(workspace):
@@ -108,7 +106,7 @@ def test_a_student_of_word_pieces_goes_all_the_way(workspace):
 
 
 def test_a_teacher_without_word_pieces_is_refused(tmp_path):
-    with pytest.raises(UserError, match="no Hugging Face teacher"):
+    with pytest.raises(UserError, match="not a Hugging Face teacher"):
         teacher_vocabulary(tmp_path).tokenizer(9)
     (tmp_path / "huggingface").mkdir()
     (tmp_path / "huggingface/tokenizer.json").write_text('{"model": {"type": "BPE"}}')

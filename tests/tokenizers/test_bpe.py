@@ -1,0 +1,146 @@
+"""Byte pairs: ours are sentencepiece's, of every kind of model and text; its rules of normalisation are all known."""
+
+import functools
+
+import numpy as np
+import packed_students as made
+import pytest
+import sentencepiece
+import tiny
+from bpemb import BPEmb
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from unicode_torture import TORTURE
+
+from common.errors import UserError
+from compression.packing import pack_student
+from compression.runtime import IDENTITY, NFKC, NMT_NFKC, Normaliser, load_bytes
+from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.bpe_model import mark_unused
+from compression.tokenizers.charsmap import base_rules, differences, express, read_rules
+
+CHARACTERS = st.text(
+    st.sampled_from("the film wonderful\u0301\u00e9\u2581\u2603 0.,!\ud55c\u1112\u1161\u11ab\uff41\u200b")
+)
+TEXT = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"])),
+    CHARACTERS,
+    st.sampled_from([text for text, _ in tiny.sentences(50)]),
+)
+MODELS = {
+    "usual": {},
+    "identity": {"normalization_rule_name": "identity"},
+    "nfkc": {"normalization_rule_name": "nfkc"},
+    "spaces kept": {"remove_extra_whitespaces": False},
+    "no prefix": {"add_dummy_prefix": False, "remove_extra_whitespaces": False},
+    "across words": {"split_by_whitespace": False},
+}
+
+
+def with_unused(model, share):
+    """Return a model with some of its pieces marked UNUSED."""
+    rng = np.random.default_rng(1)
+    pieces = ModelProto.FromString(model).pieces
+    normal = ModelProto.SentencePiece.NORMAL
+    return mark_unused(model, [i for i, piece in enumerate(pieces) if piece.type == normal and rng.random() < share])
+
+
+@functools.cache
+def tokenizers(kind, share=0.0):
+    """Return sentencepiece's function from a text to the rows of its pieces, with bpemb's preprocessing, and ours."""
+    model = with_unused(made.pieces(**MODELS[kind]), share)
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
+    unused = [theirs.is_unused(i) for i in range(theirs.get_piece_size())]
+    row_of = np.where(unused, 0, np.cumsum(np.logical_not(unused)) - 1)
+    own = BpeTokenizer(model, 1 << 20)
+    return (
+        lambda text: [int(row_of[i]) for i in theirs.encode(BPEmb.preprocess(text))] or [0],
+        lambda text: own.encode([text]).ids[:, 0].tolist(),
+    )
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_pieces_are_sentencepieces_on_torture(kind, share):
+    theirs, own = tokenizers(kind, share)
+    for text in [*TORTURE, *(text for text, _ in tiny.sentences(60))]:
+        assert own(text) == theirs(text), ascii(text)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@given(text=TEXT)
+@settings(max_examples=150)
+def test_pieces_are_sentencepieces_on_any_text(kind, text):
+    theirs, own = tokenizers(kind)
+    assert own(text) == theirs(text)
+
+
+@given(text=TEXT)
+@example("the the film of the theatre")
+@settings(max_examples=300)
+def test_unused_pieces_are_split_as_sentencepiece_splits_them(text):
+    for kind in ("usual", "across words"):
+        for share in (0.2, 0.7):
+            theirs, own = tokenizers(kind, share)
+            assert own(text) == theirs(text)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_packed_file_has_the_same_pieces(tmp_path, kind):
+    """Each row of the student's table holds its own number, and the answer depends on the sum of a text's rows."""
+    model = with_unused(made.pieces(**MODELS[kind]), 0.3)
+    tokenizer = BpeTokenizer(model, 512)
+    rows = np.arange(tokenizer.vocab_size, dtype=np.float32)[:, None]
+
+    def edit(tensors):
+        tensors.clear()
+        tensors["embedding.table.weight.value"] = rows
+        for i in (0, 3):
+            tensors[f"classifier.{i}.weight.value"] = np.ones((1, 1), np.float32)
+            tensors[f"classifier.{i}.bias"] = np.zeros(1, np.float32)
+
+    sizes = {"labels": [], "embedding_dim": 1, "cls_hidden_dim": 1, "vocab_size": len(rows)}
+    packed = load_bytes(pack_student(made.write_student(tmp_path / "s", "ffn", "bpe", model=model, edit=edit, **sizes)))
+    texts = [*TORTURE, *(text for text, _ in tiny.sentences(20))]
+    means = [rows[tokenizer.encode([text]).ids[:, 0], 0].mean() for text in texts]
+    assert np.allclose(packed.logits(texts)[:, 0], means, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_rules_of_normalisation_are_all_known():
+    for name, base in (("nmt_nfkc", NMT_NFKC), ("nfkc", NFKC)):
+        charsmap = ModelProto.FromString(made.pieces(normalization_rule_name=name)).normalizer_spec.precompiled_charsmap
+        rules = read_rules(charsmap)
+        assert len(rules) > 200_000
+        assert rules == base_rules(base)
+        assert express(charsmap) == (base, {})
+    own = {**base_rules(NMT_NFKC), "a": "b", "qu": "kw"}
+    del own["\u00bd"]
+    assert differences(own) == (NMT_NFKC, {"a": "b", "qu": "kw", "\u00bd": None})
+    assert base_rules(IDENTITY) == {}
+    assert differences({"x": "y"}) == (IDENTITY, {"x": "y"})
+
+
+@pytest.mark.slow
+def test_a_models_own_rules_are_followed(tmp_path):
+    (tmp_path / "rules.tsv").write_text("61 62\t78\n65\t\n2603\t73 6E 6F 77\n")
+    model = made.pieces(normalization_rule_tsv=str(tmp_path / "rules.tsv"))
+    theirs, own = sentencepiece.SentencePieceProcessor(model_proto=model), BpeTokenizer(model, 512)
+    for text in ("abe able cab \u2603", "the cabbage", *(text for text in TORTURE if len(text) < 90)):
+        assert own.encode([text]).ids[:, 0].tolist() == (theirs.encode(BPEmb.preprocess(text)) or [0])
+    assert Normaliser(own.model.base, own.model.rules)("ab cab e\u2603", True) == "x cx snow"
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: b"nonsense", "byte pairs: not a sentencepiece model"),
+        (lambda: made.pieces(byte_fallback=True, vocab_size=400), "cannot be used, it falls back to bytes"),
+        (lambda: made.pieces(user_defined_symbols="film"), "cannot be used, it has pieces of the user's own"),
+        (lambda: made.pieces(treat_whitespace_as_suffix=True), "cannot be used, it marks words at their end"),
+    ],
+)
+def test_models_that_cannot_be_expressed_are_refused(model, message):
+    with pytest.raises(UserError, match=message):
+        BpeTokenizer(model(), 8)

@@ -1,0 +1,67 @@
+"""Files of byte pairs: trained once, found again, refused when damaged."""
+
+import numpy as np
+import pytest
+import tiny
+
+from common.errors import UserError
+from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.bpe_files import find_files, read_vectors
+
+TEXTS = [text for text, _ in tiny.sentences(60)]
+
+
+def test_bpe_files_are_trained_once_and_give_the_same_bytes(tmp_path, bpe_files):
+    files = find_files(70, 5, "train", TEXTS, tmp_path)
+    assert [path.read_bytes() for path in files] == [path.read_bytes() for path in bpe_files]
+    times = [path.stat().st_mtime_ns for path in files]
+    assert find_files(70, 5, "train", TEXTS, tmp_path) == files
+    assert [path.stat().st_mtime_ns for path in files] == times
+    assert find_files(70, 5, "train", TEXTS[:-1], tmp_path) != files
+
+
+def test_pieces_come_from_all_text_and_vectors_from_the_tasks_own(tmp_path):
+    files = find_files(70, 5, "train", [*TEXTS, *["zzyzx"] * 50], tmp_path, TEXTS)
+    vectors = read_vectors(files[1], files[0], 5)
+    assert len(BpeTokenizer(files[0], 9).encode(["zzyzx"]).ids) == 1
+    assert vectors.shape == (70, 5)
+    assert find_files(70, 5, "train", [*TEXTS, *["zzyzx"] * 50], tmp_path, TEXTS[:-1]) != files
+
+
+def test_bpe_vectors_come_in_the_order_of_the_pieces(bpe_files):
+    from gensim.models import KeyedVectors
+
+    vectors = read_vectors(bpe_files[1], bpe_files[0], 5)
+    assert vectors.shape == (70, 5)
+    pieces = BpeTokenizer(bpe_files[0], 8)
+    known = KeyedVectors.load_word2vec_format(str(bpe_files[1]), binary=True)
+    row = pieces.encode(["the"]).ids[0, 0]
+    assert np.allclose(vectors[row], known["▁the"])
+
+
+def test_vectors_of_the_wrong_width_are_refused(bpe_files):
+    with pytest.raises(UserError, match="ask for 70 of 4"):
+        read_vectors(bpe_files[1], bpe_files[0], 4)
+
+
+def test_damaged_and_missing_bpe_files_are_named(tmp_path, bpe_files):
+    with pytest.raises(UserError, match=r"bpe\.model: no such file"):
+        BpeTokenizer(tmp_path / "bpe.model", 8)
+    (tmp_path / "bpe.model").write_bytes(bpe_files[0].read_bytes()[:100])
+    with pytest.raises(UserError, match=r"bpe\.model: not a sentencepiece model"):
+        BpeTokenizer(tmp_path / "bpe.model", 8)
+    (tmp_path / "v.w2v.bin").write_bytes(bpe_files[1].read_bytes()[:100])
+    with pytest.raises(UserError, match=r"v\.w2v\.bin: not vectors"):
+        read_vectors(tmp_path / "v.w2v.bin", bpe_files[0], 5)
+
+
+def test_a_vocabulary_larger_than_the_text_is_refused(tmp_path):
+    with pytest.raises(UserError, match="too small for --vocab-size 5000"):
+        find_files(5000, 5, "train", TEXTS, tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_bpe_model_of_another_size_is_refused(tmp_path, bpe_files):
+    BpeTokenizer(bpe_files[0], 8).save(tmp_path)
+    with pytest.raises(UserError, match="70 pieces, the student has 80"):
+        BpeTokenizer.load(tmp_path, 80, 8)

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from common.config import build
 from common.errors import UserError

@@ -84,7 +84,7 @@ def test_sorting_and_hints_in_a_browser(tmp_path: Path):
     rising = ["71.00", "72.00", "76.00", "77.00", "81.00", "82.00", "91.00", "–"]
     assert told["scores"] == [rising, [*rising[-2::-1], "–"]]
     assert told["hidden"]
-    assert told["hover"].splitlines()[0] == group_rows(rows)[0].families[1].label
+    assert told["hover"].splitlines()[0] == group_rows(rows)[0].groups[1].label
     assert "71.50 ± 0.71, 2 seeds" in told["hover"]
     assert "50 KB gzipped, 1,800 times smaller than minilm" in told["hover"]
     assert told["left"]

@@ -45,7 +45,7 @@ def test_everything_is_on_the_page():
     assert "91.50 ± 0.71" not in parsed.text  # one of its two seeds is missing
     assert "76.50 ± 0.71" in parsed.text
     assert "thesis, SST-2 (quoted)" in parsed.text
-    assert "25.0 %" in parsed.text
+    assert "25.00 75.00" in parsed.text
     assert "embedding 100,000 (100.0 %)" in parsed.text
     assert "preprocess" in parsed.text
     assert 'class="n best"' in page(record, rows)

@@ -12,7 +12,7 @@ from common.tables import human_bytes, text_table
 from compression.experiments.report import terminal_report, terminal_table, write_report
 from compression.experiments.report.models_table import models_table, percent, summary
 from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun, settings_lines
-from compression.experiments.report.seed_groups import SplitResults, group_rows, stat
+from compression.experiments.report.seed_groups import SplitResults, Stat, group_rows, stat
 from compression.experiments.report.table import markdown_table
 
 
@@ -71,17 +71,10 @@ def headings_of(results: SplitResults) -> list[str]:
 
 def test_mean_and_sample_deviation():
     found = stat([0.7, 0.8, None, 0.9])
-    assert found is not None
-    assert found.mean == pytest.approx(0.8)
-    assert found.sd == pytest.approx(statistics.stdev([0.7, 0.8, 0.9])) == pytest.approx(0.1)
+    assert (found.mean, found.sd) == (pytest.approx(0.8), pytest.approx(statistics.stdev([0.7, 0.8, 0.9])))
     assert percent(found) == "80.00 ± 10.00 (3)"
-
-
-def test_one_value_has_no_deviation_and_none_no_mean():
-    one = stat([0.5])
-    assert one is not None
-    assert one.sd is None
-    assert percent(one) == "50.00 (1)"
+    assert stat([0.5]) == Stat(0.5, None, 1)
+    assert percent(stat([0.5])) == "50.00 (1)"
     assert stat([None]) is None
 
 
@@ -131,9 +124,6 @@ def test_ratios_name_their_teacher():
     assert results.times_smaller(results.groups[1], "bytes_gzip") == 2000
     assert "× smaller than roberta" in headings_of(results)
     assert "2,000 times as much" in summary(results)
-
-
-def test_a_student_of_a_teacher_that_is_not_there_gets_no_ratio():
     (results,) = group_rows([row(teacher="bert"), TEACHER])
     assert results.times_smaller(results.groups[1], "bytes_model") is None
 
@@ -167,7 +157,7 @@ def test_the_best_student_is_bold_and_not_one_selected_on_test():
     assert "| cheat † |" in table
 
 
-def test_missing_values_do_no_harm(tmp_path: Path):
+def test_missing_values_are_allowed(tmp_path: Path):
     bare = {"task": "mine", "split": "test", "model": "m", "stage": "distilled", "metrics": None, "seconds": None}
     assert write_report(tmp_path, [bare], chain())
     assert "No student was scored" in terminal_table([bare])
@@ -217,7 +207,7 @@ def test_same_rows_same_bytes(tmp_path: Path):
     }
 
 
-def test_html_escapes_text_and_needs_nothing_beside_it(tmp_path: Path):
+def test_html_escapes_text_and_is_self_contained(tmp_path: Path):
     evil = "<script>alert('x')</script>"
     paths = write_report(tmp_path, [row(model=evil)], chain(f"{evil} & more", jobs=({"job": evil},)))
     page = paths["report.html"].read_text(encoding="utf-8")
@@ -256,14 +246,14 @@ def test_cells_that_are_called_the_same_stay_apart():
     assert [group.name for group in results.groups] == ["x y", "x y"]
 
 
-def test_settings_are_said_once_and_then_what_differs():
+def test_settings_are_listed_once_and_then_what_differs():
     runs = [
         RecordedRun(cell={"a": label}, seed=seed, settings={"task": "sst-2", "lr": lr, "seed": seed})
         for label, lr in (("low", 0.1), ("high", 1.0))
         for seed in (1, 2)
     ]
-    told = chain(kind="sweep", jobs=({"preprocess": {}},), seeds=(1, 2), runs=tuple(runs[:3]))
-    assert settings_lines(told) == [
+    record = chain(kind="sweep", jobs=({"preprocess": {}},), seeds=(1, 2), runs=tuple(runs[:3]))
+    assert settings_lines(record) == [
         '{"preprocess": {}}',
         '{"seeds": [1, 2], "settings": {"task": "sst-2"}}',
         '{"cell": {"a": "low"}, "settings": {"lr": 0.1}}',
@@ -277,15 +267,15 @@ def test_labels_alone_make_a_report(tmp_path: Path):
         LabelShares(task="sst-2", rows="augmented", shares={"negative": 0.25, "positive": 0.75}, count=8),
         LabelShares(task="sst-2", rows="validation", shares={"negative": 0.5, "positive": 0.5}, count=4),
     )
-    told = chain(labels=shares, quote=Quote(table="B.1"))
-    paths = write_report(tmp_path, [], told)
+    record = chain(labels=shares, quote=Quote(table="B.1"))
+    paths = write_report(tmp_path, [], record)
     assert set(paths) == {"report.md", "report.html"}
     text = paths["report.md"].read_text(encoding="utf-8")
     assert "| Rows | Count | negative, % | positive, % | negative, %, thesis (quoted) |" in text
     assert "| train | 67,349 | 44.22 | 55.78 | 55.2 | 44.8 |" in text
     assert "| augmented | 8 | 25.00 | 75.00 | 57.5 | 42.5 |" in text
     assert "| validation | 4 | 50.00 | 50.00 | – | – |" in text
-    assert "67,349" in terminal_report([], told)
+    assert "67,349" in terminal_report([], record)
     unquoted = write_report(tmp_path, [], chain(labels=shares))["report.md"].read_text(encoding="utf-8")
     assert "| Rows | Count | negative, % | positive, % |\n" in unquoted
 

@@ -71,7 +71,7 @@ def cuts(sizes: Sequence[int]) -> list[Cut]:
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """The result of a setting and a cut; error: why there is none.
+    """The result of a setting and a cut; error: why it failed.
 
     size, retrain: the cut; epochs: of these rows, before and after it; cutoff: features kept, 0 where all are;
     metrics: split -> metrics; path: of the file, where it is kept.

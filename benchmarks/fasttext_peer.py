@@ -10,7 +10,7 @@ line, in which the words of the second sentence are marked.
 Tuning: the settings of fasttext_models.py, the same for every task and set of rows. Each trains a model with the first
 of the seeds, which is quantized to every size, with and without training after the cut, and scored over validation.
 --tune-share tunes on a part of train, for tasks whose whole would take a day.
-A size's winner is the best file that is no larger. The winners, and the best model that is not quantized, are trained
+A size's winner is the best file that is not larger. The winners, and the best model that is not quantized, are trained
 again with every seed, and these alone are scored over test, once. fastText's qout needs 256 labels, so outputs are not
 quantized. Its own autotune is not used: with 60 seconds and 12 KB of SST-2 it had not ended after ten minutes, and
 held 7 GB.

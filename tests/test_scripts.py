@@ -273,9 +273,11 @@ def test_a_workspace_that_is_a_file(refused, tmp_path, glue):
 def test_settings_and_lists_load_without_heavy_libraries():
     """--help, a wrong flag and `experiment.py list` answer at once."""
     modules = ", ".join(
-        f"compression.experiments.{name}" for name in ("jobs", "sweep.settings", "sweep.listing", "best")
+        f"compression.experiments.{name}" for name in ("jobs", "sweep.settings", "sweep.listing", "best", "archive")
     )
-    heavy = "[name for name in ('torch', 'transformers', 'matplotlib', 'sacred', 'scipy') if name in sys.modules]"
+    heavy = (
+        "[name for name in ('torch', 'transformers', 'matplotlib', 'pandas', 'sacred', 'scipy') if name in sys.modules]"
+    )
     code = f"import sys, {modules}; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -92,7 +92,7 @@ def test_a_winner_is_chosen_by_validation_among_the_files_that_fit():
     assert best_within(files, 199) is equal
     assert best_within(files, 99) is None
     assert best_within(files, None) is full
-    # What was made for a smaller size serves a larger one.
+    # A file of a smaller size fits a larger one.
     assert best_within([small, file_of(200, 199, 0.6)], 200) is small
 
 

@@ -94,8 +94,8 @@ def test_a_chain_whose_last_run_did_not_end_is_unfinished(tmp_path, status, arch
     for number, ended in (("9", "FAILED"), ("10", status)):
         write_json(folder / "sacred" / number / "run.json", {"status": ended})
     if archived:
-        (made,) = archive(ArchiveSettings(workspace=tmp_path, to=tmp_path / "to"), ["c"])
-        assert len(read_finished(made).rows) == 1
+        (folder,) = archive(ArchiveSettings(workspace=tmp_path, to=tmp_path / "to"), ["c"])
+        assert len(read_finished(folder).rows) == 1
     else:
         with pytest.raises(UserError, match=f"last run is {status.lower()}"):
             read_finished(folder)

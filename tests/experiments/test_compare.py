@@ -110,7 +110,7 @@ def test_single_models_are_compared_over_test_rows(families):
     assert len(line.tests) == 1
     # Named outright, two models of different seeds are compared too.
     assert compared(families, f"{A}-s1", f"{B}-s2").lines[0].seeds == ("1 / 2",)
-    # A family beside a single model has one seed in common.
+    # A family and a single model have one seed in common.
     assert compared(families, A, f"{B}-s2").lines[0].seeds == (2,)
     assert "1 seed, over test rows" in verdict(found)
 
@@ -188,7 +188,7 @@ def test_predictions_of_other_data_are_refused(families, tmp_path):
         compared(workspace, A, B)
     for seed in SEEDS:
         scored(workspace, f"{A}-s{seed}")
-    # In experiments rows stand for themselves; these are of the old and the new data.
+    # In experiments rows are compared as they are; these are of the old and the new data.
     record(workspace, "new", [result(workspace, f"{A}-s1")])
     record(workspace, "old", [result(families, f"{A}-s1")])
     with pytest.raises(UserError, match="were scored on other data of sst-2, test"):

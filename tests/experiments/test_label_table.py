@@ -48,15 +48,15 @@ def test_it_is_printed_as_a_table(tmp_path, capsys):
     assert lines[2].split() == [MNLI.labels[1], "25.0%", "75.0%"]
 
 
-def test_preprocess_says_it_after_logits_of_augmented_rows(workspace, capsys):
+def test_preprocess_prints_it_after_logits_of_augmented_rows(workspace, capsys):
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("tinybert",)))
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     paths, task = Workspace(workspace), load_task("sst-2")
     train = load_split(paths, task, "train")
     chosen = load_logits(paths, task, "tiny-bert", "tinybert", distillation_split(paths, task, "tinybert")).argmax(1)
     for i, label in enumerate(task.labels):
         shares = [f"{np.mean(values == i):.1%}" for values in (train.labels, chosen)]
-        assert any(line.split() == [label, *shares] for line in said.splitlines())
+        assert any(line.split() == [label, *shares] for line in printed.splitlines())
 
 
 @pytest.mark.parametrize("name", ["sst-2", "qqp"])
@@ -67,7 +67,7 @@ def test_shares_sum_to_one(prepared, name):
     assert sum(share.augmented for share in shares) == pytest.approx(1)
 
 
-def test_sets_of_augmented_rows_lie_side_by_side(workspace, glove):
+def test_sets_of_augmented_rows_are_independent(workspace, glove):
     paths = Workspace(workspace)
     before = paths.augmented("sst-2", "tinybert").read_bytes()
     more = {"augment": "tinybert", "augmented": "more", "glove": glove, "variants": 3, "generate_loss": ("augmented",)}
@@ -76,8 +76,8 @@ def test_sets_of_augmented_rows_lie_side_by_side(workspace, glove):
     rows = distillation_split(paths, task, "more")
     assert len(load_logits(paths, task, "tiny-bert", "more", rows)) == len(rows)
     assert paths.augmented("sst-2", "tinybert").read_bytes() == before
-    told = {shares.rows: shares.count for shares in recorded_labels(paths, {"sst-2": None}, "more")}
-    assert told["augmented"] == len(rows)
+    counts = {shares.rows: shares.count for shares in recorded_labels(paths, {"sst-2": None}, "more")}
+    assert counts["augmented"] == len(rows)
     with pytest.raises(UserError, match="'validation' is the name of other rows"):
         preprocess(tiny.prepare_settings(workspace, "sst-2", augment="tinybert", augmented="validation"))
     with pytest.raises(UserError, match=r"unknown rows 'tinybert'.*rows: processed, more"):

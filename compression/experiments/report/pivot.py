@@ -122,11 +122,11 @@ def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Pivot]:
         return []
     figures = quoted_figures(record.quote.table) if record.quote else []
     teachers = [row for row in rows if row.get("stage") == "teacher" and row.get("cell") is None]
-    made = []
+    tables = []
     for table in pivot_tables(rows, record, record.table):
         columns = columns_of(table, record.table, record.quote, figures)
-        made.append(_pivot(table, record.table, columns, figures, teachers))
-    return made
+        tables.append(_pivot(table, record.table, columns, figures, teachers))
+    return tables
 
 
 def _pivot(

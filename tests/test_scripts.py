@@ -272,12 +272,9 @@ def test_a_workspace_that_is_a_file(refused, tmp_path, glue):
 
 def test_settings_and_lists_load_without_heavy_libraries():
     """--help, a wrong flag and `experiment.py list` answer at once."""
-    modules = ", ".join(
-        f"compression.experiments.{name}" for name in ("jobs", "sweep.settings", "sweep.listing", "best", "archive")
-    )
-    heavy = (
-        "[name for name in ('torch', 'transformers', 'matplotlib', 'pandas', 'sacred', 'scipy') if name in sys.modules]"
-    )
-    code = f"import sys, {modules}; print({heavy})"
+    names = ("jobs", "sweep.settings", "sweep.listing", "best", "archive", "compare.comparison")
+    modules = ", ".join(f"compression.experiments.{name}" for name in names)
+    heavy = ("torch", "transformers", "matplotlib", "pandas", "sacred", "scipy")
+    code = f"import sys, {modules}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -57,14 +57,14 @@ class Panel:
 
 def panels(splits: Sequence[SplitResults], quote: Quote | None = None, size: str = SIZE) -> list[Panel]:
     """Return a panel for each task, split and metric of which a model of ours has both a score and a size."""
-    found = []
+    found: list[Panel] = []
     for results in splits:
         for metric in results.metrics:
             every = points(results, metric, size)
-            found = tuple(point for point in every if point.kind != "peer")
+            ours = tuple(point for point in every if point.kind != "peer")
             peers = tuple(point for point in every if point.kind == "peer")
             theirs = tuple(quoted(results, metric, quote))
-            found += [Panel(f"{results.task}, {results.split}", metric, found, theirs, peers, size)] if found else []
+            found += [Panel(f"{results.task}, {results.split}", metric, ours, theirs, peers, size)] if ours else []
     return found
 
 

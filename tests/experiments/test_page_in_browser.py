@@ -23,7 +23,9 @@ def browse(folder: Path, html: str, script: str, width: int | None = None) -> tu
 
     Browsers have a least width of window, so a page of a given width is a frame in another.
     """
-    relay = "<pre id='result'></pre><script>onmessage = e => document.getElementById('result').textContent = e.data</script>"
+    relay = (
+        "<pre id='result'></pre><script>onmessage = e => document.querySelector('pre').textContent = e.data</script>"
+    )
     probe = f"<script>{{const send = value => parent.postMessage(JSON.stringify(value), '*');\n{script}}}</script>"
     (folder / "page.html").write_text(html.replace("</body>", probe + "</body>"), encoding="utf-8")
     frame = f"<iframe src='page.html' style='border:0;width:{width or 1200}px;height:900px'></iframe>"

@@ -1,9 +1,9 @@
-"""fastText at work, in an environment of its own: a job as JSON on stdin, what came of it as JSON on stdout.
+"""fastText in an environment of its own: a job as JSON on stdin, its results as JSON on stdout.
 
-A job trains one model of the lines in `train` with `settings` (train_supervised's own arguments), and makes a file of
-it for each of `cuts`: {"size": null} is the model as it is (a .bin), {"size": N, "retrain": E} one quantized by
-`quantize` (dsub, qnorm), of as many features as fit N bytes, all in (a .ftz), and trained on for E epochs once the
-other features are gone. `texts` are files of lines whose labels are wanted. A cut's file is kept where its `keep` says.
+A job trains one model of the lines in `train` with `settings` (train_supervised's own arguments), and writes a file of
+it for each of `cuts`: {"size": null} is the whole model (a .bin), {"size": N, "retrain": E} one quantized by
+`quantize` (dsub, qnorm), of as many features as fit N bytes, all in (a .ftz), and trained for E epochs once the
+other features are gone. `texts` are files of lines to predict labels of. A cut's file is kept at its `keep`.
 
 fasttext_side.py starts it. It imports nothing of the project: fastText's Python has other packages.
 """
@@ -23,14 +23,14 @@ CENTROIDS = 256
 
 
 class NoCut(ValueError):
-    """No quantized file of this model is as small as was asked for, or it is there already."""
+    """No quantized file of this model is as small as requested, or another cut gives the same one."""
 
 
 def feature_bytes(model: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Features in the order in which a cut keeps them, and the bytes of each beside its codes.
+    """Return features in the order in which a cut keeps them, and the bytes of each without its codes.
 
-    As FastText::selectEmbeddings, Dictionary::save: the end of a sentence, then the longest vectors; a word has its
-    letters, a zero, a count (8) and a type (1), a hashed n-gram its old and new number (2 x 4).
+    As in FastText::selectEmbeddings and Dictionary::save: the end of a sentence, then the longest vectors; a word has
+    its letters, a zero, a count (8) and a type (1), a hashed n-gram its old and new number (2 x 4).
     """
     words = model.get_words()
     norms = np.linalg.norm(model.get_input_matrix(), axis=1)
@@ -41,9 +41,9 @@ def feature_bytes(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cutoff(model: Any, size: int, dsub: int, qnorm: bool) -> int:
-    """The most features with which the quantized file has at most `size` bytes; 0 where all fit, which cuts nothing.
+    """Return the most features with which the quantized file has at most `size` bytes; 0 where all fit.
 
-    Raises NoCut where fewer than a quantizer needs would.
+    Raises NoCut where these are fewer than a quantizer needs.
     """
     order, sizes = feature_bytes(model)
     dim, labels = model.get_dimension(), model.get_labels()
@@ -60,11 +60,11 @@ def cutoff(model: Any, size: int, dsub: int, qnorm: bool) -> int:
 
 
 def quantized(whole: Path, target: Path, cut: dict[str, Any], job: dict[str, Any]) -> tuple[Any, int]:
-    """The saved model quantized into `target`, and its cutoff."""
+    """Return the saved model quantized into `target`, and its cutoff."""
     size, settings = cut["size"], job["settings"]
     count = cutoff(fasttext.load_model(str(whole)), size, **job["quantize"])
     if cut["retrain"] and not count:
-        raise NoCut("all features fit, so there is nothing to train on for")
+        raise NoCut("all features fit, so nothing is cut and trained again")
     training = {"epoch": cut["retrain"], "lr": settings["lr"], "thread": settings["thread"], "verbose": 1}
     while True:
         model = fasttext.load_model(str(whole))
@@ -72,12 +72,12 @@ def quantized(whole: Path, target: Path, cut: dict[str, Any], job: dict[str, Any
         model.save_model(str(target))
         if target.stat().st_size <= size:
             return model, count
-        # Norms in other last digits than fastText's can swap the last features, a word for an n-gram.
+        # Norms whose last digits are not fastText's can swap the last features, a word for an n-gram.
         count -= 1
 
 
-def made(cut: dict[str, Any], whole: Path, target: Path, job: dict[str, Any], trained: float) -> dict[str, Any]:
-    """What came of a cut: bytes, cutoff, seconds with training, and labels of the texts; or `error`, and why."""
+def result(cut: dict[str, Any], whole: Path, target: Path, job: dict[str, Any], trained: float) -> dict[str, Any]:
+    """Return a cut's bytes, cutoff, seconds with training, and labels of the texts; or `error`, and why."""
     started = time.perf_counter()
     try:
         if cut["size"] is None:
@@ -85,7 +85,7 @@ def made(cut: dict[str, Any], whole: Path, target: Path, job: dict[str, Any], tr
             model.save_model(str(target))
         else:
             model, count = quantized(whole, target, cut, job)
-    except (ValueError, RuntimeError) as error:  # a quantizer's demands; NaN while training on
+    except (ValueError, RuntimeError) as error:  # too few features for the quantizer; NaN in training
         return {"error": str(error)}
     seconds = round(trained + time.perf_counter() - started, 3)
     labels = {name: predicted(model, Path(path)) for name, path in job["texts"].items()}
@@ -93,13 +93,13 @@ def made(cut: dict[str, Any], whole: Path, target: Path, job: dict[str, Any], tr
 
 
 def predicted(model: Any, path: Path) -> list[int]:
-    """The label of each line."""
+    """Return the label of each line."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     return [int(labels[0].removeprefix("__label__")) for labels in model.predict(lines)[0]]
 
 
 def main() -> None:
-    """Do a job."""
+    """Run a job."""
     fasttext.FastText.eprint = lambda *words: None  # a warning at every load
     job = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as name:
@@ -111,7 +111,7 @@ def main() -> None:
             print(json.dumps([{**cut, "error": str(error)} for cut in job["cuts"]]))
             return
         trained = time.perf_counter() - started
-        files = [{**cut, **made(cut, whole, Path(cut.get("keep") or other), job, trained)} for cut in job["cuts"]]
+        files = [{**cut, **result(cut, whole, Path(cut.get("keep") or other), job, trained)} for cut in job["cuts"]]
     print(json.dumps(files))
 
 

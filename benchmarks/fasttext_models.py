@@ -1,7 +1,8 @@
-"""fastText models of one task: trained, cut to sizes, scored, and found again by what they are made of."""
+"""fastText models of one task: the settings to try, training, cuts to size, scores, and a cache of all of it."""
 
 import copy
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from fasttext_side import FASTTEXT, in_fasttext, texts_of, write_training
 
 from common.data.split import Split, load_split
 from common.data.tasks import Task
+from common.seeds import derive
 from common.store.files import file_fingerprint, fingerprint, read_json, write_json
 from common.store.workspace import Workspace
 from common.training.metrics import score
@@ -19,17 +21,61 @@ from compression.evaluation.models import data_fingerprint
 from compression.evaluation.sizes import gzip_bytes
 
 Draw = dict[str, Any]
-"""A value for each setting of fasttext_grid.py."""
+"""A value for each of the settings below."""
 Cut = tuple[int | None, int]
-"""A size in bytes, or None for the model as it is; and the passes that it is trained on for after the cut."""
+"""A size in bytes, or None for the whole model; and the passes of training after the cut."""
+USUAL: dict[str, tuple[Any, ...]] = {
+    "dim": (2, 10),
+    "wordNgrams": (1, 2),
+    "minn_maxn": ((0, 0), (2, 4), (3, 6)),
+    "minCount": (5,),
+    "bucket": (50_000,),
+    "lr": (0.1, 0.25, 0.5),
+    "passes": (5,),
+    "dsub": (2,),
+    "qnorm": (False,),
+}
+"""The usual settings, all of which are tried; by fastText's names, dsub and qnorm are of quantizing.
+
+passes: epochs counted in rows of train, so that augmented rows cost no more steps.
+"""
+WIDE: dict[str, tuple[Any, ...]] = {
+    "dim": (2, 4, 10),
+    "wordNgrams": (1, 2, 3),
+    "minn_maxn": ((0, 0), (2, 4), (3, 6)),
+    "minCount": (1, 5, 50),
+    "bucket": (2_000, 10_000, 50_000, 200_000),
+    "lr": (0.05, 0.1, 0.25, 0.5),
+    "passes": (5, 20),
+    "dsub": (2, 4),
+    "qnorm": (False, True),
+}
+"""Of these only some are tried, at random: that covers each axis better than as many in a grid (Bergstra and Bengio,
+2012)."""
+RETRAIN = (0, 5)
+"""Passes of training a quantized model, once the features that do not fit are gone."""
+
+
+def settings_tried(draws: int) -> list[Draw]:
+    """Return all of USUAL, and the first `draws` of a fixed shuffle of WIDE."""
+    usual, wide = (
+        [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())] for grid in (USUAL, WIDE)
+    )
+    order = np.random.default_rng(derive("fasttext", "grid")).permutation(len(wide))
+    return usual + [wide[i] for i in order[:draws]]
+
+
+def cuts(sizes: Sequence[int]) -> list[Cut]:
+    """Return the files of each model: the whole one, and for every size one cut and one trained after the cut."""
+    return [(None, 0), *itertools.product(sorted(sizes), RETRAIN)]
 
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """What came of a setting and a cut, or in `error` why nothing did.
+    """The result of a setting and a cut; error: why it failed.
 
     size, retrain: the cut; epochs: of these rows, before and after it; cutoff: features kept, 0 where all are;
-    metrics: split -> metrics; path: where the file is kept, if it is.
+    metrics: split -> metrics; path: of the file, where it is kept.
     """
 
     draw: Draw
@@ -51,27 +97,34 @@ class File:
         return next(iter(self.metrics["validation"].values()))
 
 
+def best_within(files: Sequence[File], size: int | None) -> File | None:
+    """Return the file with the best validation score of those with at most `size` bytes; of equals the smallest.
+
+    size: None means the models that are not quantized, and a number only the others. None where nothing fits.
+    """
+    fitting = [f for f in files if f.error is None and (f.size is None if size is None else f.size and f.bytes <= size)]
+    return min(fitting, key=lambda file: (-file.validation, file.bytes), default=None)
+
+
 class Bench:
-    """What all models of a task share. python: one that has fastText; folder: for lines of text, of this run alone."""
+    """The setting of all models of a task. python: one that has fastText; folder: for lines of text, of this run."""
 
     def __init__(self, paths: Workspace, task: Task, python: str, threads: int, folder: Path) -> None:
         self.paths, self.task, self.python, self.threads, self.folder = paths, task, python, threads, folder
         self.kept = paths.root / "fasttext-models" / task.name
         self.train_rows = len(load_split(paths, task, "train"))
-        self.splits = {name: self._labelled(name) for name in ("validation", *task.test_splits)}
-        for name, split in self.splits.items():
-            text = "".join(f"{line}\n" for line in texts_of(split))
+        self.splits: dict[str, Split] = {}
+        for name in ("validation", *task.test_splits):
+            split = load_split(paths, task, name)
+            self.splits[name] = split.take(np.flatnonzero(split.labelled))
+            text = "".join(f"{line}\n" for line in texts_of(self.splits[name]))
             (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
     def on_part(self, share: float) -> "Bench":
-        """The same for models that learn from a share of train's rows: their epochs are counted in passes over it."""
+        """Return the same for models that learn from a share of train's rows: epochs are counted in passes over it."""
         part = copy.copy(self)
         part.train_rows = round(share * self.train_rows)
         return part
-
-    def _labelled(self, name: str) -> Split:
-        split = load_split(self.paths, self.task, name)
-        return split.take(np.flatnonzero(split.labelled))
 
     def files(
         self,
@@ -82,39 +135,41 @@ class Bench:
         splits: Sequence[str],
         keep: bool = False,
     ) -> list[File]:
-        """One file for each cut of a model of `rows`, scored over `splits`; made only where it is not there yet.
+        """Return one file for each cut of a model of `rows`, scored over `splits`; trained only if it is not cached.
 
         keep: keep the file itself too, of a single cut.
         """
-        job = self._job(rows, draw, cuts, seed, splits)
+        job = self.job(rows, draw, cuts, seed, splits)
         contents = [file_fingerprint(Path(path)) for path in (job["train"], *job["texts"].values())]
         labels = [self.splits[name].fingerprint() for name in splits]
-        told = {**job, "train": None, "texts": splits, "metrics": self.task.all_metrics, "keep": keep}
-        identity = fingerprint([told, contents, labels, FASTTEXT])
-        place, path = self.kept / f"{identity}.json", self.kept / f"{identity}.{'ftz' if cuts[0][0] else 'bin'}"
-        if not place.exists() or (keep and not path.exists()):
+        settings = {**job, "train": None, "texts": splits, "metrics": self.task.all_metrics, "keep": keep}
+        identity = fingerprint([settings, contents, labels, FASTTEXT])
+        cache, path = self.kept / f"{identity}.json", self.kept / f"{identity}.{'ftz' if cuts[0][0] else 'bin'}"
+        if not cache.exists() or (keep and not path.exists()):
             self.kept.mkdir(parents=True, exist_ok=True)
             if keep:
                 job["cuts"][0]["keep"] = str(path)
-            write_json(place, [self._scored(one, splits) for one in in_fasttext(self.python, job)])
+            write_json(cache, [self._scored(one, splits) for one in in_fasttext(self.python, job)])
         about = {"draw": draw, "seed": seed, "path": str(path) if keep else None, "identity": identity}
-        made = zip(cuts, job["cuts"], read_json(place), strict=True)
         epochs = job["settings"]["epoch"]
         return [
-            File(**about, size=size, retrain=passes, epochs=(epochs, cut["retrain"]), **came)
-            for (size, passes), cut, came in made
+            File(**about, size=size, retrain=passes, epochs=(epochs, cut["retrain"]), **result)
+            for (size, passes), cut, result in zip(cuts, job["cuts"], read_json(cache), strict=True)
         ]
 
-    def _job(
+    def job(
         self, rows: DistillationSet, draw: Draw, cuts: Sequence[Cut], seed: int, splits: Sequence[str]
     ) -> dict[str, Any]:
-        """The job of fasttext_inside.py."""
-        names = ("dim", "wordNgrams", "minCount", "bucket", "lr")
+        """Return the job of fasttext_inside.py."""
         minn, maxn = draw["minn_maxn"]
         own = {"minn": minn, "maxn": maxn, "epoch": self._epochs(rows, draw["passes"])}
+        own |= {name: draw[name] for name in ("dim", "wordNgrams", "minCount", "bucket", "lr")}
+        train = self.folder / f"train-{rows.augmented}-{len(rows.split)}-{seed}.txt"
+        if not train.exists():
+            write_training(train, texts_of(rows.split), rows.split.labels, seed)
         return {
-            "train": str(self._training_file(rows, seed)),
-            "settings": {**{name: draw[name] for name in names}, **own, "seed": seed, "thread": self.threads},
+            "train": str(train),
+            "settings": {**own, "seed": seed, "thread": self.threads},
             "quantize": {"dsub": draw["dsub"], "qnorm": draw["qnorm"]},
             "cuts": [{"size": size, "retrain": self._epochs(rows, passes)} for size, passes in cuts],
             "texts": {name: str(self.folder / f"{name}.txt") for name in splits},
@@ -124,35 +179,31 @@ class Bench:
         """Epochs of these rows that have about as many steps as so many passes over train."""
         return passes and max(1, round(passes * self.train_rows / len(rows.split)))
 
-    def _training_file(self, rows: DistillationSet, seed: int) -> Path:
-        path = self.folder / f"train-{rows.augmented}-{len(rows.split)}-{seed}.txt"
-        return path if path.exists() else write_training(path, texts_of(rows.split), rows.split.labels, seed)
-
-    def _scored(self, came: dict[str, Any], splits: Sequence[str]) -> dict[str, Any]:
-        """What fasttext_inside.py says of a cut, with metrics in place of labels."""
-        if "error" in came:
-            return {"error": came["error"]}
+    def _scored(self, result: dict[str, Any], splits: Sequence[str]) -> dict[str, Any]:
+        """The result of a cut, with metrics in place of labels."""
+        if "error" in result:
+            return {"error": result["error"]}
         outputs = np.eye(len(self.task.labels), dtype=np.float32)
-        metrics = {name: score(self.task, self.splits[name].labels, outputs[came["labels"][name]]) for name in splits}
-        return {**{name: came[name] for name in ("bytes", "cutoff", "seconds")}, "metrics": metrics}
+        metrics = {name: score(self.task, self.splits[name].labels, outputs[result["labels"][name]]) for name in splits}
+        return {**{name: result[name] for name in ("bytes", "cutoff", "seconds")}, "metrics": metrics}
 
 
 def peer_row(bench: Bench, rows: DistillationSet, name: str, file: File, split: str) -> dict[str, Any]:
-    """A row of results.json. The file is all that a prediction needs, so that its sizes are those of the packed file.
+    """Return a row of results.json. The file is all that a prediction needs: its sizes are those of the packed file.
 
-    Parameters are not told: they differ from seed to seed, and with them models would be no family.
+    Parameters are left out: they differ from seed to seed, and the seeds of a model would not be one family.
     """
     path = Path(str(file.path))
     settings = {**file.draw, **{key: getattr(file, key) for key in ("size", "retrain", "epochs", "cutoff")}}
+    unknown = ("embedding_type", "vocab_size", "parameters", "nonzero_parameters")
     return {
         "task": bench.task.name,
         "split": split,
         "model": f"{name}-s{file.seed}",
         "stage": "peer",
         "student_arch": "fasttext",
-        "embedding_type": None,
+        **dict.fromkeys(unknown),
         "embedding_dim": file.draw["dim"],
-        "vocab_size": None,
         "alpha": 1.0,
         "augmented": rows.augmented,
         "seed": file.seed,
@@ -160,8 +211,6 @@ def peer_row(bench: Bench, rows: DistillationSet, name: str, file: File, split: 
         "select_on": "validation",
         "run": str(path),
         "config_hash": file.identity,
-        "parameters": None,
-        "nonzero_parameters": None,
         "bytes_model": file.bytes,
         "bytes_gzip": gzip_bytes(path),
         "bytes_packed": file.bytes,

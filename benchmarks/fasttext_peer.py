@@ -1,23 +1,23 @@
-"""The best that fastText does with a task's rows in so many bytes, as an experiment: rows to stand beside students'.
+"""The best fastText models of a task within so many bytes, as an experiment: rows to compare with students'.
 
     python benchmarks/fasttext_peer.py --task sst-2 --sizes 12000 32000 100000 400000 --seeds 3201976 8291959 5111918
     python benchmarks/fasttext_peer.py --task sst-2 --augmented eight --teacher minilm
 
 It learns from the rows that students learn from, as their hash tokenizer reads them: those of train with their labels,
-and with --augmented, apart, these and the augmented rows with the teacher's choices. A pair is one line, in which the
-words of the second sentence are marked.
+and with --augmented, in models of their own, these and the augmented rows with the teacher's choices. A pair is one
+line, in which the words of the second sentence are marked.
 
-Tuning: the settings of fasttext_grid.py, the same for every task and set of rows. Each trains a model with the first
-of the seeds; it is quantized to every size, and scored over validation as it is cut and trained on after the cut.
+Tuning: the settings of fasttext_models.py, the same for every task and set of rows. Each trains a model with the first
+of the seeds, which is quantized to every size, with and without training after the cut, and scored over validation.
 --tune-share tunes on a part of train, for tasks whose whole would take a day.
-A size's winner is the best file that is no larger. The winners, and the best model that is not quantized, are trained
-again with every seed, and these alone are scored over test, once. fastText's qout wants 256 labels, so outputs are not
-quantized. Its own autotune is not used: asked for 60 seconds and 12 KB of SST-2, it had no end after ten minutes, and
+A size's winner is the best file that is not larger. The winners, and the best model that is not quantized, are trained
+again with every seed, and these alone are scored over test, once. fastText's qout needs 256 labels, so outputs are not
+quantized. Its own autotune is not used: with 60 seconds and 12 KB of SST-2 it had not ended after ten minutes, and
 held 7 GB.
 
-With one thread a seed gives the same bytes every time; with more it does not. A seed also shuffles the rows. What is
-finished is found again in <workspace>/fasttext-models. The experiment fasttext-TASK holds results.json and, for every
-setting tried, tuning.json; `experiment.py list`, `show`, `report` and `archive` know it.
+With one thread a seed gives the same bytes every time; with more it does not. A seed also shuffles the rows. Finished
+models are cached in <workspace>/fasttext-models. The experiment fasttext-TASK holds results.json and, for every
+setting tried, tuning.json; `experiment.py list`, `show`, `report` and `archive` (without tuning.json) know it.
 """
 
 import argparse
@@ -30,8 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from fasttext_grid import USUAL, WIDE, best_within, cuts, settings_tried
-from fasttext_models import Bench, File, peer_row
+from fasttext_models import USUAL, WIDE, Bench, File, best_within, cuts, peer_row, settings_tried
 from fasttext_side import FASTTEXT, fasttext_python
 
 from common.cli import print_json, run_script
@@ -39,7 +38,6 @@ from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.progress import bar, say
 from common.seeds import NAMED_SEEDS
-from common.store.files import write_json
 from common.store.locks import only_one
 from common.store.workspace import Workspace, default_root
 from compression.distillation.dataset import DistillationSet, distillation_set
@@ -51,14 +49,14 @@ from compression.experiments.report.record import (
     described,
     write_record,
 )
-from compression.experiments.report.results import write_results
+from compression.experiments.report.results import write_lines, write_results
 from compression.settings import DistillSettings
 
 TUNING_FILE = "tuning.json"
 
 
 def training_rows(given: argparse.Namespace, task: Task, share: float = 1.0) -> list[DistillationSet]:
-    """The sets of rows to learn from: a share of train with labels, and where asked for augmented rows beside it."""
+    """Return the sets of rows to learn from: a share of train with labels, and, if asked for, augmented rows too."""
     common = {"task": given.task, "workspace": given.workspace, "downsample_data": share}
     # An alpha of 1: a row of train has its label, an augmented one the teacher's choice.
     settings = DistillSettings(**common, alpha=1, only_original_data=True)
@@ -72,12 +70,12 @@ def training_rows(given: argparse.Namespace, task: Task, share: float = 1.0) -> 
 def tune(bench: Bench, rows: DistillationSet, given: argparse.Namespace) -> list[File]:
     """Try all settings with the first seed, over validation."""
     tried = bar(settings_tried(given.draws), f"fastText on {len(rows.split):,} rows")
-    made = (bench.files(rows, draw, cuts(given.sizes), given.seeds[0], ("validation",)) for draw in tried)
-    return list(itertools.chain.from_iterable(made))
+    files = (bench.files(rows, draw, cuts(given.sizes), given.seeds[0], ("validation",)) for draw in tried)
+    return list(itertools.chain.from_iterable(files))
 
 
 def test(bench: Bench, rows: DistillationSet, chosen: dict[str, File], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Rows of results.json: the winners trained with each seed and scored over test. chosen: name -> winner."""
+    """Return rows of results.json: the winners trained with each seed and scored over test. chosen: name -> winner."""
     splits = ("validation", *bench.task.test_splits)
     found = []
     for (name, file), seed in bar(list(itertools.product(chosen.items(), seeds)), "winners"):
@@ -90,8 +88,8 @@ def test(bench: Bench, rows: DistillationSet, chosen: dict[str, File], seeds: Se
 
 
 def run(given: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Tune and test with each set of rows. Returns the rows of results.json, and what is in tuning.json."""
-    found, told = [], {}
+    """Tune and test with each set of rows. Returns the rows of results.json, and the contents of tuning.json."""
+    found, learned = [], {}
     share = given.tune_share or 1.0
     parts = training_rows(given, bench.task, share)
     for rows, part in zip(training_rows(given, bench.task), parts, strict=True):
@@ -99,10 +97,10 @@ def run(given: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], 
         ending = "-aug" if rows.augmented else ""
         winners = {size: best_within(files, size) for size in (*sorted(given.sizes), None)}
         for size in [size for size, file in winners.items() if file is None]:
-            say(f"left out: no setting that was tried makes a file of {size:,} bytes")
+            say(f"left out: no setting gives a file of {size:,} bytes")
         chosen = {f"fasttext-{short(size)}{ending}": file for size, file in winners.items() if file}
         found += test(bench, rows, chosen, given.seeds)
-        told[given.augmented if rows.augmented else "train"] = {
+        learned[given.augmented if rows.augmented else "train"] = {
             "rows": len(rows.split),
             "tuned_on_rows": len(part.split),
             "chosen": {name: {"draw": file.draw, **as_tried(file)} for name, file in chosen.items()},
@@ -111,11 +109,17 @@ def run(given: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], 
                 for draw, of_it in itertools.groupby(files, key=lambda file: file.draw)
             ],
         }
-    return found, {"library": FASTTEXT[0], "usual": USUAL, "wide": WIDE, "seed": given.seeds[0], "learned_from": told}
+    return found, {
+        "library": FASTTEXT[0],
+        "usual": USUAL,
+        "wide": WIDE,
+        "seed": given.seeds[0],
+        "learned_from": learned,
+    }
 
 
 def as_tried(file: File) -> dict[str, Any]:
-    """What tuning.json says of a file."""
+    """Return the entry of a file in tuning.json."""
     cut = {"size": file.size, "retrain": file.retrain}
     if file.error:
         return {**cut, "error": file.error}
@@ -128,7 +132,7 @@ def short(size: int | None) -> str:
 
 
 def record_of(given: argparse.Namespace, task: Task) -> ExperimentRecord:
-    """What experiment.json says."""
+    """Return the experiment's record."""
     flags = {key: value for key, value in vars(given).items() if key not in _NOT_ITS_MEANING and value is not None}
     return ExperimentRecord(
         name=given.name or f"fasttext-{task.name}",
@@ -143,7 +147,7 @@ _NOT_ITS_MEANING = ("workspace", "fasttext_python", "json", "name")
 
 
 def record(given: argparse.Namespace) -> None:
-    """Do all of it and write the experiment's folder. Raises UserError before anything runs where it cannot be."""
+    """Run all of it and write the experiment's folder. Raises UserError before anything runs for a task of no use."""
     task, paths = load_task(given.task), Workspace(given.workspace)
     if task.regression or task.tokens or task.models_of:
         raise UserError(f"{task.name}: fastText learns labels of texts, of a task with rows to learn from")
@@ -152,10 +156,10 @@ def record(given: argparse.Namespace) -> None:
     check_name_is_free(folder, experiment.definition)
     python = fasttext_python(given.fasttext_python, paths)
     if python is None:
-        raise UserError("there is no fastText to train, see above")
+        raise UserError("no fastText to train, see above")
     with only_one(folder / "peer", f"experiment {experiment.name}"), tempfile.TemporaryDirectory() as lines:
         rows, tuning = run(given, Bench(paths, task, python, given.threads, Path(lines)))
-        write_json(folder / TUNING_FILE, tuning)
+        write_lines(folder / TUNING_FILE, tuning)
         write_results(folder / RESULTS_FILE, rows)
         write_record(folder, experiment)
         write_report(folder, rows, experiment)
@@ -168,11 +172,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--task", default="sst-2", help="task whose rows are learned")
     parser.add_argument("--sizes", type=int, nargs="+", default=[12_000, 32_000, 100_000, 400_000], help="in bytes")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(NAMED_SEEDS.values())[:3], help="first: tuning's")
-    parser.add_argument("--augmented", metavar="NAME", help="augmented rows to learn from too, apart")
+    parser.add_argument("--augmented", metavar="NAME", help="augmented rows to learn from too, in models of their own")
     parser.add_argument("--teacher", metavar="NAME", help="whose choices are their labels; unset: the only teacher")
     parser.add_argument("--draws", type=int, default=32, help="settings drawn from the wide grid (default: 32)")
     parser.add_argument("--tune-share", type=float, help="part of train to tune on, drawn; unset: all of it")
-    parser.add_argument("--threads", type=int, default=1, help="fastText's threads; with 1 results are the same again")
+    parser.add_argument("--threads", type=int, default=1, help="fastText's threads; with 1 results are reproducible")
     parser.add_argument("--name", help="name of the experiment; unset: fasttext-TASK")
     parser.add_argument("--workspace", type=Path, default=default_root(), help="where the data is")
     parser.add_argument("--fasttext-python", metavar="PATH", help="a Python that can import fasttext")

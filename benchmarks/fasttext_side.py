@@ -1,7 +1,7 @@
 """fastText for comparison: an environment that has it, a task's rows as its lines, and models trained on them.
 
-Its Python package needs an older NumPy than the project's, so it gets a virtual environment of its own, made once, and
-works there (fasttext_inside.py).
+Its Python package needs an older NumPy than the project's, so it has a virtual environment of its own and runs there
+(fasttext_inside.py).
 """
 
 import json
@@ -21,22 +21,21 @@ from common.store.workspace import Workspace
 
 FASTTEXT = ("fasttext-wheel==0.9.2", "numpy<2")
 """The last release of fastText's Python package, and the NumPy it works with."""
-INSIDE = Path(__file__).parent / "fasttext_inside.py"
 SECOND = "2_"
-"""Before every word of a pair's second sentence. No word of a first one begins so: `split_words` parts at it."""
+"""Prefix of the words of a pair's second sentence. No word of a first one has it: `split_words` splits there."""
 PLAIN = {"dim": 25, "epoch": 15, "lr": 0.5, "thread": 1}
 """Settings of a model whose speed matters, not its score."""
 
 
 def fasttext_python(given: str | None, paths: Workspace) -> str | None:
-    """A Python that has fastText: the one given, or that of an environment in the workspace, made if need be.
+    """Return a Python that has fastText: the one given, or that of an environment in the workspace, created if needed.
 
-    Returns None, and says why, where it cannot be made.
+    Returns None, and prints why, where that fails.
     """
     folder = paths.root / "fasttext"
     python = given or str(folder / "bin" / "python")
     if not given and not Path(python).exists():
-        say(f"making an environment for fastText in {folder}")
+        say(f"creating an environment for fastText in {folder}")
         venv.create(folder, with_pip=True)
     if not given and not _has_fasttext(python):
         subprocess.run([python, "-m", "pip", "install", "--quiet", *FASTTEXT], check=False)
@@ -51,7 +50,7 @@ def _has_fasttext(python: str) -> bool:
 
 
 def texts_of(split: Split) -> list[str]:
-    """Rows as the students' hash tokenizer sees them: lower-case words and punctuation marks, a space between.
+    """Return rows as the students' hash tokenizer sees them: lower-case words and punctuation marks, a space between.
 
     A pair is one line, the second sentence's words marked by SECOND.
     """
@@ -62,28 +61,27 @@ def texts_of(split: Split) -> list[str]:
 
 def write_training(path: Path, texts: Sequence[str], labels: np.ndarray, seed: int) -> Path:
     """Write the labelled rows, `__label__1 some words`, shuffled: fastText takes them in their order."""
-    rows = zip(texts, labels, strict=True)
-    lines = [f"__label__{label} {text}\n" for text, label in rows if label >= 0]
+    lines = [f"__label__{label} {text}\n" for text, label in zip(texts, labels, strict=True) if label >= 0]
     path.write_text("".join(lines[i] for i in np.random.default_rng(seed).permutation(len(lines))), encoding="utf-8")
     return path
 
 
 def in_fasttext(python: str, job: dict[str, Any]) -> list[dict[str, Any]]:
-    """Do a job (see fasttext_inside.py) in fastText's environment: what came of each cut.
+    """Run a job (see fasttext_inside.py) in fastText's environment. Returns the result of each cut.
 
-    Ctrl-C does not reach it there; this process hears it and stops after the job, or kills it at the second.
+    Ctrl-C does not reach it there: this process stops after the job, or kills it at the second Ctrl-C.
     """
-    command = [python, str(INSIDE)]
+    command = [python, str(Path(__file__).parent / "fasttext_inside.py")]
     done = subprocess.run(
         command, input=json.dumps(job), capture_output=True, text=True, check=False, start_new_session=True
     )
     if done.returncode:
-        raise UserError(f"fastText failed: {(done.stderr.strip().splitlines() or ['without a word'])[-1]}")
+        raise UserError(f"fastText failed: {(done.stderr.strip().splitlines() or ['without a message'])[-1]}")
     return json.loads(done.stdout)
 
 
 def train_fasttext(python: str, split: Split, target: Path) -> Path:
-    """A supervised fastText model of the labelled rows as they are, in a folder."""
+    """Train a supervised fastText model of the labelled rows as they are. Returns its file in a folder."""
     source, model = write_training(target / "train.txt", split.sentence1, split.labels, 1), target / "fasttext.bin"
     cuts = [{"size": None, "keep": str(model)}]
     (file,) = in_fasttext(python, {"train": str(source), "settings": PLAIN, "texts": {}, "cuts": cuts})

@@ -279,7 +279,9 @@ def python(code):
 
 def test_settings_and_lists_load_without_heavy_libraries():
     """--help, a wrong flag and `experiment.py list` answer at once."""
-    heavy = "[name for name in ('torch', 'transformers', 'matplotlib', 'sacred', 'scipy') if name in sys.modules]"
+    heavy = (
+        "[name for name in ('torch', 'transformers', 'matplotlib', 'pandas', 'sacred', 'scipy') if name in sys.modules]"
+    )
     assert python(f"import sys, experiment, predict; print({heavy})") == "[]"
 
 

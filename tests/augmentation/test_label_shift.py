@@ -52,15 +52,15 @@ def test_it_is_printed_as_a_table(tmp_path, capsys):
     assert lines[2].split() == [MNLI.labels[1], "25.0%", "75.0%"]
 
 
-def test_preprocess_says_it_after_logits_of_augmented_rows(workspace, capsys):
+def test_preprocess_prints_it_after_logits_of_augmented_rows(workspace, capsys):
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("tinybert",)))
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     paths, task = Workspace(workspace), load_task("sst-2")
     train = load_split(paths, task, "train")
     chosen = load_logits(paths, task, "tiny-bert", "tinybert").argmax(1)
     for i, label in enumerate(task.labels):
         shares = [f"{np.mean(values == i):.1%}" for values in (train.labels, chosen)]
-        assert any(line.split() == [label, *shares] for line in said.splitlines())
+        assert any(line.split() == [label, *shares] for line in printed.splitlines())
 
 
 def test_sets_of_augmented_rows_lie_side_by_side(workspace, glove):

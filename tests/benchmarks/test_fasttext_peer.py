@@ -15,8 +15,7 @@ sys.path.insert(0, str(tiny.ROOT / "benchmarks"))
 
 import fasttext_models
 import fasttext_peer
-from fasttext_grid import WIDE, best_within, cuts, settings_tried
-from fasttext_models import Bench, File, peer_row
+from fasttext_models import WIDE, Bench, File, best_within, cuts, peer_row, settings_tried
 from fasttext_side import SECOND, texts_of, train_fasttext, write_training
 
 from common.data.split import Split, load_split
@@ -81,21 +80,21 @@ def test_every_size_is_cut_with_and_without_training_on():
     assert cuts([9, 5]) == [(None, 0), (5, 0), (5, 5), (9, 0), (9, 5)]
 
 
-def made(size, count, accuracy, **more):
+def file_of(size, count, accuracy, **more):
     scores = {"validation": {"accuracy": accuracy, "f1": 1 - accuracy}}
     return File(SMALL, size, 0, 1, (1, 0), bytes=count, metrics=scores, **more)
 
 
 def test_a_winner_is_chosen_by_validation_among_the_files_that_fit():
-    full, small, larger = made(None, 70, 0.9), made(100, 100, 0.7), made(200, 199, 0.8)
-    equal, failed = made(200, 150, 0.8), File(SMALL, 100, 0, 1, (1, 0), error="NaN")
+    full, small, larger = file_of(None, 70, 0.9), file_of(100, 100, 0.7), file_of(200, 199, 0.8)
+    equal, failed = file_of(200, 150, 0.8), File(SMALL, 100, 0, 1, (1, 0), error="NaN")
     files = [full, small, larger, equal, failed]
     assert best_within(files, 100) is small
     assert best_within(files, 199) is equal
     assert best_within(files, 99) is None
     assert best_within(files, None) is full
-    # What was made for a smaller size serves a larger one.
-    assert best_within([small, made(200, 199, 0.6)], 200) is small
+    # A file of a smaller size fits a larger one.
+    assert best_within([small, file_of(200, 199, 0.6)], 200) is small
 
 
 def arguments(workspace, **more):
@@ -143,7 +142,7 @@ def test_tuning_on_a_part_counts_passes_over_that_part(prepared, tmp_path):
     bench = Bench(Workspace(prepared), task, "", 1, tmp_path)
     (rows,), (part,) = (fasttext_peer.training_rows(arguments(prepared), task, share) for share in (1.0, 0.5))
     assert len(part.split) == pytest.approx(len(rows.split) / 2, abs=1)
-    jobs = [bench._job(rows, SMALL, [(None, 0)], 1, ()), bench.on_part(0.5)._job(part, SMALL, [(None, 0)], 1, ())]
+    jobs = [bench.job(rows, SMALL, [(None, 0)], 1, ()), bench.on_part(0.5).job(part, SMALL, [(None, 0)], 1, ())]
     assert jobs[0]["settings"] == jobs[1]["settings"]
     assert [len(Path(job["train"]).read_text().splitlines()) for job in jobs] == [len(rows.split), len(part.split)]
 
@@ -167,8 +166,8 @@ def test_tuning_and_testing_end_in_rows_of_files_that_fit(workspace, monkeypatch
         assert row["teacher"] == ("tiny-bert" if row["augmented"] else None)
         assert row["metrics"]["accuracy"] > 0.8
     tuning = read_json(folder / fasttext_peer.TUNING_FILE)
-    assert [len(told["tried"]) for told in tuning["learned_from"].values()] == [2, 2]
-    assert "test" not in str([told["tried"] for told in tuning["learned_from"].values()])
+    assert [len(one["tried"]) for one in tuning["learned_from"].values()] == [2, 2]
+    assert "test" not in str([one["tried"] for one in tuning["learned_from"].values()])
     # Again, nothing is trained.
     monkeypatch.setattr(fasttext_models, "in_fasttext", None)
     fasttext_peer.record(given)
@@ -191,7 +190,7 @@ def test_a_cut_keeps_as_many_features_as_fit(prepared, tmp_path, qnorm, minn_max
     assert "a quantizer needs 256" in none.error
     assert 0 < one.cutoff < more.cutoff
     assert all_in.cutoff == 0
-    assert "nothing to train on" in no_more.error
+    assert "nothing is cut" in no_more.error
     assert one.bytes == again.bytes
     # No feature takes 40 bytes: one more would not have fitted.
     assert [0 <= size - file.bytes < 40 for size, file in ((7000, one), (8000, more))] == [True, True]

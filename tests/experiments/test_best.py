@@ -14,6 +14,7 @@ from compression.distillation.distill import distill
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.experiments.best import BestSettings, best, best_text
 
+pytestmark = pytest.mark.slow
 SMALL, LARGE = "ffn-hash6-a1-orig", "bilstm-hash6-a1-orig"
 
 
@@ -116,12 +117,12 @@ def test_equal_scores_give_the_smaller(models, tmp_path):
     assert [one.family for one in found(workspace, top=1).candidates] == [SMALL]
 
 
-def test_a_metric_that_there_is_not_is_refused(models):
+def test_an_unknown_metric_is_refused(models):
     with pytest.raises(UserError, match="no validation score by metric 'acuracy'; did you mean accuracy"):
         found(models, metric="acuracy")
 
 
-def test_sizes_that_an_older_version_did_not_measure_are_refused(known):
+def test_unknown_sizes_are_refused(known):
     for path in (known / "models/sst-2").glob("*/result.json"):
         path.write_text(json.dumps([row | {"bytes_packed": None} for row in read_json(path)]))
     with pytest.raises(UserError, match="no student of sst-2 has a size by bytes_packed; choose another --size"):

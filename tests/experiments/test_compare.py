@@ -1,4 +1,4 @@
-"""Comparisons: tests by hand, laws, and models, families and experiments from a workspace of three seeds."""
+"""Comparisons of models, families and experiments from a workspace of three seeds."""
 
 import dataclasses
 import json
@@ -7,8 +7,6 @@ import shutil
 import numpy as np
 import pytest
 import tiny
-from hypothesis import given
-from hypothesis import strategies as st
 
 from common.data.split import Split, read_split, write_split
 from common.data.tasks import load_task
@@ -18,133 +16,17 @@ from common.training.metrics import score
 from common.training.models import read_config
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
-from compression.evaluation.predictions import Predictions, predictions_file, read_predictions, write_predictions
-from compression.experiments.compare.compare import CompareSettings, compare
-from compression.experiments.compare.significance import CLASS_METRICS, bootstrap, holm, mcnemar, paired_t
+from compression.evaluation.predictions import predictions_file, read_predictions, write_predictions
+from compression.experiments.compare.compare import compare
+from compression.experiments.compare.comparison import CompareSettings
+from compression.experiments.compare.significance import holm, paired_t
 from compression.experiments.compare.text import comparison_text, verdict
 from compression.experiments.report.record import ExperimentRecord, write_record
 from compression.experiments.report.results import write_results
 
+pytestmark = pytest.mark.slow
 SEEDS = (1, 2, 3)
 A, B = "ffn-hash6-a0-orig", "ffn-hash6-a1-orig"
-
-
-def said(labels, choices):
-    kind = np.float64 if isinstance(choices[0], float) else np.int64
-    return Predictions(np.array(labels, kind), np.array(choices, kind))
-
-
-# By hand.
-
-
-def test_the_t_interval_by_hand():
-    """Mean 0.02, sd 0.01, n = 3: standard error 0.005773503, t(0.975, 2) = 4.302653, t = 3.464102."""
-    interval = paired_t([0.01, 0.02, 0.03], 0.95)
-    assert (interval.mean, interval.method) == (pytest.approx(0.02), "paired t over seeds")
-    assert interval.low == pytest.approx(0.02 - 4.30265273 * 0.00577350269)
-    assert interval.high == pytest.approx(0.02 + 4.30265273 * 0.00577350269)
-    assert interval.p_value == pytest.approx(0.07417990)
-
-
-def test_mcnemar_by_hand():
-    """One row that only the first has right, nine that only the second has: p = 2 * (1 + 10) / 2 ** 10."""
-    first = said([1] * 30, [1] + [0] * 9 + [1] * 15 + [0] * 5)
-    second = said([1] * 30, [0] + [1] * 9 + [1] * 15 + [0] * 5)
-    test = mcnemar(first, second)
-    assert (test.b, test.c, test.p_value) == (1, 9, 0.021484375)
-
-
-def test_rows_without_a_label_say_nothing():
-    test = mcnemar(said([1, -1, -1], [1, 1, 0]), said([1, -1, -1], [0, 0, 1]))
-    assert (test.b, test.c, test.p_value) == (1, 0, 1.0)
-
-
-def test_holm_by_hand():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.7, 0.8]) == [1.0, 1.0]
-    assert holm([]) == []
-
-
-# Laws.
-
-choice = st.integers(0, 2)
-rows_of_three = st.lists(st.tuples(choice, choice, choice), min_size=1, max_size=40)
-
-
-@given(rows_of_three)
-def test_swapped_sides_swap_mcnemar(rows):
-    labels, first, second = zip(*rows, strict=True)
-    a, b = said(labels, first), said(labels, second)
-    one, other = mcnemar(a, b), mcnemar(b, a)
-    assert (one.b, one.c, one.p_value) == (other.c, other.b, other.p_value)
-    assert dataclasses.astuple(mcnemar(a, a)) == (0, 0, 1.0)
-
-
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=6))
-def test_swapped_sides_negate_the_interval(differences):
-    one, other = paired_t(differences, 0.9), paired_t([-value for value in differences], 0.9)
-    assert (one.mean, one.low, one.high) == pytest.approx((-other.mean, -other.high, -other.low))
-    assert one.p_value == pytest.approx(other.p_value)
-    assert one.low <= one.mean <= one.high
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_keeps_order_and_never_lowers(p_values):
-    adjusted = holm(p_values)
-    assert all(0 <= old <= new <= 1 for old, new in zip(p_values, adjusted, strict=True))
-    assert [adjusted[i] for i in np.argsort(p_values)] == sorted(adjusted)
-
-
-@pytest.mark.filterwarnings("ignore:A single label")
-@given(st.data(), st.sampled_from([("sst-2", 2), ("mnli", 3)]))
-def test_metrics_of_confusion_matrices_are_those_of_rows(data, task):
-    name, classes = task
-    names = ("accuracy", "matthews", "f1_macro", *(("f1",) if classes == 2 else ()))
-    drawn = data.draw(st.lists(st.tuples(*[st.integers(0, classes - 1)] * 2), min_size=1, max_size=12))
-    labels, choices = np.array(drawn).T
-    confusion = np.zeros((1, classes, classes))
-    np.add.at(confusion, (0, labels, choices), 1)
-    logits = np.eye(classes, dtype=np.float32)[choices]
-    expected = score(load_task(name).model_copy(update={"metrics": names}), labels, logits)
-    assert {metric: float(CLASS_METRICS[metric](confusion)[0]) for metric in names} == pytest.approx(expected)
-
-
-def test_the_bootstrap_is_that_of_resampled_rows():
-    rng = np.random.default_rng(3)
-    labels = rng.integers(3, size=60)
-    first, second = (np.where(rng.random(60) < p, labels, rng.integers(3, size=60)) for p in (0.8, 0.4))
-    interval = bootstrap("accuracy", said(labels, first), said(labels, second), 0.9, 0.0)
-    gains = (first == labels).astype(int) - (second == labels)
-    slow = gains[rng.integers(60, size=(20_000, 60))].mean(1)
-    assert (interval.low, interval.high) == pytest.approx(tuple(np.quantile(slow, [0.05, 0.95])), abs=0.018)
-    assert interval == bootstrap("accuracy", said(labels, first), said(labels, second), 0.9, 0.0)
-
-
-@pytest.mark.parametrize("metric", ["pearson", "spearman"])
-def test_the_bootstrap_of_a_regression(metric):
-    rng = np.random.default_rng(4)
-    labels = rng.normal(size=50)
-    first, second = labels + rng.normal(0, 0.3, 50), labels + rng.normal(0, 1.5, 50)
-    known = load_task("sts-b").model_copy(update={"range": (0.0, 1.0), "metrics": (metric,)})
-    interval = bootstrap(metric, said(labels, first.tolist()), said(labels, second.tolist()), 0.9, 0.0)
-    slow = []
-    for _ in range(500):
-        rows = rng.integers(50, size=50)
-        slow.append(np.subtract(*(score(known, labels[rows], c[rows, None])[metric] for c in (first, second))))
-    assert (interval.low, interval.high) == pytest.approx(tuple(np.quantile(slow, [0.05, 0.95])), abs=0.04)
-
-
-def test_the_bootstrap_of_a_model_and_itself_is_zero():
-    labels = [0, 1, 2, 0, 1]
-    same = said(labels, [0, 1, 1, 0, 2])
-    for metric in ("accuracy", "f1", "f1_macro", "matthews"):
-        interval = bootstrap(metric, same, same, 0.95, 0.0)
-        assert (interval.low, interval.high) == (0, 0)
-    assert bootstrap("agreement", same, same, 0.95, 0.0) is None
-    assert bootstrap("accuracy", said([-1, -1], [0, 1]), said([-1, -1], [0, 1]), 0.95, 0.0) is None
-
-
-# A workspace with two families of three seeds.
 
 
 @pytest.fixture(scope="module")
@@ -228,13 +110,13 @@ def test_single_models_are_compared_over_test_rows(families):
     assert len(line.tests) == 1
     # Named outright, two models of different seeds are compared too.
     assert compared(families, f"{A}-s1", f"{B}-s2").lines[0].seeds == ("1 / 2",)
-    # A family beside a single model has one seed in common.
+    # A family and a single model have one seed in common.
     assert compared(families, A, f"{B}-s2").lines[0].seeds == (2,)
     assert "1 seed, over test rows" in verdict(found)
 
 
 @pytest.mark.parametrize(
-    ("differences", "said"),
+    ("differences", "text"),
     [
         (
             (0.01, 0.02, 0.03),
@@ -244,7 +126,7 @@ def test_single_models_are_compared_over_test_rows(families):
         ((-0.019, -0.02, -0.021), "B is better than A by 2.0 points (95 % CI 1.8 to 2.2, 3 seeds)"),
     ],
 )
-def test_the_verdict_in_words(families, differences, said):
+def test_the_verdict_in_words(families, differences, text):
     found = compared(families, A, B)
     scores = tuple((0.5 + difference, 0.5) for difference in differences)
     a = 0.5 + sum(differences) / 3
@@ -252,7 +134,7 @@ def test_the_verdict_in_words(families, differences, said):
         found.verdict, a=a, b=0.5, scores=scores, interval=paired_t(differences, found.confidence)
     )
     line = dataclasses.replace(found.lines[0], effects=(effect,))
-    assert verdict(dataclasses.replace(found, lines=(line,))) == said
+    assert verdict(dataclasses.replace(found, lines=(line,))) == text
 
 
 @pytest.mark.parametrize(
@@ -273,7 +155,7 @@ def test_the_verdict_in_words(families, differences, said):
         (A, B, {"task": "qqp"}, f"no model and no family of models '{A}' in qqp"),
         (A, B, {"metric": "acuracy"}, "sst-2, test: no metric 'acuracy'; did you mean accuracy"),
         (A, B, {"split": "dev"}, "sst-2 has no test split 'dev'"),
-        ("tiny-bert", B, {}, "tiny-bert was not evaluated as it is now"),
+        ("tiny-bert", B, {}, "tiny-bert was not evaluated in its present form"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(families, a, b, given, message):
@@ -301,12 +183,12 @@ def test_predictions_of_other_data_are_refused(families, tmp_path):
     split = read_split(path, "").take(np.arange(20))
     write_split(path, split, {"fingerprint": split.fingerprint()})
     with pytest.raises(
-        UserError, match=f"{A}-s1 was not evaluated as it is now, on the data of now: run: python evaluate"
+        UserError, match=f"{A}-s1 was not evaluated in its present form on the present data: run: python evaluate"
     ):
         compared(workspace, A, B)
     for seed in SEEDS:
         scored(workspace, f"{A}-s{seed}")
-    # In experiments rows stand for themselves; these are of the old and the new data.
+    # In experiments rows are compared as they are; these are of the old and the new data.
     record(workspace, "new", [result(workspace, f"{A}-s1")])
     record(workspace, "old", [result(families, f"{A}-s1")])
     with pytest.raises(UserError, match="were scored on other data of sst-2, test"):
@@ -314,9 +196,6 @@ def test_predictions_of_other_data_are_refused(families, tmp_path):
     record(workspace, "stale", [{**result(families, f"{A}-s1"), "run": str(workspace / f"models/sst-2/{A}-s1")}])
     with pytest.raises(UserError, match="made by another model or over other data"):
         compared(workspace, "stale", "stale")
-
-
-# Experiments.
 
 
 def record(workspace, name, rows):
@@ -421,9 +300,6 @@ def test_an_experiment_and_a_model_are_not_compared(families, tmp_path):
     (workspace / "experiments/two/results.json").write_text("[{}]")
     with pytest.raises(UserError, match="row 1 has no 'task'"):
         compared(workspace, "one", "two")
-
-
-# Predictions.
 
 
 def test_predictions_are_checked_when_read(families, tmp_path):

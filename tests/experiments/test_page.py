@@ -38,14 +38,14 @@ class Parsed(HTMLParser):
 def test_everything_is_on_the_page():
     record, rows = sweep()
     parsed = Parsed(page(record, rows))
-    (group,) = group_rows(rows)
-    assert all(family.label in parsed.text for family in group.families)
+    (results,) = group_rows(rows)
+    assert all(group.label in parsed.text for group in results.groups)
     assert all(run.id in parsed.text for run in record.runs if run.id)
     assert "runs without a result 1" in parsed.text
     assert "91.50 ± 0.71" not in parsed.text  # one of its two seeds is missing
     assert "76.50 ± 0.71" in parsed.text
     assert "thesis, SST-2 (quoted)" in parsed.text
-    assert "25.0 %" in parsed.text
+    assert "25.00 75.00" in parsed.text
     assert "embedding 100,000 (100.0 %)" in parsed.text
     assert "preprocess" in parsed.text
     assert 'class="n best"' in page(record, rows)

@@ -34,10 +34,10 @@ def test_mean_deviation_and_the_best_of_a_row():
     assert texts(pivot) == {("bilstm",): ["79.00 ± 1.15", "82.50 ± 1.29*"]}
     assert pivot.title == "sst-2"
     first = pivot.rows[0].scores[0]
-    assert (first.mean, first.sd, first.n) == (0.79, statistics.stdev([0.78, 0.80, 0.78, 0.80]), 4)
+    assert (first.sort, first.sd, first.n) == (0.79, statistics.stdev([0.78, 0.80, 0.78, 0.80]), 4)
 
 
-def test_rows_and_columns_stand_in_the_axes_order_whatever_the_rows_are_in():
+def test_rows_and_columns_are_in_the_order_of_the_axes():
     grid = thesis_grid(skip=[{"student_arch": "bilstm", "embedding_type": "hash"}])
     late = {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": "25", "method": "alpha 0"}
     pivot = only(scored(late, 0.8, 0.8, 0.8, 0.8), grid)
@@ -62,10 +62,6 @@ def test_all_that_show_the_same_number_are_best():
     assert [score.best for score in only(rows).rows[0].scores] == [True, True]
 
 
-def test_a_lone_score_is_not_the_best_of_anything():
-    assert table_of(scored(ALPHA_0, 0.8, 0.8, 0.8, 0.8)) == {("bilstm",): ["–", "80.00 ± 0.00"]}
-
-
 def test_one_seed_has_no_deviation_and_missing_seeds_are_counted():
     assert table_of(scored(NO_DISTIL, 0.8) + scored(ALPHA_0, 0.7, 0.8, 0.9)) == {
         ("bilstm",): ["80.00 (1/4)*", "80.00 ± 10.00 (3/4)*"]
@@ -75,12 +71,10 @@ def test_one_seed_has_no_deviation_and_missing_seeds_are_counted():
     assert (cell.text, cell.sd) == ("80.00", None)
 
 
-def test_a_sweep_without_results_shows_dashes():
+def test_without_results_a_table_has_dashes_and_without_a_layout_there_is_no_table():
     assert table_of([]) == {("bilstm",): ["–", "–"]}
+    assert only([]).rows[0].scores[0] == Score(planned=4)
     assert only([]).rows[0].size is None
-
-
-def test_no_layout_no_table():
     assert pivots([], SMALL.model_copy(update={"table": None})) == []
 
 
@@ -103,17 +97,14 @@ def test_mnli_is_the_mean_of_two_splits_then_over_seeds():
     pivot = only(mnli(1, 0.60, 0.70) + mnli(2, 0.62, 0.66), MNLI)
     assert [column.heading for column in pivot.columns] == ["accuracy (m+mm)/2"]
     cell = pivot.rows[0].scores[0]
-    assert cell.mean == pytest.approx(0.645)
+    assert cell.sort == pytest.approx(0.645)
     assert cell.sd == pytest.approx(statistics.stdev([0.65, 0.64]))
     assert cell.text == "64.50 ± 0.71 (2/4)"
+    without_one = only(mnli(1, 0.60, 0.70) + mnli(2, 0.62, 0.66)[:1], MNLI)
+    assert without_one.rows[0].scores[0].text == "65.00 (1/4)"
 
 
-def test_a_seed_with_one_of_the_two_splits_does_not_count():
-    pivot = only(mnli(1, 0.60, 0.70) + mnli(2, 0.62, 0.66)[:1], MNLI)
-    assert pivot.rows[0].scores[0].text == "65.00 (1/4)"
-
-
-def test_splits_stand_apart_where_they_are_not_averaged():
+def test_splits_have_columns_of_their_own_where_they_are_not_averaged():
     assert MNLI.table is not None
     apart = MNLI.model_copy(update={"table": MNLI.table.model_copy(update={"average_splits": False})})
     pivot = only(mnli(1, 0.60, 0.70), apart)
@@ -137,7 +128,7 @@ def test_two_metrics_are_two_columns_each_with_its_best():
     assert texts(pivot) == {("bilstm",): ["80.00 ± 0.00*", "60.00 ± 0.00", "70.00 ± 0.00", "65.00 ± 0.00*"]}
 
 
-def test_metrics_of_a_task_without_rows_are_the_tasks_own():
+def test_a_task_without_rows_has_the_metrics_of_its_definition():
     assert [column.metric for column in only([], QQP).columns] == ["accuracy", "f1"] * 2
 
 
@@ -153,13 +144,13 @@ def test_one_table_a_task_unless_the_task_is_laid_out():
     apart = pivots(rows, record(axes, columns=["student_arch"], seeds=[1]))
     assert [pivot.title for pivot in apart] == ["sst-2", "qqp"]
     assert [[cell.text for cell in pivot.baselines[0].scores] for pivot in apart] == [["95.00"], ["92.00", "91.00"]]
-    beside = only(rows, record(axes, columns=["task"], seeds=[1]))
-    headings = [" · ".join(column.levels) for column in beside.columns]
+    next_to = only(rows, record(axes, columns=["task"], seeds=[1]))
+    headings = [" · ".join(column.levels) for column in next_to.columns]
     assert headings == ["sst-2 · accuracy", "qqp · accuracy", "qqp · f1"]
-    assert texts(beside) == {("bilstm",): ["90.00", "80.00", "70.00"]}
-    assert [line.labels for line in beside.baselines] == [("minilm",)]
-    assert [cell.text for cell in beside.baselines[0].scores] == ["95.00", "92.00", "91.00"]
-    assert (beside.rows[0].parameters, beside.rows[0].size) == (None, None)
+    assert texts(next_to) == {("bilstm",): ["90.00", "80.00", "70.00"]}
+    assert [line.labels for line in next_to.baselines] == [("minilm",)]
+    assert [cell.text for cell in next_to.baselines[0].scores] == ["95.00", "92.00", "91.00"]
+    assert (next_to.rows[0].parameters, next_to.rows[0].size) == (None, None)
     below = only(rows, record(axes, rows=["task"], columns=["student_arch"], seeds=[1]))
     assert texts(below) == {("sst-2",): ["90.00", "–"], ("qqp",): ["80.00", "70.00"]}
     assert [line.labels for line in below.baselines] == [("minilm, sst-2",), ("minilm, qqp",)]
@@ -224,7 +215,7 @@ def test_without_stages_a_run_stands_for_its_last_model():
         assert table_of(ordered, grid) == {("bilstm",): ["79.00*", "77.00"]}
 
 
-def test_what_the_test_split_chose_is_marked_and_best_only_among_its_like():
+def test_weights_chosen_on_test_are_marked_and_best_only_among_such():
     cheat = scored(NO_DISTIL, 0.9, 0.9, 0.9, 0.9, select_on="test")
     mixed = only(cheat + scored(ALPHA_0, 0.8, 0.8, 0.8, 0.8))
     assert texts(mixed) == {("bilstm",): ["90.00 ± 0.00 †", "80.00 ± 0.00*"]}
@@ -235,7 +226,7 @@ def test_what_the_test_split_chose_is_marked_and_best_only_among_its_like():
     assert any(note.startswith("†") for note in both.notes)
 
 
-def test_the_thesis_stands_beside_ours_and_is_never_best():
+def test_the_thesis_is_next_to_ours_and_never_best():
     grid = thesis_grid(quote=Quote(table="7.1", task="sst-2"))
     cell = {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": "25"}
     rows = scored({**cell, "method": "no distil"}, 0.5, 0.5, 0.5, 0.5, alpha=1.0, augmented=False)
@@ -278,7 +269,7 @@ def test_pooling_is_known_from_a_runs_rows():
     assert table_of(rows, grid) == {("rnn",): ["80.00 ± 0.00", "81.9"]}
 
 
-def test_a_pruned_student_is_not_given_the_distilled_ones_figure():
+def test_a_pruned_student_does_not_get_the_figure_of_the_distilled_one():
     grid = thesis_grid(quote=Quote(table="7.1"))
     grid = grid.model_copy(
         update={
@@ -291,13 +282,9 @@ def test_a_pruned_student_is_not_given_the_distilled_ones_figure():
     assert not any(column.quoted for column in only([], grid).columns)
 
 
-def test_a_table_that_is_not_there_cannot_be_quoted():
+def test_an_unknown_table_cannot_be_quoted():
     with pytest.raises(UserError, match="no table '9'"):
         pivots([], thesis_grid(quote=Quote(table="9")))
-
-
-def test_an_empty_cell_says_so():
-    assert only([]).rows[0].scores[0] == Score(planned=4)
 
 
 @pytest.mark.parametrize(
@@ -310,5 +297,5 @@ def test_an_empty_cell_says_so():
         ("named-by-hand", "factorized", "+f"),
     ],
 )
-def test_what_was_done_is_read_from_the_end_of_a_name(name, stage, label):
+def test_stages_are_read_from_the_end_of_a_name(name, stage, label):
     assert stage_label({"model": name, "stage": stage}) == label

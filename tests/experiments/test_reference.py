@@ -19,7 +19,6 @@ from compression.experiments.report.reference import (
 )
 
 LINES = list(csv.DictReader((FOLDER / "thesis_tables.csv").open(encoding="utf-8", newline="")))
-STUDENTS = ("student_arch", "embedding_type", "embedding_dim", "vocab_size")
 
 
 def figure(table: str, task: str, metric: str = "accuracy", **fields: Any) -> QuotedFigure:
@@ -75,43 +74,6 @@ def test_rows_read_off_the_thesis():
     assert figure("A.1", "sst-2", **softmax).text == "81.2"
     # As printed, though table 7.1 has this of BPE 100.
     assert figure("A.2", "sst-2", embedding_type="hash", alpha=0.5, loss="mse").text == "89.4"
-
-
-@pytest.mark.parametrize("table", ["7.1", "7.2", "7.3"])
-def test_megabytes_are_four_times_the_parameters(table: str):
-    for line in LINES:
-        if line["table"] == table:
-            expected = 4e-6 * float(line["parameters"])
-            # Parameters are printed in two digits, megabytes in two decimals.
-            assert float(line["size_mb"]) == pytest.approx(expected, rel=0.05, abs=0.005), line
-
-
-@pytest.mark.parametrize(("table", "task"), [("7.1", "sst-2"), ("7.2", "qqp"), ("7.3", "mnli")])
-def test_table_7_5_starts_from_the_students_of_the_tables_before_it(table: str, task: str):
-    """Table 7.4 says with which alpha each was trained, always on augmented rows too."""
-    alphas = {
-        ("bilstm", "bpe", 100, 5000): 0.5,
-        ("bilstm", "char", 100, 5000): 0.5,
-        ("ffn", "bpe", 100, 5000): 1.0,
-    }
-    unpruned = [each for each in quoted_figures("7.5") if each.task == task and each.fields["stage"] == "distilled"]
-    assert len(unpruned) == (20 if task == "qqp" else 10)
-    for each in unpruned:
-        key = tuple(each.fields[name] for name in STUDENTS)
-        alpha = alphas.get(key, 0.0)
-        other = figure(table, task, each.metric, **each.fields, alpha=alpha, augmented=True)
-        assert abs(each.mean - other.mean) <= 0.0005 + 1e-9, each
-
-
-def test_other_tables_repeat_the_figures_of_the_first_three():
-    by_task = {"sst-2": "7.1", "qqp": "7.2", "mnli": "7.3"}
-    repeated = [each for each in quoted_figures("7.6") if each.fields["pooling"] == "last"]
-    repeated += [each for each in quoted_figures("A.1") if each.fields["loss"] == "temperature-softmax"]
-    repeated += [each for each in quoted_figures("A.2") if each.fields["loss"] == "mse" and each.task != "sst-2"]
-    assert len(repeated) == 16 + 12 + 8
-    for each in repeated:
-        fields = {name: value for name, value in each.fields.items() if name not in ("pooling", "loss")}
-        assert each.mean == figure(by_task[each.task], each.task, each.metric, **fields).mean, each
 
 
 def test_points_of_table_7_5():

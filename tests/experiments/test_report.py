@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from common.errors import UserError
 from common.tables import human_bytes, text_table
 from compression.experiments.report import terminal_report, terminal_table, write_report
-from compression.experiments.report.models_table import columns, percent, summary
+from compression.experiments.report.models_table import models_table, percent, summary
 from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun, settings_lines
-from compression.experiments.report.seed_groups import group_rows, stat
-from compression.experiments.report.skyline import Point, skyline
+from compression.experiments.report.seed_groups import SplitResults, Stat, group_rows, stat
 from compression.experiments.report.table import markdown_table
 
 
@@ -68,19 +65,16 @@ TEACHER = row(
 )
 
 
+def headings_of(results: SplitResults) -> list[str]:
+    return [head.levels[0] for head in models_table(results).heads]
+
+
 def test_mean_and_sample_deviation():
     found = stat([0.7, 0.8, None, 0.9])
-    assert found is not None
-    assert found.mean == pytest.approx(0.8)
-    assert found.sd == pytest.approx(statistics.stdev([0.7, 0.8, 0.9])) == pytest.approx(0.1)
+    assert (found.mean, found.sd) == (pytest.approx(0.8), pytest.approx(statistics.stdev([0.7, 0.8, 0.9])))
     assert percent(found) == "80.00 ± 10.00 (3)"
-
-
-def test_one_value_has_no_deviation_and_none_no_mean():
-    one = stat([0.5])
-    assert one is not None
-    assert one.sd is None
-    assert percent(one) == "50.00 (1)"
+    assert stat([0.5]) == Stat(0.5, None, 1)
+    assert percent(stat([0.5])) == "50.00 (1)"
     assert stat([None]) is None
 
 
@@ -95,27 +89,27 @@ def test_seeds_make_one_family_and_nothing_else_does():
         row(split="validation"),
     ]
     test, validation = group_rows(rows)
-    assert [(family.name, len(family.rows)) for family in test.families] == [
+    assert [(group.name, len(group.rows)) for group in test.groups] == [
         ("roberta", 1),
         ("ffn", 2),
         ("ffn+p", 1),
         ("ffn", 1),
         ("ffn", 1),
     ]
-    assert len(validation.families) == 1
+    assert len(validation.groups) == 1
 
 
 def test_a_model_evaluated_twice_counts_once():
-    (group,) = group_rows([row(), row(metrics={"accuracy": 0.9})])
-    score = group.families[0].metric("accuracy")
+    (results,) = group_rows([row(), row(metrics={"accuracy": 0.9})])
+    score = results.groups[0].metric("accuracy")
     assert score is not None
     assert (score.n, score.mean) == (1, 0.9)
 
 
 def test_trained_on_in_words():
     rows = [row(), row(alpha=0.0), row(alpha=1.0, augmented=False), row(alpha=None)]
-    (group,) = group_rows(rows)
-    assert [family.trained_on for family in group.families] == [
+    (results,) = group_rows(rows)
+    assert [group.trained_on for group in results.groups] == [
         "labels + teacher, α 0.5, augmented",
         "teacher only, augmented",
         "labels only",
@@ -124,33 +118,30 @@ def test_trained_on_in_words():
 
 
 def test_ratios_name_their_teacher():
-    (group,) = group_rows([row(), TEACHER])
-    assert group.families[0].is_teacher
-    assert group.times_smaller(group.families[1], "bytes_model") == 1000
-    assert group.times_smaller(group.families[1], "bytes_gzip") == 2000
-    assert "× smaller than roberta" in [column.heading for column in columns(group)]
-    assert "2,000 times as much" in summary(group)
-
-
-def test_a_student_of_a_teacher_that_is_not_there_gets_no_ratio():
-    (group,) = group_rows([row(teacher="bert"), TEACHER])
-    assert group.times_smaller(group.families[1], "bytes_model") is None
+    (results,) = group_rows([row(), TEACHER])
+    assert results.groups[0].is_teacher
+    assert results.times_smaller(results.groups[1], "bytes_model") == 1000
+    assert results.times_smaller(results.groups[1], "bytes_gzip") == 2000
+    assert "× smaller than roberta" in headings_of(results)
+    assert "2,000 times as much" in summary(results)
+    (results,) = group_rows([row(teacher="bert"), TEACHER])
+    assert results.times_smaller(results.groups[1], "bytes_model") is None
 
 
 def test_several_teachers_are_named_in_the_cells():
     other = {**TEACHER, "model": "bert"}
-    (group,) = group_rows([TEACHER, other, row(), row(model="b", teacher="bert")])
-    assert "1,000 (bert)" in markdown_table(group)
-    assert "1,000 (roberta)" in markdown_table(group)
+    (results,) = group_rows([TEACHER, other, row(), row(model="b", teacher="bert")])
+    assert "1,000 (bert)" in markdown_table(models_table(results))
+    assert "1,000 (roberta)" in markdown_table(models_table(results))
 
 
 def test_columns_without_values_are_left_out():
-    (group,) = group_rows([row()])
-    headings = [column.heading for column in columns(group)]
+    (results,) = group_rows([row()])
+    headings = headings_of(results)
     assert "bytes_packed, KB" not in headings
     assert not [heading for heading in headings if "smaller" in heading]
-    (group,) = group_rows([row(metrics={"accuracy": 0.8, "f1": 0.7}, bytes_packed=10)])
-    headings = [column.heading for column in columns(group)]
+    (results,) = group_rows([row(metrics={"accuracy": 0.8, "f1": 0.7}, bytes_packed=10)])
+    headings = headings_of(results)
     assert {"F1, %", "Accuracy, %", "bytes_packed, KB"} <= set(headings)
 
 
@@ -160,13 +151,13 @@ def test_the_best_student_is_bold_and_not_one_selected_on_test():
         row(model="good", metrics={"accuracy": 0.8}),
         row(model="cheat", metrics={"accuracy": 0.9}, select_on="test"),
     ]
-    (group,) = group_rows(rows)
-    table = markdown_table(group)
+    (results,) = group_rows(rows)
+    table = markdown_table(models_table(results))
     assert "| **good** |" in table
     assert "| cheat † |" in table
 
 
-def test_missing_values_do_no_harm(tmp_path: Path):
+def test_missing_values_are_allowed(tmp_path: Path):
     bare = {"task": "mine", "split": "test", "model": "m", "stage": "distilled", "metrics": None, "seconds": None}
     assert write_report(tmp_path, [bare], chain())
     assert "No student was scored" in terminal_table([bare])
@@ -216,7 +207,7 @@ def test_same_rows_same_bytes(tmp_path: Path):
     }
 
 
-def test_html_escapes_text_and_needs_nothing_beside_it(tmp_path: Path):
+def test_html_escapes_text_and_is_self_contained(tmp_path: Path):
     evil = "<script>alert('x')</script>"
     paths = write_report(tmp_path, [row(model=evil)], chain(f"{evil} & more", jobs=({"job": evil},)))
     page = paths["report.html"].read_text(encoding="utf-8")
@@ -240,8 +231,8 @@ def test_models_of_a_sweep_are_named_by_their_cells():
         row(cell={}, model="ffn-00000000-s1"),
         TEACHER,
     ]
-    (group,) = group_rows(rows)
-    assert [(family.name, len(family.rows)) for family in group.families] == [
+    (results,) = group_rows(rows)
+    assert [(group.name, len(group.rows)) for group in results.groups] == [
         ("roberta", 1),
         ("ffn 25, alpha 0, pooling max", 2),
         ("ffn 25, alpha 0, pooling max +p+q", 1),
@@ -251,18 +242,18 @@ def test_models_of_a_sweep_are_named_by_their_cells():
 
 
 def test_cells_that_are_called_the_same_stay_apart():
-    (group,) = group_rows([row(cell={"a": "x y"}), row(cell={"b": "x y"})])
-    assert [family.name for family in group.families] == ["x y", "x y"]
+    (results,) = group_rows([row(cell={"a": "x y"}), row(cell={"b": "x y"})])
+    assert [group.name for group in results.groups] == ["x y", "x y"]
 
 
-def test_settings_are_said_once_and_then_what_differs():
+def test_settings_are_listed_once_and_then_what_differs():
     runs = [
         RecordedRun(cell={"a": label}, seed=seed, settings={"task": "sst-2", "lr": lr, "seed": seed})
         for label, lr in (("low", 0.1), ("high", 1.0))
         for seed in (1, 2)
     ]
-    told = chain(kind="sweep", jobs=({"preprocess": {}},), seeds=(1, 2), runs=tuple(runs[:3]))
-    assert settings_lines(told) == [
+    record = chain(kind="sweep", jobs=({"preprocess": {}},), seeds=(1, 2), runs=tuple(runs[:3]))
+    assert settings_lines(record) == [
         '{"preprocess": {}}',
         '{"seeds": [1, 2], "settings": {"task": "sst-2"}}',
         '{"cell": {"a": "low"}, "settings": {"lr": 0.1}}',
@@ -276,15 +267,15 @@ def test_labels_alone_make_a_report(tmp_path: Path):
         LabelShares(task="sst-2", rows="augmented", shares={"negative": 0.25, "positive": 0.75}, count=8),
         LabelShares(task="sst-2", rows="validation", shares={"negative": 0.5, "positive": 0.5}, count=4),
     )
-    told = chain(labels=shares, quote=Quote(table="B.1"))
-    paths = write_report(tmp_path, [], told)
+    record = chain(labels=shares, quote=Quote(table="B.1"))
+    paths = write_report(tmp_path, [], record)
     assert set(paths) == {"report.md", "report.html"}
     text = paths["report.md"].read_text(encoding="utf-8")
     assert "| Rows | Count | negative, % | positive, % | negative, %, thesis (quoted) |" in text
     assert "| train | 67,349 | 44.22 | 55.78 | 55.2 | 44.8 |" in text
     assert "| augmented | 8 | 25.00 | 75.00 | 57.5 | 42.5 |" in text
     assert "| validation | 4 | 50.00 | 50.00 | – | – |" in text
-    assert "67,349" in terminal_report([], told)
+    assert "67,349" in terminal_report([], record)
     unquoted = write_report(tmp_path, [], chain(labels=shares))["report.md"].read_text(encoding="utf-8")
     assert "| Rows | Count | negative, % | positive, % |\n" in unquoted
 
@@ -292,25 +283,3 @@ def test_labels_alone_make_a_report(tmp_path: Path):
 def test_nothing_to_report(tmp_path: Path):
     with pytest.raises(UserError, match="no model was evaluated"):
         write_report(tmp_path, [], chain())
-
-
-def test_skyline_of_a_known_case():
-    small, better, dominated = Point("s", 10, 0.7), Point("b", 30, 0.8), Point("d", 40, 0.75)
-    assert skyline([dominated, better, small]) == [small, better]
-
-
-POINTS = st.lists(
-    st.builds(Point, st.just("p"), st.integers(1, 20).map(float), st.integers(0, 10).map(lambda n: n / 10))
-)
-
-
-def dominates(a: Point, b: Point) -> bool:
-    return a.size <= b.size and a.score >= b.score and (a.size, a.score) != (b.size, b.score)
-
-
-@given(POINTS)
-def test_skyline_holds_exactly_what_nothing_dominates(found: list[Point]):
-    expected = [point for point in found if not any(dominates(other, point) for other in found)]
-    assert sorted(skyline(found), key=lambda p: p.size) == sorted(expected, key=lambda p: p.size)
-    sizes = [point.size for point in skyline(found)]
-    assert sizes == sorted(sizes)

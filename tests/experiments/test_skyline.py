@@ -3,8 +3,11 @@
 import itertools
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from compression.analysis.pictures import svg_markup
-from compression.experiments.report.points import panels, points, quoted, skyline
+from compression.experiments.report.points import Point, panels, points, quoted, skyline
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points
 from compression.experiments.report.seed_groups import group_rows
@@ -32,8 +35,8 @@ def texts(figure: Any) -> list[Any]:
 
 
 def test_what_a_point_says():
-    (group,) = group_rows([TEACHER, row("ffn-s1", 20_000, 0.8), row("ffn-s2", 20_000, 0.82, seed=2)])
-    student, teacher = points(group, "accuracy")
+    (results,) = group_rows([TEACHER, row("ffn-s1", 20_000, 0.8), row("ffn-s2", 20_000, 0.82, seed=2)])
+    student, teacher = points(results, "accuracy")
     assert student.about.splitlines() == [
         "ffn",
         "Accuracy, %: 81.00 ± 1.41, 2 seeds",
@@ -43,13 +46,13 @@ def test_what_a_point_says():
 
 
 def test_the_thesis_is_drawn_where_quoted_and_never_on_our_skyline():
-    (group,) = group_rows([TEACHER, row("ffn", 20_000, 0.1)])
-    (panel,) = panels([group], Quote(table="7.5"))
+    (results,) = group_rows([TEACHER, row("ffn", 20_000, 0.1)])
+    (panel,) = panels([results], Quote(table="7.5"))
     assert len(panel.quoted) == len(quoted_points("sst-2")) > 4
     assert {point.kind for point in panel.quoted} == {"quoted", "baseline"}
-    (line,) = [line for line in draw_skylines([group], Quote(table="7.5")).axes[0].lines if len(line.get_xdata()) > 1]
+    (line,) = [line for line in draw_skylines([results], Quote(table="7.5")).axes[0].lines if len(line.get_xdata()) > 1]
     assert list(line.get_xdata()) == [20_000, 50_000_000]
-    (panel,) = panels([group])
+    (panel,) = panels([results])
     assert panel.quoted == ()
 
 
@@ -66,9 +69,9 @@ def test_the_thesis_has_no_validation_scores_and_no_other_tasks():
 
 
 def test_of_many_points_only_the_skyline_is_named_and_no_name_covers_another():
-    (group,) = group_rows(many())
-    figure = draw_skylines([group])
-    best = {point.label for point in skyline(points(group, "accuracy"))}
+    (results,) = group_rows(many())
+    figure = draw_skylines([results])
+    best = {point.label for point in skyline(points(results, "accuracy"))}
     assert len(best) > 10
     assert {text.get_text() for text in texts(figure)} == best
     renderer = figure.canvas.get_renderer()
@@ -76,16 +79,38 @@ def test_of_many_points_only_the_skyline_is_named_and_no_name_covers_another():
     assert not [pair for pair in itertools.combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     inside = figure.axes[0].get_window_extent().padded(1)
     assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
-    markers = figure.axes[0].transData.transform([(p.size, 100 * p.score) for p in points(group, "accuracy")])
+    markers = figure.axes[0].transData.transform([(p.size, 100 * p.score) for p in points(results, "accuracy")])
     assert not [box for box in boxes for x, y in markers if box.contains(x, y)]
 
 
 def test_few_points_are_all_named_where_there_is_room():
-    (group,) = group_rows([TEACHER, row("good", 20_000, 0.8), row("worse", 300_000, 0.7)])
-    assert {text.get_text() for text in texts(draw_skylines([group]))} == {"minilm", "good", "worse"}
+    (results,) = group_rows([TEACHER, row("good", 20_000, 0.8), row("worse", 300_000, 0.7)])
+    assert {text.get_text() for text in texts(draw_skylines([results]))} == {"minilm", "good", "worse"}
 
 
 def test_signs_of_formulas_are_just_signs():
     name = r"$\frac{ and \$x_1$"
     figure = draw_skylines(group_rows([row(name, 20_000, 0.8, task=name)]))
     assert f'class="point"><title>{name}</title>' in svg_markup(figure, "p-", {"point-0-0": name})
+
+
+def test_skyline_of_a_known_case():
+    small, better, dominated = Point("s", 10, 0.7), Point("b", 30, 0.8), Point("d", 40, 0.75)
+    assert skyline([dominated, better, small]) == [small, better]
+
+
+POINTS = st.lists(
+    st.builds(Point, st.just("p"), st.integers(1, 20).map(float), st.integers(0, 10).map(lambda n: n / 10))
+)
+
+
+def dominates(a: Point, b: Point) -> bool:
+    return a.size <= b.size and a.score >= b.score and (a.size, a.score) != (b.size, b.score)
+
+
+@given(POINTS)
+def test_skyline_holds_exactly_what_nothing_dominates(found: list[Point]):
+    expected = [point for point in found if not any(dominates(other, point) for other in found)]
+    assert sorted(skyline(found), key=lambda p: p.size) == sorted(expected, key=lambda p: p.size)
+    sizes = [point.size for point in skyline(found)]
+    assert sizes == sorted(sizes)

@@ -77,7 +77,7 @@ def paired_rows(settings: CompareSettings, a: str, b: str) -> tuple[dict[Key, By
 
 
 def _experiments(settings: CompareSettings, a: str, b: str) -> Iterator[_Rows]:
-    """Rows of students. Rows without a cell are told apart by their family, where there are several families."""
+    """Rows of students. Rows without a cell are separated by their family, where there are several families."""
     task = load_task(settings.task).name if settings.task else None
     found: list[list[Row]] = []
     for name in (a, b):

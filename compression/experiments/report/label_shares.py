@@ -15,23 +15,18 @@ def share_tables(record: ExperimentRecord) -> list[Table]:
     return [_table(record, task) for task in dict.fromkeys(shares.task for shares in record.labels)]
 
 
-def quoted_next_to(record: ExperimentRecord, task: str, rows: str) -> dict[str, float]:
-    """Return the thesis's shares of these rows' labels, where it has them and is quoted on this very task."""
-    if record.quote is None or record.quote.task not in (None, task) or rows not in _AUGMENTED:
-        return {}
-    return quoted_shares(task, _AUGMENTED[rows])
-
-
 def _table(record: ExperimentRecord, task: str) -> Table:
     counted = [shares for shares in record.labels if shares.task == task]
     labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
-    quoted = {shares.rows: quoted_next_to(record, task, shares.rows) for shares in counted}
-    shown = [label for label in labels if any(label in known for known in quoted.values())]
+    known = record.quote is not None and record.quote.task in (None, task)
+    quoted = {rows: quoted_shares(task, augmented) if known else {} for rows, augmented in _AUGMENTED.items()}
+    theirs = [quoted.get(shares.rows, {}) for shares in counted]
+    shown = [label for label in labels if any(label in own for own in theirs)]
     heads = [Head(("Rows",), numeric=False), Head(("Count",)), *(Head((f"{label}, %",)) for label in labels)]
     heads += [Head((f"{label}, %, thesis (quoted)",), quoted=True) for label in shown]
     lines = []
-    for shares in counted:
-        ours = [number_entry(shares.shares.get(label), ".2%") for label in labels]
-        theirs = [number_entry(quoted[shares.rows].get(label), ".1%") for label in shown]
-        lines.append(Line([text_entry(shares.rows), number_entry(shares.count), *ours, *theirs]))
+    for shares, own in zip(counted, theirs, strict=True):
+        entries = [number_entry(shares.shares.get(label), ".2%") for label in labels]
+        entries += [number_entry(own.get(label), ".1%") for label in shown]
+        lines.append(Line([text_entry(shares.rows), number_entry(shares.count), *entries]))
     return Table(f"{task}, labels", heads, lines)

@@ -58,7 +58,7 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
     def size(field: str, unit: int = 1) -> list[Entry]:
         return [number_entry(group.size(field), ",.1f" if unit > 1 else ",.0f", unit) for group in groups]
 
-    cells = any(group.rows[0].get("cell") for group in groups)  # names of cells say how they were trained
+    cells = any(group.rows[0].get("cell") for group in groups)  # names of cells include their training
     wide = not terminal
     columns = [
         (True, "Model", [Entry(group.label, group.label) for group in groups]),

@@ -30,20 +30,23 @@ ABOUT_QUOTES = "Quoted figures are the thesis's, of its own protocol and hardwar
 
 
 @dataclasses.dataclass(frozen=True)
-class Score:
-    """A mean over n of the planned seeds and its sample deviation, from 0 to 1 as in results.json. best: bold.
+class Score(Entry):
+    """A mean over n of the planned seeds, `sort`, and its sample deviation, from 0 to 1 as in results.json.
 
     text: '78.50 ± 1.02', with '(3/4)' where seeds are missing, a dagger where the test split chose the weights and
     the row's heading does not have one, and the size where the layout asks for it. packed: mean bytes_packed.
     """
 
-    mean: float | None = None
+    text: str = DASH
     sd: float | None = None
     n: int = 0
-    best: bool = False
-    text: str = DASH
     planned: int = 0
     packed: float | None = None
+
+    @property
+    def best(self) -> bool:
+        """Whether it is bold."""
+        return self.kind == "best"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +106,7 @@ class Pivot:
             megabytes = None if row.size is None else row.size / 1e6
             digits = 3 if megabytes is None or megabytes < 10 else 1 if megabytes < 1000 else 0
             numbers = [number_entry(row.parameters), Entry(number_entry(megabytes, f",.{digits}f").text, row.size)]
-            scores = [
-                Entry(s.text, s.mean, "best" if s.best else "quoted" if row.quoted or self.columns[i].quoted else "")
-                for i, s in enumerate(row.scores)
-                if i in shown
-            ]
+            scores = [row.scores[i] for i in shown]
             return Line([*labels, *(numbers if sizes else ()), *scores], "quoted" if row.quoted else "")
 
         baselines = [line(row) for row in self.baselines if quoted or not row.quoted]
@@ -123,11 +122,11 @@ def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Pivot]:
         return []
     figures = quoted_figures(record.quote.table) if record.quote else []
     teachers = [row for row in rows if row.get("stage") == "teacher" and row.get("cell") is None]
-    made = []
+    tables = []
     for table in pivot_tables(rows, record, record.table):
         columns = columns_of(table, record.table, record.quote, figures)
-        made.append(_pivot(table, record.table, columns, figures, teachers))
-    return made
+        tables.append(_pivot(table, record.table, columns, figures, teachers))
+    return tables
 
 
 def _pivot(
@@ -209,7 +208,7 @@ def _score(
         return Score(planned=planned)
     text = found.text + (f" ({found.n}/{planned})" if found.n < planned else "") + " †" * marked
     text += f" · {human_bytes(packed)}" if packed is not None else ""
-    return Score(found.mean, found.sd, found.n, best, text, planned, packed)
+    return Score(text, found.mean, "best" if best else "", found.sd, found.n, planned, packed)
 
 
 def _quoted_score(cell: Cell, column: PivotColumn, figures: list[QuotedFigure]) -> Score:
@@ -221,7 +220,7 @@ def _quoted_score(cell: Cell, column: PivotColumn, figures: list[QuotedFigure]) 
         if (figure.task, figure.metric) == (column.of_row([cell.task]), column.metric)
         and all(fields.get(name) == value for name, value in figure.fields.items())
     ]
-    return Score(same[0].mean, same[0].sd, SEEDS, text=same[0].text) if len(same) == 1 else Score()
+    return Score(same[0].text, same[0].mean, "quoted", same[0].sd, SEEDS) if len(same) == 1 else Score(kind="quoted")
 
 
 def _sizes(rows: Iterable[Row]) -> tuple[float | None, float | None, str | None]:
@@ -262,7 +261,7 @@ def _quoted_baselines(table: PivotTable, columns: list[PivotColumn], width: int)
     for name, by_task in by_name.items():
         points = [by_task.get(c.of_row(list(by_task))) if c.quoted else None for c in columns]
         means = [p.metrics.get(column.metric) if p else None for p, column in zip(points, columns, strict=True)]
-        scores = tuple(Score() if m is None else Score(m, None, 1, text=f"{100 * m:.2f}") for m in means)
+        scores = tuple(Score() if m is None else Score(f"{100 * m:.2f}", m, "quoted", n=1) for m in means)
         sizes = {point.size_bytes for point in by_task.values()}
         size = sizes.pop() if len(sizes) == 1 else None
         labels, parameters = (name, *[""] * (width - 1)), next(iter(by_task.values())).parameters
@@ -328,7 +327,7 @@ def csv_pivot(pivot: Pivot) -> str:
     writer.writerow(header)
     for row in (*pivot.baselines, *pivot.rows):
         kind = "quoted" if row.quoted else "teacher" if row in pivot.baselines else "student"
-        scores = [value for s in row.scores for value in (s.mean, s.sd, s.n, s.packed)[: len(values)]]
+        scores = [value for s in row.scores for value in (s.sort, s.sd, s.n, s.packed)[: len(values)]]
         test = str(row.selected_on_test).lower()
         writer.writerow([kind, *row.labels, row.parameters, row.size, row.size_field, test, *scores])
     return stream.getvalue()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.transforms import Bbox
 
-_DISTANCES = (7, 10, 14, 20)
+_DISTANCES = (7, 10, 14)
 """Distances of a name from its point, in points of 1/72 inch, from near to far."""
 _DIRECTIONS = (0, 180, 90, 270, 45, 315, 135, 225, 158, 202, 22, 338, 112, 68, 248, 292)
 _FONT = 8

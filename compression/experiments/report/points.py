@@ -57,15 +57,15 @@ class Panel:
 
 def panels(splits: Sequence[SplitResults], quote: Quote | None = None, size: str = SIZE) -> list[Panel]:
     """Return a panel for each task, split and metric of which a model of ours has both a score and a size."""
-    made = []
+    found: list[Panel] = []
     for results in splits:
         for metric in results.metrics:
             every = points(results, metric, size)
-            found = tuple(point for point in every if point.kind != "peer")
+            ours = tuple(point for point in every if point.kind != "peer")
             peers = tuple(point for point in every if point.kind == "peer")
             theirs = tuple(quoted(results, metric, quote))
-            made += [Panel(f"{results.task}, {results.split}", metric, found, theirs, peers, size)] if found else []
-    return made
+            found += [Panel(f"{results.task}, {results.split}", metric, ours, theirs, peers, size)] if ours else []
+    return found
 
 
 def points(results: SplitResults, metric: str, size: str = SIZE) -> list[Point]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compression.analysis.pictures import COLOURS, svg_markup
-from compression.experiments.report.label_shares import quoted_next_to
+from compression.experiments.report.label_shares import share_tables
 from compression.experiments.report.models_table import models_table as group_table
 from compression.experiments.report.models_table import notes, summary
 from compression.experiments.report.page.runs import models_table, runs_table, value_text
@@ -54,7 +54,7 @@ def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitRes
             for number, results in enumerate(splits)
         ],
         shapes=_parameter_shapes(rows),
-        labels=_label_bars(record),
+        labels=share_tables(record),
         runs=runs_table(record, rows),
         models=models_table(rows),
         jobs=[(str(job.get("job", "job")), _setting_texts({**job, "job": None})) for job in record.jobs],
@@ -110,22 +110,6 @@ def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
             ]
             shapes.setdefault((name, str(parts)), {"name": name, "total": total, "slices": slices})
     return sorted(shapes.values(), key=lambda shape: (shape["total"], shape["name"]))
-
-
-def _label_bars(record: ExperimentRecord) -> dict[str, dict[str, list[tuple[str, float, str]]]]:
-    """Task -> label -> a bar for each kind of rows, the thesis's share after it where it is quoted.
-
-    A bar has its text, its share from 0 to 1 and its class.
-    """
-    tasks: dict[str, dict[str, list[tuple[str, float, str]]]] = {}
-    for shares in record.labels:
-        kind = shares.rows if shares.rows in ("train", "augmented") else "other"
-        quoted = quoted_next_to(record, shares.task, shares.rows)
-        for label, share in shares.shares.items():
-            bars = tasks.setdefault(shares.task, {}).setdefault(label, [])
-            bars.append((f"{shares.rows} ({shares.count:,} rows)", share, kind))
-            bars += [(f"{shares.rows}, thesis (quoted)", quoted[label], "quoted")] if label in quoted else []
-    return tasks
 
 
 def _setting_texts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:

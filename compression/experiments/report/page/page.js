@@ -1,5 +1,5 @@
 "use strict";
-// Tables that sort and filter, and pictures that say what their points are. Without scripts all of it is still there.
+// Tables that sort and filter, and pictures with texts for their points. Without scripts everything is still shown.
 
 // The number or text to sort a cell by; empty ones stay last.
 const key = cell => cell.dataset.sort ?? cell.textContent.trim();
@@ -26,7 +26,7 @@ for (const table of document.querySelectorAll(".sortable")) {
     dimRepeats();
   }
 
-  // Row headings that repeat the row above are pale, so that groups of rows stand out in any order.
+  // Row headings that repeat the row above are pale, so that groups of rows are visible in any order.
   function dimRepeats() {
     if (!table.matches(".pivot")) return;
     let above = [];
@@ -55,14 +55,14 @@ for (const table of document.querySelectorAll(".sortable")) {
 
   // Rows with all of the words stay.
   function addFilter(line) {
-    const input = line.querySelector("input"), said = line.querySelector("output");
+    const input = line.querySelector("input"), count = line.querySelector("output");
     line.hidden = false;
     const texts = new Map(original.map(row => [row, [...row.cells].filter(cell => !cell.querySelector("details"))
       .map(cell => cell.textContent).join(" ").toLowerCase()]));
     input.oninput = () => {
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       for (const row of original) row.hidden = !words.every(word => texts.get(row).includes(word));
-      said.textContent = words.length ? `${original.filter(row => !row.hidden).length} of ${original.length}` : "";
+      count.textContent = words.length ? `${original.filter(row => !row.hidden).length} of ${original.length}` : "";
       dimRepeats();
     };
   }
@@ -107,7 +107,7 @@ for (const plot of document.querySelectorAll(".plot")) {
   };
 }
 
-// Show a point's text beside it, inside the window; null hides it.
+// Show a point's text next to it, within the window; null hides it.
 function show(point, middle) {
   shown?.element.classList.remove("near");
   shown = point;

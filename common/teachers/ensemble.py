@@ -3,51 +3,19 @@
 An ensemble is a model folder with a config.json alone, which names its members: teachers of the same task beside it.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pydantic
-import torch
 
-from common.data.split import Split
 from common.data.tasks import Task, load_task
 from common.errors import UserError
-from common.progress import Advance, nothing
-from common.store.artifact import Artifact, artifact_at, read_manifest
+from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.teachers.base import States, Teacher
-from common.teachers.load import load_teacher
 from common.teachers.saving import save_teacher, teacher_facts
 from common.teachers.settings import FinetuneSettings
-from common.training.models import ModelConfig, find_model, members_of, read_config
-
-
-class EnsembleTeacher:
-    """Several teachers asked one after the other."""
-
-    def __init__(self, members: Sequence[Teacher]) -> None:
-        self.members = list(members)
-
-    @classmethod
-    def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "EnsembleTeacher":
-        """Load an ensemble's members. Raises UserError when one is missing or was replaced."""
-        keys = read_manifest(folder).inputs
-        if any(keys[member.name] != artifact_at(member).key for member in members_of(folder)):
-            raise UserError(f"{folder}: a member was replaced since; run finetune.py --ensemble again")
-        return cls([load_teacher(member, device, dtype) for member in members_of(folder)])
-
-    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Mean of the members' logits, float32 [n, outputs]; a row is done when the last member has seen it."""
-        *others, last = self.members
-        parts = [*(member.logits(split) for member in others), last.logits(split, advance)]
-        return np.mean(parts, axis=0, dtype=np.float32)
-
-    def states(self, split: Split) -> States:
-        """Raises UserError: an ensemble has several."""
-        raise UserError("an ensemble has no hidden states of its own: name one of its members")
+from common.training.models import ModelConfig, find_model, read_config
 
 
 class Ensemble(Step):

@@ -12,10 +12,11 @@ import torch
 from common.data.split import Split
 from common.errors import UserError
 from common.progress import Advance, nothing
+from common.store.artifact import artifact_at, read_manifest
 from common.store.files import file_fingerprint, fingerprint
 from common.store.workspace import Workspace, default_root
 from common.teachers.base import MaskedLM, States, Teacher, is_fairseq
-from common.training.models import SUBFOLDERS, members_of, read_config, weights_file
+from common.training.models import members_of
 
 
 class EnsembleTeacher:
@@ -41,7 +42,8 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
     Raises UserError when something is missing or damaged, or a member of an ensemble was replaced.
     """
     if members := members_of(folder):
-        if teacher_fingerprint(folder) != read_config(folder).fingerprint:
+        keys = read_manifest(folder).inputs
+        if any(keys[member.name] != artifact_at(member).key for member in members):
             raise UserError(f"{folder}: a member was replaced since; run finetune.py --ensemble again")
         return EnsembleTeacher([load_teacher(member, device, dtype) for member in members])
     if (folder / "fairseq").is_dir():
@@ -79,11 +81,3 @@ def masked_lm_fingerprint(source: str, downloads: Path) -> str:
 
         files = masked_lm_files(source)
     return fingerprint([(path.name, file_fingerprint(path)) for path in files])
-
-
-def teacher_fingerprint(folder: Path) -> str:
-    """Return the identity of a teacher's weights and tokenizer files; of an ensemble, that of its members."""
-    if members := members_of(folder):
-        return fingerprint([teacher_fingerprint(member) for member in members])
-    files = sorted(path for name in SUBFOLDERS for path in (folder / name).glob("*") if path.is_file())
-    return fingerprint([(path.name, file_fingerprint(path)) for path in files or [weights_file(folder)]])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import eight_bits
 import pytest
+import tiny
 import torch
 
 from common.config import build

@@ -16,7 +16,6 @@ from common.data.split import (
     Split,
     concatenate,
     definition_of,
-    is_prepared,
     read_report,
     read_split,
     task_file,
@@ -26,7 +25,7 @@ from common.data.split import (
 from common.data.tasks import Source, Task
 from common.errors import UserError
 from common.progress import say
-from common.store.artifact import Artifact
+from common.store.artifact import Artifact, points_to
 from common.store.files import write_json
 from common.store.step import Context, Step
 from common.store.store import Store
@@ -63,26 +62,24 @@ class Prepare(Step):
 def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, force: bool = False) -> dict[str, Split]:
     """Build a task's train, validation and test splits and the report on them, and return the splits.
 
-    Splits built before from the same files with the same seed are reused. Raises UserError for anything wrong with the
-    source files, and where the workspace has data of another task with this name.
+    Splits built before from the same files with the same seed are reused; where the task's YAML file was moved, they
+    are built again, so that they name it. Raises UserError for anything wrong with the source files, and where the
+    workspace has data of another task with this name.
     """
     store = Store(paths.root)
     files = source_files(task.source, data_dir, paths)
-    _check_name(paths, task, force)
     step = Prepare(definition=definition_of(task), seed=seed, task=task, files=files)
-    context = Context(store, force=force, name=f"{task.name}: splits")
-    store.make(step, context, alias=store.splits(task.name), replace=True)
-    say(as_text(read_report(paths, task.name)))
-    return {name: read_split(paths.split(task.name, name), "") for name in task.splits}
-
-
-def _check_name(paths: Workspace, task: Task, force: bool) -> None:
-    made_from = task_file_of_data(paths, task)
-    if not force and made_from not in (None, task_file(task)) and not is_prepared(paths, task):
+    alias, made_from = store.splits(task.name), task_file_of_data(paths, task)
+    moved = made_from not in (None, task_file(task))
+    if moved and not force and not points_to(alias, step.key(step.inputs(store))):
         raise UserError(
             f"{task.argument}: the workspace has data of another task {task.name}, prepared from "
             f"{made_from or 'the shipped task'}; give one of them another name, or --force to replace the data"
         )
+    context = Context(store, force=force or moved, name=f"{task.name}: splits")
+    store.make(step, context, alias=alias, replace=True)
+    say(as_text(read_report(paths, task.name)))
+    return {name: read_split(paths.split(task.name, name), "") for name in task.splits}
 
 
 def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from common.data.split import Split, find_splits, read_split
 from common.data.tasks import Task
-from common.store.artifact import Artifact, find
+from common.errors import UserError
+from common.store.artifact import Artifact, find, folder_of, read_manifest
 from common.store.workspace import Workspace
 
 PROCESSED = "processed"
@@ -24,11 +25,17 @@ def rows_file(paths: Workspace, task: Task, name: str) -> Path:
 
 
 def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
-    """Return the artifact that holds some rows, its path that of their file. Raises UserError with the command."""
-    file = rows_file(paths, task, name)
-    if is_augmented(task, name):
-        return find(file, how_to_build(task, name))
-    return Artifact(find_splits(paths, task).key, file)
+    """Return the artifact that holds some rows, its path that of their file.
+
+    Raises UserError, with the command, when they are missing, or augmented from other splits than there are now.
+    """
+    file, splits = rows_file(paths, task, name), find_splits(paths, task)
+    if not is_augmented(task, name):
+        return Artifact(splits.key, file)
+    rows = find(file, how_to_build(task, name))
+    if read_manifest(folder_of(file)).inputs["splits"] != splits.key:
+        raise UserError(f"{file}: augmented from other splits than there are now; {how_to_build(task, name)}")
+    return rows
 
 
 def load_rows(paths: Workspace, task: Task, name: str) -> Split:

@@ -208,8 +208,10 @@ def task_file(task: Task) -> str:
 
 
 def definition_of(task: Task) -> dict[str, Any]:
-    """Return a task's definition without paths: tasks with equal definitions have the same splits."""
-    return task.model_dump(mode="json", exclude={"file": True, "source": {"folder"}})
+    """Return what a task's splits depend on beside its files' content: files may be elsewhere, or have other names."""
+    source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
+    rest = task.model_dump(mode="json", exclude={"file", "source", "overlaps", "augment_fraction"})
+    return {**rest, "source": source}
 
 
 def task_file_of_data(paths: Workspace, task: Task) -> str | None:
@@ -218,21 +220,19 @@ def task_file_of_data(paths: Workspace, task: Task) -> str | None:
     return read_manifest(folder).facts["task_file"] if folder.exists() else None
 
 
-def is_prepared(paths: Workspace, task: Task) -> bool:
-    """Return whether the workspace's data of this name were prepared from the task as it is defined now."""
-    folder = paths.splits(task.name)
-    return folder.exists() and read_manifest(folder).settings["definition"] == definition_of(task)
-
-
 def check_prepared(paths: Workspace, task: Task) -> None:
-    """Raises UserError for data that were prepared from another definition than the task's."""
+    """Raises UserError for data that were prepared from another YAML file, or from another definition in this one."""
     made_from = task_file_of_data(paths, task)
-    if made_from is not None and not is_prepared(paths, task):
+    if made_from is None:
+        return
+    command = f"run: python preprocess.py --task {task.argument}"
+    if made_from != task_file(task):
         raise UserError(
-            f"{task.argument}: the workspace's data of {task.name} were prepared from another definition "
-            f"({made_from or 'the shipped task'}); run: python preprocess.py --task {task.argument}, or give one of "
-            "the tasks another name"
+            f"{task.argument}: the workspace's data of {task.name} were prepared from "
+            f"{made_from or 'the shipped task'}; give one of them another name, or {command}"
         )
+    if read_manifest(paths.splits(task.name)).settings["definition"] != definition_of(task):
+        raise UserError(f"{task.argument}: it has changed since the data of {task.name} were prepared; {command}")
 
 
 def find_splits(paths: Workspace, task: Task) -> Artifact:

@@ -87,14 +87,15 @@ def run_missing(
 
 def run_part(part: Part, advance: Advance = nothing) -> None:
     """Do one part's work and write its shard."""
-    table = opened(part.work)(read_row_group(part.source, part.number), part.first_row, advance)
+    function = opened(part.work, part.shard.parent)
+    table = function(read_row_group(part.source, part.number), part.first_row, advance)
     with whole_file(part.shard) as partial:
         pq.write_table(table.replace_schema_metadata({"part": str(part.number)}), partial, compression="zstd")
 
 
 @functools.lru_cache(maxsize=1)
-def opened(work: Any) -> Any:
-    """Return `work.open()`, called once in a process for all parts of the same work."""
+def opened(work: Any, shards: Path) -> Any:
+    """Return `work.open()`, called once in a process for all shards of a folder."""
     return work.open()
 
 

@@ -1,6 +1,6 @@
 """Ensembles: a teacher whose logits are the mean of other teachers' logits (Hinton et al., 2015, sections 3 and 5).
 
-An ensemble is a model folder with a config.json alone, which names its members: teachers of the same task beside it.
+An ensemble is a model folder with a manifest alone, which names its members: teachers of the same task beside it.
 """
 
 from pathlib import Path
@@ -27,13 +27,14 @@ class Ensemble(Step):
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the members. Raises UserError when one is missing, not a teacher, an ensemble, or elsewhere."""
         members = [_member(self.settings, name) for name in self.settings.ensemble]
-        return {member.name: artifact_at(paths.model(self.task.name, member.name)) for member in members}
+        return {f"member {member.name}": artifact_at(paths.model(self.task.name, member.name)) for member in members}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write nothing: the manifest names the members."""
-        lineage = {task for artifact in inputs.values() for task in read_config(artifact.path).trained_on}
+        members = [read_config(artifact.path) for artifact in inputs.values()]
+        lineage = {task for member in members for task in member.trained_on}
         facts = teacher_facts(self.task, "ensemble", self.settings.seed, tuple(sorted(lineage)))
-        return {**facts, "members": tuple(inputs)}
+        return {**facts, "members": tuple(member.name for member in members)}
 
 
 def combine(settings: FinetuneSettings) -> Path:

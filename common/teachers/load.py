@@ -12,11 +12,10 @@ import torch
 from common.data.split import Split
 from common.errors import UserError
 from common.progress import Advance, nothing
-from common.store.artifact import artifact_at, read_manifest
 from common.store.files import file_fingerprint, fingerprint
 from common.store.workspace import Workspace, default_root
 from common.teachers.base import MaskedLM, States, Teacher, is_fairseq
-from common.training.models import members_of
+from common.training.models import check_members, members_of
 
 
 class EnsembleTeacher:
@@ -42,9 +41,7 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
     Raises UserError when something is missing or damaged, or a member of an ensemble was replaced.
     """
     if members := members_of(folder):
-        keys = read_manifest(folder).inputs
-        if any(keys[member.name] != artifact_at(member).key for member in members):
-            raise UserError(f"{folder}: a member was replaced since; run finetune.py --ensemble again")
+        check_members(folder)
         return EnsembleTeacher([load_teacher(member, device, dtype) for member in members])
     if (folder / "fairseq").is_dir():
         from common.teachers.fairseq.teacher import FairseqTeacher

@@ -24,7 +24,7 @@ from common.store.artifact import Artifact, artifact_at, find, folder_of, read_m
 from common.store.step import Context, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
-from common.training.models import find_model
+from common.training.models import check_members, find_model
 
 _FILE = "logits.parquet"
 
@@ -102,12 +102,12 @@ class MeanLogits(Step):
         """Return the ensemble, the rows, and the logits of every member."""
         ensemble, rows = self.names
         folder, config = find_model(paths, self.task, ensemble)
-        members = {name: find_logits(paths, self.task, name, rows) for name in config.members}
+        members = {f"logits {name}": find_logits(paths, self.task, name, rows) for name in config.members}
         return {"teacher": artifact_at(folder), "rows": find_rows(paths, self.task, rows), **members}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write the mean."""
-        files = [artifact.path for role, artifact in inputs.items() if role not in ("teacher", "rows")]
+        files = [artifact.path for role, artifact in inputs.items() if role.startswith("logits ")]
         mean = np.mean([_from_table(pq.read_table(file)) for file in files], axis=0, dtype=np.float32)
         pq.write_table(_as_table(mean), out / _FILE, compression="zstd")
         return {"teacher": self.names[0]}
@@ -162,6 +162,8 @@ def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifa
     folder = paths.model(task.models_task, teacher)
     if folder.exists() and keys["teacher"] != artifact_at(folder).key:
         raise UserError(f"{file}: the logits of another teacher than {teacher} is now; run again: {command}")
+    if folder.exists():
+        check_members(folder)
     return logits
 
 

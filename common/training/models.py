@@ -168,6 +168,16 @@ def members_of(folder: Path) -> list[Path]:
     return [folder.with_name(name) for name in read_config(folder).members]
 
 
+def check_members(folder: Path) -> None:
+    """Raises UserError for an ensemble with a member that is gone, or another model now; does nothing for others."""
+    keys = read_manifest(folder).inputs
+    for member in members_of(folder):
+        if keys[f"member {member.name}"] != read_config(member).key:
+            raise UserError(
+                f"{folder}: its member {member.name} was replaced since; run finetune.py --ensemble again, with --force"
+            )
+
+
 def training_folder(folder: Path) -> Path:
     """Return where a model in training keeps its state until it is finished."""
     return folder.with_name(f"{folder.name}.training")

@@ -116,6 +116,6 @@ def test_preprocess_prints_the_report_as_json(tmp_path, glue):
     done = tiny.run_command("preprocess.py", *words, "--json")
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
-    assert printed["report"] == json.loads((tmp_path / "data/qqp/report.json").read_text())
+    assert printed["report"] == json.loads((tmp_path / "data/qqp/splits/report.json").read_text())
     assert printed["rows"]["test"] == printed["report"]["splits"]["test"]["rows"] == 50
     assert "rows still in two splits" in done.stderr

@@ -116,9 +116,10 @@ def test_prepare_gives_the_same_bytes_twice(tmp_path, glue):
     task = load_task("qqp")
     for name in ("a", "b"):
         prepare(Workspace(tmp_path / name), task, glue, seed=1)
-    files = sorted(path.name for path in (tmp_path / "a/data/qqp").iterdir())
-    assert files == ["report.json", "test.parquet", "train.parquet", "validation.parquet"]
-    assert all((tmp_path / "a/data/qqp" / f).read_bytes() == (tmp_path / "b/data/qqp" / f).read_bytes() for f in files)
+    first, second = (Workspace(tmp_path / name).splits("qqp") for name in ("a", "b"))
+    files = ["report.json", "test.parquet", "train.parquet", "validation.parquet"]
+    assert sorted(path.name for path in first.iterdir()) == ["manifest.json", *files]
+    assert all((first / f).read_bytes() == (second / f).read_bytes() for f in files)
 
 
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])

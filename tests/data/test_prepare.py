@@ -8,9 +8,10 @@ from own_task import NAMES, WORLD, labelled_rows, own_task, write_csv, write_yam
 from common.data.overlap import duplicates
 from common.data.prepare import prepare
 from common.data.readers.tables import read_source
-from common.data.split import load_split, read_metadata, read_report
+from common.data.split import load_split, read_report
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.store.artifact import artifact_at
 from common.store.workspace import Workspace
 from compression.augmentation.preprocess import preprocess
 
@@ -116,19 +117,28 @@ def test_two_tasks_of_one_name_are_never_mixed(tmp_path):
 def test_changed_files_and_seeds_are_noticed_and_a_moved_folder_is_not(tmp_path):
     task, paths = own_task(tmp_path / "a", labelled_rows(60)), Workspace(tmp_path / "w")
     prepare(paths, task, None, seed=1)
-    first = read_metadata(paths.split("mine", "train"))["made_from"]
+    first = artifact_at(paths.splits("mine")).key
     (tmp_path / "a").rename(tmp_path / "b")
     moved = load_task(str(tmp_path / "b/mine.yaml"))
     with pytest.raises(UserError, match=r"preprocess\.py --task"):
         load_split(paths, moved, "train")
     prepare(paths, moved, None, seed=1)
-    assert read_metadata(paths.split("mine", "train"))["made_from"] == first
+    assert artifact_at(paths.splits("mine")).key == first
     assert len(load_split(paths, moved, "train"))
     prepare(paths, moved, None, seed=2)
-    seeds = read_metadata(paths.split("mine", "train"))["made_from"]
+    seeds = artifact_at(paths.splits("mine")).key
     own_task(tmp_path / "b", labelled_rows(70))
     prepare(paths, moved, None, seed=2)
-    assert len({first, seeds, read_metadata(paths.split("mine", "train"))["made_from"]}) == 3
+    assert len({first, seeds, artifact_at(paths.splits("mine")).key}) == 3
+
+
+def test_a_changed_definition_is_noticed(tmp_path):
+    task, paths = own_task(tmp_path, labelled_rows(60)), Workspace(tmp_path / "w")
+    prepare(paths, task, None, seed=1)
+    changed = own_task(tmp_path, labelled_rows(60), validation={"rows": 20})
+    with pytest.raises(UserError, match=r"has changed since the data of mine were prepared; run: python preprocess"):
+        load_split(paths, changed, "train")
+    assert len(prepare(paths, changed, None, seed=1)["validation"]) == len(load_split(paths, changed, "validation"))
 
 
 def test_mnli_has_two_test_splits(tmp_path, glue):

@@ -77,6 +77,8 @@ def test_scores_of_a_regression_may_be_missing_but_not_out_of_range(tmp_path):
 SST, QQP = load_task("sst-2"), load_task("qqp")
 HEADER = "sentence\tlabel\n"
 
+LONG_CELL = 'review,verdict\n"' + 2**22 * "xxxxxxx\n" + '",thumbs up\n'
+"""One cell of many lines."""
 BAD_FILES = [
     ("r.csv", "review,verdict\na,thumbs up\nb\n", "line 3: expected 2 columns, found 1"),
     ("r.csv", "review,verdict\nwell, well,thumbs up\n", "line 2: expected 2 columns, found 3 (a cell with a comma"),
@@ -94,7 +96,8 @@ BAD_FILES = [
     ),
     ("r.csv", "review,verdict,review\na,thumbs up,b\n", "line 1: column 'review' appears 2 times"),
     ("r.csv", f"review,verdict\na,thumbs up\n{'x' * 2**20},thumbs up\n", "line 3: a sentence of 1,048,576 characters"),
-    ("r.csv", f"review,verdict\n{'x' * 2**25},thumbs up\n", "line 2: malformed CSV (field larger than field limit"),
+    ("r.csv", f"review,verdict\n{'x' * 2**25},thumbs up\n", "line 2: longer than 16,777,216 bytes"),
+    ("r.csv", LONG_CELL, "malformed CSV (field larger than field limit"),
     ("r.csv", "review,verdict\na\0b,thumbs up\n", "line 2: a sentence holds a NUL byte"),
     ("r.csv", b"review,verdict\na,thumbs up\ncaf\xe9,thumbs up\n", "line 3: not UTF-8"),
     ("r.csv", "review,verdict\na,thumbs up\n".encode("utf-16"), "line 1: not UTF-8"),

@@ -9,14 +9,13 @@ from shard_work import Shout
 import common.data.split
 import common.launch.dispatch
 import common.launch.shards
-from common.data.split import Split, read_metadata, read_split, write_split
+from common.data.split import Split, read_split, write_split
 from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.launch.shards import map_parts
 
 ROWS, PART = 57, 10
 LOCAL, THREE = Launcher(), Launcher("processes", 3)
-IDENTITY = {"text": "a", "settings": "b"}
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +29,14 @@ def source(tmp_path, monkeypatch):
     return tmp_path / "source.parquet"
 
 
-def mapped(source, launcher=LOCAL, identity=IDENTITY, force=False, target="target", **work):
+def mapped(source, launcher=LOCAL, target="target", **work):
     """Bytes of the target, and the work that wrote it."""
     trace = source.parent / "trace"
     for path in trace.glob("[op]*"):
         path.unlink()
     shout = Shout(trace, **work)
     path = source.parent / f"{target}.parquet"
-    map_parts(source, path, shout, identity, launcher, "shouting", force)
+    map_parts(source, path, shout, launcher, "shouting", source.parent / f"{target}.work")
     return path.read_bytes(), shout
 
 
@@ -48,8 +47,6 @@ def test_every_part_is_done_once_and_joined_in_order(source):
     rows = read_split(source.parent / "target.parquet", "")
     assert rows.source_rows.tolist() == [i for i in range(ROWS) for _ in range(i % 3)]
     assert rows.sentence1 == [f"ROW {i}!" for i in rows.source_rows]
-    assert read_metadata(source.parent / "target.parquet") == IDENTITY
-    assert not (source.parent / "target.parquet.shards").exists()
 
 
 def test_the_result_is_in_parts_again_whatever_shards_held(source):
@@ -87,7 +84,7 @@ def test_a_stopped_run_resumes(source, launcher):
     result, work = mapped(source, launcher)
     assert work.parts_done() == [20, 30, 40, 50]
     assert result == expected
-    again, work = mapped(source, launcher)
+    again, work = mapped(source, launcher)  # of shards that are all there
     assert (again, work.parts_done()) == (expected, [])
 
 
@@ -95,34 +92,16 @@ def test_a_half_written_shard_is_written_again(source):
     expected, _ = mapped(source, target="expected")
     with pytest.raises(KeyboardInterrupt):
         mapped(source, trouble="interrupted")
-    shard = sorted((source.parent / "target.parquet.shards").glob("*.parquet"))[0]
+    shard = source.parent / "target.work" / "00000.parquet"
     shard.write_bytes(shard.read_bytes()[:50])
     result, work = mapped(source)
     assert work.parts_done() == [0, 20, 30, 40, 50]
     assert result == expected
 
 
-def test_shards_of_something_else_are_not_used(source):
-    with pytest.raises(KeyboardInterrupt):
-        mapped(source, trouble="interrupted", suffix="?")
-    result, work = mapped(source, identity={**IDENTITY, "settings": "c"})
-    assert work.parts_done() == list(range(0, ROWS, PART))
-    assert b"?" not in "".join(read_split(source.parent / "target.parquet", "").sentence1).encode()
-    assert not (source.parent / "target.parquet.shards").exists()
-    assert mapped(source, identity={**IDENTITY, "settings": "c"}, force=True)[0] == result
-
-
-def test_force_does_everything_again(source):
-    expected, _ = mapped(source)
-    with pytest.raises(KeyboardInterrupt):
-        mapped(source, trouble="interrupted", target="expected")
-    result, work = mapped(source, force=True)
-    assert (result, work.parts_done()) == (expected, list(range(0, ROWS, PART)))
-
-
-def test_work_with_other_settings_or_inputs_is_opened_again(source):
+def test_the_same_work_for_another_result_is_opened_again(source):
     _, first = mapped(source)
-    _, second = mapped(source, identity={**IDENTITY, "settings": "c"})
+    _, second = mapped(source, target="second")
     assert first == second
     assert len(list(second.trace.glob("opened-*"))) == 1
 

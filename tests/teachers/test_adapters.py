@@ -13,7 +13,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
-from common.teachers.load import load_teacher, teacher_fingerprint
+from common.teachers.load import load_teacher
 from common.training.checkpoint import load_tensors, save_tensors
 from common.training.models import load_weights, read_config
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
@@ -71,7 +71,6 @@ def test_an_adapted_teacher_is_one_like_any_other(workspace, own_encoder):
 
 def test_adapters_of_another_model_are_refused(workspace, own_encoder):
     folder = tuned(workspace, own_encoder)
-    identity = teacher_fingerprint(folder)
     tensors, metadata = load_tensors(own_encoder / "model.safetensors")
     name = "embeddings.word_embeddings.weight"
     save_tensors(
@@ -79,19 +78,20 @@ def test_adapters_of_another_model_are_refused(workspace, own_encoder):
     )
     with pytest.raises(UserError, match=r"its adapters are for another version of .*encoder"):
         load_teacher(folder, CPU, torch.float32)
+    with pytest.raises(UserError, match="built with other settings or inputs"):
+        tuned(workspace, own_encoder)
     shutil.rmtree(own_encoder)
     with pytest.raises(UserError, match="no such folder"):
         load_teacher(folder, CPU, torch.float32)
-    assert teacher_fingerprint(folder) == identity
 
 
 def test_models_unlike_bert_take_no_adapters(workspace, tmp_path):
     other = tiny.write_masked_lm(tmp_path / "distil", "distilbert")
     with pytest.raises(UserError, match="layers of a distilbert are not like BERT's"):
         tuned(workspace, other)
-    with pytest.raises(ValueError, match="--adapters are trained"):
+    with pytest.raises(ValueError, match="--adapters need training"):
         tiny.finetune_settings(workspace, "sst-2", other, adapters=1, as_is=True)
-    with pytest.raises(ValueError, match="not into fairseq's RoBERTa"):
+    with pytest.raises(ValueError, match="not in fairseq's RoBERTa"):
         tiny.finetune_settings(workspace, "sst-2", other, adapters=1, arch="roberta_base")
 
 
@@ -138,7 +138,7 @@ def test_a_students_adapters_are_saved_apart_and_composed_for_all_that_comes(wor
         task=task, workspace=workspace, load_trained_model=folder.name, compression_actions=["quantize", "pack"]
     )
     assert read_config(smaller).base is None
-    shutil.rmtree(general)
+    general.unlink()
     assert measure(smaller)["bytes_packed"] > 0
     with pytest.raises(UserError, match="has adapters for mini, which is not there"):
         load_weights(folder)

@@ -1,7 +1,6 @@
 """Ensembles of teachers: the mean of their logits, by name, wherever a teacher can be named."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
 from common.teachers.settings import FinetuneSettings
+from common.training.models import read_config
 from compression.analysis.analyze import AnalyzeSettings, analyze
 from compression.augmentation.preprocess import PreprocessSettings, preprocess
 from compression.distillation.distill import distill
@@ -38,9 +38,13 @@ def logits_of(workspace, name, rows="processed"):
 @pytest.fixture
 def two(workspace, encoder):
     """The workspace with a second teacher, other."""
-    given = {"arch": str(encoder), "model_name": "other", "max_epochs": 1, "seed": 5, "cpu": True, "lr": 0.01}
-    finetune(build(FinetuneSettings, {"task": "sst-2", "workspace": workspace, **given}))
+    train_other(workspace, encoder, seed=5)
     return workspace
+
+
+def train_other(workspace, encoder, **given):
+    values = {"arch": str(encoder), "model_name": "other", "max_epochs": 1, "cpu": True, "lr": 0.01, **given}
+    finetune(build(FinetuneSettings, {"task": "sst-2", "workspace": workspace, **values}))
 
 
 def test_logits_are_the_mean_of_the_members(two):
@@ -62,25 +66,29 @@ def test_an_ensemble_is_scored_and_as_large_as_its_members(two):
     test = load_split(Workspace(two), SST, "test")
     right = (logits_of(two, "both", "test").argmax(1) == test.labels).mean()
     assert rows["both"]["metrics"]["accuracy"] == pytest.approx(right)
-    assert json.loads((folder / "config.json").read_text())["members"] == ["tiny-bert", "other"]
+    assert read_config(folder).members == ("tiny-bert", "other")
 
 
-def test_logits_of_an_ensemble_of_other_members_are_refused(two):
+def test_an_ensemble_with_a_replaced_member_is_refused(two, encoder):
     ensemble(two, "tiny-bert", "other")
     logits_of(two, "ensemble")
-    weights = two / "models/sst-2/other/huggingface/tokenizer.json"
-    weights.write_text(weights.read_text() + "\n")
-    train = load_split(Workspace(two), SST, "train")
-    with pytest.raises(UserError, match="made by another teacher"):
+    train_other(two, encoder, seed=6, force=True)
+    with pytest.raises(UserError, match=r"member other was replaced since; run finetune\.py --ensemble again"):
         load_logits(Workspace(two), SST, "ensemble", "train")
-    with pytest.raises(UserError, match="a member was replaced since"):
+    with pytest.raises(UserError, match="member other was replaced since"):
         evaluate(EvaluateSettings(task="sst-2", workspace=two, model_name="ensemble", cpu=True))
+    with pytest.raises(UserError, match="--force to replace it"):
+        ensemble(two, "tiny-bert", "other")
+    ensemble(two, "tiny-bert", "other", force=True)
+    with pytest.raises(UserError, match="another teacher than ensemble is now"):
+        load_logits(Workspace(two), SST, "ensemble", "train")
+    assert len(logits_of(two, "ensemble"))
 
 
 def test_a_missing_member_is_named(two):
     ensemble(two, "tiny-bert", "other")
-    shutil.rmtree(two / "models/sst-2/other")
-    with pytest.raises(UserError, match="other"):
+    (two / "models/sst-2/other").unlink()
+    with pytest.raises(UserError, match="no model 'other'"):
         evaluate(EvaluateSettings(task="sst-2", workspace=two, model_name="ensemble", cpu=True))
 
 
@@ -129,5 +137,4 @@ def test_an_experiment_learns_from_the_last_teacher_made(two, encoder):
     ]
     _, state = run_jobs(jobs)
     assert state.teacher == "both"
-    config = json.loads((two / "models/sst-2" / state.models[-1] / "config.json").read_text())
-    assert config["teacher"] == "both"
+    assert read_config(two / "models/sst-2" / state.models[-1]).teacher == "both"

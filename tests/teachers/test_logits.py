@@ -1,6 +1,5 @@
 """Teacher logits: computed once, resumed by shards, and never used for other text or another teacher."""
 
-import json
 import shutil
 
 import numpy as np
@@ -10,14 +9,17 @@ import tiny
 import torch
 
 import common.data.split
-import common.teachers.logits
-from common.data.split import load_split, read_metadata, write_split
+import common.teachers.load
+from common.data.prepare import prepare
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.launch.launcher import Launcher
+from common.store.artifact import artifact_at, folder_of, read_manifest
 from common.store.workspace import Workspace
-from common.teachers.load import load_teacher, teacher_fingerprint
-from common.teachers.logits import LogitsWork, generate, load_logits
+from common.teachers.finetune import finetune
+from common.teachers.load import load_teacher
+from common.teachers.logits import generate, load_logits
 from compression.augmentation.preprocess import only_teacher, preprocess
 from compression.distillation.distill import distill
 
@@ -54,46 +56,48 @@ def test_logits_of_pairs_read_both_sentences(paths):
 
 def test_missing_logits_say_what_to_run(paths):
     shutil.rmtree(paths.logits("sst-2", "tiny-bert", "train").parent)
-    train = load_split(paths, SST, "train")
     command = r"python preprocess\.py --task sst-2 --model-name tiny-bert --generate-loss processed"
     with pytest.raises(UserError, match=command):
         load_logits(paths, SST, "tiny-bert", "train")
 
 
-def test_logits_of_other_text_are_refused(paths):
-    train = load_split(paths, SST, "train")
-    changed = type(train)([*train.sentence1[:-1], "other"], None, train.labels, train.source_rows)
-    with pytest.raises(UserError, match="made for other text"):
+COMMAND = r"run again: python preprocess\.py --task sst-2 --model-name tiny-bert --generate-loss processed"
+
+
+def test_logits_of_other_rows_are_refused(paths, glue):
+    logits = load_logits(paths, SST, "tiny-bert", "train")
+    prepare(paths, SST, glue, seed=tiny.SEED + 1)
+    with pytest.raises(UserError, match=f"logits of other rows than there are now; {COMMAND}"):
+        load_logits(paths, SST, "tiny-bert", "train")
+    prepare(paths, SST, glue, seed=tiny.SEED)
+    assert np.array_equal(load_logits(paths, SST, "tiny-bert", "train"), logits)
+
+
+def test_logits_of_another_teacher_are_refused(paths, encoder):
+    finetune(tiny.finetune_settings(paths.root, "sst-2", encoder, max_epochs=1, force=True))
+    with pytest.raises(UserError, match=f"logits of another teacher than tiny-bert is now; {COMMAND}"):
         load_logits(paths, SST, "tiny-bert", "train")
 
 
-def test_logits_of_reordered_text_are_refused(paths):
-    train = load_split(paths, SST, "train")
-    with pytest.raises(UserError, match="made for other text"):
-        load_logits(paths, SST, "tiny-bert", "train")
-
-
-@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
-def test_logits_of_another_teacher_are_refused(paths, file):
-    train = load_split(paths, SST, "train")
-    path = paths.model("sst-2", "tiny-bert") / "huggingface" / file
-    data = bytearray(path.read_bytes())
-    data[-3] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(UserError, match="made by another teacher"):
-        load_logits(paths, SST, "tiny-bert", "train")
-
-
-def test_distilling_refuses_stale_logits(workspace, paths):
-    train = load_split(paths, SST, "train")
-    write_split(paths.split("sst-2", "train"), train.take(np.arange(len(train) - 1)), {})
-    given = tiny.small(student_arch="ffn", embedding_type="hash")
-    with pytest.raises(UserError, match="made for other text"):
+def test_distilling_refuses_stale_logits(workspace, paths, glue):
+    prepare(paths, SST, glue, seed=tiny.SEED + 1)
+    given = tiny.small(student_arch="ffn", embedding_type="hash", only_original_data=True)
+    with pytest.raises(UserError, match="logits of other rows"):
         distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given))
 
 
+def test_logits_of_another_precision_are_built_again(paths):
+    target = paths.logits("sst-2", "tiny-bert", "train")
+    first, exact = artifact_at(target).key, load_logits(paths, SST, "tiny-bert", "train")
+    generate(paths, SST, "tiny-bert", "train", "bf16", cpu=True)
+    assert artifact_at(target).key != first
+    assert not np.array_equal(load_logits(paths, SST, "tiny-bert", "train"), exact)
+    generate(paths, SST, "tiny-bert", "train", "fp32", cpu=True)
+    assert artifact_at(target).key == first
+    assert np.array_equal(load_logits(paths, SST, "tiny-bert", "train"), exact)
+
+
 def test_logits_can_be_used_where_the_teacher_is_not(workspace, paths):
-    train = load_split(paths, SST, "train")
     before = load_logits(paths, SST, "tiny-bert", "train")
     shutil.rmtree(workspace / "models")
     assert np.array_equal(load_logits(paths, SST, "tiny-bert", "train"), before)
@@ -113,65 +117,58 @@ class Counting:
 
 
 @pytest.fixture
-def parts_of_twenty(paths, monkeypatch):
-    """The train split in parts of 20 rows; returns its file."""
+def row_groups_of_twenty(paths, glue, monkeypatch):
     monkeypatch.setattr(common.data.split, "ROW_GROUP_ROWS", 20)
-    train, path = load_split(paths, SST, "train"), paths.split("sst-2", "train")
-    write_split(path, train, read_metadata(path))
-    return path
+    prepare(paths, SST, glue, seed=tiny.SEED, force=True)
 
 
-def generated(paths, source, **given):
-    work = LogitsWork(paths.model("sst-2", "tiny-bert"), cpu=True, precision="fp32", seed=tiny.SEED)
-    values = {"launcher": Launcher(), "force": False, **given}
-    return generate(paths, SST, "train", source, work, **values)
+def generated(paths, **given):
+    return generate(paths, SST, "tiny-bert", "train", **{"precision": "fp32", "cpu": True, **given})
 
 
-def test_a_stopped_generation_resumes(paths, parts_of_twenty, monkeypatch):
+def test_a_stopped_generation_resumes(paths, row_groups_of_twenty, monkeypatch):
     train = load_split(paths, SST, "train")
     target = paths.logits("sst-2", "tiny-bert", "train")
     expected = pq.read_table(target)
-    target.unlink()
+    shutil.rmtree(target.resolve().parent)
     teachers = [Counting(teacher_of(paths), stop_at=40), Counting(teacher_of(paths)), Counting(teacher_of(paths))]
     waiting = iter(teachers)
-    monkeypatch.setattr(common.teachers.logits, "load_teacher", lambda *given: next(waiting))
+    monkeypatch.setattr(common.teachers.load, "load_teacher", lambda *given: next(waiting))
     with pytest.raises(KeyboardInterrupt):
-        generated(paths, parts_of_twenty)
+        generated(paths)
     assert not target.exists()
-    generated(paths, parts_of_twenty)
+    assert len(list(tiny.work_folder(paths.root).glob("*.parquet"))) == 2
+    generated(paths)
     assert teachers[1].rows == len(train) - 40
     table = pq.read_table(target)
     assert table.num_rows == len(train)
     for name in expected.column_names:
         assert np.allclose(table[name], expected[name], atol=1e-5)
-    assert not target.with_name(f"{target.name}.shards").exists()
-    generated(paths, parts_of_twenty)
+    assert not list((paths.root / "store").glob("*.work"))
+    generated(paths)
     assert list(waiting) == teachers[2:]  # up to date: no teacher was loaded
     assert load_logits(paths, SST, "tiny-bert", "train").shape == (len(train), 2)
 
 
-def test_other_workers_write_the_same_bytes(paths, parts_of_twenty):
-    expected = generated(paths, parts_of_twenty, force=True).read_bytes()
-    assert generated(paths, parts_of_twenty, force=True, launcher=Launcher("processes", 2)).read_bytes() == expected
+def test_other_workers_write_the_same_bytes(paths, row_groups_of_twenty):
+    expected = generated(paths, force=True).read_bytes()
+    assert generated(paths, force=True, launcher=Launcher("processes", 2)).read_bytes() == expected
 
 
 def test_a_damaged_logits_file_is_named_and_computed_again(paths, workspace):
     target = paths.logits("sst-2", "tiny-bert", "train")
     whole = target.read_bytes()
     target.write_bytes(whole[: len(whole) // 2])
-    train = load_split(paths, SST, "train")
     with pytest.raises(UserError, match=r"train\.parquet: damaged"):
         load_logits(paths, SST, "tiny-bert", "train")
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("processed",)))
     assert target.read_bytes() == whole
 
 
-def test_the_file_names_its_text_and_teacher(paths):
-    train = load_split(paths, SST, "train")
-    metadata = read_metadata(paths.logits("sst-2", "tiny-bert", "train"))
-    folder = paths.model("sst-2", "tiny-bert")
-    assert metadata["text"] == train.text_fingerprint()
-    assert metadata["teacher"] == teacher_fingerprint(folder)
+def test_the_manifest_names_rows_and_teacher(paths):
+    manifest = read_manifest(folder_of(paths.logits("sst-2", "tiny-bert", "train")))
+    assert manifest.inputs["rows"] == artifact_at(paths.splits("sst-2")).key
+    assert manifest.inputs["teacher"] == artifact_at(paths.model("sst-2", "tiny-bert")).key
 
 
 def test_a_student_gives_no_logits(workspace):
@@ -181,12 +178,9 @@ def test_a_student_gives_no_logits(workspace):
         preprocess(tiny.prepare_settings(workspace, "sst-2", generate_loss=("processed",), model_name="s"))
 
 
-def test_of_several_teachers_one_must_be_named(workspace, paths):
+def test_of_several_teachers_one_must_be_named(paths):
     assert only_teacher(paths, SST) == "tiny-bert"
-    other = paths.model("sst-2", "other")
-    shutil.copytree(paths.model("sst-2", "tiny-bert"), other)
-    config = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps({**config, "name": "other"}))
+    paths.model("sst-2", "other").symlink_to("tiny-bert")
     with pytest.raises(UserError, match=r"several teachers for sst-2 \(other, tiny-bert\)"):
         only_teacher(paths, SST)
 

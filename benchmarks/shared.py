@@ -121,7 +121,7 @@ class Measured:
 
 def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
     """Do the work over all of `source`. Returns rows written, and the most bytes held above the loaded models'."""
-    map_parts(source, target, Measured(work), {"made_by": "benchmark"}, Launcher(), target.stem, False)
+    map_parts(source, target, Measured(work), Launcher(), target.stem, target.with_suffix(".work"))
     return {"rows": count_rows(target, ""), "bytes": memory_peak() - held[0]}
 
 

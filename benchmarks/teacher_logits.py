@@ -27,10 +27,10 @@ from shared import make_parser, memory_above, only_memory, rows_of, sentences, w
 
 from common.data.split import Split
 from common.progress import show_bars
+from common.store.artifact import MANIFEST, Manifest
 from common.store.files import write_json
 from common.teachers.huggingface.teacher import SCORING_BATCH, HuggingFaceTeacher, quiet_transformers, resolve
 from common.teachers.logits import LogitsWork
-from common.training.models import CONFIG_FILE, ModelConfig
 
 MAX_TOKENS = 128
 
@@ -85,7 +85,7 @@ def memory(text: Path | None, rows: int) -> dict[str, int]:
         folder = Path(name)
         _write_teacher(folder / "teacher")
         source = write_rows(folder / "rows.parquet", sentences(text), rows)
-        return memory_above(source, folder / "logits.parquet", LogitsWork(folder / "teacher", True, "fp32", 1))
+        return memory_above(source, folder / "logits.parquet", LogitsWork(folder / "teacher", True, "fp32"))
 
 
 def _write_teacher(folder: Path) -> None:
@@ -95,10 +95,20 @@ def _write_teacher(folder: Path) -> None:
     transformers.BertModel(transformers.BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     load_teacher(str(folder)).save(folder)
-    names = {"name": "teacher", "kind": "teacher", "stage": "teacher", "task": "sst-2", "arch": "tiny"}
-    settings = {"max_tokens": MAX_TOKENS}
-    config = ModelConfig(**names, labels=("no", "yes"), pair=False, seed=1, settings=settings, fingerprint="")
-    write_json(folder / CONFIG_FILE, config.model_dump(mode="json"))
+    names = {"kind": "teacher", "stage": "teacher", "task": "sst-2", "arch": "tiny", "labels": ("no", "yes")}
+    manifest = Manifest(
+        kind="finetune",
+        version=1,
+        key="benchmark",
+        settings={"max_tokens": MAX_TOKENS},
+        inputs={},
+        actions=(),
+        facts={**names, "pair": False, "seed": 1},
+        files={},
+        seconds=0,
+        built="",
+    )
+    write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
 
 
 def main() -> None:

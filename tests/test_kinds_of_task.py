@@ -194,7 +194,7 @@ def mnli(tmp_path_factory, glue):
 
 
 def test_the_diagnostic_set_has_test_rows_alone(mnli):
-    assert sorted(path.name for path in (mnli / "data/ax").glob("*.parquet")) == ["test.parquet"]
+    assert sorted(path.name for path in (mnli / "data/ax/splits").glob("*.parquet")) == ["test.parquet"]
     split = load_split(Workspace(mnli), load_task("ax"), "test")
     assert len(split) == 30
     assert split.sentence2 is not None
@@ -206,8 +206,8 @@ def test_models_of_mnli_are_scored_on_it_and_keep_their_own_result(mnli):
     (row,) = rows = scored(mnli, "ax", "s")
     assert (row["task"], row["split"], row["model"], row["rows"]) == ("ax", "test", "s", 30)
     assert list(row["metrics"]) == ["matthews"]
-    assert read_json(folder / "result.json") == own
-    assert read_json(folder / "result-ax.json") == rows
+    assert read_json(mnli / "scores/mnli/s/mnli/result.json") == own
+    assert read_json(mnli / "scores/mnli/s/ax/result.json") == rows
     for task, expected in (("mnli", own), ("ax", rows)):
         settings = EvaluateSettings(task=task, workspace=mnli, model_name="s", cpu=True)
         assert finished_rows(settings) == expected

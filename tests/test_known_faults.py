@@ -14,9 +14,8 @@ from toy_run import toy
 from common.data.readers.tables import read_source
 from common.data.split import Split
 from common.data.tasks import load_task
-from common.launch.launcher import Launcher
 from common.store.workspace import Workspace
-from common.teachers.logits import LogitsWork, generate
+from common.teachers.logits import generate
 from common.training.checkpoint import load_tensors
 from common.training.loop import fit
 from common.training.models import read_config
@@ -93,10 +92,9 @@ def test_03_the_teacher_reads_text_without_newlines(workspace, monkeypatch):
 
     heard = []
     paths = Workspace(workspace)
-    monkeypatch.setattr("common.teachers.logits.load_teacher", lambda *arguments: Listening())
-    work = LogitsWork(paths.model("sst-2", "tiny-bert"), cpu=True, precision="fp32", seed=1)
+    monkeypatch.setattr("common.teachers.load.load_teacher", lambda *arguments: Listening())
     for name in ("train", "validation", "test"):
-        generate(paths, SST, name, paths.split("sst-2", name), work, Launcher(), force=True)
+        generate(paths, SST, "tiny-bert", name, "fp32", cpu=True, force=True)
     assert len(heard) > 200
     assert all(text == text.strip() and "\n" not in text for text in heard)
 

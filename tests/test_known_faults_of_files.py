@@ -61,8 +61,8 @@ def test_11_every_artifact_loads_in_every_later_stage_without_the_earlier_ones(w
     for folder, metrics in zip(folders, expected, strict=True):
         other = tmp_path / folder.name
         shutil.copytree(folder, other / "models" / "sst-2" / folder.name)
-        (other / "data" / "sst-2").mkdir(parents=True)
-        shutil.copy(workspace / "data/sst-2/splits/test.parquet", other / "data/sst-2")
+        splits = "data/sst-2/splits"
+        shutil.copytree(workspace / splits, other / splits, ignore=shutil.ignore_patterns("train.*", "validation.*"))
         assert scored(other, folder.name)[0]["metrics"] == metrics
 
 
@@ -192,7 +192,7 @@ def test_16_a_saved_model_keeps_its_own_settings(workspace):
 def test_17_results_are_rows_of_json_and_names_mean_nothing(workspace):
     (folder,) = compressed(workspace, "distill", epochs=1)
     (row,) = scored(workspace, folder.name)
-    assert json.loads((folder / "result.json").read_text()) == [row]
+    assert json.loads((workspace / "scores/sst-2" / folder.name / "sst-2/result.json").read_text()) == [row]
     other = folder.with_name("2021-06-09_bilstm_s1")
     shutil.copytree(folder, other)
     (again,) = scored(workspace, other.name)
@@ -276,7 +276,9 @@ print("loaded:", *sorted({name.split(".")[0] for name in sys.modules}))
 
 def test_20_scoring_a_student_imports_no_teachers_library_and_needs_no_network(workspace):
     (folder,) = compressed(workspace, "distill", epochs=1)
-    shutil.rmtree(workspace / "models/sst-2/tiny-bert")
+    teacher = workspace / "models/sst-2/tiny-bert"
+    shutil.rmtree(teacher.resolve())
+    teacher.unlink()
     done = tiny.run_command("-c", SCORE, workspace, folder.name)
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout
@@ -289,10 +291,10 @@ def test_20_the_students_files_are_all_it_needs(workspace):
     (folder,) = compressed(workspace, "distill", embedding_type="bpe", epochs=1)
     assert sorted(path.name for path in folder.iterdir()) == [
         "bpe.model",
-        "config.json",
         "history.jsonl",
+        "manifest.json",
         "model.safetensors",
     ]
     assert BpeTokenizer(folder / "bpe.model", 9).vocab_size == StudentSettings(**read_config(folder).student).vocab_size
-    assert str(workspace) not in (folder / "config.json").read_text()
-    assert sys.executable not in (folder / "config.json").read_text()
+    assert str(workspace) not in (folder / "manifest.json").read_text()
+    assert sys.executable not in (folder / "manifest.json").read_text()

@@ -110,7 +110,7 @@ def test_every_student_learns_packs_and_answers_alike(workspace, arch, capsys):
     about = {"workspace": workspace, "input": workspace / "in.txt", "cpu": True, "format": "lines"}
     predict(PredictSettings(model=str(folders[-1]), **about))
     by_folder = capsys.readouterr().out
-    predict(PredictSettings(model=str(folders[-1] / f"{folders[-1].name}.fwt"), **about))
+    predict(PredictSettings(model=str(Workspace(workspace).packed("parts", folders[-1].name)), **about))
     assert capsys.readouterr().out == by_folder
     first_column = [line.split("\t")[0] for line in by_folder.splitlines()]
     assert first_column == ["the", "film", "is", "truly", "moving", "!", "", "", "plot", ""]
@@ -133,7 +133,7 @@ def test_bits_are_chosen_by_what_they_do_to_words(workspace):
     sizes = []
     for most in (3_000, 6_000):
         folder = distilled(workspace, task, max_bytes=most, **small)[-1]
-        sizes.append((folder / f"{folder.name}.fwt").stat().st_size)
+        sizes.append(Workspace(workspace).packed("parts", folder.name).stat().st_size)
     assert sizes[0] <= 3_000 < sizes[1] <= 6_000
 
 

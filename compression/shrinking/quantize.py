@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,17 +10,17 @@ import torch
 from common.errors import UserError
 from common.progress import say
 from compression.shrinking.quantization.asked import bits_asked_for, parts_asked_for, scheme_asked_for, suffix
-from compression.shrinking.quantization.inputs import inputs_asked_for, round_inputs
+from compression.shrinking.quantization.inputs import inputs_asked_for
 from compression.shrinking.quantization.maker import Maker
 from compression.shrinking.quantization.mixed import points_of, within_bytes, within_loss
 from compression.shrinking.quantization.scheme import Scheme, Setting
 from compression.students.student import Student
-from compression.students.weights import Matrix, matrices, matrix_like, replace_matrix
+from compression.students.weights import Matrix, matrices, replace_matrix
 
 if TYPE_CHECKING:
     from compression.shrinking.context import Work
 
-__all__ = ["apply", "quantize_student", "restore_matrices", "round_inputs", "suffix", "to_8_bits"]
+__all__ = ["apply", "quantize_student", "suffix", "to_8_bits"]
 
 Quantizer = Callable[[str, torch.Tensor], Matrix]
 """Name and float32 weights [rows, columns] of a matrix -> the matrix quantized."""
@@ -69,16 +69,3 @@ def quantize_student(student: Student, parts: Collection[str], quantizer: Quanti
     for name, matrix in list(matrices(student)):
         if name.split(".")[0] in parts:
             replace_matrix(student, name, quantizer(name, matrix.dense().detach()))
-
-
-def restore_matrices(student: Student, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Give a fresh student matrices of the kinds that a weights file holds.
-
-    Raises UserError for a malformed one; shapes are checked when the weights are loaded.
-    """
-    for name, matrix in list(matrices(student)):
-        stored = matrix_like(tensors, name)
-        shape = list(stored.dense().shape)
-        if shape != list(matrix.dense().shape):
-            raise UserError(f"{name}: the file holds {shape}, config.json asks for {list(matrix.dense().shape)}")
-        replace_matrix(student, name, stored)

@@ -5,14 +5,19 @@ Fresh weights are drawn as PyTorch's own layers draw them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import nn
 
-from compression.students.rounding import round_by, round_each_vector
+from common.errors import UserError
+from compression.students.rounding import affine_range, round_by, round_each_vector
 from compression.students.weights import Dense
 
 GATES = {"lstm": 4, "rnn": 1}
 """Rows of a recurrent matrix for each unit: an LSTM's input, forget, candidate and output gate; an Elman RNN's one."""
+INPUTS = {"encoder": ("dynamic",), "classifier": ("dynamic", "static")}
+"""Parts whose inputs can be rounded, and how."""
 
 
 class Table(nn.Module):
@@ -99,3 +104,34 @@ def lstm_step(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, to
     take, forget, candidate, output = gates.chunk(4, 1)
     cell = forget.sigmoid() * cell + take.sigmoid() * candidate.tanh()
     return output.sigmoid() * cell.tanh(), cell
+
+
+def round_inputs(student: nn.Module, inputs: Mapping[str, str], calibration: torch.Tensor | None) -> None:
+    """Set which layers round their inputs to 8 bits, in place. inputs: as in `check_inputs`.
+
+    calibration: the classifier's inputs over training text, [rows, width], for `static`; None where the ranges come
+    with the saved weights.
+    """
+    for part, how in check_inputs(inputs).items():
+        for layer in student.get_submodule(part).modules():
+            if isinstance(layer, Linear | Recurrent):
+                layer.inputs = how
+            if isinstance(layer, Linear) and how == "static":
+                _set_range(layer, calibration)
+                # The next layer's inputs, as this one computes them.
+                calibration = None if calibration is None else layer(calibration).relu()
+
+
+def _set_range(layer: Linear, inputs: torch.Tensor | None) -> None:
+    ends = torch.zeros(2) if inputs is None else torch.stack([inputs.min(), inputs.max()])
+    scale, zero_point = affine_range(ends[:1], ends[1:])
+    layer.register_buffer("input_scale", scale)
+    layer.register_buffer("input_zero_point", zero_point)
+
+
+def check_inputs(inputs: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the parts and how their inputs are rounded. Raises UserError for a pair that is not in INPUTS."""
+    for part, how in inputs.items():
+        if how not in INPUTS.get(part, ()):
+            raise UserError(f"cannot round the inputs of {part} as {how}")
+    return inputs

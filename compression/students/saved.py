@@ -11,9 +11,10 @@ from common.store.workspace import whole_folder, write_json
 from common.training.checkpoint import load_tensors, save_tensors
 from common.training.models import CONFIG_FILE, WEIGHTS_FILE, ModelConfig, base_file, load_weights, read_config
 from common.training.training import write_history
-from compression.shrinking.quantize import restore_matrices, round_inputs
+from compression.students.layers import round_inputs
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
+from compression.students.weights import restore_matrices
 from compression.tokenizers import Tokenizer, load_tokenizer
 
 

@@ -145,3 +145,16 @@ _TYPES = {
 
 def _valued(value: torch.Tensor) -> Matrix:
     return Half(value) if value.dtype == torch.float16 else Dense(value)
+
+
+def restore_matrices(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Give a fresh student matrices of the forms that a weights file holds.
+
+    Raises UserError for a malformed one; shapes are checked when the weights are loaded.
+    """
+    for name, matrix in list(matrices(module)):
+        stored = matrix_like(tensors, name)
+        shape = list(stored.dense().shape)
+        if shape != list(matrix.dense().shape):
+            raise UserError(f"{name}: the file holds {shape}, config.json asks for {list(matrix.dense().shape)}")
+        replace_matrix(module, name, stored)

@@ -17,7 +17,7 @@ from common.store.workspace import Workspace
 from common.training.models import load_weights, read_config
 from compression.evaluation.sizes import logical_weights, measure
 from compression.shrinking.chain import compress
-from compression.shrinking.quantization.inputs import check_inputs
+from compression.students.layers import check_inputs
 from compression.students.rounding import affine_range, round_by, round_each_vector
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import encode_split, student_logits

@@ -11,9 +11,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from common.data.tokens import EncodedText
 from common.errors import UserError
 from compression import runtime
-from compression.shrinking.quantize import quantize_student, round_inputs, to_8_bits
+from compression.shrinking.quantize import quantize_student, to_8_bits
 from compression.students.conv import ConvolutionalEncoder
-from compression.students.layers import maximum
+from compression.students.layers import maximum, round_inputs
 from compression.students.recurrent import BidirectionalEncoder, reverse
 from compression.students.settings import StudentArch, StudentSettings
 from compression.students.student import Student, compare

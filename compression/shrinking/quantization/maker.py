@@ -10,8 +10,9 @@ import torch
 
 from common.store.workspace import fingerprint
 from compression.shrinking.quantization.aware import Aware, Refitter, settle
-from compression.shrinking.quantization.inputs import calibration, round_inputs
+from compression.shrinking.quantization.inputs import calibration
 from compression.shrinking.quantization.scheme import Scheme, Setting
+from compression.students.layers import round_inputs
 from compression.students.weights import Matrix, matrices, replace_matrix
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ from compression.augmentation.augment import AugmentWork, CandidateSource, augme
 from compression.distillation.losses import kl
 from compression.distillation.trainer import make_optimizer
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
-from compression.evaluation.sizes import logical_weights, measure
+from compression.evaluation.sizes import measure
+from compression.evaluation.weights import weights_of
 from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
 from compression.shrinking.prune import TARGETS, prunable
@@ -45,6 +46,7 @@ from compression.students.layers import Recurrent
 from compression.students.recurrent import BidirectionalEncoder
 from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
+from compression.students.spec import StudentSpec
 from compression.students.student import Student
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.hash import HashTokenizer
@@ -69,7 +71,8 @@ def scored(workspace, name, **given):
 @pytest.mark.parametrize("kind", ["lstm", "rnn"])
 def test_01_the_backward_directions_state_has_read_the_whole_sentence(kind):
     torch.manual_seed(0)
-    encoder = BidirectionalEncoder(kind, 3, 4, "last")
+    settings = StudentSettings(embedding_dim=3, encoder_hidden_dim=4)
+    encoder = BidirectionalEncoder(StudentSpec(arch, settings, 2))
     vectors = torch.randn(1, 6, 3)
     before = encoder(vectors, torch.tensor([6]))
     for place in range(6):
@@ -278,7 +281,7 @@ def test_12_sizes_are_of_real_files(workspace):
     assert all(tensor.element_size() == 1 for tensor in codes)
     assert measure(parent)["parameters"] == measure(folder)["parameters"]
     assert measure(folder)["bytes_model"] < 0.6 * measure(parent)["bytes_model"]
-    zeros = sum(int((weight == 0).sum()) for weight in logical_weights(tensors).values())
+    zeros = sum(int((weight.values == 0).sum()) for weight in weights_of(folder, read_config(folder), tensors))
     assert measure(folder)["nonzero_parameters"] == measure(folder)["parameters"] - zeros
 
 

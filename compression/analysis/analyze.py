@@ -88,28 +88,29 @@ def analyze(settings: AnalyzeSettings) -> dict[str, Any]:
 
 
 def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
-    from common.training.models import find_model, load_weights, weights_file
+    from common.training.models import find_model, weights_file
     from compression.analysis import tensors as inspect
-    from compression.evaluation.sizes import gzip_bytes, measure, parameters_by_part
+    from compression.evaluation.sizes import gzip_bytes, measure
+    from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name or "", settings.arch)
-    path, stored = weights_file(folder), load_weights(folder)
-    weights = inspect.weights_of(stored, config.kind)
+    path, stored = weights_file(folder), stored_tensors(folder)
+    weights = weights_of(folder, config, stored)
     asked = settings.asked
     result: dict[str, Any] = {**identity(task, None, config, folder), "arch": config.arch}
     if settings.json_:
         result |= measure(folder)
     if "model_size" in asked:
-        result["model_size"] = inspect.count_model(path, stored, config.kind)
+        result["model_size"] = inspect.count_model(path, stored, weights, config.kind)
     if "model_disk_size" in asked:
         result["model_disk_size"] = {"file": str(path), "bytes": path.stat().st_size}
     if "theoretical_size" in asked:
-        result["theoretical_size"] = {"gzip": gzip_bytes(path), **inspect.sparse_sizes(weights)}
+        result["theoretical_size"] = {"gzip": gzip_bytes(path.read_bytes()), **inspect.sparse_sizes(weights)}
     if "weight_thresholds" in asked:
         result["weight_thresholds"] = inspect.below_thresholds(weights)
     if "named_params" in asked:
-        result["named_params"] = inspect.stored_tensors(stored, config.kind)
+        result["named_params"] = inspect.listed(stored, config.kind)
     figures: dict[str, Any] = {}
     if "weight_hist" in asked:
         from compression.analysis.pictures import weight_histograms

@@ -17,8 +17,9 @@ from common.errors import UserError
 from common.teachers.huggingface.tagger import load_teacher_of_either
 from common.teachers.huggingface.teacher import look_inside
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
+from compression.students.batch import Batch
 from compression.students.teacher_layers import chosen_layers
-from compression.students.transformer import Sentences, Trace, framed
+from compression.students.transformer import Trace, framed
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 
 if TYPE_CHECKING:
@@ -70,16 +71,16 @@ class InsideTeacher:
         model = load_teacher_of_either(folder, device, torch.float32).model
         return cls(model, teacher_vocabulary(folder), device)
 
-    def states(self, sentences: Sentences, maps: bool, masked: torch.Tensor | None = None) -> States:
-        """States of one or two of (ids [batch, time, 1] of the student's pieces, lengths [batch]).
+    def states(self, batch: Batch, maps: bool, masked: torch.Tensor | None = None) -> States:
+        """States of a batch of the student's pieces.
 
         masked: bool [batch, time] for a single sentence, which pieces a mask stands for.
         """
-        rows = [self.rows[ids] for ids, _ in sentences]
+        rows = [self.rows[each.ids] for each in batch.sentences]
         if masked is not None:
             rows = [torch.where(masked[..., None], self.mask, rows[0])]
         # Numbers are framed as the student's vectors are: below 2 ** 24 they are exact as floats.
-        vectors = tuple((numbers.float(), lengths) for numbers, (_, lengths) in zip(rows, sentences, strict=True))
+        vectors = tuple((row.float(), each.lengths) for row, each in zip(rows, batch.sentences, strict=True))
         numbers, segments, lengths = framed(vectors, self.marks[:, None].float())
         longest = self.model.config.max_position_embeddings
         if numbers.shape[1] > longest:
@@ -115,9 +116,9 @@ class Aligner(nn.Module):
         """Whether training only aligns so far."""
         return self.progress < self.first_share
 
-    def states(self, sentences: Sentences, masked: torch.Tensor | None = None) -> States:
+    def states(self, batch: Batch, masked: torch.Tensor | None = None) -> States:
         """What the teacher makes of a batch; see InsideTeacher.states."""
-        return self.teacher.states(sentences, self.settings.align_attention > 0, masked)
+        return self.teacher.states(batch, self.settings.align_attention > 0, masked)
 
     def loss(self, trace: Trace, states: States) -> torch.Tensor:
         """Weighted sum of the losses between what student and teacher make of the same batch.

@@ -31,7 +31,8 @@ from compression.shrinking.prune import pruning_companion
 from compression.shrinking.pruning.keeping import Together
 from compression.students.general_start import freeze_all_but_adapters
 from compression.students.saved import save_student
-from compression.students.student import TRANSFORMERS, Student
+from compression.students.spec import TRANSFORMERS
+from compression.students.student import Student
 
 if TYPE_CHECKING:
     from compression.distillation.alignment import Aligner

@@ -15,6 +15,7 @@ from common.data.tasks import Task
 from common.data.tokens import EncodedText
 from common.store.locks import only_one
 from common.store.workspace import Workspace, fingerprint, whole_folder
+from compression.students.batch import EncodedRows
 from compression.students.scoring import encode_split
 from compression.tokenizers import Tokenizer
 
@@ -22,35 +23,34 @@ _METHOD = 1
 """To be raised when a tokenizer of the same identity gives other tokens."""
 
 
-def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> list[EncodedText]:
-    """Token ids of a split, as `encode_split` gives them. Read from the workspace, or made and kept there."""
+def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> EncodedRows:
+    """Token ids of a split, as `encode_split` gives them. Read from the workspace, or encoded and kept there."""
     by_word = ["by word"] if split.tokens else []
     identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint(), *by_word])
     folder = paths.tokens(task.name, identity)
-    count = 2 if split.tokens else len(split.sentences())
-    if found := _read(folder, count):
+    columns = ["text", "word_starts"] if split.tokens else ["text", "second"][: len(split.sentences())]
+    if found := _read(folder, columns):
         return found
     with only_one(folder, f"tokens of {task.name}", wait=True):
-        if not (found := _read(folder, count)):
+        if not (found := _read(folder, columns)):
             found = encode_split(tokenizer, split)
             with whole_folder(folder) as partial:
-                for name, array in _files(partial, found):
-                    np.save(name, array)
+                for i, column in enumerate(found.columns):
+                    np.save(partial / f"ids{i}.npy", column.ids)
+                    np.save(partial / f"offsets{i}.npy", column.offsets)
     return found
 
 
-def _files(folder: Path, encoded: list[EncodedText]) -> list[tuple[Path, np.ndarray]]:
-    arrays = [("ids", text.ids, i) for i, text in enumerate(encoded)]
-    arrays += [("offsets", text.offsets, i) for i, text in enumerate(encoded)]
-    return [(folder / f"{kind}{i}.npy", array) for kind, array, i in arrays]
-
-
-def _read(folder: Path, count: int) -> list[EncodedText]:
-    """What is kept in a folder; nothing where it is missing or damaged."""
+def _read(folder: Path, columns: list[str]) -> EncodedRows | None:
+    """What is kept in a folder; None where it is missing or damaged."""
     try:
-        return [EncodedText(*(_mapped(folder / f"{kind}{i}.npy") for kind in ("ids", "offsets"))) for i in range(count)]
+        texts = (
+            EncodedText(*(_mapped(folder / f"{kind}{i}.npy") for kind in ("ids", "offsets")))
+            for i, _ in enumerate(columns)
+        )
+        return EncodedRows(**dict(zip(columns, texts, strict=True)))
     except (OSError, ValueError, EOFError):
-        return []
+        return None
 
 
 def _mapped(path: Path) -> np.ndarray:

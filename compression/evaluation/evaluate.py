@@ -115,12 +115,13 @@ def _about_model(paths: Workspace, task: Task, folder: Path, config: ModelConfig
 
 def _parts(folder: Path, config: ModelConfig) -> dict[str, int]:
     """Major part -> number of weights; an ensemble's members together."""
-    from common.training.models import load_weights, members_of
-    from compression.analysis.tensors import weights_of
-    from compression.evaluation.sizes import parameters_by_part
+    from common.training.models import members_of, read_config
+    from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 
     models = members_of(folder) or [folder]
-    return parameters_by_part(weight for model in models for weight in weights_of(load_weights(model), config.kind))
+    return parameters_by_part(
+        [w for model in models for w in weights_of(model, read_config(model), stored_tensors(model))]
+    )
 
 
 def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:

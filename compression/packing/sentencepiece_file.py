@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 from common.errors import UserError
 
@@ -36,18 +35,15 @@ class PieceFile:
     remove_extra_whitespaces: bool
 
 
-def read_pieces(path: Path) -> PieceFile:
-    """Read a model. Raises UserError when it is damaged, or has what a packed file cannot express."""
+def read_pieces(data: bytes) -> PieceFile:
+    """Read a model file's bytes. Raises UserError when they are damaged, or have what a packed file cannot express."""
     try:
-        data = path.read_bytes()
         fields = list(_fields(data))
         pieces = tuple(_piece(value) for number, value in fields if number == 1)
         trainer = dict(_fields(b"".join(value for number, value in fields if number == 2)))
         normaliser = dict(_fields(b"".join(value for number, value in fields if number == 3)))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
     except (IndexError, ValueError, TypeError, struct.error) as error:
-        raise UserError(f"{path}: not a sentencepiece model ({error})") from None
+        raise UserError(f"not a sentencepiece model ({error})") from None
     refused = {
         "is no BPE model": trainer.get(3, 1) != _BPE,
         "falls back to bytes": trainer.get(35, 0) or any(piece.kind == BYTE for piece in pieces),
@@ -58,7 +54,7 @@ def read_pieces(path: Path) -> PieceFile:
     }
     for why, is_so in refused.items():
         if is_so:
-            raise UserError(f"{path}: cannot be packed, it {why}")
+            raise UserError(f"cannot be packed, it {why}")
     return PieceFile(pieces, normaliser.get(2, b""), bool(normaliser.get(3, 1)), bool(normaliser.get(4, 1)))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from pathlib import Path
 
 import numpy as np
 
@@ -69,25 +68,20 @@ class PackedVocabulary:
             head.number(union - place - 1)
             head.text(text)
             place = union
-        self.states.write_aside(head)
 
     @property
-    def coded_places(self) -> np.ndarray:
+    def coded_indices(self) -> np.ndarray:
         """Number of each union that is not spelt out, among all symbols."""
         return len(self.letters) + np.array([i for i in range(self.unions) if i not in self.spelt], np.int64)
 
 
-def pack_vocabulary(path: Path) -> PackedVocabulary:
-    """Read a sentencepiece model. Raises UserError when it cannot be packed."""
-    file = read_pieces(path)
-    try:
-        return _pack(file)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-
-
 @functools.lru_cache(maxsize=4)
-def _pack(file: PieceFile) -> PackedVocabulary:
+def pack_vocabulary(model: bytes) -> PackedVocabulary:
+    """Return the vocabulary of a sentencepiece model, given by its file's bytes.
+
+    Raises UserError when it cannot be packed.
+    """
+    file = read_pieces(model)
     base, rules = express(file.charsmap)
     pieces = [piece for piece in file.pieces if piece.kind in (NORMAL, UNUSED)]
     _check(file, pieces)

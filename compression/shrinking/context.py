@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from common.training.metrics import main_score
 from common.training.models import ModelConfig
 from compression.distillation.dataset import DistillationSet, distillation_set, distillation_text, held_out_rows
 from compression.distillation.trainer import Companion, Lesson, train_student
+from compression.packing import pack
 from compression.settings import CompressSettings
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import encode_split, student_logits
@@ -95,9 +95,5 @@ class Work:
 
     def packed_size(self) -> int:
         """Bytes of the packed file that the student as it is now would make."""
-        from compression.packing import packed_size
-
-        with tempfile.TemporaryDirectory() as folder:
-            target = Path(folder) / self.folder.name
-            self.save(target, self.parent.model_copy(update={"name": self.folder.name}))
-            return packed_size(target)
+        config = {"name": self.folder.name, "student": {**self.parent.student, **self.widths}}
+        return len(pack(self.student, self.tokenizer, self.parent.model_copy(update=config)))

@@ -10,7 +10,7 @@ from common.errors import UserError
 from common.store.workspace import read_json
 from common.training.models import CONFIG_FILE, members_of
 from compression.students.settings import StudentSettings
-from compression.students.student import TRANSFORMERS
+from compression.students.spec import TRANSFORMERS
 
 
 def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path) -> dict[str, Any]:

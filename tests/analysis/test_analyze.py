@@ -13,9 +13,10 @@ from common.errors import UserError
 from common.training.models import ModelConfig, weights_file
 from compression.analysis import glue_baselines
 from compression.analysis.analyze import AnalyzeSettings, analyze
-from compression.analysis.tensors import coo_bytes, dense_bytes, part_of
+from compression.analysis.tensors import coo_bytes, dense_bytes
 from compression.analysis.text import describe
 from compression.analysis.treemap import squarify
+from compression.evaluation.weights import part_of
 from compression.packing import pack_student
 from compression.shrinking.quantize import quantize_student, to_8_bits
 from compression.students.saved import save_student

@@ -12,6 +12,7 @@ import torch
 from common.errors import UserError
 from common.training.models import ModelConfig
 from compression.shrinking.quantize import quantize_student, to_8_bits
+from compression.students.batch import Batch
 from compression.students.saved import load_student, save_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
@@ -72,7 +73,8 @@ def compare(folder, embedding, pair, shapes):
     for rows, longest in shapes:
         sentences = [batch(embedding, rows, longest, 1), batch(embedding, rows, longest + 2, 2)][: 1 + pair]
         with torch.inference_mode():
-            expected = student(*(tuple(map(torch.from_numpy, sentence)) for sentence in sentences)).numpy()
+            first, *second = (Batch(*map(torch.from_numpy, sentence)) for sentence in sentences)
+            expected = student(Batch(first.ids, first.lengths, *second)).numpy()
         names = ("ids", "lengths", "ids2", "lengths2")
         (found,) = session.run(None, dict(zip(names, itertools.chain(*sentences), strict=False)))
         assert found.shape == (rows, 3)
@@ -101,7 +103,7 @@ def test_text_through_the_folders_tokenizer(saved, embedding, kind):
     session = onnxruntime.InferenceSession(export_onnx(folder, folder / "s.onnx"))
     (found,) = session.run(None, {"ids": ids, "lengths": lengths})
     with torch.inference_mode():
-        expected = student((torch.from_numpy(ids), torch.from_numpy(lengths)))
+        expected = student(Batch(torch.from_numpy(ids), torch.from_numpy(lengths)))
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-5, rtol=0)
 
 

@@ -115,7 +115,7 @@ def test_pieces_out_of_use_are_split_as_sentencepiece_splits_them(text):
 def test_rules_of_normalisation_are_all_known(tmp_path):
     for name, base in (("nmt_nfkc", NMT_NFKC), ("nfkc", NFKC)):
         (tmp_path / name).write_bytes(made.pieces(normalization_rule_name=name))
-        charsmap = read_pieces(tmp_path / name).charsmap
+        charsmap = read_pieces((tmp_path / name).read_bytes()).charsmap
         rules = read_rules(charsmap)
         assert len(rules) > 200_000
         assert rules == base_rules(base)
@@ -174,13 +174,14 @@ def test_words_and_letters_are_the_projects(models, embedding, text):
 def made_logits(folder):
     import torch
 
+    from compression.students.batch import Batch
     from compression.students.saved import load_student
 
     student, tokenizer, _ = load_student(folder, torch.device("cpu"))
 
     def logits(text):
         with torch.inference_mode():
-            return student(tuple(map(torch.from_numpy, tokenizer.encode([text]).pad(np.arange(1))))).numpy()
+            return student(Batch.of(tokenizer.encode([text]), np.arange(1), torch.device("cpu"))).numpy()
 
     return logits
 

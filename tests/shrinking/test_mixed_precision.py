@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.training.models import load_weights, read_config
-from compression.packing import packed_size
+from compression.packing import pack_student
 from compression.shrinking.chain import compress
 from compression.shrinking.context import CPU, Work
 from compression.shrinking.quantization.asked import suffix
@@ -116,11 +116,13 @@ def quantized(workspace, name, task="sst-2", **given):
 @pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("ffn", "hash"), ("conv", "char")])
 def test_the_packed_file_keeps_its_budget_and_uses_it(workspace, arch, embedding):
     name = parent(workspace, arch, embedding).name
-    largest, smallest = (packed_size(quantized(workspace, name, granularity="tensor", bits=bits)) for bits in (8, 2))
+    largest, smallest = (
+        len(pack_student(quantized(workspace, name, granularity="tensor", bits=bits))) for bits in (8, 2)
+    )
     budget = (largest + smallest) // 2
     folder = quantized(workspace, name, max_bytes=budget)
     assert folder.name == f"{name}+qmax{budget}"
-    assert 0.85 * budget < packed_size(folder) <= budget
+    assert 0.85 * budget < len(pack_student(folder)) <= budget
     told = read_config(folder).compression
     assert len({matrix["bits"] for matrix in told["quantized"].values()}) > 1
     assert 1.5 < told["bits"] < 9
@@ -131,14 +133,14 @@ def test_a_budget_that_nothing_meets_says_the_smallest_there_is(workspace):
     with pytest.raises(UserError, match=r"--max-bytes 10: the smallest that .* can become is \d+ bytes") as refused:
         quantized(workspace, name, max_bytes=10)
     smallest = int(str(refused.value).split()[-2])
-    assert packed_size(quantized(workspace, name, max_bytes=smallest)) == smallest
+    assert len(pack_student(quantized(workspace, name, max_bytes=smallest))) == smallest
 
 
 def test_a_budget_holds_after_training_too(workspace):
     name = parent(workspace).name
-    budget = packed_size(quantized(workspace, name, bits=3))
+    budget = len(pack_student(quantized(workspace, name, bits=3)))
     folder = quantized(workspace, name, max_bytes=budget, tune_epochs=1)
-    assert packed_size(folder) <= budget
+    assert len(pack_student(folder)) <= budget
 
 
 class Swelling:

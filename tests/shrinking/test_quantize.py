@@ -15,7 +15,8 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.training.models import load_weights, read_config
-from compression.evaluation.sizes import logical_weights, measure
+from compression.evaluation.sizes import measure
+from compression.evaluation.weights import stored_tensors, weights_of
 from compression.shrinking.chain import compress
 from compression.students.layers import check_inputs
 from compression.students.rounding import affine_range, round_by, round_each_vector
@@ -101,6 +102,11 @@ def logits(folder, workspace, task="sst-2"):
     return student_logits(student, encode_split(tokenizer, split), CPU)
 
 
+def weights(folder):
+    """Name -> float32 weights of a saved model."""
+    return {w.name: w.values for w in weights_of(folder, read_config(folder), stored_tensors(folder))}
+
+
 @pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])
 def test_a_quantized_student_is_close_to_its_parent(workspace, arch, embedding, task):
@@ -143,11 +149,11 @@ def test_it_loads_where_nothing_else_is(workspace, tmp_path, arch, embedding):
 @pytest.mark.parametrize(("arch", "embedding"), STUDENTS)
 def test_pruned_weights_stay_zero(workspace, arch, embedding):
     _, pruned = made(workspace, arch, embedding, actions=("distill", "prune"))
-    before = logical_weights(load_weights(pruned))
+    before = weights(pruned)
     assert sum(int((tensor == 0).sum()) for tensor in before.values()) > 0
     for way in WAYS:
         folder = again(workspace, pruned, **way)
-        after = logical_weights(load_weights(folder))
+        after = weights(folder)
         assert after.keys() == before.keys()
         for name, tensor in before.items():
             assert (after[name][tensor == 0] == 0).all(), (name, way)

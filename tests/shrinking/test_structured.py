@@ -10,6 +10,7 @@ from common.data.tokens import EncodedText
 from common.errors import UserError
 from compression.shrinking.chain import compress
 from compression.shrinking.pruning.units import remove_units
+from compression.students.batch import EncodedRows
 from compression.students.layers import GATES, Recurrent
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import student_logits
@@ -35,7 +36,7 @@ def text(pair, rows=40):
         torch.randint(0, VOCABULARY, (int(n),), generator=generator).tolist()
         for n in torch.randint(1, 9, (rows,), generator=generator)
     ]
-    return [EncodedText.from_lists(lists(), 1, (0,), 40) for _ in range(2 if pair else 1)]
+    return EncodedRows(*(EncodedText.from_lists(lists(), 1, (0,), 40) for _ in range(2 if pair else 1)))
 
 
 def logits(net, encoded):
@@ -174,7 +175,6 @@ def test_what_is_left_of_a_convolutions_unit_is_its_value_and_its_gate(pair):
     rows = [0, 2, 3, HIDDEN, HIDDEN + 2, HIDDEN + 3]
     assert torch.equal(net.encoder.convolution.weight.value, weight[rows])
     assert torch.equal(net.encoder.convolution.bias, bias[rows])
-    assert net.encoder.output_dim == 3
     assert net.classifier[0].weight.value.shape == (4, 3 * (4 if pair else 1))
 
 

@@ -13,6 +13,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers import load_teacher
 from compression.distillation.distill import distill
+from compression.students.scoring import encode_split
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_start import layers_to_copy, start_from_teacher
@@ -44,9 +45,7 @@ def started(teacher, arch, layers, pair=False, **more):
 
 def traced(student, tokenizer, split):
     with torch.no_grad():
-        encoded = [tokenizer.encode(sentences) for sentences in split.sentences()]
-        ids = [tuple(map(torch.from_numpy, text.pad(np.arange(len(text))))) for text in encoded]
-        return student.encoder.trace(*((student.embedding(i), lengths) for i, lengths in ids))
+        return student.traced(encode_split(tokenizer, split).batch(np.arange(len(split)), CPU))[1]
 
 
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])

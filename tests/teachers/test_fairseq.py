@@ -33,10 +33,10 @@ from common.teachers.masked_lm import load_masked_lm
 from common.teachers.settings import FinetuneSettings, defaults_for
 from common.training.models import read_config
 from compression.analysis.analyze import AnalyzeSettings, analyze
-from compression.analysis.tensors import part_of
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.weights import part_of
 from compression.experiments.jobs import Job, job_settings
 from compression.shrinking.chain import compress
 

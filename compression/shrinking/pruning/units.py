@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from common.data.tokens import EncodedText
 from common.errors import UserError
 from compression.shrinking.pruning.cut import columns_of, last_factor, rows_of
+from compression.students.batch import EncodedRows
 from compression.students.layers import GATES, Linear, Recurrent
-from compression.students.scoring import forward
+from compression.students.scoring import without_padding
 from compression.students.student import Student
 from compression.students.weights import Matrix
 
@@ -25,7 +25,7 @@ _BATCH = 16
 """Few rows at a time: each batch is one draw, and one estimate."""
 
 
-def remove_units(student: Student, share: float, encoded: list[EncodedText], pair: bool) -> dict[str, int]:
+def remove_units(student: Student, share: float, encoded: EncodedRows, pair: bool) -> dict[str, int]:
     """Remove a share of the encoder's units, as many in each direction, and of the classifier's hidden ones, in place.
 
     Of a transformer they are the units within each layer's feed-forward part. encoded: a sample of training text.
@@ -46,7 +46,6 @@ def remove_units(student: Student, share: float, encoded: list[EncodedText], pai
         _shrink_inputs(first, _places(layers, kept, blocks))
         for layer, units in zip(layers, kept, strict=True):
             _shrink(layer, units)
-        student.encoder.output_dim = sum(len(units) for units in kept)
     for (one, other), scores in zip(between, worth[len(layers) :], strict=True):
         units = _best(scores, share)
         one.weight, one.bias = rows_of(one.weight, units), _some(one.bias, units)
@@ -62,17 +61,18 @@ def _units(layer: Recurrent | Linear) -> int:
 
 
 def _worth(
-    student: Student, encoded: list[EncodedText], layers: Layers, blocks: int, readers: list[Linear]
+    student: Student, encoded: EncodedRows, layers: Layers, blocks: int, readers: list[Linear]
 ) -> list[torch.Tensor]:
     """Worth of each unit, [units]: one tensor a layer of the encoder, and one for the units that each reader reads."""
     first, _ = _ends(student.classifier)
     total: list[torch.Tensor] = []
     generator = torch.Generator().manual_seed(0)
-    rows = np.arange(len(encoded[0]))
+    rows = np.arange(len(encoded))
     student.eval()
-    for batch in np.array_split(rows, -(-len(rows) // _BATCH)):
+    for some in np.array_split(rows, -(-len(rows) // _BATCH)):
         student.zero_grad()
-        logits = forward(student, encoded, batch, torch.device("cpu"))
+        batch = encoded.batch(some, torch.device("cpu"))
+        logits = without_padding(student(batch), batch)
         # With random signs, the square of a batch's sum is in the mean the sum of its logits' squares.
         (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
         gates = [*_gates(layers, first, blocks), *(_column_sums(reader.weight) for reader in readers)]

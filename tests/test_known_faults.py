@@ -68,8 +68,8 @@ def scored(workspace, name, **given):
     )
 
 
-@pytest.mark.parametrize("kind", ["lstm", "rnn"])
-def test_01_the_backward_directions_state_has_read_the_whole_sentence(kind):
+@pytest.mark.parametrize("arch", ["bilstm", "rnn"])
+def test_01_the_backward_directions_state_has_read_the_whole_sentence(arch):
     torch.manual_seed(0)
     settings = StudentSettings(embedding_dim=3, encoder_hidden_dim=4)
     encoder = BidirectionalEncoder(StudentSpec(arch, settings, 2))

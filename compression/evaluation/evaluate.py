@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -119,9 +120,8 @@ def _parts(folder: Path, config: ModelConfig) -> dict[str, int]:
     from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 
     models = members_of(folder) or [folder]
-    return parameters_by_part(
-        [w for model in models for w in weights_of(model, read_config(model), stored_tensors(model))]
-    )
+    weights = (weights_of(model, read_config(model), stored_tensors(model)) for model in models)
+    return parameters_by_part(itertools.chain.from_iterable(weights))
 
 
 def finished_rows(settings: EvaluateSettings) -> list[dict[str, Any]]:

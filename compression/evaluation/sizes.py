@@ -14,7 +14,7 @@ from compression.packing import pack_student
 
 
 def gzip_bytes(data: bytes) -> int:
-    """Return the size of a file gzipped at the best level, without name or time in its header (the thesis's measure)."""
+    """Return the size gzipped at the best level, without name or time in the header (the thesis's measure)."""
     return len(gzip.compress(data, compresslevel=9, mtime=0))
 
 

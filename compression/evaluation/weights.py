@@ -7,6 +7,7 @@ holds codes, scales and zero points, and its weights are the dequantized codes.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -98,7 +99,7 @@ def by_part(tensors: dict[str, T], kind: Kind) -> dict[str, T]:
     return dict(sorted(tensors.items(), key=lambda item: (PARTS[kind].index(part_of(item[0], kind)), item[0])))
 
 
-def parameters_by_part(weights: list[Weight]) -> dict[str, int]:
+def parameters_by_part(weights: Iterable[Weight]) -> dict[str, int]:
     """Return major part -> number of weights, zeros included; only parts that have weights."""
     parts: dict[str, int] = {}
     for weight in weights:

@@ -99,7 +99,8 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
     if embedding == "wordpiece":
         (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
     config = {"name": folder.name, "kind": "student", "stage": "distilled", "task": "films", "labels": labels,
-              "pair": pair, "tokens": tokens, "arch": arch, "seed": 1, "fingerprint": "0", "student": sizes}  # fmt: skip
+              "pair": pair, "tokens": tokens, "arch": arch, "seed": 1, "fingerprint": "0",
+              "student": sizes}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 

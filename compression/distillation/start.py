@@ -77,7 +77,10 @@ def find_start(settings: CompressSettings, task: Task, rows: DistillationSet) ->
 
     Raises UserError for a teacher that is not there, or does not fit.
     """
-    general = find_general(settings, task) if settings.start_from else None
+    general = None
+    if settings.start_from:
+        name = str(settings.start_from)
+        general = find_general(settings.paths, name, settings.student_arch, settings.student(), task.name)
     tokenizer, student, vectors = _tokenizer(settings, task, rows, general)
     inside = _looked_into(settings, task, rows.teacher)
     if general and inside and teacher_vocabulary(inside).pieces != tokenizer.pieces:

@@ -78,7 +78,8 @@ class Matrix(nn.Module):
 
     def take_rows(self, rows: torch.Tensor) -> Matrix:
         """Return a copy with these rows only. rows: int64 [rows of the copy]."""
-        raise NotImplementedError
+        tensors = (getattr(self, name).detach() for name in self.TENSORS)
+        return type(self)(*(tensor[rows] if len(tensor) > 1 else tensor for tensor in tensors))
 
     def to_tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors that a weights file holds, by the names that `from_tensors` reads."""
@@ -114,10 +115,6 @@ class Dense(Matrix):
         """Return the parameter itself."""
         return self.value
 
-    def take_rows(self, rows: torch.Tensor) -> Dense:
-        """Return a copy with these rows only."""
-        return Dense(self.value.detach()[rows])
-
     def to_stream(self, out: MatrixWriter) -> None:
         """Write all numbers, or those that are not zero."""
         out.byte(FLOAT32)
@@ -137,10 +134,6 @@ class Half(Matrix):
     def dense(self) -> torch.Tensor:
         """Return the weights as float32."""
         return self.value.float()
-
-    def take_rows(self, rows: torch.Tensor) -> Half:
-        """Return a copy with these rows only."""
-        return Half(self.value[rows])
 
     def to_stream(self, out: MatrixWriter) -> None:
         """Write all numbers, or those that are not zero."""
@@ -166,11 +159,6 @@ class Affine(Matrix):
     def dense(self) -> torch.Tensor:
         """Return the weights that the codes stand for."""
         return (self.codes.float() - self.zero_point.float()) * self.scale
-
-    def take_rows(self, rows: torch.Tensor) -> Affine:
-        """Return a copy with these rows only."""
-        ranges = (self.scale, self.zero_point)
-        return Affine(self.codes[rows], *(each[rows] if len(each) > 1 else each for each in ranges))
 
     def to_stream(self, out: MatrixWriter) -> None:
         """Write codes, or their differences from the zero points where these are smaller."""
@@ -202,10 +190,6 @@ class Codebook(Matrix):
         """Return each code's centroid."""
         codes = self.codes.long()
         return self.codebook[0][codes] if len(self.codebook) == 1 else self.codebook.gather(1, codes)
-
-    def take_rows(self, rows: torch.Tensor) -> Codebook:
-        """Return a copy with these rows only."""
-        return Codebook(self.codes[rows], self.codebook[rows] if len(self.codebook) > 1 else self.codebook)
 
     def to_stream(self, out: MatrixWriter) -> None:
         """Write codes, and the centroids up to the highest code."""

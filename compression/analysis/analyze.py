@@ -1,4 +1,4 @@
-"""The work of analyze.py: what a model consists of, counted and drawn from its weights file without building it."""
+"""The work of analyze.py: what a model consists of, counted and drawn from its weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = ("model_size", "model_disk_size", "theoretical_size", "weight_threshol
 PICTURES = ("weight_hist", "pie_chart")
 BY_DEFAULT = ("model_size", "model_disk_size", "theoretical_size")
 OF_BASELINES = ("model_size", "named_params", "pie_chart")
-"""What can be said of a GLUE baseline, which is counted but has no weights."""
+"""What there is of a GLUE baseline, which is counted but has no weights."""
 
 
 class AnalyzeSettings(StageSettings):
@@ -59,7 +59,7 @@ class AnalyzeSettings(StageSettings):
                 raise ValueError(f"--model-name is required, except with --arch {' or '.join(glue_baselines.NAMES)}")
             return self
         if self.model_name is not None:
-            raise ValueError(f"--arch {self.arch} is a published baseline, no saved model: leave --model-name out")
+            raise ValueError(f"--arch {self.arch} is a published baseline, not a saved model: leave --model-name out")
         impossible = [name for name in self.asked if name not in OF_BASELINES]
         if impossible:
             known = ", ".join(flag(name) for name in OF_BASELINES)
@@ -68,18 +68,18 @@ class AnalyzeSettings(StageSettings):
 
     @property
     def is_baseline(self) -> bool:
-        """Whether a GLUE baseline is asked for."""
+        """Whether to count a GLUE baseline."""
         return self.arch in glue_baselines.NAMES
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """What to say and draw: the flags given, or else sizes."""
+        """What to print and draw: the flags given, or else sizes."""
         given = tuple(name for name in (*NUMBERS, *PICTURES) if getattr(self, name))
         return given or (("model_size",) if self.is_baseline else BY_DEFAULT)
 
 
 def analyze(settings: AnalyzeSettings) -> dict[str, Any]:
-    """Analyse a model; pictures are written, the rest is returned: one entry for each thing asked for.
+    """Analyse a model; pictures are written, the rest is returned: one entry a flag.
 
     With json_ the result has the size fields of results.json too.
     Raises UserError when the model is missing, damaged, of another task or of another architecture.
@@ -153,12 +153,12 @@ def _pie(name: str, parts: dict[str, int]) -> Any:
 
 
 def picture_folder(settings: AnalyzeSettings, name: str) -> Path:
-    """Where a model's pictures go."""
+    """Return the folder of a model's pictures."""
     return settings.out or settings.paths.root / "analysis" / load_task(settings.task).name / name
 
 
 def _save(settings: AnalyzeSettings, folder: Path, figures: dict[str, Any]) -> dict[str, list[str]]:
-    """Write the figures. Returns what was asked for -> paths."""
+    """Write the figures. Returns flag -> paths."""
     if not figures:
         return {}
     from compression.analysis.pictures import save_figure

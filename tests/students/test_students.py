@@ -64,9 +64,9 @@ def inputs(embedding, pair):
 def test_logits_and_gradients_do_not_depend_on_the_batch(arch, embedding, pooling, pair):
     student, encoded = build(arch, embedding, pooling, pair), inputs(embedding, pair)
 
-    def both(rows, place):
+    def both(rows, index):
         student.zero_grad()
-        logits = student(batch(encoded, rows))[place]
+        logits = student(batch(encoded, rows))[index]
         (logits * torch.tensor([1.0, -2.0, 0.5])).sum().backward()
         return logits.detach(), [p.grad.clone() for p in student.parameters()]
 
@@ -146,9 +146,9 @@ def test_a_convolution_is_torchs_and_its_gates_the_second_half(width):
     encoder = ConvolutionalEncoder(StudentSpec("conv", settings, 2))
     kernels = encoder.convolution.weight.dense().view(8, width, 5).transpose(1, 2)
     vectors, lengths = torch.randn(3, 6, 5), torch.tensor([6, 1, 4])
-    for text, length, found in zip(vectors, lengths, encoder(vectors, lengths), strict=True):
+    for text, length, pooled in zip(vectors, lengths, encoder(vectors, lengths), strict=True):
         both = nn.functional.conv1d(text[:length].T, kernels, encoder.convolution.bias, padding=width // 2)
-        torch.testing.assert_close(found, (both[:4] * both[4:].sigmoid()).amax(1))
+        torch.testing.assert_close(pooled, (both[:4] * both[4:].sigmoid()).amax(1))
 
 
 def test_a_convolution_has_no_last_state():

@@ -1,4 +1,4 @@
-"""Students' folders made from nothing: random weights in any form a weights file may have, and tiny vocabularies."""
+"""Folders of untrained students: random weights in any form a weights file may have, and tiny vocabularies."""
 
 import functools
 import io
@@ -23,12 +23,12 @@ def pieces(vocab_size=VOCAB, seed_text=True, **more):
     import sentencepiece
 
     texts = [text.lower() for text, _ in tiny.sentences(200)] + ["caf\u00e9 na\u00efve \ud55c\uad6d \u03c3\u03c2 0"] * 3
-    made = io.BytesIO()
+    file = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts), model_writer=made, model_type="bpe", vocab_size=vocab_size,
+        sentence_iterator=iter(texts), model_writer=file, model_type="bpe", vocab_size=vocab_size,
         character_coverage=1.0, num_threads=1, minloglevel=2, **more,
     )  # fmt: skip
-    return made.getvalue()
+    return file.getvalue()
 
 
 @functools.cache
@@ -64,8 +64,8 @@ def matrix(rng, shape, form):
 
 
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
-    """A student's folder. given: other student settings, `model` (a sentencepiece model's bytes), `labels`, `tokens`,
-    `edit`."""
+    """Write and return a student's folder. given: other student settings, `model` (a sentencepiece
+    model's bytes), `labels`, `tokens`, `edit`."""
     from compression.students.settings import StudentSettings
     from compression.students.spec import StudentSpec
 

@@ -83,21 +83,23 @@ def test_tokens_are_made_once(tmp_path: Path) -> None:
     Counting.sentences = 0
     made, found = (cached_tokens(paths, task, tokenizer, dataclasses.replace(SPLIT)) for _ in range(2))
     assert Counting.sentences == 4
-    for first, second in zip(made, found, strict=True):
+    for first, second in zip(made.columns, found.columns, strict=True):
         assert texts_of(first) == texts_of(second)
     with pytest.raises(ValueError, match="read-only"):
-        found[0].ids[0] = 1  # mapped: a mistake here would change the file
+        found.text.ids[0] = 1  # mapped: a mistake here would change the file
 
 
 def test_other_text_and_other_tokenizers_have_other_tokens(tmp_path: Path) -> None:
     paths, task = Workspace(tmp_path), load_task("qqp")
     other = dataclasses.replace(SPLIT, sentence1=["a film", "no fun"])
     cached_tokens(paths, task, CharTokenizer(9), SPLIT)
-    assert texts_of(cached_tokens(paths, task, CharTokenizer(9), other)[0]) == texts_of(
+    assert texts_of(cached_tokens(paths, task, CharTokenizer(9), other).text) == texts_of(
         CharTokenizer(9).encode(other.sentence1)
     )
     for tokenizer in (CharTokenizer(3), HashTokenizer(50, 10, 9), HashTokenizer(60, 10, 9)):
-        for column, encoded in zip(SPLIT.sentences(), cached_tokens(paths, task, tokenizer, SPLIT), strict=True):
+        for column, encoded in zip(
+            SPLIT.sentences(), cached_tokens(paths, task, tokenizer, SPLIT).columns, strict=True
+        ):
             assert texts_of(encoded) == texts_of(tokenizer.encode(column))
 
 
@@ -107,4 +109,4 @@ def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
     for file in tmp_path.glob("data/qqp/tokens/*/ids1.npy"):
         file.write_bytes(file.read_bytes()[:-4])
     again = cached_tokens(paths, task, tokenizer, SPLIT)
-    assert texts_of(again[1]) == texts_of(tokenizer.encode(["good", "bad"]))
+    assert texts_of(again.second) == texts_of(tokenizer.encode(["good", "bad"]))

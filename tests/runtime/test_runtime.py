@@ -66,13 +66,13 @@ def tokenizers(kind, share=0.0):
     unused = [theirs.is_unused(i) for i in range(theirs.get_piece_size())]
     row_of = np.where(unused, 0, np.cumsum(np.logical_not(unused)) - 1)
     with tempfile.TemporaryDirectory() as folder:
-        folder = made.write_student(Path(folder) / "s", "ffn", "bpe", model=model, vocab_size=made.VOCAB)
         # Each row of the table holds its own number: the packed table is in an order of its own.
         rows = len(unused) - sum(unused)
         numbered = np.zeros((rows, made.DIM), np.float32)
         numbered[:, 0] = np.arange(rows)
         edit = lambda tensors: tensors.update({"embedding.table.weight.value": numbered})  # noqa: E731
-        packed = pack_student(made.write_student(folder, "ffn", "bpe", model=model, edit=edit))
+        student = made.write_student(Path(folder) / "s", "ffn", "bpe", model=model, edit=edit, vocab_size=rows)
+        packed = pack_student(student)
     own = load_bytes(packed)
     student_row = own._tokens.table[:, 0].astype(int)
     return (

@@ -13,6 +13,7 @@ from common.store.workspace import Workspace
 from compression.shrinking.chain import compress
 from compression.shrinking.quantization.aware import FITS, Aware, Refitter, settle
 from compression.shrinking.quantization.scheme import Scheme
+from compression.students.batch import Batch
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import StudentSettings
@@ -69,7 +70,7 @@ def test_settling_changes_no_logit():
     student = small_student()
     for name, matrix in list(matrices(student)):
         replace_matrix(student, name, Aware(matrix.dense().detach(), Scheme("affine", 3)))
-    text = torch.randint(0, 40, (3, 9, 1)), torch.tensor([9, 2, 5])
+    text = Batch(torch.randint(0, 40, (3, 9, 1)), torch.tensor([9, 2, 5]))
     with torch.no_grad():
         before = student(text)
         settle(student)

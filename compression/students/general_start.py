@@ -35,7 +35,7 @@ def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettin
     for setting in shared:
         if getattr(settings, setting) != config.student[setting]:
             flag, value = setting.replace("_", "-"), config.student[setting]
-            raise UserError(f"--start-from {config.name}: its --{flag} is {value}; give the same")
+            raise UserError(f"--start-from {config.name}: --{flag} is {value}; give the same")
     return folder
 
 

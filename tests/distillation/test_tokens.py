@@ -97,9 +97,8 @@ def test_other_text_and_other_tokenizers_have_other_tokens(tmp_path: Path) -> No
         CharTokenizer(9).encode(other.sentence1)
     )
     for tokenizer in (CharTokenizer(3), HashTokenizer(50, 10, 9), HashTokenizer(60, 10, 9)):
-        for column, encoded in zip(
-            SPLIT.sentences(), cached_tokens(paths, task, tokenizer, SPLIT).columns, strict=True
-        ):
+        cached = cached_tokens(paths, task, tokenizer, SPLIT)
+        for column, encoded in zip(SPLIT.sentences(), cached.columns, strict=True):
             assert texts_of(encoded) == texts_of(tokenizer.encode(column))
 
 

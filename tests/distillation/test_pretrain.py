@@ -9,7 +9,6 @@ import torch
 from stops import stopped_in_step
 
 from common.data.data import PART_ROWS, Split, write_split
-from common.data.tasks import load_task
 from common.data.tokens import EncodedText
 from common.errors import UserError
 from common.teachers.general import load_general
@@ -165,6 +164,7 @@ def test_a_general_student_that_has_read_a_task_is_not_scored_on_one_of_the_same
         return CompressSettings(**{**defaults_for({"task": task, **given}), "task": task, **given})
 
     with pytest.raises(UserError, match="sst-2"):
-        find_general(settings("rotten-tomatoes"), load_task("rotten-tomatoes"))
+        asked = settings("rotten-tomatoes")
+        find_general(asked.paths, "mini", asked.student_arch, asked.student(), "rotten-tomatoes")
     (student,) = compress(settings("qqp"))
     assert read_config(student).trained_on == ("qqp", "sst-2")

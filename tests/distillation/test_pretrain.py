@@ -163,8 +163,8 @@ def test_a_general_student_that_has_read_a_task_is_not_scored_on_one_of_the_same
     def settings(task):
         return CompressSettings(**{**defaults_for({"task": task, **given}), "task": task, **given})
 
+    asked = settings("rotten-tomatoes")
     with pytest.raises(UserError, match="sst-2"):
-        asked = settings("rotten-tomatoes")
         find_general(asked.paths, "mini", asked.student_arch, asked.student(), "rotten-tomatoes")
     (student,) = compress(settings("qqp"))
     assert read_config(student).trained_on == ("qqp", "sst-2")

@@ -197,7 +197,8 @@ def test_17_results_are_rows_of_json_and_names_mean_nothing(workspace):
     other = folder.with_name("2021-06-09_bilstm_s1")
     shutil.copytree(folder, other)
     (again,) = scored(workspace, other.name)
-    same = set(row) - {"run", "seconds"}
+    assert (row["model"], again["model"]) == (folder.name, other.name)
+    same = set(row) - {"run", "seconds", "model"}
     assert {key: row[key] for key in same} == {key: again[key] for key in same}
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from small_roberta import CPU, settings, split_of
 
 from common.config import CONFIG_DIR, load_yaml
-from common.data.split import write_split
+from common.data.split import definition_of, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
@@ -94,8 +94,10 @@ def write_task(folder, **fields):
     return str(folder / "own.yaml")
 
 
-def prepared_rows(workspace, labels, rows):
-    """Splits of task `own` with given labels."""
+def prepared_rows(workspace, task, labels, rows):
+    """Splits of a task `own` with given labels."""
+    definition = definition_of(load_task(task))
+    tiny.write_manifest(Workspace(workspace).splits("own"), settings={"definition": definition}, task_file=task)
     for name, chosen in (("train", slice(0, None, 2)), ("validation", slice(1, None, 2))):
         texts = [text for text, _ in rows[chosen]]
         write_split(Workspace(workspace).split("own", name), split_of(*texts, labels=labels[chosen]), {})
@@ -116,7 +118,7 @@ def test_classes_keep_their_order(tmp_path, roberta):
     task = write_task(tmp_path, labels=["zero", "one", "two"])
     labels = np.array([[2, 1][y] for _, y in rows], np.int64)
     labels[:6] = -1
-    prepared_rows(tmp_path / "w", labels, rows)
+    prepared_rows(tmp_path / "w", task, labels, rows)
     folder = finetune(settings(tmp_path / "w", roberta, task, max_epochs=8, lr=0.02))
     split = split_of(*(text for text, _ in rows))
     logits = load_teacher(folder, CPU, torch.float32).logits(split)
@@ -130,7 +132,7 @@ def test_regression(tmp_path, roberta):
     task = write_task(tmp_path, range=[1.0, 5.0])
     scores = np.array([[1.5, 4.5][y] for _, y in rows], np.float32)
     scores[3] = np.nan
-    prepared_rows(tmp_path / "w", scores, rows)
+    prepared_rows(tmp_path / "w", task, scores, rows)
     folder = finetune(settings(tmp_path / "w", roberta, task, max_epochs=8, lr=0.007, batch_size=2))
     logits = load_teacher(folder, CPU, torch.float32).logits(split_of(*(text for text, _ in rows)))
     assert logits.shape == (72, 1)

@@ -1,11 +1,16 @@
 """Texts of different lengths in arrays: token ids of many texts, and one value for each of their words."""
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +27,7 @@ class EncodedText:
     @classmethod
     def from_lists(
         cls, sentences: Sequence[Sequence], width: int, empty: Sequence[int], max_tokens: int
-    ) -> "EncodedText":
+    ) -> EncodedText:
         """Return lists of tokens (integers, or `width` integers each), cut at max_tokens; no tokens become `empty`."""
         flat: Iterable = itertools.chain.from_iterable(sentences)
         if width > 1:
@@ -32,7 +37,7 @@ class EncodedText:
         return cls.from_flat(ids, lengths, empty, max_tokens)
 
     @classmethod
-    def from_flat(cls, ids: np.ndarray, lengths: np.ndarray, empty: Sequence[int], max_tokens: int) -> "EncodedText":
+    def from_flat(cls, ids: np.ndarray, lengths: np.ndarray, empty: Sequence[int], max_tokens: int) -> EncodedText:
         """Return the same from the tokens of all texts in a row, [tokens, width], and their numbers, [n]."""
         kept = np.minimum(lengths, max_tokens)
         offsets = offsets_of(np.maximum(kept, 1))
@@ -45,7 +50,7 @@ class EncodedText:
         return cls(cut, offsets)
 
     @classmethod
-    def joined(cls, parts: Sequence["EncodedText"]) -> "EncodedText":
+    def joined(cls, parts: Sequence[EncodedText]) -> EncodedText:
         """Return the texts of all parts, in order."""
         return cls(np.concatenate([part.ids for part in parts]), offsets_of(np.concatenate([p.lengths for p in parts])))
 
@@ -105,6 +110,8 @@ def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def to_lists(values: np.ndarray, kind: pa.DataType) -> pa.ListArray:
     """Return a padded array [n, words] as a column of lists."""
+    import pyarrow as pa  # predicting with a packed file does not need it
+
     offsets = offsets_of(known(values).sum(1))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values[known(values)], kind))
 

@@ -164,7 +164,7 @@ class _Packing:
 
 def _byte_pairs(tokenizer: BpeTokenizer) -> PackedVocabulary:
     try:
-        return pack_vocabulary(tokenizer.model_bytes)
+        return pack_vocabulary(tokenizer.model)
     except UserError as error:
         raise UserError(f"{MODEL_FILE}: {error}") from None
 

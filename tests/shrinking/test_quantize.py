@@ -167,7 +167,7 @@ def test_a_truncated_student_is_named(workspace, cut):
 def test_weights_of_another_student_are_refused(workspace):
     folder = quantized(workspace)
     (folder / "model.safetensors").write_bytes(shrunk.weights_file(folder.with_name("rnn")))
-    with pytest.raises(UserError, match=r"does not fit its config\.json"):
+    with pytest.raises(UserError, match=r"does not fit its manifest\.json"):
         shrunk.loaded(folder)
 
 

@@ -12,6 +12,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.load import load_teacher
+from common.training.models import read_config
 from compression.distillation.distill import distill
 from compression.students.scoring import encode_split
 from compression.students.settings import StudentSettings
@@ -98,8 +99,8 @@ def distilled(workspace, **given):
 
 def test_distilling_starts_there_and_says_what_does_not_fit(workspace, teacher):
     right = shape(teacher, layers=1)
-    config = json.loads((distilled(workspace, **right) / "config.json").read_text())
-    assert config["student"]["vocab_size"] == len(teacher_vocabulary(teacher).tokenizer(40).pieces)
+    config = read_config(distilled(workspace, **right))
+    assert config.student["vocab_size"] == len(teacher_vocabulary(teacher).tokenizer(40).pieces)
     for wrong, message in (
         ({"student_arch": "ffn"}, "a ffn has no layers"),
         ({"embedding_type": "char"}, "needs the teacher's word pieces"),

@@ -98,7 +98,7 @@ def test_a_student_of_word_pieces_goes_all_the_way(workspace):
     folder = compress(tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **given))[
         -1
     ]
-    model = load_packed(folder / f"{folder.name}.fwt")
+    model = load_packed(Workspace(workspace).packed("sst-2", folder.name))
     student, tokenizer, _ = load_student(folder, torch.device("cpu"))
     test = load_split(Workspace(workspace), load_task("sst-2"), "test")
     ours = student_logits(student, encode_split(tokenizer, test), torch.device("cpu"))

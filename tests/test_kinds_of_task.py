@@ -257,7 +257,7 @@ def test_reports_name_each_metric_and_its_unit():
     assert summary(groups[0]) == "Best student: b, Matthews 50.00, 9 KB gzipped."
     text = " ".join(notes(groups))
     assert "correlations, here times 100 as GLUE reports them" in text
-    assert "rows without labels" in text
+    assert "Rows without labels" in text
     assert "times 100" not in " ".join(notes(group_rows([report_row("a", {"accuracy": 0.5})])))
     assert [axes.get_ylabel() for axes in draw_skylines(groups).axes] == heads
 

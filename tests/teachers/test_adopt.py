@@ -82,7 +82,7 @@ def test_only_fine_tuned_classifiers_are_adopted(tmp_path, encoder, unlabelled, 
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="empty: holds no model"):
         finetune(tiny.finetune_settings(root, task, tmp_path / "empty", as_is=True))
-    with pytest.raises(UserError, match="is no folder, no TASK/NAME of a teacher in the workspace, and"):
+    with pytest.raises(UserError, match="is neither a folder nor TASK/NAME of a teacher in the workspace, and"):
         finetune(tiny.finetune_settings(root, task, "featherweight/none", as_is=True))
     pairs = workspace / "models/qqp/tiny-bert"
     with pytest.raises(UserError, match="reads pairs of sentences, lines has single sentences"):

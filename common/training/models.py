@@ -168,11 +168,6 @@ def members_of(folder: Path) -> list[Path]:
     return [folder.with_name(name) for name in read_config(folder).members]
 
 
-def training_folder(folder: Path) -> Path:
-    """Return where a model in training keeps its state until it is finished."""
-    return folder.with_name(f"{folder.name}.training")
-
-
 def weights_file(folder: Path) -> Path:
     """The one weights file of a model folder: a student's own, or the teacher backend's. An ensemble has none."""
     if members := members_of(folder):

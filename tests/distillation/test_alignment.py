@@ -13,7 +13,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
-from compression.distillation.distill import distill, own_settings
+from compression.distillation.distill import distill
 from compression.settings import CompressSettings
 from compression.students.scoring import batch_of, encode_split
 from compression.students.student import Student
@@ -162,10 +162,9 @@ def test_a_teacher_that_cannot_give_attention_maps_says_why(workspace, teacher, 
     assert distilled(workspace, **shape(teacher, layers=1), align_attention=0.0).exists()
 
 
-def test_settings_without_a_meaning_for_a_student_are_not_part_of_its_own():
-    plain = own_settings(CompressSettings(task="sst-2"))
-    for setting in ({"heads": 3}, {"attention_loss": "kl"}, {"masked_lm_weight": 0.5}, {"corpus": "text.txt"}):
-        assert own_settings(CompressSettings(task="sst-2", **setting)) == plain
-    layered = {"task": "sst-2", "student_arch": "transformer", "encoder_hidden_dim": 12}
-    others = [{"heads": 3}, {"heads": 4}, {"align_hidden": 1.0}, {"align_hidden": 2.0}]
-    assert len({str(own_settings(CompressSettings(**layered, **setting))) for setting in others}) == 4
+def test_a_recipe_has_alignment_where_something_is_aligned():
+    assert CompressSettings(task="sst-2", attention_loss="kl").recipe() == CompressSettings(task="sst-2").recipe()
+    others = [{"align_hidden": 1.0}, {"align_hidden": 2.0}, {"align_hidden": 1.0, "attention_loss": "kl"}]
+    recipes = [CompressSettings(task="sst-2", **setting).recipe() for setting in others]
+    assert all(recipe.align for recipe in recipes)
+    assert len({str(recipe) for recipe in recipes}) == 3

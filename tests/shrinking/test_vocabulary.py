@@ -150,7 +150,7 @@ def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     (uses,) = row_uses(net, tokenizer, texts).values()
     assert uses[3:].min() >= 6
     copy = pruned.with_name("copy")
-    save_student(copy, config, net, tokenizer)
+    tiny.save_student(copy, net, tokenizer, **config.facts())
     assert all((copy / name).read_bytes() == (pruned / name).read_bytes() for name in (MODEL_FILE, "model.safetensors"))
     (pruned / MODEL_FILE).write_bytes((parent / MODEL_FILE).read_bytes())
     with pytest.raises(UserError, match="100 pieces, the student has"):

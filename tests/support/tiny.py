@@ -273,7 +273,7 @@ def write_manifest(folder: Path, key: str = "0" * 16, settings: dict | None = No
     return folder
 
 
-def save_student(folder: Path, student, tokenizer, **facts: object) -> Path:
+def save_student(folder: Path, student, tokenizer, /, **facts: object) -> Path:
     """A saved student that a test builds by hand; facts as in ModelConfig, with defaults."""
     usual = {"kind": "student", "stage": "distilled", "task": "sst-2", "labels": ("negative", "positive")}
     write_manifest(folder, **{**usual, "pair": False, "seed": 1, **facts})

@@ -77,9 +77,7 @@ def test_it_loads_without_the_rest_of_the_workspace(workspace, tmp_path, student
     folder = quantized(workspace, shrunk.shrunk(workspace, "prune", student).name)
     expected = shrunk.logits(folder, workspace)
     elsewhere = shutil.copytree(folder, tmp_path / "elsewhere" / "student")
-    test = tmp_path / "other" / "data" / "sst-2" / "test.parquet"
-    test.parent.mkdir(parents=True)
-    shutil.copy(workspace / "data/sst-2/splits/test.parquet", test)
+    shutil.copytree(workspace / "data/sst-2/splits", tmp_path / "other/data/sst-2/splits")
     shutil.rmtree(workspace)
     assert np.array_equal(shrunk.logits(elsewhere, tmp_path / "other"), expected)
 

@@ -4,11 +4,12 @@ import shutil
 
 import pytest
 import shrunk
+import tiny
 
 from common.config import parse_flags
-from common.data.split import read_metadata, read_split, write_split
 from common.errors import UserError
 from common.training.models import read_config
+from compression.augmentation.preprocess import preprocess
 from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
 
@@ -29,19 +30,19 @@ def test_tuning_goes_on_as_the_student_was_distilled(workspace):
 
 
 def test_a_student_can_guide_itself_where_no_teacher_is(workspace):
-    for folder in ("models/sst-2/tiny-bert", "data/sst-2/logits"):
-        shutil.rmtree(workspace / folder)
+    (workspace / "models/sst-2/tiny-bert").unlink()
+    shutil.rmtree(workspace / "data/sst-2/logits")
     words = ["--compression-actions", "quantize", "--tune-epochs", "1", "--bits", "4"]
     assert (smaller(workspace, "ffn", *words, "--guide", "student") / "history.jsonl").exists()
 
 
-def test_other_data_make_another_model(workspace):
+def test_other_data_make_another_model(workspace, glue):
     words = ["--compression-actions", "prune", "--prune-vocabulary", "2"]
     folder = smaller(workspace, "ffn", *words)
     before = read_config(folder).key
     assert smaller(workspace, "ffn", *words) == folder
-    path = workspace / "data/sst-2/splits/train.parquet"
-    write_split(path, read_split(path, "").take(range(20)), read_metadata(path))
-    with pytest.raises(UserError, match="made with other settings or data"):
+    again = {"seed": 8, "force": True}
+    preprocess(tiny.prepare_settings(workspace, "sst-2", data_dir=glue).model_copy(update=again))
+    with pytest.raises(UserError, match="built with other settings or inputs"):
         smaller(workspace, "ffn", *words)
     assert read_config(smaller(workspace, "ffn", *words, "--force")).key != before

@@ -16,7 +16,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, row_uses
 from compression.students.batch import EncodedRows
-from compression.students.saved import load_student, save_student
+from compression.students.saved import load_student
 from compression.students.scoring import student_logits
 from compression.tokenizers.bpe import MODEL_FILE, UNKNOWN, BpeTokenizer
 from compression.tokenizers.bpe_files import find_files

@@ -46,3 +46,19 @@ def test_other_data_make_another_model(workspace, glue):
     with pytest.raises(UserError, match="built with other settings or inputs"):
         smaller(workspace, "ffn", *words)
     assert read_config(smaller(workspace, "ffn", *words, "--force")).key != before
+
+
+@pytest.mark.slow
+def test_a_chain_and_separate_commands_build_the_same(workspace):
+    """The recipe of the distillation holds for the later commands, their own flags given or not."""
+    given = {"student_arch": "ffn", "embedding_type": "hash", "alpha": 0.5, "only_original_data": False}
+    values = tiny.small(model_name="s", tune_epochs=1, prune_aware=True, prune_threshold=0.2, batch_size=9, **given)
+    actions = ("distill", "prune", "quantize")
+    settings = {"task": "sst-2", "workspace": workspace, "compression_actions": actions, **values}
+    chain = compress(tiny.compress_settings(**settings))
+    keys = [read_config(folder).key for folder in chain]
+    words = ["--tune-epochs", "1", "--seed", str(tiny.SEED)]
+    pruned = smaller(workspace, "s", "--compression-actions", "prune", "--prune-threshold", "0.2", *words)
+    quantized = smaller(workspace, pruned.name, "--compression-actions", "quantize", *words)
+    assert [pruned, quantized] == chain[1:]
+    assert [read_config(folder).key for folder in (pruned, quantized)] == keys[1:]

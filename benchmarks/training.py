@@ -81,7 +81,9 @@ def ours(
     torch.manual_seed(1)
     student = Student(settings.student_arch, settings.student(), 2, False)
     data, cpu = TrainingData(rows, held_out), torch.device("cpu")
-    history = train_student(settings, load_task("sst-2"), student, tokenizer, data, folder / "student", "benchmark")
+    history = train_student(
+        settings, load_task("sst-2"), student, tokenizer, data, folder / "student", "student", "benchmark"
+    )
     logits = student_logits(student, encode_split(tokenizer, held_out), cpu)
     return history[-1]["seconds"], history[-1]["loss"], float(np.mean((logits - logits_of(held_out)) ** 2))
 

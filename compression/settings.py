@@ -398,5 +398,5 @@ def _recipe_of(given: dict[str, Any], task: Task) -> dict[str, Any]:
     except UserError:
         return {}
     known = set(DistillSettings.model_fields) - set(StageSettings.model_fields)
-    recipe = {"student_arch": config.arch, **config.distillation}
+    recipe = {"student_arch": config.arch, "teacher": config.teacher, **config.distillation}
     return {key: value for key, value in recipe.items() if key in known} if config.kind == "student" else {}

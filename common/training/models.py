@@ -178,11 +178,6 @@ def check_members(folder: Path) -> None:
             )
 
 
-def training_folder(folder: Path) -> Path:
-    """Return where a model in training keeps its state until it is finished."""
-    return folder.with_name(f"{folder.name}.training")
-
-
 def weights_file(folder: Path) -> Path:
     """The one weights file of a model folder: a student's own, or the teacher backend's. An ensemble has none."""
     if members := members_of(folder):

@@ -39,13 +39,20 @@ def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) 
     augmented = () if settings.only_original_data else (settings.augmented,)
     if augmented:
         inputs["augmented"] = find_rows(paths, task, settings.augmented)
-    selection = task.selection_split(settings.select_on)
-    unlabelled = not read_manifest(inputs["splits"].path).facts["labelled"][selection]
     if guided and (settings.alpha < 1 or augmented):
-        rows = ("train", *augmented, *([selection] if unlabelled else []))
         teacher = settings.teacher or only_teacher(paths, task)
-        inputs |= {f"logits {name}": find_logits(paths, task, teacher, name) for name in rows}
+        inputs |= {f"logits {name}": find_logits(paths, task, teacher, name) for name in ("train", *augmented)}
+        inputs |= held_out_inputs(settings, task, teacher)
     return inputs
+
+
+def held_out_inputs(settings: DistillSettings, task: Task, teacher: str | None) -> dict[str, Artifact]:
+    """Return the teacher's logits over the rows that choose a checkpoint, where none of these has a label."""
+    name = task.selection_split(settings.select_on)
+    labelled = read_manifest(find_splits(settings.paths, task).path).facts["labelled"][name]
+    if labelled or teacher is None:
+        return {}
+    return {f"logits {name}": find_logits(settings.paths, task, teacher, name)}
 
 
 def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:

@@ -91,8 +91,8 @@ class Distill(Step):
         aligner = _aligner(settings, start.inside) if settings.aligns and start.inside else None
         callbacks = [] if pruner is None else [pruner]
         data = TrainingData(rows, held_out)
-        folder, state = context.work / context.name, context.key
-        history = train_student(settings, task, student, start.tokenizer, data, folder, state, callbacks, aligner)
+        place = context.work, context.name, context.key
+        history = train_student(settings, task, student, start.tokenizer, data, *place, callbacks, aligner)
         if pruner is not None:
             facts["compression"] = {"sparsity": pruner.finish()}
         save_student(out, student, start.tokenizer, history, general)

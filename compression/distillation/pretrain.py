@@ -170,7 +170,7 @@ def _train(
         fingerprint=context.key,
         on_start=aligner.start,
         extra_state=aligner.state,
-        **run_recipe(settings, context.work / context.name),
+        **run_recipe(settings, context.work, context.name),
     )
     history = fit(run)
     masked.cpu()

@@ -17,7 +17,6 @@ from common.devices import pick_device
 from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, linear_schedule
 from common.training.metrics import main_score
-from common.training.models import training_folder
 from common.training.targets import targets
 from compression.distillation.callbacks import Callback, CallbackList
 from compression.distillation.dataset import DistillationSet
@@ -47,15 +46,16 @@ def train_student(
     student: Student,
     tokenizer: Tokenizer,
     data: TrainingData,
-    folder: Path,
-    fingerprint: str,
+    work: Path,
+    label: str,
+    key: str,
     callbacks: Sequence[Callback] = (),
     aligner: Aligner | None = None,
 ) -> list[dict[str, Any]]:
     """Train a student in place with the recipe of `settings`; it ends on the CPU with its best weights.
 
-    folder: of the model to be saved, which is not written here; the state of a stopped run is next to it, and used only
-    if its fingerprint is equal. aligner: adds its loss between a transformer's and its teacher's hidden states, and
+    work: folder for the state of a stopped run, which is used only if it has the same key; label: of progress bars.
+    aligner: adds its loss between a transformer's and its teacher's hidden states, and
     runs as the last callback. Returns a dict for each epoch.
     """
     device = pick_device(settings.cpu)
@@ -90,26 +90,26 @@ def train_student(
         loss=loss,
         validate=validate,
         epochs=settings.epochs if aligner is None else settings.align_first + settings.epochs,
-        fingerprint=fingerprint,
+        fingerprint=key,
         on_start=callback.start,
         extra_state=callback.state,
         after_step=callback.step,
         eligible=callback.eligible,
-        **run_recipe(settings, folder),
+        **run_recipe(settings, work, label),
     )
     history = fit(run)
     student.cpu()
     return history
 
 
-def run_recipe(settings: DistillSettings, folder: Path) -> dict[str, Any]:
-    """Return the fields of a Run that depend on settings and model folder alone."""
+def run_recipe(settings: DistillSettings, work: Path, label: str) -> dict[str, Any]:
+    """Return the fields of a Run that depend on settings alone, and where its state is kept."""
     recipe: dict[str, Any] = {
         "patience": settings.patience,
         "seed": settings.seed,
         "max_grad_norm": settings.max_grad_norm,
-        "state_file": training_folder(folder) / "state.safetensors",
-        "label": folder.name,
+        "state_file": work / "state.safetensors",
+        "label": label,
     }
     return recipe | ({"schedule": linear_schedule(0.05)} if settings.schedule == "linear" else {})
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pydantic
 
+from common.config import Settings
 from common.data.rows import find_rows
 from common.data.split import find_splits
 from common.data.tasks import Task, check_trains, load_task
@@ -17,24 +18,23 @@ from common.store.artifact import Artifact, artifact_at
 from common.store.files import fingerprint, whole_file
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.training.models import ModelConfig, find_model
-from compression.distillation.dataset import learning_inputs
+from common.training.models import ModelConfig, find_model, read_config
+from compression.distillation.dataset import held_out_inputs, learning_inputs
 from compression.distillation.distill import distill
 from compression.packing import pack_student
 from compression.settings import (
     CompressSettings,
     FactorizeSettings,
+    LossSettings,
     PruneSettings,
     QuantizeSettings,
-    Recipe,
     RowsSettings,
+    TrainSettings,
     TuneSettings,
 )
 from compression.shrinking import factorize, prune, quantize
 from compression.shrinking.context import CPU, CompressionContext
 from compression.students.saved import load_student, save_student
-
-_ROWS = "rows"
 
 
 class Shrink(Step):
@@ -49,31 +49,26 @@ class Shrink(Step):
 
     seed: int
     tune: TuneSettings | None
-    """How it is trained afterwards; None without --tune-epochs."""
-    recipe: Recipe | None
-    """How it learns while it is trained."""
+    """How it is trained afterwards. None without --tune-epochs, as are the next three."""
+    objective: LossSettings | None
+    rows: RowsSettings | None
+    train: TrainSettings | None
     settings: CompressSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
     parent: Path = pydantic.Field(exclude=True)
     """Folder of the student to make smaller."""
 
     @classmethod
-    def of(cls, settings: CompressSettings, parent: Path) -> Shrink:
-        """Return the step that the settings describe."""
-        tunes = settings.tune_epochs > 0
-        return cls(
-            seed=settings.seed,
-            tune=settings.part(TuneSettings) if tunes else None,
-            recipe=settings.recipe() if tunes else None,
-            settings=settings,
-            task=load_task(settings.task),
-            parent=parent,
-            **cls.own(settings),
-        )
+    def of(cls, settings: CompressSettings, parent: Path, name: str = "") -> Shrink:
+        """Return the step that the settings describe. name: of the student that it builds."""
+        groups = {"tune": TuneSettings, "objective": LossSettings, "rows": RowsSettings, "train": TrainSettings}
+        tuning = {field: settings.part(group) if settings.tune_epochs else None for field, group in groups.items()}
+        about = {"settings": settings, "task": load_task(settings.task), "parent": parent}
+        return cls(seed=settings.seed, **tuning, **cls.own(settings, name), **about)
 
     @classmethod
-    def own(cls, settings: CompressSettings) -> dict[str, Any]:
-        """Return the step's own groups of settings."""
+    def own(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
+        """Return the step's own groups of settings, and single ones."""
         raise NotImplementedError
 
     @property
@@ -82,28 +77,35 @@ class Shrink(Step):
         return False
 
     @property
-    def reads_rows(self) -> bool:
-        """Whether it depends on the task's rows, other than by training."""
-        return self.counts_words
+    def measures(self) -> bool:
+        """Whether it depends on rows that it measures something on: inputs, units, scores."""
+        return False
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the rows that choose among epochs choose anything else."""
+        return False
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the student to make smaller, and the rows and logits that are read."""
-        settings = self.settings
+        settings, parent = self.settings, read_config(self.parent)
         inputs = {"parent": artifact_at(self.parent)}
-        if self.tune:
-            return inputs | learning_inputs(settings, self.task, guided=settings.guide == "teacher")
-        if self.reads_rows:
+        if self.tune or self.counts_words or self.measures:
             inputs["splits"] = find_splits(paths, self.task)
-        if self.counts_words and not settings.only_original_data:
+        if self.tune:
+            inputs |= learning_inputs(settings, self.task, guided=settings.guide == "teacher")
+        elif self.counts_words and parent.augmented and not settings.only_original_data:
             inputs["augmented"] = find_rows(paths, self.task, settings.augmented)
+        if self.tune or self.chooses:
+            inputs |= held_out_inputs(settings, self.task, parent.teacher)
         return inputs
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Load the student, change it, and save the result with all of its weights."""
         seed_everything(self.seed)
         student, tokenizer, parent = load_student(self.parent, CPU)
-        folder, state = context.work / context.name, context.key
-        work = CompressionContext(self.settings, self.task, self.parent, parent, student, tokenizer, folder, state)
+        place = context.name, context.work, context.key
+        work = CompressionContext(self.settings, self.task, self.parent, parent, student, tokenizer, *place)
         reached = self.actions.apply(work)
         save_student(out, work.student, work.tokenizer, work.history)
         facts = parent.facts()
@@ -115,10 +117,10 @@ class Shrink(Step):
     @classmethod
     def suffix(cls, settings: CompressSettings) -> str:
         """Return what the step adds to a name; four digits of a hash stand for settings that it does not show."""
-        own = {name: group for name, group in cls.own(settings).items() if name != _ROWS}
-        shown = own | ({"tune": settings.part(TuneSettings)} if settings.tune_epochs else {})
-        values = {key: value for group in shown.values() if group for key, value in _changed(group).items()}
-        others = {key: value for key, value in values.items() if key not in cls.named}
+        groups = [group for group in cls.own(settings, "").values() if isinstance(group, Settings)]
+        groups += [settings.part(TuneSettings)] if settings.tune_epochs else []
+        changed = {key: value for group in groups for key, value in _changed(group).items()}
+        others = {key: value for key, value in changed.items() if key not in cls.named}
         return cls.actions.suffix(settings) + (f"-{fingerprint(others)[:4]}" if others else "")
 
 
@@ -128,17 +130,16 @@ class Factorize(Shrink):
     stage, actions, named = "factorized", factorize, ("rank",)
 
     factorize: FactorizeSettings
-    rows: RowsSettings
 
     @classmethod
-    def own(cls, settings: CompressSettings) -> dict[str, Any]:
-        """Return the settings of factorising, and the rows whose words weigh the embedding's rows."""
-        return {"factorize": settings.part(FactorizeSettings), _ROWS: settings.part(RowsSettings)}
+    def own(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
+        """Return the settings of factorising."""
+        return {"factorize": settings.part(FactorizeSettings)}
 
     @property
     def counts_words(self) -> bool:
-        """Always: the rows of frequent tokens weigh more."""
-        return True
+        """Where the embedding is factorized: its rows count as often as text uses them."""
+        return "embedding" in self.factorize.factorize
 
 
 class Prune(Shrink):
@@ -147,14 +148,11 @@ class Prune(Shrink):
     stage, actions, named = "pruned", prune, ("prune_movement", "prune_units", "prune_vocabulary")
 
     prune: PruneSettings
-    rows: RowsSettings | None
-    """Rows whose words are counted, where rare tokens are removed."""
 
     @classmethod
-    def own(cls, settings: CompressSettings) -> dict[str, Any]:
+    def own(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
         """Return the settings of pruning."""
-        rows = settings.part(RowsSettings) if settings.prune_vocabulary else None
-        return {"prune": settings.part(PruneSettings), _ROWS: rows}
+        return {"prune": settings.part(PruneSettings)}
 
     @property
     def counts_words(self) -> bool:
@@ -162,9 +160,9 @@ class Prune(Shrink):
         return self.prune.prune_vocabulary > 0
 
     @property
-    def reads_rows(self) -> bool:
-        """Where units are ranked by what they do on validation, too."""
-        return self.counts_words or self.prune.prune_units > 0
+    def measures(self) -> bool:
+        """Where units are removed: those that move the logits least."""
+        return self.prune.prune_units > 0
 
 
 class Quantize(Shrink):
@@ -174,17 +172,27 @@ class Quantize(Shrink):
     named = (*QuantizeSettings.model_fields, *TuneSettings.model_fields)
 
     quantize: QuantizeSettings
+    select_on: str | None
+    """Split that chooses the bits, where they are chosen."""
+    name: str | None
+    """Name of the student where --max-bytes counts its packed file, which holds the name."""
 
     @classmethod
-    def own(cls, settings: CompressSettings) -> dict[str, Any]:
+    def own(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
         """Return the settings of quantizing."""
-        return {"quantize": settings.part(QuantizeSettings)}
+        own = settings.part(QuantizeSettings)
+        select_on = settings.select_on if _chooses_bits(own) else None
+        return {"quantize": own, "select_on": select_on, "name": None if own.max_bytes is None else name}
 
     @property
-    def reads_rows(self) -> bool:
-        """Where inputs are calibrated, or bits are chosen by validation."""
-        chosen = self.quantize.max_bytes is not None or self.quantize.max_loss is not None
-        return self.quantize.ptq_classifier or chosen
+    def measures(self) -> bool:
+        """Where inputs are calibrated, or bits are chosen."""
+        return self.quantize.ptq_classifier or self.chooses
+
+    @property
+    def chooses(self) -> bool:
+        """Where bits are chosen."""
+        return _chooses_bits(self.quantize)
 
 
 SHRINK: dict[str, type[Shrink]] = {"factorize": Factorize, "prune": Prune, "quantize": Quantize}
@@ -273,7 +281,7 @@ def shrink(settings: CompressSettings, step: type[Shrink], parent_name: str, nam
     folder, parent = _student(settings, parent_name)
     name = name or parent.name + step.suffix(settings)
     alias = settings.paths.model(parent.task, name)
-    return settings.paths.make(step.of(settings, folder), settings.context(name), alias=alias).path
+    return settings.paths.make(step.of(settings, folder, name), settings.context(name), alias=alias).path
 
 
 def write_file(settings: CompressSettings, kind: type[Pack | Export], folder: Path) -> Path:
@@ -291,5 +299,9 @@ def _student(settings: CompressSettings, name: str) -> tuple[Path, ModelConfig]:
     return folder, config
 
 
-def _changed(group: Any) -> dict[str, Any]:
+def _chooses_bits(settings: QuantizeSettings) -> bool:
+    return settings.max_bytes is not None or settings.max_loss is not None
+
+
+def _changed(group: Settings) -> dict[str, Any]:
     return group.model_dump(mode="json", exclude_defaults=True)

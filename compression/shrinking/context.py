@@ -39,10 +39,12 @@ class CompressionContext:
     """To be changed in place, or replaced."""
     tokenizer: Tokenizer
     """May be replaced."""
-    folder: Path
-    """Of the model being made."""
-    fingerprint: str
-    """Of the model being made."""
+    name: str
+    """Name of the student being built."""
+    work: Path
+    """Folder for the state of an unfinished training."""
+    key: str
+    """Identity of that training."""
     widths: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Changes of the student's own settings: the widths of matrices that shrank."""
     history: list[dict[str, Any]] | None = None
@@ -67,9 +69,8 @@ class CompressionContext:
             rows = distillation_set(settings, self.task)
         settings = settings.model_copy(update=recipe)
         data = TrainingData(rows, self.held_out)
-        self.history = train_student(
-            settings, self.task, self.student, self.tokenizer, data, self.folder, self.fingerprint, callbacks
-        )
+        place = self.work, self.name, self.key
+        self.history = train_student(settings, self.task, self.student, self.tokenizer, data, *place, callbacks)
 
     def _parents_logits(self, split: Split) -> np.ndarray:
         student, tokenizer, _ = load_student(self.parent_folder, CPU)
@@ -94,5 +95,5 @@ class CompressionContext:
 
     def packed_size(self) -> int:
         """Return the bytes of the packed file that the student as it is now would make."""
-        config = self.parent.model_copy(update={"name": self.folder.name, "student": self.student_settings()})
+        config = self.parent.model_copy(update={"name": self.name, "student": self.student_settings()})
         return len(pack(self.student, self.tokenizer, config))

@@ -34,7 +34,7 @@ def apply(context: CompressionContext) -> dict[str, Any]:
 
     Returns the rank of each, for its config. Raises UserError when nothing can be made smaller.
     """
-    settings, name, student = context.settings, context.folder.name, context.student
+    settings, name, student = context.settings, context.name, context.student
     candidates = _candidates(context)
     ranks = {stem: rank_of(settings.rank, matrix.value.shape) for stem, matrix in candidates.items()}
     smaller = {stem: rank for stem, rank in ranks.items() if _is_smaller(rank, candidates[stem].value.shape)}

@@ -58,7 +58,7 @@ def apply(context: CompressionContext) -> dict[str, Any]:
         result["units"] = _prune_units(context)
     result["sparsity"] = _prune_weights(context)
     shares = (f"{part} {share:.1%}" for part, share in result["sparsity"].items() if "." not in part)
-    say(f"{context.folder.name}: sparsity {', '.join(shares)}")
+    say(f"{context.name}: sparsity {', '.join(shares)}")
     return result
 
 
@@ -103,7 +103,7 @@ def _prune_units(context: CompressionContext) -> dict[str, int]:
     widths = remove_units(context.student, settings.prune_units, encoded, context.parent.pair)
     context.widths.update(widths)
     left = (f"{name.removesuffix('_hidden_dim')} {width}" for name, width in widths.items())
-    say(f"{context.folder.name}: units left: {', '.join(left)}")
+    say(f"{context.name}: units left: {', '.join(left)}")
     return widths
 
 
@@ -113,5 +113,5 @@ def _prune_vocabulary(context: CompressionContext) -> dict[str, dict[str, int]]:
     if isinstance(context.tokenizer, BpeTokenizer | WordPieceTokenizer):
         context.widths["vocab_size"] = context.tokenizer.vocab_size
     for name, counts in rows.items():
-        say(f"{context.folder.name}: {name} uses {counts['rows']:,} rows of {counts['before']:,}")
+        say(f"{context.name}: {name} uses {counts['rows']:,} rows of {counts['before']:,}")
     return rows

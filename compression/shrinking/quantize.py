@@ -72,7 +72,7 @@ def apply(context: CompressionContext) -> dict[str, Any]:
         elif settings.max_loss is not None:
             setting = within_loss(context, builder, points, settings.max_loss)
     bits = builder.average_bits(setting)
-    say(f"{context.folder.name}: {bits:g} bits a weight")
+    say(f"{context.name}: {bits:g} bits a weight")
     quantized = {
         name: {"quantizer": scheme.quantizer, "bits": scheme.bits, "granularity": scheme.granularity}
         for name, scheme in setting.items()

@@ -13,7 +13,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
-from compression.distillation.distill import distill, own_settings
+from compression.distillation.distill import distill
 from compression.settings import CompressSettings
 from compression.students.scoring import encode_split
 from compression.students.student import Student
@@ -119,15 +119,17 @@ def test_epochs_that_only_align_are_resumed_after_a_stop(workspace, teacher):
     width = 2 * shape(teacher)["heads"]
     given = shape(teacher, layers=1, encoder_hidden_dim=width, embedding_dim=width)
     given |= {"align_first": 2, "align_attention": 1.0, "align_embedding": 0.5, "hidden_loss": "cosine"}
-    whole = distilled(workspace, **given, model_name="whole")
+    given |= {"model_name": "s", "force": True}
+    whole = distilled(workspace, **given)
+    weights = (whole / "model.safetensors").read_bytes()
     losses = [record["loss"] for record in history(whole)]
     assert len(losses) == 3
     assert losses[1] < losses[0]
     for stop in (5, 14, 14):  # once in each epoch: an attempt counts from where it goes on
         with stopped_in_step(stop):
-            distilled(workspace, **given, model_name="stopped")
-    again = distilled(workspace, **given, model_name="stopped")
-    assert (again / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+            distilled(workspace, **given)
+    again = distilled(workspace, **given)
+    assert (again / "model.safetensors").read_bytes() == weights
 
 
 @pytest.mark.parametrize(
@@ -162,10 +164,9 @@ def test_a_teacher_that_cannot_give_attention_maps_says_why(workspace, teacher, 
     assert distilled(workspace, **shape(teacher, layers=1), align_attention=0.0).exists()
 
 
-def test_settings_without_a_meaning_for_a_student_are_not_part_of_its_own():
-    plain = own_settings(CompressSettings(task="sst-2"))
-    for setting in ({"heads": 3}, {"attention_loss": "kl"}, {"masked_lm_weight": 0.5}, {"corpus": "text.txt"}):
-        assert own_settings(CompressSettings(task="sst-2", **setting)) == plain
-    layered = {"task": "sst-2", "student_arch": "transformer", "encoder_hidden_dim": 12}
-    others = [{"heads": 3}, {"heads": 4}, {"align_hidden": 1.0}, {"align_hidden": 2.0}]
-    assert len({str(own_settings(CompressSettings(**layered, **setting))) for setting in others}) == 4
+def test_a_recipe_has_alignment_where_something_is_aligned():
+    assert CompressSettings(task="sst-2", attention_loss="kl").recipe() == CompressSettings(task="sst-2").recipe()
+    others = [{"align_hidden": 1.0}, {"align_hidden": 2.0}, {"align_hidden": 1.0, "attention_loss": "kl"}]
+    recipes = [CompressSettings(task="sst-2", **setting).recipe() for setting in others]
+    assert all(recipe.align for recipe in recipes)
+    assert len({str(recipe) for recipe in recipes}) == 3

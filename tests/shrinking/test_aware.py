@@ -9,6 +9,7 @@ import torch
 
 from compression.shrinking.quantization.aware import UPDATES, FakeQuantized, RangeUpdater, convert
 from compression.shrinking.quantization.scheme import Scheme
+from compression.students.batch import Batch
 from compression.students.weights import Affine, Codebook, matrices, replace_matrix
 
 SCHEMES = [
@@ -54,7 +55,7 @@ def test_converting_changes_no_logit():
     student = shrunk.fresh()
     for name, matrix in list(matrices(student)):
         replace_matrix(student, name, FakeQuantized(matrix.dense().detach(), Scheme("affine", 3)))
-    text = torch.randint(0, 40, (3, 9, 1)), torch.tensor([9, 2, 5])
+    text = Batch(torch.randint(0, 40, (3, 9, 1)), torch.tensor([9, 2, 5]))
     with torch.no_grad():
         before = student(text)
         convert(student)

@@ -1,7 +1,6 @@
 """Bits chosen for --max-bytes and --max-loss: budgets are kept and used."""
 
 import itertools
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -59,7 +58,7 @@ class Swelling:
 
     def __init__(self):
         self.settings = SimpleNamespace(tune_epochs=1)
-        self.folder = Path("swelling")
+        self.name = "swelling"
         self.trained = []
 
     def build(self, setting, tune):

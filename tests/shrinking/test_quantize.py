@@ -14,7 +14,7 @@ from compression.evaluation.sizes import measure
 from compression.evaluation.weights import stored_tensors, weights_of
 from compression.shrinking.quantize import suffix
 from compression.students.layers import check_inputs
-from compression.students.saved import load_student, save_student
+from compression.students.saved import load_student
 
 PARTS = {"embedding", "encoder", "classifier"}
 WAYS = {
@@ -67,7 +67,7 @@ def test_a_quantized_student_is_close_to_its_parent(workspace, student, task):
 def test_saved_and_loaded_it_gives_the_same_logits(workspace, tmp_path, student, how):
     folder = quantized(workspace, student, ptq_embedding=True, **{how: True})
     loaded, tokenizer, config = load_student(folder, shrunk.CPU)
-    save_student(tmp_path / "copy", config, loaded, tokenizer)
+    tiny.save_student(tmp_path / "copy", loaded, tokenizer, **config.facts())
     assert shrunk.weights_file(tmp_path / "copy") == shrunk.weights_file(folder)
     assert np.array_equal(shrunk.logits(tmp_path / "copy", workspace), shrunk.logits(folder, workspace))
 
@@ -77,9 +77,7 @@ def test_it_loads_without_the_rest_of_the_workspace(workspace, tmp_path, student
     folder = quantized(workspace, shrunk.shrunk(workspace, "prune", student).name)
     expected = shrunk.logits(folder, workspace)
     elsewhere = shutil.copytree(folder, tmp_path / "elsewhere" / "student")
-    test = tmp_path / "other" / "data" / "sst-2" / "test.parquet"
-    test.parent.mkdir(parents=True)
-    shutil.copy(workspace / "data/sst-2/splits/test.parquet", test)
+    shutil.copytree(workspace / "data/sst-2/splits", tmp_path / "other/data/sst-2/splits")
     shutil.rmtree(workspace)
     assert np.array_equal(shrunk.logits(elsewhere, tmp_path / "other"), expected)
 
@@ -98,7 +96,7 @@ def test_a_pruned_student_keeps_its_zeros_and_is_saved_as_it_is_loaded(workspace
     assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if student == "ffn" else set())
     codes = [tensor for name, tensor in load_weights(folder).items() if name.endswith("codes")]
     assert max(int(tensor.max()) for tensor in codes) < levels_of(WAYS[way])
-    save_student(tmp_path / "copy", config, loaded, tokenizer)
+    tiny.save_student(tmp_path / "copy", loaded, tokenizer, **config.facts())
     assert shrunk.weights_file(tmp_path / "copy") == shrunk.weights_file(folder)
 
 
@@ -142,7 +140,7 @@ def test_unknown_parts_and_ways_of_rounding_inputs_are_refused(inputs):
 
 def test_calibration_reads_training_text_only(workspace):
     for name in ("test", "validation"):
-        (workspace / "data/sst-2" / f"{name}.parquet").unlink()
+        (workspace / "data/sst-2/splits" / f"{name}.parquet").unlink()
     tensors = load_weights(quantized(workspace, ptq_classifier=True))
     assert any(name.endswith("input_scale") and tensor.item() != 1 for name, tensor in tensors.items())
 

@@ -4,11 +4,12 @@ import shutil
 
 import pytest
 import shrunk
+import tiny
 
 from common.config import parse_flags
-from common.data.split import read_metadata, read_split, write_split
 from common.errors import UserError
 from common.training.models import read_config
+from compression.augmentation.preprocess import preprocess
 from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
 
@@ -29,19 +30,35 @@ def test_tuning_goes_on_as_the_student_was_distilled(workspace):
 
 
 def test_a_student_can_guide_itself_where_no_teacher_is(workspace):
-    for folder in ("models/sst-2/tiny-bert", "data/sst-2/logits"):
-        shutil.rmtree(workspace / folder)
+    (workspace / "models/sst-2/tiny-bert").unlink()
+    shutil.rmtree(workspace / "data/sst-2/logits")
     words = ["--compression-actions", "quantize", "--tune-epochs", "1", "--bits", "4"]
     assert (smaller(workspace, "ffn", *words, "--guide", "student") / "history.jsonl").exists()
 
 
-def test_other_data_make_another_model(workspace):
+def test_other_data_make_another_model(workspace, glue):
     words = ["--compression-actions", "prune", "--prune-vocabulary", "2"]
     folder = smaller(workspace, "ffn", *words)
     before = read_config(folder).key
     assert smaller(workspace, "ffn", *words) == folder
-    path = workspace / "data/sst-2/splits/train.parquet"
-    write_split(path, read_split(path, "").take(range(20)), read_metadata(path))
-    with pytest.raises(UserError, match="made with other settings or data"):
+    again = {"seed": 8, "force": True}
+    preprocess(tiny.prepare_settings(workspace, "sst-2", data_dir=glue).model_copy(update=again))
+    with pytest.raises(UserError, match="built with other settings or inputs"):
         smaller(workspace, "ffn", *words)
     assert read_config(smaller(workspace, "ffn", *words, "--force")).key != before
+
+
+@pytest.mark.slow
+def test_a_chain_and_separate_commands_build_the_same(workspace):
+    """The recipe of the distillation holds for the later commands, their own flags given or not."""
+    given = {"student_arch": "ffn", "embedding_type": "hash", "alpha": 0.5, "only_original_data": False}
+    values = tiny.small(model_name="s", tune_epochs=1, prune_aware=True, prune_threshold=0.2, batch_size=9, **given)
+    actions = ("distill", "prune", "quantize")
+    settings = {"task": "sst-2", "workspace": workspace, "compression_actions": actions, **values}
+    chain = compress(tiny.compress_settings(**settings))
+    keys = [read_config(folder).key for folder in chain]
+    words = ["--tune-epochs", "1", "--seed", str(tiny.SEED)]
+    pruned = smaller(workspace, "s", "--compression-actions", "prune", "--prune-threshold", "0.2", *words)
+    quantized = smaller(workspace, pruned.name, "--compression-actions", "quantize", *words)
+    assert [pruned, quantized] == chain[1:]
+    assert [read_config(folder).key for folder in (pruned, quantized)] == keys[1:]

@@ -13,7 +13,7 @@ from common.errors import UserError
 from compression.shrinking.pruning.units import remove_units
 from compression.students.batch import EncodedRows
 from compression.students.layers import GATES, Recurrent
-from compression.students.saved import load_student, save_student
+from compression.students.saved import load_student
 from compression.students.scoring import student_logits
 from compression.students.weights import Dense, Product
 
@@ -194,7 +194,7 @@ def test_a_student_with_fewer_units_is_saved_and_loaded(workspace, arch, task, e
     assert {**config.student, **config.compression["units"]} == config.student
     assert len(shrunk.weights_file(folder)) < len(shrunk.weights_file(parent))
     assert config.compression["sparsity"]["total"] < 0.01  # units only: no single weight was pruned
-    save_student(folder.with_name("copy"), config, net, tokenizer)
+    tiny.save_student(folder.with_name("copy"), net, tokenizer, **config.facts())
     assert shrunk.weights_file(folder.with_name("copy")) == shrunk.weights_file(folder)
     biases = net.classifier[0].bias.tolist()
     assert set(biases).issubset(shrunk.loaded(parent).classifier[0].bias.tolist()) == (epochs == 0)

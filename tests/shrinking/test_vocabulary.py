@@ -16,7 +16,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, row_uses
 from compression.students.batch import EncodedRows
-from compression.students.saved import load_student, save_student
+from compression.students.saved import load_student
 from compression.students.scoring import student_logits
 from compression.tokenizers.bpe import MODEL_FILE, UNKNOWN, BpeTokenizer
 from compression.tokenizers.bpe_files import find_files
@@ -151,7 +151,7 @@ def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     (uses,) = row_uses(net, tokenizer, texts).values()
     assert uses[3:].min() >= 6
     copy = pruned.with_name("copy")
-    save_student(copy, config, net, tokenizer)
+    tiny.save_student(copy, net, tokenizer, **config.facts())
     assert all((copy / name).read_bytes() == (pruned / name).read_bytes() for name in (MODEL_FILE, "model.safetensors"))
     (pruned / MODEL_FILE).write_bytes((parent / MODEL_FILE).read_bytes())
     with pytest.raises(UserError, match="100 pieces, the student has"):

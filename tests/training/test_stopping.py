@@ -206,7 +206,7 @@ def test_a_stopped_command_resumes_to_the_same_bytes(prepared, tmp_path):
     assert process.wait(60) == 130
     folder = workspace / "models" / "sst-2" / "s"
     assert not folder.exists()
-    state = load_tensors(tiny.work_folder(workspace) / "s.training" / "state.safetensors")[1]["state"]
+    state = load_tensors(tiny.work_folder(workspace) / "state.safetensors")[1]["state"]
     done = tiny.run_command(*words)
     assert done.returncode == 0, done.stderr
     assert f"resuming from epoch {state['epoch'] + 1}, step {state['step']}" in done.stderr

@@ -70,8 +70,8 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
     if size(setting) > most:
         builder.build(setting, tune=False)
         # The name, which has the budget in it, is in the file.
-        name = context.folder.name.replace(f"max{most}", f"max{size(setting)}")
-        smallest = dataclasses.replace(context, folder=context.folder.with_name(name)).packed_size()
+        name = context.name.replace(f"max{most}", f"max{size(setting)}")
+        smallest = dataclasses.replace(context, name=name).packed_size()
         raise UserError(f"--max-bytes {most}: the smallest that {context.parent.name} can become is {smallest} bytes")
     while True:
         builder.build(setting, tune=True)
@@ -82,7 +82,7 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
             raise UserError(
                 f"--max-bytes {most}: after training the smallest that {context.parent.name} became is {trained} bytes"
             )
-        say(f"{context.folder.name}: {trained:,} bytes after training, above {most:,}: training again with fewer bits")
+        say(f"{context.name}: {trained:,} bytes after training, above {most:,}: training again with fewer bits")
         setting = largest(size(setting) * most / trained * RETRY)
 
 
@@ -99,7 +99,7 @@ def within_loss(context: CompressionContext, builder: StudentBuilder, points: li
     def fails(index: int, tune: bool) -> bool:
         builder.build(points[index], tune)
         lost = 100 * (exact - context.score())
-        say(f"{context.folder.name}: setting {index + 1} of {len(points)} loses {lost:.2f} points")
+        say(f"{context.name}: setting {index + 1} of {len(points)} loses {lost:.2f} points")
         if lost <= loss + ROUNDING:
             good[index] = context.student, context.history
             return False

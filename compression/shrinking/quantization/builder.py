@@ -45,9 +45,9 @@ class StudentBuilder:
             matrix = FakeQuantized(self.weights[name], scheme) if tune else self.quantized(name, scheme)
             replace_matrix(student, name, matrix)
         if tune:
-            # Several settings may be tried: each has a fingerprint, so that none resumes another's training.
-            own = fingerprint([context.fingerprint, {name: dataclasses.astuple(s) for name, s in setting.items()}])
-            tuning = dataclasses.replace(context, fingerprint=own)
+            # Several settings may be tried: each has a key, so that none resumes another's training.
+            own = fingerprint([context.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
+            tuning = dataclasses.replace(context, key=own)
             tuning.tune(RangeUpdater(student))
             context.history = tuning.history
             convert(student)

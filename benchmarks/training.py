@@ -106,7 +106,7 @@ def compared(name: str, split: Split, held_out: Split, folder: Path) -> dict[str
     tokenizer = tokenizer_of(settings, split.sentence1, folder)
     seconds, loss, final = ours(settings, tokenizer, rows, held_out, folder / name)
     student = plain_student(settings)
-    (encoded,), (others,) = (encode_split(tokenizer, some) for some in (split, held_out))
+    encoded, others = (encode_split(tokenizer, some).text for some in (split, held_out))
     # compress.py's rule for the rate of another batch size.
     slower = settings.model_copy(update={"lr": settings.lr * (BATCH / settings.batch_size) ** 0.5})
     plain = train_plainly(student, rows_of_lists(encoded, rows.logits), make_optimizer(slower, student), EPOCHS)

@@ -40,6 +40,7 @@ def pytorch(model: str) -> Classify:
     import torch
 
     from common.progress import show_bars
+    from compression.students.batch import EncodedRows
     from compression.students.saved import load_student
     from compression.students.scoring import student_logits
 
@@ -49,7 +50,9 @@ def pytorch(model: str) -> Classify:
     student, tokenizer, config = load_student(Path(model), device)
 
     def classify(texts: list[str]) -> list[str]:
-        return [config.labels[i] for i in student_logits(student, [tokenizer.encode(texts)], device).argmax(1)]
+        return [
+            config.labels[i] for i in student_logits(student, EncodedRows(tokenizer.encode(texts)), device).argmax(1)
+        ]
 
     return classify
 

@@ -30,6 +30,8 @@ from compression.shrinking.quantization.scheme import Scheme
 from compression.students.layers import Recurrent
 from compression.students.recurrent import BidirectionalEncoder
 from compression.students.saved import load_student
+from compression.students.settings import StudentSettings
+from compression.students.spec import StudentSpec
 from compression.students.student import Student
 from compression.tokenizers.hash import HashTokenizer
 
@@ -50,10 +52,11 @@ def scored(workspace, name, **given):
     )
 
 
-@pytest.mark.parametrize("kind", ["lstm", "rnn"])
-def test_01_the_backward_directions_state_has_read_the_whole_sentence(kind):
+@pytest.mark.parametrize("arch", ["bilstm", "rnn"])
+def test_01_the_backward_directions_state_has_read_the_whole_sentence(arch):
     torch.manual_seed(0)
-    encoder = BidirectionalEncoder(kind, 3, 4, "last")
+    settings = StudentSettings(embedding_dim=3, encoder_hidden_dim=4)
+    encoder = BidirectionalEncoder(StudentSpec(arch, settings, 2))
     vectors = torch.randn(1, 6, 3)
     before = encoder(vectors, torch.tensor([6]))
     for place in range(6):

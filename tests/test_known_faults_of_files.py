@@ -29,7 +29,8 @@ from common.training.checkpoint import load_tensors
 from common.training.loop import fit
 from common.training.models import read_config
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
-from compression.evaluation.sizes import logical_weights, measure
+from compression.evaluation.sizes import measure
+from compression.evaluation.weights import weights_of
 from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
@@ -83,7 +84,7 @@ def test_12_sizes_are_of_real_files(workspace):
     assert all(tensor.element_size() == 1 for tensor in codes)
     assert measure(parent)["parameters"] == measure(folder)["parameters"]
     assert measure(folder)["bytes_model"] < 0.6 * measure(parent)["bytes_model"]
-    zeros = sum(int((weight == 0).sum()) for weight in logical_weights(tensors).values())
+    zeros = sum(int((weight.values == 0).sum()) for weight in weights_of(folder, read_config(folder), tensors))
     assert measure(folder)["nonzero_parameters"] == measure(folder)["parameters"] - zeros
 
 

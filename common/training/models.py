@@ -186,21 +186,14 @@ def weights_file(folder: Path) -> Path:
 
 
 def load_weights(folder: Path) -> dict[str, Any]:
-    """Name -> tensor of a model's weights, all of them: adapters are put into what they are for.
+    """Return name -> tensor of a model's weights file, of a student with adapters also those of the general one.
 
-    Raises UserError when a file is missing or damaged, or when what adapters are for is gone, or another.
+    Raises UserError when a file is missing or damaged, or when the general student is gone, or another.
     """
-    import torch  # which a look at configs does not need
+    from common.training.checkpoint import load_tensors  # PyTorch, which reading configs does not need
 
-    from common.training.checkpoint import load_tensors
-
-    file = weights_file(folder)
-    if file.name == ADAPTERS_FILE:
-        from common.teachers.huggingface.tagger import load_teacher_of_either
-
-        return load_teacher_of_either(folder, torch.device("cpu"), torch.float32).model.state_dict()
     below = base_file(folder, read_config(folder))
-    return {**(load_tensors(below)[0] if below else {}), **load_tensors(file)[0]}
+    return {**(load_tensors(below)[0] if below else {}), **load_tensors(weights_file(folder))[0]}
 
 
 def base_file(folder: Path, config: ModelConfig) -> Path | None:

@@ -1,4 +1,4 @@
-"""The work of analyze.py: what a model consists of, counted and drawn from its weights file without building it."""
+"""The work of analyze.py: what a model consists of, counted and drawn from its weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = ("model_size", "model_disk_size", "theoretical_size", "weight_threshol
 PICTURES = ("weight_hist", "pie_chart")
 BY_DEFAULT = ("model_size", "model_disk_size", "theoretical_size")
 OF_BASELINES = ("model_size", "named_params", "pie_chart")
-"""What can be said of a GLUE baseline, which is counted but has no weights."""
+"""What there is of a GLUE baseline, which is counted but has no weights."""
 
 
 class AnalyzeSettings(StageSettings):
@@ -61,7 +61,7 @@ class AnalyzeSettings(StageSettings):
                 raise ValueError(f"--model-name is required, except with --arch {' or '.join(glue_baselines.NAMES)}")
             return self
         if self.model_name is not None:
-            raise ValueError(f"--arch {self.arch} is a published baseline, no saved model: leave --model-name out")
+            raise ValueError(f"--arch {self.arch} is a published baseline, not a saved model: leave --model-name out")
         impossible = [name for name in self.asked if name not in OF_BASELINES]
         if impossible:
             known = ", ".join(flag(name) for name in OF_BASELINES)
@@ -70,18 +70,18 @@ class AnalyzeSettings(StageSettings):
 
     @property
     def is_baseline(self) -> bool:
-        """Whether a GLUE baseline is asked for."""
+        """Whether to count a GLUE baseline."""
         return self.arch in glue_baselines.NAMES
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """What to say and draw: the flags given, or else sizes."""
+        """What to print and draw: the flags given, or else sizes."""
         given = tuple(name for name in (*NUMBERS, *PICTURES) if getattr(self, name))
         return given or (("model_size",) if self.is_baseline else BY_DEFAULT)
 
 
 def analyze(settings: AnalyzeSettings) -> dict[str, Any]:
-    """Analyse a model; pictures are written, the rest is returned: one entry for each thing asked for.
+    """Analyse a model; pictures are written, the rest is returned: one entry a flag.
 
     With json_ the result has the size fields of results.json too.
     Raises UserError when the model is missing, damaged, of another task or of another architecture.
@@ -90,28 +90,29 @@ def analyze(settings: AnalyzeSettings) -> dict[str, Any]:
 
 
 def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
-    from common.training.models import find_model, load_weights, weights_file
+    from common.training.models import find_model, weights_file
     from compression.analysis import tensors as inspect
-    from compression.evaluation.sizes import gzip_bytes, measure, parameters_by_part
+    from compression.evaluation.sizes import gzip_bytes, measure
+    from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name or "", settings.arch)
-    path, stored = weights_file(folder), load_weights(folder)
-    weights = inspect.weights_of(stored, config.kind)
+    path, stored = weights_file(folder), stored_tensors(folder)
+    weights = weights_of(folder, config, stored)
     asked = settings.asked
     result: dict[str, Any] = {**identity(task, None, config, folder), "arch": config.arch}
     if settings.json_:
         result |= measure(folder)
     if "model_size" in asked:
-        result["model_size"] = inspect.count_model(path, stored, config.kind)
+        result["model_size"] = inspect.count_model(path, stored, weights, config.kind)
     if "model_disk_size" in asked:
         result["model_disk_size"] = {"file": str(path), "bytes": path.stat().st_size}
     if "theoretical_size" in asked:
-        result["theoretical_size"] = {"gzip": gzip_bytes(path), **inspect.sparse_sizes(weights)}
+        result["theoretical_size"] = {"gzip": gzip_bytes(path.read_bytes()), **inspect.sparse_sizes(weights)}
     if "weight_thresholds" in asked:
         result["weight_thresholds"] = inspect.below_thresholds(weights)
     if "named_params" in asked:
-        result["named_params"] = inspect.stored_tensors(stored, config.kind)
+        result["named_params"] = inspect.listed(stored, config.kind)
     figures: dict[str, Any] = {}
     if "weight_hist" in asked:
         from compression.analysis.pictures import weight_histograms
@@ -154,12 +155,12 @@ def _pie(name: str, parts: dict[str, int]) -> Any:
 
 
 def picture_folder(settings: AnalyzeSettings, name: str) -> Path:
-    """Where a model's pictures go."""
+    """Return the folder of a model's pictures."""
     return settings.out or settings.paths.root / "analysis" / load_task(settings.task).name / name
 
 
 def _save(settings: AnalyzeSettings, folder: Path, figures: dict[str, Any]) -> dict[str, list[str]]:
-    """Write the figures. Returns what was asked for -> paths."""
+    """Write the figures. Returns flag -> paths."""
     if not figures:
         return {}
     from compression.analysis.pictures import save_figure

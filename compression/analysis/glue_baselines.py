@@ -2,7 +2,7 @@
 
 The thesis gives four sizes: 2,950 MB with GloVe for single sentences and 2,968 for pairs, 684 and 703 with ELMo. Wang
 et al. (2019) give two layers of BiLSTM with 1,500 units a direction and a classifier of 512 hidden units. At four bytes
-a weight the shapes below make 2,949.8, 2,968.2, 684.2 and 702.6 MB. What neither text says was inferred from the sizes:
+a weight the shapes below make 2,949.8, 2,968.2, 684.2 and 702.6 MB. The rest is inferred from the sizes:
 - GloVe has 2.2 million vectors of 300. The file that is published has 2,196,017, which is 4.8 MB less.
 - The classifier has a second hidden layer, 512 to 512. Without it every size is 1.05 MB less.
 - The BiLSTM reads vectors of 300 with ELMo too. ELMo's vectors are 1,024 wide (Peters et al., 2018); a BiLSTM reading
@@ -35,7 +35,7 @@ _CLASSIFIER = 512
 
 
 def glue_shapes(name: str, pair: bool, outputs: int) -> dict[str, Shape]:
-    """Every tensor's name and shape; names start with embedding, encoder or classifier.
+    """Return every tensor's name and shape; names start with embedding, encoder or classifier.
 
     A pair's classifier reads [u; v; |u - v|; u * v], four times as wide. Raises UserError for an unknown name.
     """
@@ -75,7 +75,7 @@ def _elmo() -> dict[str, Shape]:
 
 
 def count(shapes: dict[str, Shape]) -> dict[str, int]:
-    """Part -> number of weights."""
+    """Return part -> number of weights."""
     parts: dict[str, int] = {}
     for name, shape in shapes.items():
         part = name.split(".")[0]
@@ -84,7 +84,7 @@ def count(shapes: dict[str, Shape]) -> dict[str, int]:
 
 
 def listed(shapes: dict[str, Shape]) -> list[dict[str, Any]]:
-    """The tensors as compression.analysis.tensors.stored_tensors lists a file's."""
+    """Return the tensors as compression.analysis.tensors.listed lists a file's."""
     return [
         {
             "name": name,

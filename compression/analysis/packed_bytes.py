@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compression.analysis.tensors import PARTS, Weight
+import torch
+
 from compression.analysis.treemap import Groups
-from compression.packing import packed_parts
+from compression.evaluation.weights import Weight
+from compression.packing import packed_sections
+from compression.students.saved import load_student
+from compression.students.spec import PARTS
 
 STREAMS = ("value", "codes", "codebook", "scale", "zero_point", "mask", "tables", "")
 """What a matrix may consist of, with the tables by which these are coded; a bias and what is no tensor have no name."""
 FRAME = ("settings", "header", "checksum")
-ORDER = (*PARTS["student"], "vocabulary", *FRAME)
+ORDER = (*PARTS, "vocabulary", *FRAME)
 """Parts in the order in which they are listed."""
 
 
@@ -24,11 +28,11 @@ def packed_bytes(folder: Path, weights: Sequence[Weight]) -> dict[str, Any]:
     vocabulary, settings, header and checksum have no weights. Raises UserError when the folder holds no student.
     """
     rows: dict[str, dict[str, Any]] = {}
-    for piece in packed_parts(folder):
-        name, stream = _split(piece.name)
-        row = rows.setdefault(name, {"name": name, "part": piece.part, "bytes": 0, "streams": []})
-        row["bytes"] += piece.bytes
-        row["streams"].append({"stream": stream, "coder": piece.coder, "bytes": piece.bytes})
+    for section in packed_sections(*load_student(folder, torch.device("cpu"))):
+        name, stream = _split(section.name)
+        row = rows.setdefault(name, {"name": name, "part": section.part, "bytes": 0, "streams": []})
+        row["bytes"] += section.bytes
+        row["streams"].append({"stream": stream, "coder": section.coder, "bytes": section.bytes})
     total = sum(row["bytes"] for row in rows.values())
     for row in rows.values():
         number = _number(row["name"], weights)
@@ -46,12 +50,12 @@ def _split(name: str) -> tuple[str, str]:
 
 def _number(name: str, weights: Sequence[Weight]) -> int:
     """Weights of a packed tensor. A recurrent layer's bias is the sum of two: it is counted once."""
-    return sum(weight.values.numel() for weight in weights if weight.name in (name, f"{name}_ih"))
+    return sum(weight.count for weight in weights if weight.name in (name, f"{name}_ih"))
 
 
 def byte_groups(packed: dict[str, Any]) -> Groups:
     """The same for a treemap: a student's parts, its vocabulary, and the rest, always in this order."""
-    groups: Groups = {name: {} for name in (*PARTS["student"], "vocabulary", ", ".join(FRAME))}
+    groups: Groups = {name: {} for name in (*PARTS, "vocabulary", ", ".join(FRAME))}
     for row in packed["tensors"]:
         groups[", ".join(FRAME) if row["part"] in FRAME else row["part"]][row["name"]] = row["bytes"]
     return groups

@@ -1,83 +1,26 @@
-"""What stands in a weights file, tensor by tensor: counts, bytes, zeros, magnitudes.
-
-A stored tensor is what the file holds. A weight is what the model multiplies with: of a quantized matrix the file holds
-codes, scales and zero points, and its weights are the dequantized codes (compression.evaluation.sizes.logical_weights).
-"""
+"""A model's weights counted: by part, by type, in sparse form, below magnitudes."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from common.errors import UserError
 from compression.analysis.pictures import Histogram
-from compression.evaluation.sizes import logical_weights
+from compression.evaluation.weights import Kind, Weight, by_part, part_of
 
-Kind = Literal["teacher", "student"]
 THRESHOLDS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-PARTS = {"student": ("embedding", "encoder", "classifier"), "teacher": ("embeddings", "encoder", "head")}
-"""Major parts in the order in which text flows through them; the thesis's three groups of section 3.7."""
 COORDINATE_BYTES = 8
 """PyTorch keeps a sparse tensor's coordinates as 64-bit integers (section 6.1.6)."""
 _BINS, _LIMIT = 120, 6
-_HEADS = ("lm_head", "classification_heads", "pooler", "classifier", "pre_classifier", "score", "cls")
-_ENCODERS = ("encoder", "transformer", "layers", "layer", "h", "blocks")
 
 
-@dataclasses.dataclass(frozen=True)
-class Weight:
-    """Weights of one tensor. values: float32, of the tensor's shape; bytes_per_element: as the file stores one."""
-
-    name: str
-    part: str
-    values: torch.Tensor
-    bytes_per_element: int
-
-    @property
-    def nonzero(self) -> int:
-        """Weights that are not exactly zero."""
-        return int(torch.count_nonzero(self.values))
-
-
-def part_of(name: str, kind: Kind) -> str:
-    """The major part of a model that a tensor belongs to, one of PARTS.
-
-    Teachers' names differ by library: bert.embeddings and bert.pooler, or encoder.sentence_encoder.embed_tokens.
-    """
-    words = name.split(".")
-    if kind == "student":
-        return words[0]
-    if any(word.startswith(("embed", "layernorm_embedding")) for word in words):
-        return "embeddings"
-    if any(word in _HEADS for word in words):
-        return "head"
-    return "encoder" if any(word in _ENCODERS for word in words) else "head"
-
-
-def weights_of(tensors: dict[str, torch.Tensor], kind: Kind) -> list[Weight]:
-    """The weights of a file's tensors, by name."""
-    return [
-        Weight(name, part_of(name, kind), values, _stored(tensors, name).element_size())
-        for name, values in _in_order(logical_weights(tensors), kind)
-    ]
-
-
-def _in_order(tensors: dict[str, torch.Tensor], kind: Kind) -> list[tuple[str, torch.Tensor]]:
-    """By part, then by name."""
-    return sorted(tensors.items(), key=lambda item: (PARTS[kind].index(part_of(item[0], kind)), item[0]))
-
-
-def _stored(tensors: dict[str, torch.Tensor], name: str) -> torch.Tensor:
-    return next(tensors[key] for key in (name, f"{name}.codes", f"{name}.value") if key in tensors)
-
-
-def stored_tensors(tensors: dict[str, torch.Tensor], kind: Kind) -> list[dict[str, Any]]:
-    """Name, part, shape, dtype, count and bytes of everything the file holds."""
+def listed(tensors: dict[str, torch.Tensor], kind: Kind) -> list[dict[str, Any]]:
+    """Return name, part, shape, dtype, count and bytes of everything the file holds."""
     return [
         {
             "name": name,
@@ -87,23 +30,23 @@ def stored_tensors(tensors: dict[str, torch.Tensor], kind: Kind) -> list[dict[st
             "count": tensor.numel(),
             "bytes": tensor.numel() * tensor.element_size(),
         }
-        for name, tensor in _in_order(tensors, kind)
+        for name, tensor in by_part(tensors, kind).items()
     ]
 
 
-def count_model(path: Path, tensors: dict[str, torch.Tensor], kind: Kind) -> dict[str, Any]:
-    """Weights by part, stored numbers by type, and the file's bytes: header plus tensors.
+def count_model(path: Path, tensors: dict[str, torch.Tensor], weights: Sequence[Weight], kind: Kind) -> dict[str, Any]:
+    """Return weights by part, stored numbers by type, and the file's bytes: header plus tensors.
 
     Raises UserError when these do not add up to the size of the file.
     """
-    stored, weights = stored_tensors(tensors, kind), weights_of(tensors, kind)
+    stored = listed(tensors, kind)
     sums = {"header": _header_bytes(path), "tensors": sum(tensor["bytes"] for tensor in stored)}
     if sum(sums.values()) != path.stat().st_size:
         raise UserError(f"{path}: {path.stat().st_size} bytes, but header and tensors make {sum(sums.values())}")
     parts = {}
     for part in dict.fromkeys(tensor["part"] for tensor in stored):
         own = [weight for weight in weights if weight.part == part]
-        parameters, nonzero = sum(w.values.numel() for w in own), sum(w.nonzero for w in own)
+        parameters, nonzero = sum(w.count for w in own), sum(w.nonzero for w in own)
         parts[part] = {
             "parameters": parameters,
             "nonzero": nonzero,
@@ -142,7 +85,7 @@ def sparse_sizes(weights: Sequence[Weight]) -> dict[str, Any]:
     """
     rows = []
     for weight in weights:
-        dimensions, elements, size = weight.values.dim(), weight.values.numel(), weight.bytes_per_element
+        dimensions, elements, size = weight.values.dim(), weight.count, weight.bytes_per_element
         sizes = {"dense": dense_bytes(elements, size), "coo": coo_bytes(dimensions, size, weight.nonzero)}
         rows.append(
             {
@@ -170,8 +113,8 @@ def below_thresholds(weights: Sequence[Weight]) -> list[dict[str, Any]]:
     for weight in weights:
         magnitudes = weight.values.abs()
         counts = {str(limit): int((magnitudes < limit).sum()) for limit in THRESHOLDS}
-        shares = {limit: number / weight.values.numel() for limit, number in counts.items()}
-        rows.append({"name": weight.name, "count": weight.values.numel(), "below": counts, "share": shares})
+        shares = {limit: number / weight.count for limit, number in counts.items()}
+        rows.append({"name": weight.name, "count": weight.count, "below": counts, "share": shares})
     return rows
 
 

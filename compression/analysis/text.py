@@ -1,4 +1,4 @@
-"""What analyze.py prints: the result of compression.analysis.analyze.analyze in words and tables."""
+"""The text that analyze.py prints: the result of compression.analysis.analyze.analyze in words and tables."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from common.tables import UNITS, human_bytes, text_table
 
 
 def describe(result: dict[str, Any]) -> str:
-    """Everything in an analysis's result, one paragraph or table for each thing asked for."""
+    """Return an analysis's result as text, one paragraph or table an entry."""
     name = f"{result['model']} ({result['stage']} {result['arch']})" if "stage" in result else result["model"]
-    said = [writer(result[key]) for key, writer in _WRITERS.items() if key in result]
-    return "\n\n".join([f"{name}, task {result['task']}. {UNITS}", *said])
+    paragraphs = [writer(result[key]) for key, writer in _WRITERS.items() if key in result]
+    return "\n\n".join([f"{name}, task {result['task']}. {UNITS}", *paragraphs])
 
 
 def _model_size(size: dict[str, Any]) -> str:
@@ -41,7 +41,7 @@ def _baseline_size(size: dict[str, Any]) -> str:
     body.append(["all", f"{total:,}", ""])
     return (
         f"{text_table(['part', 'parameters', 'share'], body, [False, True, True])}\n"
-        f"{size['bytes']['computed'] / 1e6:,.1f} MB at four bytes each; the thesis says "
+        f"{size['bytes']['computed'] / 1e6:,.1f} MB at four bytes each; the thesis has "
         f"{size['thesis_megabytes']:,} MB (quoted). Counted from a reconstruction, "
         "see compression/analysis/glue_baselines.py."
     )

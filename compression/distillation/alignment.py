@@ -18,8 +18,9 @@ from common.teachers.huggingface.tagger import load_teacher_of_either
 from common.teachers.huggingface.teacher import hidden_states
 from compression.distillation.callbacks import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
+from compression.students.batch import Batch
 from compression.students.teacher_layers import chosen_layers
-from compression.students.transformer import Sentences, Trace, framed
+from compression.students.transformer import Trace, framed
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 
 if TYPE_CHECKING:
@@ -68,16 +69,16 @@ class AlignmentTeacher:
         model = load_teacher_of_either(folder, device, torch.float32).model
         return cls(model, teacher_vocabulary(folder), device)
 
-    def states(self, sentences: Sentences, maps: bool, masked: torch.Tensor | None = None) -> States:
-        """Return the states of one or two of (ids [batch, time, 1] of the student's pieces, lengths [batch]).
+    def states(self, batch: Batch, maps: bool, masked: torch.Tensor | None = None) -> States:
+        """Return the states of a batch of the student's pieces.
 
         maps: whether to return attention maps; masked: bool [batch, time] for a single sentence, the masked pieces.
         """
-        rows = [self.rows[ids] for ids, _ in sentences]
+        rows = [self.rows[each.ids] for each in batch.sentences]
         if masked is not None:
             rows = [torch.where(masked[..., None], self.mask, rows[0])]
         # Special tokens are added as to the student's vectors: ids below 2 ** 24 are exact as floats.
-        vectors = tuple((ids.float(), lengths) for ids, (_, lengths) in zip(rows, sentences, strict=True))
+        vectors = tuple((row.float(), each.lengths) for row, each in zip(rows, batch.sentences, strict=True))
         ids, segments, lengths = framed(vectors, self.marks[:, None].float())
         longest = self.model.config.max_position_embeddings
         if ids.shape[1] > longest:
@@ -114,9 +115,9 @@ class Aligner(nn.Module, Callback):
         """Whether training is in the --align-first epochs, in which this loss is the only one."""
         return self.progress < self.first_share
 
-    def states(self, sentences: Sentences, masked: torch.Tensor | None = None) -> States:
+    def states(self, batch: Batch, masked: torch.Tensor | None = None) -> States:
         """Return the teacher's states of a batch; see AlignmentTeacher.states."""
-        return self.teacher.states(sentences, self.settings.align_attention > 0, masked)
+        return self.teacher.states(batch, self.settings.align_attention > 0, masked)
 
     def loss(self, trace: Trace, states: States) -> torch.Tensor:
         """Return the weighted sum of the losses of a batch; losses of layers are means over layers."""

@@ -37,7 +37,7 @@ from compression.distillation.losses import masked_kl, masked_lm
 from compression.distillation.masking import MaskedStudent, mask
 from compression.distillation.trainer import make_optimizer, run_recipe
 from compression.settings import AlignSettings, CompressSettings, PretrainSettings, TrainSettings
-from compression.students.scoring import batch_of
+from compression.students.batch import Batch
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_layers import check_arch
@@ -152,7 +152,7 @@ def _train(
     learned = np.setdiff1d(np.arange(len(texts)), held_out) if len(texts) > _HELD_OUT_EVERY else np.arange(len(texts))
 
     def loss(rows: np.ndarray) -> torch.Tensor:
-        return _loss(settings, masked, aligner, *batch_of([texts], rows, device)[0])
+        return _loss(settings, masked, aligner, Batch.of(texts, rows, device))
 
     def validate() -> float:
         return -_mean_loss(masked, loss, [held_out[rows] for rows in sorted_batches(texts.lengths[held_out], _BATCH)])
@@ -177,18 +177,16 @@ def _train(
     return history
 
 
-def _loss(
-    settings: CompressSettings, masked: MaskedStudent, aligner: Aligner, ids: torch.Tensor, lengths: torch.Tensor
-) -> torch.Tensor:
-    """Weighted sum of all losses of a batch, ids [batch, time, 1] (MiniALBERT's equation 11)."""
-    batch = mask(ids, lengths, len(masked.bias))
+def _loss(settings: CompressSettings, masked: MaskedStudent, aligner: Aligner, text: Batch) -> torch.Tensor:
+    """Weighted sum of all losses of a batch (MiniALBERT's equation 11)."""
+    batch = mask(text.ids, text.lengths, len(masked.bias))
     guesses, trace = masked(batch)
     total = settings.masked_lm_weight * masked_lm(guesses, batch.targets)
     if not settings.output_weight and not settings.aligns:
         return total
-    states = aligner.states(((batch.ids, lengths),), batch.hidden)
+    states = aligner.states(Batch(batch.ids, batch.lengths), batch.hidden)
     if settings.output_weight:
-        theirs = states.logits[:, 1 : 1 + ids.shape[1]][batch.chosen][:, aligner.teacher.rows]
+        theirs = states.logits[:, 1 : 1 + text.ids.shape[1]][batch.chosen][:, aligner.teacher.rows]
         total = total + settings.output_weight * masked_kl(guesses, theirs)
     return total + aligner.loss(trace, states)
 

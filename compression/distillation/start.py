@@ -66,7 +66,7 @@ def start_inputs(settings: CompressSettings, task: Task) -> dict[str, Artifact]:
     """
     inputs = {}
     if settings.start_from:
-        inputs["general"] = artifact_at(find_general(settings, task))
+        inputs["general"] = artifact_at(_general(settings, task))
     elif settings.embedding_type == "bpe":
         own = settings.bpe_model, settings.bpe_vectors
         model, vectors = (
@@ -89,12 +89,16 @@ def find_start(settings: CompressSettings, task: Task, rows: DistillationSet) ->
 
     Raises UserError for a teacher that is not there, or does not fit.
     """
-    general = find_general(settings, task) if settings.start_from else None
+    general = _general(settings, task) if settings.start_from else None
     tokenizer, student, vectors = _tokenizer(settings, task, rows, general)
     inside = _looked_into(settings, task, rows.teacher)
     if general and inside and teacher_vocabulary(inside).pieces != tokenizer.pieces:
         raise UserError(f"{general.name} has other word pieces than {inside.name}: nothing can be aligned")
     return Start(tokenizer, student, vectors, inside, general)
+
+
+def _general(settings: CompressSettings, task: Task) -> Path:
+    return find_general(settings.paths, str(settings.start_from), settings.student_arch, settings.student(), task.name)
 
 
 def _tokenizer(

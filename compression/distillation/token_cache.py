@@ -16,6 +16,7 @@ from common.data.tasks import Task
 from common.store.files import fingerprint, whole_folder
 from common.store.locks import only_one
 from common.store.workspace import Workspace
+from compression.students.batch import EncodedRows
 from compression.students.scoring import encode_split
 from compression.tokenizers import Tokenizer
 
@@ -23,31 +24,35 @@ _METHOD = 1
 """Raised when a tokenizer of the same identity gives other tokens."""
 
 
-def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> list[EncodedText]:
+def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split, as `encode_split` does: read from the workspace, or encoded and saved there."""
     by_word = ["by word"] if split.tokens else []
     identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint(), *by_word])
     folder = paths.tokens(task.name, identity)
-    count = 2 if split.tokens else len(split.sentences())
-    if cached := _read(folder, count):
+    columns = ["text", "word_starts"] if split.tokens else ["text", "second"][: len(split.sentences())]
+    if cached := _read(folder, columns):
         return cached
     with only_one(folder, f"tokens of {task.name}", wait=True):
-        if cached := _read(folder, count):
+        if cached := _read(folder, columns):
             return cached
         encoded = encode_split(tokenizer, split)
         with whole_folder(folder) as partial:
-            for number, text in enumerate(encoded):
-                np.save(partial / f"ids{number}.npy", text.ids)
-                np.save(partial / f"offsets{number}.npy", text.offsets)
+            for i, column in enumerate(encoded.columns):
+                np.save(partial / f"ids{i}.npy", column.ids)
+                np.save(partial / f"offsets{i}.npy", column.offsets)
         return encoded
 
 
-def _read(folder: Path, count: int) -> list[EncodedText]:
-    """Return the texts saved in a folder, or an empty list if it is missing or damaged."""
+def _read(folder: Path, columns: list[str]) -> EncodedRows | None:
+    """Return the rows saved in a folder; None where it is missing or damaged."""
     try:
-        return [EncodedText(*(_mapped(folder / f"{kind}{i}.npy") for kind in ("ids", "offsets"))) for i in range(count)]
+        texts = (
+            EncodedText(*(_mapped(folder / f"{kind}{i}.npy") for kind in ("ids", "offsets")))
+            for i, _ in enumerate(columns)
+        )
+        return EncodedRows(**dict(zip(columns, texts, strict=True)))
     except (OSError, ValueError, EOFError):
-        return []
+        return None
 
 
 def _mapped(path: Path) -> np.ndarray:

@@ -24,7 +24,8 @@ from compression.distillation.dataset import DistillationSet
 from compression.distillation.losses import combined
 from compression.distillation.token_cache import cached_tokens
 from compression.settings import DistillSettings
-from compression.students.scoring import batch_of, bucket_lengths, encode_split, in_a_row, student_logits
+from compression.students.batch import Batch
+from compression.students.scoring import encode_split, student_logits, without_padding
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 
@@ -64,19 +65,20 @@ def train_student(
     held_out = encode_split(tokenizer, data.held_out)
     labels = torch.from_numpy(targets(task, rows.split.labels)).to(device)
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
-    lengths = bucket_lengths(encoded)
+    lengths = encoded.lengths
 
-    def logits_loss(predicted: torch.Tensor, batch: np.ndarray) -> torch.Tensor:
-        teacher = None if logits is None else logits[batch]
-        return combined(predicted, labels[batch], teacher, settings.alpha, settings.loss, settings.temperature)
+    def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray) -> torch.Tensor:
+        teacher = None if logits is None else logits[indices]
+        predicted = without_padding(predicted, batch)
+        return combined(predicted, labels[indices], teacher, settings.alpha, settings.loss, settings.temperature)
 
-    def loss(batch: np.ndarray) -> torch.Tensor:
-        sentences = batch_of(encoded, batch, device)
+    def loss(indices: np.ndarray) -> torch.Tensor:
+        batch = encoded.batch(indices, device)
         if aligner is None:
-            return logits_loss(in_a_row(student, student(*sentences), sentences), batch)
-        predicted, trace = student.traced(*sentences)
-        aligned = aligner.loss(trace, aligner.states(sentences[:1] if student.tokens else sentences))
-        return aligned if aligner.comes_first else aligned + logits_loss(in_a_row(student, predicted, sentences), batch)
+            return logits_loss(student(batch), batch, indices)
+        predicted, trace = student.traced(batch)
+        aligned = aligner.loss(trace, aligner.states(batch))
+        return aligned if aligner.comes_first else aligned + logits_loss(predicted, batch, indices)
 
     def validate() -> float:
         return main_score(task, data.held_out.labels, student_logits(student, held_out, device, "validating"))

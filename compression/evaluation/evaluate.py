@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -193,12 +194,12 @@ def _about_model(paths: Workspace, task: Task, folder: Path, config: ModelConfig
 
 def _parts(folder: Path, config: ModelConfig) -> dict[str, int]:
     """Major part -> number of weights; an ensemble's members together."""
-    from common.training.models import load_weights, members_of
-    from compression.analysis.tensors import weights_of
-    from compression.evaluation.sizes import parameters_by_part
+    from common.training.models import members_of, read_config
+    from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 
     models = members_of(folder) or [folder]
-    return parameters_by_part(weight for model in models for weight in weights_of(load_weights(model), config.kind))
+    weights = (weights_of(model, read_config(model), stored_tensors(model)) for model in models)
+    return parameters_by_part(itertools.chain.from_iterable(weights))
 
 
 def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:

@@ -7,8 +7,8 @@ onnxruntime, of a single sentence's student:
     ids, lengths = text.pad(np.arange(len(text)))
     logits, = onnxruntime.InferenceSession("NAME.onnx").run(None, {"ids": ids, "lengths": lengths})
 
-Inputs: ids int64 [batch, time, width] (width 3 for hash embeddings, else 1; whatever stands past a text's length is not
-looked at, if it is a valid id) and lengths int64 [batch], at least 1; of pairs ids2 and lengths2 too. Output: logits
+Inputs: ids int64 [batch, time, width] (width 3 for hash embeddings, else 1; ids past a text's length are not
+read, but must be valid) and lengths int64 [batch], at least 1; of pairs ids2 and lengths2 too. Output: logits
 float32 [batch, outputs], of a regression the score scaled to [0, 1]. Labels and settings are in the file's metadata.
 Weights are float32 whatever the student stores, and nothing rounds inputs.
 """
@@ -32,13 +32,11 @@ from compression.runtime import HASHES
 from compression.students.saved import load_student
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from compression.students.layers import Linear, Recurrent
+    from compression.students.layers import Recurrent
     from compression.students.student import Student
 
 GATES = {"lstm": (0, 3, 1, 2), "rnn": (0,)}
-"""PyTorch's places of ONNX's gates: input, output, forget, candidate."""
+"""PyTorch's indices of ONNX's gates: input, output, forget, candidate."""
 FLOAT = 1
 """ONNX's number of float32, for Cast."""
 
@@ -62,7 +60,7 @@ class Exporter:
     """Writes one student's forward pass, part by part as compression.students has them."""
 
     def __init__(self, student: Student, config: ModelConfig) -> None:
-        self.student, self.config, self.graph = student, config, Graph()
+        self.student, self.config, self.graph = student, config, Graph(student)
 
     def model(self):  # noqa: ANN201 - onnx's ModelProto
         """The whole student."""
@@ -73,8 +71,8 @@ class Exporter:
         if len(encoded) > 1:
             difference, product = graph.node("Abs", graph.node("Sub", *encoded)), graph.node("Mul", *encoded)
             joined = graph.node("Concat", *encoded, difference, product, axis=1)
-        hidden = graph.node("Relu", self._linear("classifier.0", joined))
-        logits = self._linear("classifier.3", hidden)
+        hidden = graph.node("Relu", graph.linear("classifier.0", joined))
+        logits = graph.linear("classifier.3", hidden)
         return graph.finish(config.name, "logits", logits, config.outputs, metadata(config))
 
     def _inputs(self, suffix: str) -> tuple[str, str]:
@@ -97,8 +95,8 @@ class Exporter:
         # Recurrent operators want time first.
         vectors = self._embed(graph.node("Transpose", ids, perm=[1, 0, 2]))
         length = graph.node("Squeeze", graph.node("Shape", ids, start=1, end=2), graph.integers(0))
-        zero, one = (graph.constant(f"number_{n}", np.array(n, np.int64)) for n in (0, 1))
-        steps = graph.node("Unsqueeze", graph.node("Range", zero, length, one), graph.integers(1, 2))  # [time, 1, 1]
+        steps = graph.node("Range", graph.number(0), length, graph.number(1))
+        steps = graph.node("Unsqueeze", steps, graph.integers(1, 2))  # [time, 1, 1]
         ends = graph.node("Unsqueeze", lengths, graph.integers(0, 2))  # [1, batch, 1]
         if self.config.arch in ("ffn", "conv"):
             vectors = self._where(graph.node("Less", steps, ends), vectors, 0.0)
@@ -111,16 +109,16 @@ class Exporter:
         return graph.node("Concat", *(self._pool(each, steps, ends) for each in states), axis=1)
 
     def _embed(self, ids: str) -> str:
-        """ids: [a, b, width] -> [a, b, dim], whichever of time and batch stands first."""
+        """ids: [a, b, width] -> [a, b, dim], whichever of time and batch comes first."""
         graph = self.graph
-        table = self._array("embedding.table.weight")
+        table = self.graph.matrix("embedding.table.weight")
         if self.config.student["embedding_type"] != "hash":
             return graph.node("Gather", table, graph.node("Squeeze", ids, graph.integers(2)))
         size = self.config.student["vocab_size"]
-        rows = graph.constant("vocab_size", np.array(size, np.int64))
+        rows = graph.number(size)
         sector = graph.constant("sector", np.arange(HASHES) * size)
         importance = graph.node("Add", graph.node("Mod", ids, rows), sector)
-        weights = graph.node("Gather", self._array("embedding.importance.weight"), importance)
+        weights = graph.node("Gather", self.graph.matrix("embedding.importance.weight"), importance)
         vectors = graph.node("Gather", table, graph.node("Div", ids, rows))
         weighted = graph.node("Mul", weights, vectors)
         return graph.node("ReduceSum", weighted, graph.integers(2), keepdims=0)
@@ -136,25 +134,22 @@ class Exporter:
         """states: [time, batch, hidden] -> [batch, hidden], by masks: padding may hold anything."""
         graph = self.graph
         if self.config.student["pooling"] == "max":
-            inside = self._where(graph.node("Less", steps, ends), states, -np.inf)
-            return graph.node("ReduceMax", inside, axes=[0], keepdims=0)
+            masked = self._where(graph.node("Less", steps, ends), states, -np.inf)
+            return graph.node("ReduceMax", masked, axes=[0], keepdims=0)
         last = graph.node("Equal", steps, graph.node("Sub", ends, graph.integers(1)))
         return graph.node("ReduceSum", self._where(last, states, 0.0), graph.integers(0), keepdims=0)
 
     def _where(self, mask: str, values: str, otherwise: float) -> str:
-        constant = self.graph.constant(f"float_{otherwise}", np.array(otherwise, np.float32))
-        return self.graph.node("Where", mask, values, constant)
+        return self.graph.node("Where", mask, values, self.graph.number(otherwise))
 
     def _convolution(self, vectors: str) -> str:
         """vectors: [time, batch, dim], zero past each text's end -> states [time, batch, hidden]."""
         graph, encoder, name = self.graph, self.student.encoder, "encoder.convolution"
         weight, width = encoder.convolution.weight.dense().numpy(), encoder.kernel_width
-        # ONNX has a kernel's inputs before its places.
-        kernels = weight.reshape(len(weight), width, -1).transpose(0, 2, 1)
-        constants = [graph.constant(f"{name}.weight", kernels)]
-        constants.append(graph.constant(f"{name}.bias", encoder.convolution.bias.numpy()))
+        # ONNX has a kernel's inputs before its offsets.
+        kernels = graph.constant(f"{name}.weight", weight.reshape(len(weight), width, -1).transpose(0, 2, 1))
         texts = graph.node("Transpose", vectors, perm=[1, 2, 0])
-        both = graph.node("Conv", texts, *constants, pads=[width // 2, width // 2])
+        both = graph.node("Conv", texts, kernels, graph.vector(f"{name}.bias"), pads=[width // 2, width // 2])
         values = graph.node("Split", both, axis=1, outputs=2)
         states = graph.node("Mul", values, graph.node("Sigmoid", f"{values}_1"))
         return graph.node("Transpose", states, perm=[2, 0, 1])
@@ -171,15 +166,6 @@ class Exporter:
         states = graph.node(layer.kind.upper(), vectors, *constants, hidden_size=layer.hidden_dim)
         return graph.node("Squeeze", states, graph.integers(1))
 
-    def _linear(self, name: str, x: str) -> str:
-        layer: Linear = self.student.get_submodule(name)
-        bias = self.graph.constant(f"{name}.bias", layer.bias.numpy())
-        return self.graph.node("Gemm", x, self._array(f"{name}.weight"), bias, transB=1)
-
-    def _array(self, name: str) -> str:
-        matrix: nn.Module = self.student.get_submodule(name)
-        return self.graph.constant(name, matrix.dense().numpy())
-
 
 def in_onnx_order(kind: str, tensor: torch.Tensor) -> np.ndarray:
     """Rows of a recurrent weight or bias, [gates * hidden, ...], with the gates in ONNX's order."""
@@ -188,6 +174,7 @@ def in_onnx_order(kind: str, tensor: torch.Tensor) -> np.ndarray:
 
 
 def metadata(config: ModelConfig) -> dict[str, str]:
-    """What the file says of itself; everything but plain words is JSON."""
-    says = {"labels": config.labels, "pair": config.pair, "student": config.student}
-    return {"name": config.name, "task": config.task, "arch": config.arch} | {k: json.dumps(v) for k, v in says.items()}
+    """Return the file's metadata; everything but plain words is JSON."""
+    encoded = {"labels": config.labels, "pair": config.pair, "student": config.student}
+    plain = {"name": config.name, "task": config.task, "arch": config.arch}
+    return plain | {key: json.dumps(value) for key, value in encoded.items()}

@@ -1,4 +1,4 @@
-"""Making an ONNX graph node by node: a thin layer over onnx.helper that thinks of names."""
+"""Building an ONNX graph node by node: onnx.helper, with names for values and a student's weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from common.errors import UserError
 if TYPE_CHECKING:
     import onnx
 
+    from compression.students.student import Student
+
 OPSET = 17
 IR_VERSION = 8
-"""What a reader must know; these two are of 2022, so that older runtimes can."""
+"""Versions that a reader must know; these two are of 2022, for older runtimes."""
 TYPES = {np.int64: "INT64", np.float32: "FLOAT"}
 
 
 def import_onnx() -> Any:
-    """The onnx library, imported only now. Raises UserError when it is not installed."""
+    """Import and return the onnx library. Raises UserError when it is not installed."""
     try:
         import onnx
         import onnx.helper
@@ -29,29 +31,48 @@ def import_onnx() -> Any:
 
 
 class Graph:
-    """Nodes and constants gathered in the order in which they are asked for. A value is known by its name."""
+    """Nodes and constants in the order in which they are added. A value is its name."""
 
-    def __init__(self) -> None:
-        """Raises UserError when the onnx library is not installed."""
-        self._onnx = import_onnx()
+    def __init__(self, student: Student) -> None:
+        """student: the model whose weights the graph takes. Raises UserError when the onnx library is not installed."""
+        self._onnx, self._student = import_onnx(), student
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
         self._inputs: list[onnx.ValueInfoProto] = []
 
     def input(self, name: str, shape: list[int | str]) -> str:
-        """An int64 input; a dimension given by a word may be any number, the same wherever the word stands."""
+        """Add an int64 input; a dimension given by a word may be any number, the same wherever the word is used."""
         self._inputs.append(self._value(name, np.int64, shape))
         return name
 
     def constant(self, name: str, array: np.ndarray) -> str:
-        """An array under a name; the same name again is the same array."""
+        """Add an array under a name; the same name again is the same array."""
         if name not in self._constants:
             self._constants[name] = self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name)
         return name
 
     def integers(self, *values: int) -> str:
-        """A constant int64 [n], such as axes."""
+        """Add a constant int64 [n], such as axes."""
         return self.constant(f"integers_{'_'.join(map(str, values))}", np.array(values, np.int64))
+
+    def number(self, value: float) -> str:
+        """Add a constant of no dimensions: int64 of an int, else float32."""
+        kind = np.int64 if isinstance(value, int) else np.float32
+        return self.constant(f"{kind.__name__}_{value}", np.array(value, kind))
+
+    def matrix(self, name: str) -> str:
+        """Add one of the student's matrices, float32."""
+        return self.constant(name, self._student.get_submodule(name).dense().numpy())
+
+    def vector(self, name: str) -> str:
+        """Add one of the student's biases or norms."""
+        return self.constant(name, self._student.vector(name).numpy())
+
+    def linear(self, name: str, x: str) -> str:
+        """Apply one of the student's linear layers to x [..., inputs]."""
+        weight = self._student.get_submodule(f"{name}.weight").dense().numpy()
+        product = self.node("MatMul", x, self.constant(f"{name}.weight", weight.T))
+        return self.node("Add", product, self.vector(f"{name}.bias"))
 
     def node(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
         """Apply an operator. Returns the name of its first output."""
@@ -61,7 +82,7 @@ class Graph:
         return names[0]
 
     def finish(self, name: str, output: str, value: str, width: int, metadata: dict[str, str]) -> onnx.ModelProto:
-        """The whole model with one float32 output [batch, width], checked by onnx's own checker."""
+        """Return the model with one float32 output [batch, width], checked by onnx's own checker."""
         helper = self._onnx.helper
         self._nodes.append(helper.make_node("Identity", [value], [output], name=output))
         result = self._value(output, np.float32, ["batch", width])

@@ -1,6 +1,6 @@
 """Packing students into single files (.fwt), which compression.runtime reads without PyTorch."""
 
-from compression.packing.pack import pack_student, packed_parts, packed_size, write_packed
-from compression.packing.parts import PackedPart
+from compression.packing.pack import pack, pack_student, packed_sections, write_packed
+from compression.packing.sections import PackedSection
 
-__all__ = ["PackedPart", "pack_student", "packed_parts", "packed_size", "write_packed"]
+__all__ = ["PackedSection", "pack", "pack_student", "packed_sections", "write_packed"]

@@ -21,7 +21,7 @@ _TOP_STEP = 60
 
 
 def table_steps(counts: np.ndarray) -> np.ndarray:
-    """A table's bytes for symbols seen so often: quarter powers of two below the most frequent, 0 for none."""
+    """Return a table's bytes for symbols with these counts: quarter powers of two below the top one, 0 for none."""
     counts = counts[: int(np.flatnonzero(counts)[-1]) + 1].astype(np.float64)
     with np.errstate(divide="ignore"):
         steps = np.maximum(1, _TOP_STEP + np.round(4 * np.log2(counts / counts.max())))
@@ -29,13 +29,13 @@ def table_steps(counts: np.ndarray) -> np.ndarray:
 
 
 def write_table(head: HeadWriter, steps: np.ndarray) -> None:
-    """As runtime reads it: the number of symbols less one, then differences of the steps."""
+    """Write a table as the runtime reads it: the number of symbols less one, then differences of the steps."""
     head.byte(len(steps) - 1)
     head.bytes(np.diff(steps, prepend=np.uint8(0)).astype(np.uint8).tobytes())
 
 
 def table_bits(steps: np.ndarray, bits: int) -> np.ndarray:
-    """What each symbol costs with a table, in bits; a high price for those it does not have."""
+    """Return what each symbol costs with a table, in bits; a high cost for those that the table lacks."""
     return symbol_bits(step_weights(steps), bits)
 
 
@@ -55,7 +55,7 @@ class Coded:
 
 
 def encode_stream(arrays: Sequence[Coded], bits: int, spare: bytes) -> tuple[bytes, int]:
-    """(a stream, how many of the spare bytes its states carry)."""
+    """Return (a stream, how many of the spare bytes its states carry)."""
     total = sum(len(array.symbols) for array in arrays)
     if not total:
         return b"", 0
@@ -72,12 +72,12 @@ def encode_stream(arrays: Sequence[Coded], bits: int, spare: bytes) -> tuple[byt
     return stream, len(carried)
 
 
-def encode_pairs(letters: str, places: np.ndarray, pairs: np.ndarray, words: bool, spare: bytes) -> tuple[bytes, int]:
-    """As encode_stream, for the parts of a vocabulary's unions: tables follow what has been seen, see PairModel."""
+def encode_pairs(letters: str, indices: np.ndarray, pairs: np.ndarray, words: bool, spare: bytes) -> tuple[bytes, int]:
+    """As encode_stream, for the parts of a vocabulary's unions: tables depend on the pairs before, see PairModel."""
     if not len(pairs):
         return b"", 0
     lanes = pair_lanes(len(pairs))
-    model = PairModel(letters, places, words)
+    model = PairModel(letters, indices, words)
     steps = []
     for first in range(0, len(pairs), lanes):
         block = pairs[first : first + lanes]
@@ -107,13 +107,13 @@ def _push(states: np.ndarray, f: np.ndarray, s: np.ndarray, bits: int) -> bytes:
 
 
 def _looked_up(arrays: Sequence[Coded], bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Frequency and first slot of every symbol, uint64."""
-    found, starts = [], []
+    """Return frequency and first slot of every symbol, uint64."""
+    looked_up, starts = [], []
     for array in arrays:
         tables = [frequencies(weights, bits) for weights in array.weights]
         widest = max(map(len, tables))
         frequency = np.stack([np.pad(table, (0, widest - len(table))) for table in tables])
         begin = np.cumsum(frequency, 1) - frequency
-        found.append(frequency[array.tables, array.symbols])
+        looked_up.append(frequency[array.tables, array.symbols])
         starts.append(begin[array.tables, array.symbols])
-    return np.concatenate(found).astype(np.uint64), np.concatenate(starts).astype(np.uint64)
+    return np.concatenate(looked_up).astype(np.uint64), np.concatenate(starts).astype(np.uint64)

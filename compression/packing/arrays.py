@@ -1,10 +1,10 @@
 """How an array of small numbers is stored: raw, as one constant, or entropy-coded with one table or several.
 
 With several, every row (or every column) of a matrix has the table of its class: rows of an embedding that were pruned,
-gates of an LSTM, columns of an embedding differ in their distributions. Classes are found as k-means finds clusters,
-with the bits a row would take in place of a distance.
+gates of an LSTM, columns of an embedding differ in their distributions. Classes are assigned as in k-means,
+with the bits that a row would take as the distance.
 
-Deflate and LZMA were tried for every array too and were never smaller, see docs/format.md.
+Deflate and LZMA were never smaller for any array, see docs/format.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compression.runtime import BLOCK, BY_COLUMN, BY_ROW, CODE_BITS, CODED, CONS
 CLASSES = (2, 3, 4, 8)
 _ROUNDS = 5
 _NOISE = 0.99
-"""An array that one table does not make smaller than this is not looked at for classes."""
+"""An array that one table does not make smaller than this share is not tried with classes."""
 
 
 @dataclasses.dataclass
@@ -37,7 +37,7 @@ class Stored:
     classes: Stored | None = None
 
     def write(self, head: HeadWriter) -> None:
-        """The array's description, as runtime.Array reads it."""
+        """Write the array's description, as runtime.Array reads it."""
         head.byte(self.mode)
         if self.mode == CONSTANT:
             head.byte(int(self.symbols[0]) if len(self.symbols) else 0)
@@ -48,7 +48,7 @@ class Stored:
             write_table(head, steps)
 
     def write_aside(self, head: HeadWriter) -> None:
-        """As `write`, for an array of the first stream: raw numbers go into the head."""
+        """Write an array of the first stream: as `write`, and raw numbers go into the head."""
         self.write(head)
         if self.mode == RAW:
             head.bytes(self.symbols.tobytes())
@@ -70,7 +70,7 @@ class Stored:
 
     @property
     def bits(self) -> np.ndarray:
-        """What each number takes in its stream, float64 [count]; nothing for a constant."""
+        """Bits of each number in its stream, float64 [count]; 0 for a constant."""
         if self.mode in (RAW, CONSTANT):
             return np.full(len(self.symbols), 8.0 if self.mode == RAW else 0.0)
         costs = [table_bits(steps, CODE_BITS) for steps in self.steps]
@@ -79,28 +79,28 @@ class Stored:
 
 
 def store_aside(symbols: np.ndarray) -> Stored:
-    """The smallest form for an array of the first stream, which has no classes. symbols: uint8, any shape."""
+    """Return the smallest form of an array of the first stream, which has no classes. symbols: uint8, any shape."""
     return min(_plain(symbols.reshape(-1), BLOCK), key=lambda stored: stored.cost)
 
 
 def store(symbols: np.ndarray) -> Stored:
-    """The smallest form for an array of the main stream. symbols: uint8 [rows, columns], or [count].
+    """Return the smallest form of an array of the main stream. symbols: uint8 [rows, columns], or [count].
 
-    What was found for an array is kept for the next time: a search for a budget packs the same codes over and over.
+    Results are cached: a search for a budget packs the same codes many times.
     """
     flat = np.ascontiguousarray(symbols).reshape(-1)
     matrix = symbols.ndim == 2 and symbols.shape[1] > 1
     columns = symbols.shape[1] if matrix else BLOCK
     key = hashlib.sha256(flat).digest() + columns.to_bytes(4, "little")
-    if key not in _found:
-        if len(_found) >= _KEPT:
-            del _found[next(iter(_found))]
-        _found[key] = dataclasses.replace(_smallest(flat, columns, matrix), symbols=flat[:0])
-    return dataclasses.replace(_found[key], symbols=flat)
+    if key not in _cache:
+        if len(_cache) >= _CACHED:
+            del _cache[next(iter(_cache))]
+        _cache[key] = dataclasses.replace(_smallest(flat, columns, matrix), symbols=flat[:0])
+    return dataclasses.replace(_cache[key], symbols=flat)
 
 
-_found: dict[bytes, Stored] = {}
-_KEPT = 1024
+_cache: dict[bytes, Stored] = {}
+_CACHED = 1024
 
 
 def _smallest(flat: np.ndarray, columns: int, matrix: bool) -> Stored:
@@ -126,7 +126,7 @@ def _plain(flat: np.ndarray, columns: int) -> list[Stored]:
 
 
 def _tables_bits(steps: list[np.ndarray]) -> float:
-    """What tables take in the deflated head, about: it is deflated as a whole."""
+    """Return about the bits of tables in the head, which is deflated as a whole."""
     head = HeadWriter()
     for table in steps:
         write_table(head, table)
@@ -135,22 +135,22 @@ def _tables_bits(steps: list[np.ndarray]) -> float:
 
 def _by_classes(flat: np.ndarray, columns: int, mode: int) -> list[Stored]:
     rows = -(-len(flat) // columns)
-    place = np.arange(len(flat))
-    line = place // columns if mode == BY_ROW else place % columns
+    index = np.arange(len(flat))
+    line = index // columns if mode == BY_ROW else index % columns
     lines = rows if mode == BY_ROW else columns
     width = int(flat.max()) + 1
     counts = np.bincount(line * width + flat, minlength=lines * width).reshape(lines, width)
     counts = counts.astype(np.float32)
     share = counts / np.maximum(1, counts.sum(1, keepdims=True))
     by_entropy = np.argsort(-(share * np.log2(np.where(share > 0, share, 1))).sum(1), kind="stable")
-    found = []
+    forms = []
     for classes in CLASSES:
         if classes < lines:
             of_line = _cluster(counts, classes, by_entropy)
             steps = [table_steps(counts[of_line == c].sum(0)) for c in range(of_line.max() + 1)]
             if all(np.count_nonzero(step) > 1 for step in steps):
-                found.append(_classed(flat, columns, mode, of_line, steps, counts))
-    return found
+                forms.append(_classed(flat, columns, mode, of_line, steps, counts))
+    return forms
 
 
 def _classed(
@@ -164,12 +164,15 @@ def _classed(
 
 
 def _cluster(counts: np.ndarray, classes: int, start: np.ndarray) -> np.ndarray:
-    """Class of each line, int64, numbered from 0 without gaps. counts: float32 [lines, symbols], how often each symbol
-    is there; start: the lines in an order of which equal shares are the first classes."""
+    """Return the class of each line, int64, numbered from 0 without gaps.
+
+    counts: how often each symbol occurs, float32 [lines, symbols]; start: an order of the lines, equal shares of which
+    are the first classes.
+    """
     of_line = np.empty(len(counts), np.int64)
     of_line[start] = np.arange(len(counts)) * classes // len(counts)
     for _ in range(_ROUNDS):
-        # A symbol that a class has not is dear to it, but not beyond all price.
+        # A symbol that a class lacks is expensive, not impossible.
         sums = np.eye(classes, dtype=np.float32)[of_line].T @ counts + np.float32(0.05)
         of_line = (counts @ (np.log2(sums.sum(1, keepdims=True)) - np.log2(sums)).T).argmin(1)
         of_line = np.unique(of_line, return_inverse=True)[1]

@@ -1,4 +1,4 @@
-"""Writing a packed file's head: bytes, numbers of seven bits a byte, texts; and who each byte is written for."""
+"""Writing a packed file's head: bytes, numbers of seven bits a byte, texts; and whose each byte is."""
 
 from __future__ import annotations
 
@@ -7,46 +7,39 @@ from collections.abc import Iterator
 
 
 class HeadWriter:
-    """Bytes written one after the other, in the forms that runtime.Reader reads."""
+    """Bytes written one after the other, in the forms that runtime.Reader reads.
+
+    owners: (owner, bytes written for it), in order.
+    """
 
     def __init__(self) -> None:
-        self._data = bytearray()
-        self._owners: list[tuple[str, int]] = []
-
-    @property
-    def data(self) -> bytes:
-        """All that has been written."""
-        return bytes(self._data)
-
-    @property
-    def owners(self) -> list[tuple[str, int]]:
-        """(owner, bytes written for it), in order."""
-        return self._owners
+        self.data = bytearray()
+        self.owners: list[tuple[str, int]] = []
 
     @contextlib.contextmanager
     def owner(self, name: str) -> Iterator[None]:
-        """Write what follows for this owner. Owners do not nest."""
-        before = len(self._data)
+        """Count what is written within for this owner. Owners do not nest."""
+        before = len(self.data)
         yield
-        self._owners.append((name, len(self._data) - before))
+        self.owners.append((name, len(self.data) - before))
 
     def byte(self, value: int) -> None:
-        """One byte."""
-        self._data.append(value)
+        """Write one byte."""
+        self.data.append(value)
 
     def bytes(self, data: bytes) -> None:
-        """Bytes as they are."""
-        self._data += data
+        """Write bytes as they are."""
+        self.data += data
 
     def number(self, value: int) -> None:
-        """Seven bits a byte, lowest first, the eighth bit where more follow."""
+        """Write seven bits a byte, lowest first, the eighth bit set where more follow."""
         while value > 127:
-            self._data.append(value & 127 | 128)
+            self.data.append(value & 127 | 128)
             value >>= 7
-        self._data.append(value)
+        self.data.append(value)
 
     def text(self, value: str) -> None:
-        """A length in bytes, then UTF-8."""
+        """Write a length in bytes, then UTF-8."""
         data = value.encode()
         self.number(len(data))
-        self._data += data
+        self.data += data

@@ -57,10 +57,9 @@ class PackedVocabulary:
             head.number(union - place - 1)
             head.text(text)
             place = union
-        self.states.write_aside(head)
 
     @property
-    def coded_places(self) -> np.ndarray:
+    def coded_indices(self) -> np.ndarray:
         """Number of each union that is not spelt out, among all symbols."""
         return len(self.letters) + np.array([i for i in range(self.unions) if i not in self.spelt], np.int64)
 

@@ -3,17 +3,16 @@
 import torch
 from torch import nn
 
-from compression.students.layers import inside
-from compression.students.settings import StudentSettings
+from compression.students.layers import padding_mask
+from compression.students.spec import StudentSpec
 
 
 class MeanEncoder(nn.Module):
     """Mean over a sentence's tokens; it has no weights."""
 
-    def __init__(self, settings: StudentSettings) -> None:
+    def __init__(self, spec: StudentSpec) -> None:
         super().__init__()
-        self.output_dim = settings.embedding_dim
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """vectors: [batch, time, dim], lengths: int64 [batch] -> [batch, dim]."""
-        return (vectors * inside(vectors, lengths)).sum(1) / lengths[:, None]
+        return (vectors * padding_mask(vectors, lengths)).sum(1) / lengths[:, None]

@@ -1,4 +1,4 @@
-"""The layers of students. Each multiplies with matrices it is given, in any weight form.
+"""The layers of students. Each multiplies with matrices of any form, see compression.students.weights.
 
 Fresh weights are drawn as PyTorch's own layers draw them.
 """
@@ -21,7 +21,7 @@ INPUTS = {"encoder": ("dynamic",), "classifier": ("dynamic", "static")}
 
 
 class Table(nn.Module):
-    """Embedding vectors by number."""
+    """Embedding vectors by index."""
 
     def __init__(self, rows: int, columns: int, std: float = 1.0) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Recurrent(nn.Module):
             return self._step_by_step(vectors)
         weights = [self.weight_ih.dense(), self.weight_hh.dense(), self.bias_ih, self.bias_hh]
         zeros = vectors.new_zeros(1, vectors.shape[0], self.hidden_dim)
-        # What nn.LSTM and nn.RNN call: biases, one layer, no dropout, whether training, one direction, batch first.
+        # As nn.LSTM and nn.RNN call it: biases, one layer, no dropout, whether training, one direction, batch first.
         if self.kind == "lstm":
             return torch.lstm(vectors, (zeros, zeros), weights, True, 1, 0.0, self.training, False, True)[0]
         return torch.rnn_tanh(vectors, zeros, weights, True, 1, 0.0, self.training, False, True)[0]
@@ -89,20 +89,20 @@ class Recurrent(nn.Module):
         return torch.stack(states, 1)
 
 
-def inside(vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Which of padded vectors [batch, time, ...] are a sentence's tokens, bool [batch, time, 1]. lengths: [batch]."""
+def padding_mask(vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Return a mask over padded vectors [batch, time, ...], true at tokens, bool [batch, time, 1]. lengths: [batch]."""
     return (torch.arange(vectors.shape[1], device=vectors.device) < lengths[:, None])[..., None]
 
 
-def maximum(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """The maximum over each sentence's tokens. states: [batch, time, dim], lengths: int64 [batch] -> [batch, dim]."""
-    return states.masked_fill(~inside(states, lengths), float("-inf")).amax(1)
+def max_pool(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Return the maximum over each sentence's tokens: [batch, time, dim], int64 [batch] -> [batch, dim]."""
+    return states.masked_fill(~padding_mask(states, lengths), float("-inf")).amax(1)
 
 
 def lstm_step(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """PyTorch's LSTM cell. gates: [batch, 4 hidden] in the order input, forget, candidate, output."""
-    take, forget, candidate, output = gates.chunk(4, 1)
-    cell = forget.sigmoid() * cell + take.sigmoid() * candidate.tanh()
+    """Return PyTorch's next LSTM state and cell. gates: [batch, 4 hidden], input, forget, candidate, output."""
+    input_, forget, candidate, output = gates.chunk(4, 1)
+    cell = forget.sigmoid() * cell + input_.sigmoid() * candidate.tanh()
     return output.sigmoid() * cell.tanh(), cell
 
 

@@ -1,4 +1,4 @@
-"""Saving and loading students: a folder with config.json, model.safetensors and the tokenizer's files."""
+"""Saving and loading students: a folder with manifest.json, model.safetensors and the tokenizer's files."""
 
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,19 @@ def _same(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:
 def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer, ModelConfig]:
     """Load a student ready to score. Raises UserError when its files are missing, damaged or do not fit."""
     config = read_config(folder)
+    student = restore_student(folder, config, load_weights(folder))
+    return student.to(device).eval(), load_tokenizer(build(StudentSettings, config.student), folder), config
+
+
+def restore_student(folder: Path, config: ModelConfig, tensors: dict[str, torch.Tensor]) -> Student:
+    """Return the student whose weights files hold these tensors. Raises UserError when they do not fit its config."""
     settings = build(StudentSettings, config.student)
     student = Student(config.arch, settings, config.outputs, config.pair, config.tokens)
-    path = folder / WEIGHTS_FILE
-    tensors = load_weights(folder)
     try:
         restore_matrices(student, tensors)
         round_inputs(student, config.compression.get("inputs", {}), None)
         student.load_state_dict(tensors)
     except (UserError, RuntimeError) as error:
-        raise UserError(f"{path}: does not fit its config.json: {' '.join(str(error).split())[:300]}") from error
-    return student.to(device).eval(), load_tokenizer(settings, folder), config
+        message = " ".join(str(error).split())[:300]
+        raise UserError(f"{folder / WEIGHTS_FILE}: does not fit its manifest.json: {message}") from error
+    return student

@@ -4,21 +4,28 @@ import torch
 from torch import nn
 
 from common.errors import UserError
-from compression.students.bilstm import make_bilstm
+from compression.students.batch import Batch
 from compression.students.conv import ConvolutionalEncoder
 from compression.students.embeddings import make_embedding
 from compression.students.ffn import MeanEncoder
 from compression.students.layers import Linear
-from compression.students.rnn import make_rnn
+from compression.students.recurrent import BidirectionalEncoder
 from compression.students.settings import StudentSettings
-from compression.students.transformer import Sentences, Trace, make_recursive, make_transformer
+from compression.students.spec import StudentSpec
+from compression.students.transformer import Sentences, Trace, TransformerEncoder
 
-TRANSFORMERS = {"transformer": make_transformer, "recursive": make_recursive}
-"""Architectures that read a pair as one text; of the others each sentence is encoded by itself."""
+ENCODERS = {
+    "bilstm": BidirectionalEncoder,
+    "rnn": BidirectionalEncoder,
+    "ffn": MeanEncoder,
+    "conv": ConvolutionalEncoder,
+    "transformer": TransformerEncoder,
+    "recursive": TransformerEncoder,
+}
 
 
 class Student(nn.Module):
-    """A tiny classifier (or regressor). Its children are the parts that pruning, quantization and analysis speak of."""
+    """A tiny classifier (or regressor). Its children are the parts that pruning, quantization and analysis name."""
 
     def __init__(
         self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False, tokens: bool = False
@@ -28,65 +35,59 @@ class Student(nn.Module):
         Raises UserError for an unknown architecture.
         """
         super().__init__()
-        self.tokens = tokens
+        if arch not in ENCODERS:
+            raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
+        spec = StudentSpec(arch, settings, outputs, pair, tokens)
+        self.tokens, self.reads_together = tokens, spec.reads_together
         self.embedding = make_embedding(settings)
-        self.encoder = make_encoder(arch, settings, pair)
-        self.reads_together = arch in TRANSFORMERS
-        width = self.encoder.output_dim * (4 if pair and not self.reads_together else 1)
+        self.encoder = ENCODERS[arch](spec)
         self.dropout = nn.Dropout(settings.dropout)
         self.classifier = nn.Sequential(
-            Linear(width, settings.cls_hidden_dim),
+            Linear(spec.encoder.output, settings.cls_hidden_dim),
             nn.ReLU(),
             nn.Dropout(settings.dropout),
             Linear(settings.cls_hidden_dim, outputs),
         )
 
-    def encode(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """What the classifier reads, [batch, width], of one or two of (ids [batch, time, width], lengths [batch]).
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return logits [batch, outputs], or [batch, words, outputs] where every word has logits."""
+        return self.classifier(self.dropout(self.encode(batch)))
 
-        Where every word has logits: [batch, words, width], of a sentence and the places of its words' first tokens,
-        ([batch, words, 1], words of each [batch]).
-        """
-        if self.tokens:
-            sentence, (places, _) = sentences
-            return at_places(self.encoder.states(*self._vectors((sentence,))[0]), places)
-        vectors = self._vectors(sentences)
+    def encode(self, batch: Batch) -> torch.Tensor:
+        """Return what the classifier reads, [batch, width]; where every word has logits, [batch, words, width]."""
+        sentences = self._vectors(batch)
+        if batch.word_starts is not None:
+            return at_indices(self.encoder.states(*sentences[0]), batch.word_starts)
         if self.reads_together:
-            return self.encoder(*vectors)
-        encoded = [self.encoder(*sentence) for sentence in vectors]
+            return self.encoder(*sentences)
+        encoded = [self.encoder(*sentence) for sentence in sentences]
         return encoded[0] if len(encoded) == 1 else compare(*encoded)
 
-    def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """One (ids, lengths), or two for pairs -> logits [batch, outputs], or [batch, words, outputs]."""
-        return self.classifier(self.dropout(self.encode(*sentences)))
-
-    def traced(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, Trace]:
-        """The logits of `forward`, with all that goes on inside a transformer on the way."""
-        texts = sentences[:1] if self.tokens else sentences
-        trace = self.encoder.trace(*self._vectors(texts))
+    def traced(self, batch: Batch) -> tuple[torch.Tensor, Trace]:
+        """Return the logits of `forward`, and a transformer's hidden states and attention maps."""
+        trace = self.encoder.trace(*self._vectors(batch))
         last = trace.hidden[-1]
-        read = at_places(last[:, 1:], sentences[1][0]) if self.tokens else last[:, 0]
+        read = last[:, 0] if batch.word_starts is None else at_indices(last[:, 1:], batch.word_starts)
         return self.classifier(self.dropout(read)), trace
 
-    def _vectors(self, sentences: Sentences) -> Sentences:
-        return tuple((self.dropout(self.embedding(ids)), lengths) for ids, lengths in sentences)
+    def vector(self, name: str) -> torch.Tensor:
+        """Return a bias, or what scales a norm, by its name in StudentSpec.vectors."""
+        if name.endswith("_rnn.bias"):
+            return self.get_parameter(f"{name}_ih") + self.get_parameter(f"{name}_hh")
+        return self.get_parameter(name)
+
+    def _vectors(self, batch: Batch) -> Sentences:
+        return tuple((self.dropout(self.embedding(each.ids)), each.lengths) for each in batch.sentences)
 
 
-def at_places(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """The states at some tokens: [batch, time, dim] and int64 [batch, words, 1] -> [batch, words, dim]."""
-    return states.gather(1, places.expand(-1, -1, states.shape[2]))
+def at_indices(states: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    """Return the states of some tokens: [batch, time, dim] and int64 [batch, words] -> [batch, words, dim].
+
+    An index of -1 gives some state that is not to be used.
+    """
+    return states.gather(1, indices.clamp(min=0)[..., None].expand(-1, -1, states.shape[2]))
 
 
 def compare(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """[u; v; |u - v|; u * v] (equation 6.4). u, v: [batch, dim] -> [batch, 4 dim]."""
+    """Return [u; v; |u - v|; u * v] (equation 6.4). u, v: [batch, dim] -> [batch, 4 dim]."""
     return torch.cat([u, v, (u - v).abs(), u * v], 1)
-
-
-def make_encoder(arch: str, settings: StudentSettings, pair: bool) -> nn.Module:
-    """The encoder of an architecture. Raises UserError for an unknown one."""
-    if arch in TRANSFORMERS:
-        return TRANSFORMERS[arch](settings, pair)
-    makers = {"bilstm": make_bilstm, "rnn": make_rnn, "ffn": MeanEncoder, "conv": ConvolutionalEncoder}
-    if arch not in makers:
-        raise UserError(f"unknown student architecture {arch!r}; there are {', '.join((*makers, *TRANSFORMERS))}")
-    return makers[arch](settings)

@@ -1,4 +1,4 @@
-"""Whether a student's layers can be set beside a teacher's, and which beside which."""
+"""Which of a teacher's layers a student's layers are copied from or compared with."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from common.errors import UserError
 from common.store.files import read_json
 from common.training.models import members_of
 from compression.students.settings import StudentSettings
-from compression.students.student import TRANSFORMERS
+from compression.students.spec import TRANSFORMERS
 
 
 def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path) -> dict[str, Any]:
-    """The teacher's own config.json. Raises UserError where student or teacher has no layers or other word pieces.
+    """Return the teacher's config.json. Raises UserError where the two have no layers, or other word pieces.
 
-    flag: what asks for layers, for the message.
+    flag: the flag that needs layers, for the message.
     """
     check_arch(flag, settings, arch)
     if members := members_of(teacher):
@@ -28,7 +28,7 @@ def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path)
 
 
 def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
-    """Raises UserError where the student has no layers or no word pieces of a teacher's."""
+    """Raise UserError where the student has no layers, or no word pieces of a teacher's."""
     if arch not in TRANSFORMERS:
         raise UserError(f"{flag}: a {arch} has no layers that a teacher has")
     if settings.embedding_type != "wordpiece":
@@ -36,16 +36,16 @@ def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
 
 
 def teacher_config(teacher: Path) -> dict[str, Any]:
-    """What Hugging Face's config.json says of a teacher in a model folder."""
+    """Return Hugging Face's config.json of a teacher in a model folder."""
     return read_json(teacher / "huggingface" / "config.json")
 
 
 def chosen_layers(
     flag: str, how: Sequence[str], depth: int, there: int, named: Mapping[str, Sequence[int]]
 ) -> list[int]:
-    """Numbers of a teacher's layers, one for each of the student's `depth`, counted from 0.
+    """Return the numbers of a teacher's layers, one for each of the student's `depth`, counted from 0.
 
-    how: one of the names in `named`, or the numbers themselves; there: how many layers the teacher has. Raises
+    how: one of the names in `named`, or the numbers themselves; there: the number of the teacher's layers. Raises
     UserError for a map that does not fit.
     """
     if len(how) == 1 and how[0] in named:

@@ -24,24 +24,24 @@ from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 Tensors = Mapping[str, torch.Tensor]
 _FLAG = "--init-from-teacher"
 _SHAPE = {"hidden_size": "encoder_hidden_dim", "num_attention_heads": "heads", "intermediate_size": "intermediate_dim"}
-"""BERT's names of what student and teacher must have alike."""
+"""BERT's names of the sizes that student and teacher must share."""
 
 
 def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
-    """Raises UserError where the student cannot start from this teacher, with what to set."""
-    told = check_layers(_FLAG, settings, arch, teacher)
+    """Raise UserError, with what to set, where the student cannot start from this teacher."""
+    config = check_layers(_FLAG, settings, arch, teacher)
     if not (teacher / "huggingface" / WEIGHTS_FILE).exists():
         raise UserError(f"{_FLAG}: {teacher.name} has adapters alone, its layers are those of its encoder")
-    if told.get("model_type") != "bert":
-        raise UserError(f"{_FLAG}: {teacher.name} is a {told.get('model_type')}; layers can be copied from a bert")
+    if config.get("model_type") != "bert":
+        raise UserError(f"{_FLAG}: {teacher.name} is a {config.get('model_type')}; layers can be copied from a bert")
     for theirs, ours in _SHAPE.items():
-        if told[theirs] != getattr(settings, ours):
-            flag = ours.replace("encoder_", "").replace("_", "-")
-            raise UserError(f"{_FLAG}: {theirs} of {teacher.name} is {told[theirs]}: set --{flag} {told[theirs]}")
+        if config[theirs] != getattr(settings, ours):
+            flag, value = ours.replace("encoder_", "").replace("_", "-"), config[theirs]
+            raise UserError(f"{_FLAG}: {theirs} of {teacher.name} is {value}: set --{flag} {value}")
 
 
 def layers_to_copy(how: Sequence[str], depth: int, teacher: Path) -> list[int]:
-    """Numbers of the teacher's layers, counted from 0, for each of the student's `depth` blocks.
+    """Return the numbers of the teacher's layers, counted from 0, for each of the student's `depth` blocks.
 
     how: every-other, first or last, or the numbers themselves. Raises UserError for a map that does not fit.
     """
@@ -70,20 +70,20 @@ def start_from_teacher(student: Student, settings: StudentSettings, layers: Sequ
 
 def _start_embedding(student: Student, settings: StudentSettings, own: Tensors, teacher: Path) -> None:
     vocabulary = teacher_vocabulary(teacher)
-    places, marks = torch.from_numpy(vocabulary.rows), torch.tensor(vocabulary.marks)
+    rows, special = torch.from_numpy(vocabulary.rows), torch.tensor(vocabulary.marks)
     vectors = own["embeddings.word_embeddings.weight"]
     if settings.embedding_dim < settings.encoder_hidden_dim:
-        _, _, right = torch.linalg.svd(vectors[places], full_matrices=False)
+        _, _, right = torch.linalg.svd(vectors[rows], full_matrices=False)
         basis = right[: settings.embedding_dim]
         student.encoder.projection.weight.value.copy_(basis.T)
         student.encoder.projection.bias.zero_()
         vectors = vectors @ basis.T
-    student.embedding.table.weight.value.copy_(vectors[places])
-    student.encoder.marks.weight.value.copy_(vectors[marks])
+    student.embedding.table.weight.value.copy_(vectors[rows])
+    student.encoder.marks.weight.value.copy_(vectors[special])
 
 
 def _copy(to: torch.Tensor, rows: torch.Tensor) -> None:
-    """The first rows; where the teacher has fewer, the others stay as they were drawn."""
+    """Copy the first rows; where the teacher has fewer, the others keep their initial values."""
     count = min(len(to), len(rows))
     to[:count].copy_(rows[:count])
 

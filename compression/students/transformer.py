@@ -1,8 +1,8 @@
-"""Transformer students: several layers, or one that is used again and again (MiniALBERT's recursive student).
+"""Transformer students: several layers, or one that is used several times (MiniALBERT's recursive student).
 
 Laid out as BERT is (Devlin et al., 2019), so that a teacher's layers can be copied in: normalisation after each sum,
 learned positions, GELU. A pair is read as one text, [first] a [separator] b [separator], a single sentence as [first] a
-[separator]; the state at the first place goes to the classifier. An embedding narrower than the layers is a factorised
+[separator]; the first token's state goes to the classifier. An embedding narrower than the layers is a factorised
 one (ALBERT; Lan et al., 2019, section 3.1): a projection follows it. Settings: configs/students/transformer.yaml and
 recursive.yaml.
 """
@@ -14,9 +14,8 @@ import dataclasses
 import torch
 from torch import nn
 
-from compression.runtime import positions_of
 from compression.students.layers import Linear, Table
-from compression.students.settings import StudentSettings
+from compression.students.spec import StudentSpec
 
 _NORM_EPS = 1e-12
 
@@ -26,8 +25,8 @@ Sentences = tuple[tuple[torch.Tensor, torch.Tensor], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """What goes on inside: hidden states [batch, length, hidden], the embeddings' output first, and attention maps
-    [batch, heads, length, length], one a layer; lengths: int64 [batch], marks counted."""
+    """Hidden states [batch, length, hidden], the embeddings' output first, and attention maps
+    [batch, heads, length, length], one a layer; lengths: int64 [batch], special tokens counted."""
 
     hidden: list[torch.Tensor]
     attention: list[torch.Tensor]
@@ -67,7 +66,7 @@ class Adapter(nn.Module):
     def __init__(self, width: int, bottleneck: int) -> None:
         super().__init__()
         self.down, self.up = Linear(width, bottleneck), Linear(bottleneck, width)
-        # As good as absent at the start: what is adapted is left as it was.
+        # Nearly the identity at the start.
         nn.init.normal_(self.up.weight.dense(), std=1e-3)
         nn.init.zeros_(self.up.bias)
 
@@ -93,49 +92,48 @@ class Block(nn.Module):
         after_attention, after_feed_forward = adapters or (nn.Identity(), nn.Identity())
         read = after_attention(self.attention(states, mask, maps))
         states = self.attention_norm(states + self.dropout(read))
-        made = after_feed_forward(self.down(nn.functional.gelu(self.up(states))))
-        return self.output_norm(states + self.dropout(made))
+        fed = after_feed_forward(self.down(nn.functional.gelu(self.up(states))))
+        return self.output_norm(states + self.dropout(fed))
 
 
 class TransformerEncoder(nn.Module):
-    """Embedding sum and layers. `shared`: one block serves all iterations (equation 2)."""
+    """Embedding sum and layers. A recursive student's one block serves all iterations (equation 2)."""
 
-    def __init__(self, settings: StudentSettings, pair: bool, depth: int, shared: bool) -> None:
+    def __init__(self, spec: StudentSpec) -> None:
         super().__init__()
-        width, self.depth, self.output_dim = settings.encoder_hidden_dim, depth, settings.encoder_hidden_dim
-        narrow = settings.embedding_dim != width
-        self.projection = Linear(settings.embedding_dim, width) if narrow else nn.Identity()
-        self.marks = Table(2, settings.embedding_dim, std=0.02)
-        self.positions = Table(positions_of(settings.max_tokens, pair), width, std=0.02)
+        size, dropout = spec.encoder, spec.settings.dropout
+        width, self.depth = size.hidden, size.depth
+        self.projection = Linear(size.dim, width) if size.dim != width else nn.Identity()
+        self.marks = Table(2, size.dim, std=0.02)  # the special tokens: the first one and the separator
+        self.positions = Table(size.positions, width, std=0.02)
         self.segments = Table(2, width, std=0.02)
         self.norm = nn.LayerNorm(width, _NORM_EPS)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(width, settings.heads, settings.intermediate_dim, settings.dropout)
-            for _ in range(1 if shared else depth)
+            Block(width, size.heads, size.intermediate, dropout) for _ in range(1 if size.shared else size.depth)
         )
         self.adapters = nn.ModuleList(
-            nn.ModuleList(Adapter(width, settings.adapters) for _ in range(2 if settings.adapters else 0))
-            for _ in range(depth)
+            nn.ModuleList(Adapter(width, size.adapters) for _ in range(2 if size.adapters else 0))
+            for _ in range(size.depth)
         )
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Of one or two sentences the state at the first place, [batch, width]."""
+        """Return the state of the first token of one or two sentences read as one text, [batch, width]."""
         return self._last_states(sentences)[:, 0]
 
     def states(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Of a single sentence the state at each token, [batch, time, width]."""
+        """Return the state at each token of a single sentence, [batch, time, width]."""
         return self._last_states(((vectors, lengths),))[:, 1:-1]
 
     def _last_states(self, sentences: Sentences) -> torch.Tensor:
-        """The last layer's states of the whole text, marks among them."""
+        """Return the last layer's states of the whole text, special tokens among them."""
         states, mask, _ = self._start(sentences)
         for number in range(self.depth):
             states = self._block(number)(states, mask, self.adapters[number], None)
         return states
 
     def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> Trace:
-        """The same, with all that goes on inside."""
+        """Return all hidden states and attention maps."""
         states, mask, lengths = self._start(sentences)
         hidden, maps = [states], []
         for number in range(self.depth):
@@ -146,41 +144,31 @@ class TransformerEncoder(nn.Module):
         return self.blocks[number % len(self.blocks)]
 
     def _start(self, sentences: Sentences) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """States that the first layer reads, its mask [batch, 1, 1, time], and lengths."""
+        """Return the states that the first layer reads, its mask [batch, 1, 1, time], and lengths."""
         vectors, segments, lengths = framed(sentences, self.marks.weight.dense())
-        places = torch.arange(vectors.shape[1], device=vectors.device)
-        summed = self.projection(vectors) + self.positions(places) + self.segments(segments)
-        return self.dropout(self.norm(summed)), (places < lengths[:, None])[:, None, None], lengths
+        steps = torch.arange(vectors.shape[1], device=vectors.device)
+        summed = self.projection(vectors) + self.positions(steps) + self.segments(segments)
+        return self.dropout(self.norm(summed)), (steps < lengths[:, None])[:, None, None], lengths
 
 
-def framed(sentences: Sentences, marks: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sentences as one text with marks around them: vectors [batch, time, dim], segments and lengths (int64).
+def framed(sentences: Sentences, special: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return sentences as one text with special tokens around them: vectors [batch, time, dim], segments and lengths.
 
-    marks: float32 [2, dim], the first one and the separator. Past a text's end stands what is not to be looked at.
+    special: float32 [2, dim], the first token and the separator. What is past a text's end is not to be read.
     """
     batch = len(sentences[0][1])
-    first, separator = (mark.expand(batch, 1, -1) for mark in marks)
-    # Sentences side by side, each followed by a separator: for each place of the text, where its vector stands there.
-    side_by_side = torch.cat([first, *(part for vectors, _ in sentences for part in (vectors, separator))], 1)
+    first, separator = (vector.expand(batch, 1, -1) for vector in special)
+    # Sentences one after the other, each followed by a separator: each token of the text is gathered from there.
+    joined = torch.cat([first, *(part for vectors, _ in sentences for part in (vectors, separator))], 1)
     lengths = 1 + sum(length + 1 for _, length in sentences)
-    steps = torch.arange(int(lengths.max()), device=marks.device).expand(batch, -1)
-    places, segments = steps.clone(), torch.zeros_like(steps)
+    steps = torch.arange(int(lengths.max()), device=special.device).expand(batch, -1)
+    indices, segments = steps.clone(), torch.zeros_like(steps)
     start, column = torch.ones_like(lengths), 1
     for number, (vectors, length) in enumerate(sentences):
-        inside = steps >= start[:, None]
+        reached = steps >= start[:, None]
         offset = steps - start[:, None]
-        found = torch.where(offset < length[:, None], column + offset, column + vectors.shape[1])
-        places = torch.where(inside, found, places)
-        segments = torch.where(inside, number, segments)
+        index = torch.where(offset < length[:, None], column + offset, column + vectors.shape[1])
+        indices = torch.where(reached, index, indices)
+        segments = torch.where(reached, number, segments)
         start, column = start + length + 1, column + vectors.shape[1] + 1
-    return side_by_side.gather(1, places[..., None].expand(-1, -1, side_by_side.shape[2])), segments, lengths
-
-
-def make_transformer(settings: StudentSettings, pair: bool) -> TransformerEncoder:
-    """Layers each with weights of their own."""
-    return TransformerEncoder(settings, pair, settings.layers, shared=False)
-
-
-def make_recursive(settings: StudentSettings, pair: bool) -> TransformerEncoder:
-    """One layer, used --iterations times."""
-    return TransformerEncoder(settings, pair, settings.iterations, shared=True)
+    return joined.gather(1, indices[..., None].expand(-1, -1, joined.shape[2])), segments, lengths

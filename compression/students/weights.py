@@ -1,60 +1,144 @@
-"""Matrices as students hold them: dense, in 16 bits, in codes, or as a product. Each says what it is worth in float32.
+"""The forms of a student's weight matrices: dense, in 16 bits, in codes, or as a product of two.
 
-A layer (compression.students.layers) multiplies with whatever matrix it was given, so quantization, factorisation and
-learned pruning replace matrices and leave layers alone. The names a matrix gives its tensors say what it is, and a
-saved student is rebuilt from them:
+A layer (compression.students.layers) multiplies with a matrix of any form, so quantization, factorisation and learned
+pruning replace matrices and leave layers alone. A form knows the names of its tensors in a weights file, how it is
+restored from them, and how it is written into a packed file:
 
-    value                       float32, trained; or float16
-    codes, scale, zero_point    value = (codes - zero_point) * scale, scales for each row, each column or all
-    codes, codebook             value[r, c] = codebook[r or 0, codes[r, c]]
-    left.*, right.*             value = left @ right
+    Dense      value                      float32, trained
+    Half       value                      float16
+    Affine     codes, scale, zero_point   (codes - zero_point) * scale, scales for each row, each column or all
+    Codebook   codes, codebook            value[r, c] = codebook[r or 0, codes[r, c]]
+    Product    left.*, right.*            left @ right
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import ClassVar, Protocol
 
 import torch
 from torch import nn
 
 from common.errors import UserError
+from compression.runtime import AFFINE, CODEBOOK, FLOAT16, FLOAT32, PRODUCT, RESIDUAL
+
+
+class MatrixWriter(Protocol):
+    """The part of the packer that forms write to; see compression.packing.streams."""
+
+    def byte(self, value: int) -> None:
+        """Write one byte of the head."""
+        ...
+
+    def number(self, value: int) -> None:
+        """Write a number of any size to the head."""
+        ...
+
+    def cost(self, codes: torch.Tensor) -> float:
+        """Return the bits that codes take in the main stream."""
+        ...
+
+    def codes(self, name: str, codes: torch.Tensor) -> None:
+        """Write uint8 codes to the main stream."""
+        ...
+
+    def side(self, name: str, codes: torch.Tensor) -> None:
+        """Write uint8 codes to the stream that is decoded first."""
+        ...
+
+    def floats(self, name: str, values: torch.Tensor) -> None:
+        """Write float32 numbers among those that all matrices share."""
+        ...
+
+    def planes(self, name: str, values: torch.Tensor) -> None:
+        """Write a whole float matrix, without its zeros where that is smaller."""
+        ...
+
+    def factor(self, name: str) -> MatrixWriter:
+        """Return a writer for a factor of this matrix."""
+        ...
 
 
 class Matrix(nn.Module):
-    """Base of all: a [rows, columns] matrix."""
+    """Base of all forms: a [rows, columns] matrix."""
+
+    TENSORS: ClassVar[dict[str, torch.dtype]] = {}
+    """Name and type of each tensor in a weights file, in the order of the constructor's arguments."""
+    element_size: ClassVar[int] = 4
+    """Bytes of a weight in a weights file, scales and codebooks left out."""
 
     def dense(self) -> torch.Tensor:
-        """The whole matrix, float32 [rows, columns]."""
+        """Return the whole matrix, float32 [rows, columns]."""
         raise NotImplementedError
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
-        """Rows by number. ids: int64 [...] -> float32 [..., columns]."""
+        """Return rows by index. ids: int64 [...] -> float32 [..., columns]."""
         # index_select's gradient is faster than that of embedding and of indexing, for narrow matrices many times.
         return self.dense().index_select(0, ids.reshape(-1)).view(*ids.shape, -1)
+
+    def take_rows(self, rows: torch.Tensor) -> Matrix:
+        """Return a copy with these rows only. rows: int64 [rows of the copy]."""
+        tensors = (getattr(self, name).detach() for name in self.TENSORS)
+        return type(self)(*(tensor[rows] if len(tensor) > 1 else tensor for tensor in tensors))
+
+    def to_tensors(self) -> dict[str, torch.Tensor]:
+        """Return the tensors that a weights file holds, by the names that `from_tensors` reads."""
+        return dict(self.state_dict())
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, torch.Tensor]) -> Matrix:
+        """Return the matrix that `to_tensors` gave these tensors of. Raises UserError when no form has such tensors."""
+        if any(name.startswith("left.") for name in tensors):
+            return Product(*(cls.from_tensors(_below(tensors, factor)) for factor in ("left", "right")))
+        types = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dim() == 2}
+        for form in (Dense, Half, Affine, Codebook):
+            if types == form.TENSORS and len(types) == len(tensors):
+                return form(*(tensors[name] for name in form.TENSORS))
+        held = ", ".join(f"{name} ({t.dtype}, {list(t.shape)})".replace("torch.", "") for name, t in tensors.items())
+        raise UserError(f"no matrix is stored as {held or 'nothing'}")
+
+    def to_stream(self, out: MatrixWriter) -> None:
+        """Write the matrix into a packed file, as compression.runtime reads it."""
+        raise NotImplementedError
 
 
 class Dense(Matrix):
     """Float32 weights, trained as they are."""
+
+    TENSORS = {"value": torch.float32}
 
     def __init__(self, value: torch.Tensor) -> None:
         super().__init__()
         self.value = nn.Parameter(value)
 
     def dense(self) -> torch.Tensor:
-        """The parameter itself."""
+        """Return the parameter itself."""
         return self.value
+
+    def to_stream(self, out: MatrixWriter) -> None:
+        """Write all numbers, or those that are not zero."""
+        out.byte(FLOAT32)
+        out.planes("value", self.value)
 
 
 class Half(Matrix):
     """Float16 weights. Hash importance: a code and a scale for each single number would be larger (section 6.1.7)."""
+
+    TENSORS = {"value": torch.float16}
+    element_size = 2
 
     def __init__(self, value: torch.Tensor) -> None:
         super().__init__()
         self.register_buffer("value", value.detach().half())
 
     def dense(self) -> torch.Tensor:
-        """Float32."""
+        """Return the weights as float32."""
         return self.value.float()
+
+    def to_stream(self, out: MatrixWriter) -> None:
+        """Write all numbers, or those that are not zero."""
+        out.byte(FLOAT16)
+        out.planes("value", self.value)
 
 
 class Affine(Matrix):
@@ -63,6 +147,9 @@ class Affine(Matrix):
     codes: uint8 [rows, columns]; scale: float32 and zero_point: uint8, [rows, 1], [1, columns] or [1, 1].
     """
 
+    TENSORS = {"codes": torch.uint8, "scale": torch.float32, "zero_point": torch.uint8}
+    element_size = 1
+
     def __init__(self, codes: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor) -> None:
         super().__init__()
         self.register_buffer("codes", codes)
@@ -70,8 +157,19 @@ class Affine(Matrix):
         self.register_buffer("zero_point", zero_point)
 
     def dense(self) -> torch.Tensor:
-        """Codes made numbers."""
+        """Return the weights that the codes stand for."""
         return (self.codes.float() - self.zero_point.float()) * self.scale
+
+    def to_stream(self, out: MatrixWriter) -> None:
+        """Write codes, or their differences from the zero points where these are smaller."""
+        residual = self.codes - self.zero_point
+        smaller = out.cost(residual) < out.cost(self.codes)
+        by_row, by_column = (length > 1 for length in self.scale.shape)
+        out.byte(AFFINE)
+        out.byte(RESIDUAL * smaller | 2 * by_row | 4 * by_column)
+        out.side("zero_point", self.zero_point)
+        out.codes("codes", residual if smaller else self.codes)
+        out.floats("scale", self.scale)
 
 
 class Codebook(Matrix):
@@ -80,15 +178,27 @@ class Codebook(Matrix):
     codes: uint8 [rows, columns]; codebook: float32 [1, levels] for the matrix or [rows, levels] for each row.
     """
 
+    TENSORS = {"codes": torch.uint8, "codebook": torch.float32}
+    element_size = 1
+
     def __init__(self, codes: torch.Tensor, codebook: torch.Tensor) -> None:
         super().__init__()
         self.register_buffer("codes", codes)
         self.register_buffer("codebook", codebook)
 
     def dense(self) -> torch.Tensor:
-        """Each code's centroid."""
+        """Return each code's centroid."""
         codes = self.codes.long()
         return self.codebook[0][codes] if len(self.codebook) == 1 else self.codebook.gather(1, codes)
+
+    def to_stream(self, out: MatrixWriter) -> None:
+        """Write codes, and the centroids up to the highest code."""
+        book = self.codebook[:, : int(self.codes.max()) + 1]
+        out.byte(CODEBOOK)
+        out.byte(2 * (len(book) > 1))
+        out.byte(book.shape[1] - 1)
+        out.codes("codes", self.codes)
+        out.floats("codebook", book)
 
 
 class Product(Matrix):
@@ -99,62 +209,54 @@ class Product(Matrix):
         self.left, self.right = left, right
 
     def dense(self) -> torch.Tensor:
-        """The product."""
+        """Return the product."""
         return self.left.dense() @ self.right.dense()
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
-        """Only the rows asked for are multiplied."""
+        """Return rows by index; only these are multiplied."""
         return self.left.select(ids) @ self.right.dense()
+
+    def take_rows(self, rows: torch.Tensor) -> Product:
+        """Return a copy with these rows only."""
+        return Product(self.left.take_rows(rows), self.right)
+
+    def to_stream(self, out: MatrixWriter) -> None:
+        """Write the rank and both factors."""
+        out.byte(PRODUCT)
+        out.number(len(self.right.dense()))
+        self.left.to_stream(out.factor("left"))
+        self.right.to_stream(out.factor("right"))
 
 
 def matrices(module: nn.Module) -> Iterator[tuple[str, Matrix]]:
-    """Name and matrix of everything in a module that is stored by itself: of products, their two factors."""
+    """Yield name and matrix of everything in a module that is stored by itself: of products, their two factors."""
     for name, inner in module.named_modules():
         if isinstance(inner, Matrix) and not isinstance(inner, Product):
             yield name, inner
 
 
 def replace_matrix(module: nn.Module, name: str, matrix: Matrix) -> None:
-    """Put another matrix in the place of the one of this name."""
+    """Replace the matrix of this name, in place."""
     parent, _, last = name.rpartition(".")
     setattr(module.get_submodule(parent), last, matrix)
 
 
-def matrix_like(tensors: Mapping[str, torch.Tensor], name: str) -> Matrix:
-    """The matrix that a weights file holds under a name. Raises UserError when it holds none, or a malformed one."""
-    if f"{name}.left.value" in tensors or f"{name}.left.codes" in tensors:
-        return Product(matrix_like(tensors, f"{name}.left"), matrix_like(tensors, f"{name}.right"))
-    own = {key: tensors[f"{name}.{key}"] for key in _TYPES if f"{name}.{key}" in tensors}
-    for key, tensor in own.items():
-        if tensor.dim() != 2 or tensor.dtype not in _TYPES[key]:
-            raise UserError(f"{name}.{key}: {tensor.dtype} {list(tensor.shape)} cannot be part of a matrix")
-    kinds = {("value",): _valued, ("codes", "scale", "zero_point"): Affine, ("codes", "codebook"): Codebook}
-    if tuple(own) not in kinds:
-        raise UserError(f"{name}: no matrix is stored as {', '.join(own) or 'nothing'}")
-    return kinds[tuple(own)](*own.values())
-
-
-_TYPES = {
-    "value": (torch.float32, torch.float16),
-    "codes": (torch.uint8,),
-    "scale": (torch.float32,),
-    "zero_point": (torch.uint8,),
-    "codebook": (torch.float32,),
-}
-
-
-def _valued(value: torch.Tensor) -> Matrix:
-    return Half(value) if value.dtype == torch.float16 else Dense(value)
-
-
 def restore_matrices(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Give a fresh student matrices of the forms that a weights file holds.
+    """Give a fresh student matrices of the forms that a weights file holds, in place.
 
-    Raises UserError for a malformed one; shapes are checked when the weights are loaded.
+    Raises UserError for a matrix that is missing, malformed or of another shape.
     """
-    for name, matrix in list(matrices(module)):
-        stored = matrix_like(tensors, name)
-        shape = list(stored.dense().shape)
-        if shape != list(matrix.dense().shape):
-            raise UserError(f"{name}: the file holds {shape}, config.json asks for {list(matrix.dense().shape)}")
+    for name, fresh in list(matrices(module)):
+        try:
+            stored = Matrix.from_tensors(_below(tensors, name))
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+        shape, expected = list(stored.dense().shape), list(fresh.dense().shape)
+        if shape != expected:
+            raise UserError(f"{name}: the file holds {shape}, manifest.json asks for {expected}")
         replace_matrix(module, name, stored)
+
+
+def _below(tensors: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+    """Return the tensors of one matrix, by the last words of their names."""
+    return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}

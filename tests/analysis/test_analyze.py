@@ -1,4 +1,4 @@
-"""analyze.py's work on tiny students made here: every count is known beforehand."""
+"""analyze.py's work on tiny students: every count is known beforehand."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,9 @@ from common.errors import UserError
 from common.training.models import weights_file
 from compression.analysis import glue_baselines
 from compression.analysis.analyze import AnalyzeSettings, analyze
-from compression.analysis.tensors import coo_bytes, dense_bytes, part_of
+from compression.analysis.tensors import coo_bytes, dense_bytes
 from compression.analysis.text import describe
+from compression.evaluation.weights import part_of
 from compression.packing import pack_student
 from compression.students.embeddings import load_tokenizer
 from compression.students.settings import StudentSettings
@@ -110,8 +111,8 @@ def test_thresholds_count_zeros_and_what_is_smaller(folder: Path, tmp_path: Path
 
 def test_pictures_are_written(folder: Path, tmp_path: Path):
     result = ask(tmp_path, weight_hist=True, pie_chart=True, save_pdf=True, out=tmp_path / "pictures")
-    found = {path.name: path.read_bytes()[:4] for path in (tmp_path / "pictures").iterdir()}
-    assert found == {
+    written = {path.name: path.read_bytes()[:4] for path in (tmp_path / "pictures").iterdir()}
+    assert written == {
         "weight_hist.png": b"\x89PNG",
         "weight_hist.pdf": b"%PDF",
         "pie_chart.png": b"\x89PNG",
@@ -152,12 +153,12 @@ def test_text_says_what_the_result_says(folder: Path, tmp_path: Path):
         ({"arch": "glue-glove", "bytes": True}, "--bytes needs weights"),
     ],
 )
-def test_mistakes_are_told(folder: Path, tmp_path: Path, flags: dict, message: str):
+def test_mistakes_are_refused(folder: Path, tmp_path: Path, flags: dict, message: str):
     with pytest.raises(UserError, match=message):
         analyze(build(AnalyzeSettings, {"task": "sst-2", "workspace": tmp_path, **flags}))
 
 
-def test_a_truncated_file_is_told(folder: Path, tmp_path: Path):
+def test_a_truncated_file_is_refused(folder: Path, tmp_path: Path):
     path = weights_file(folder)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match="damaged or truncated"):

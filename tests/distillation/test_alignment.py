@@ -15,7 +15,7 @@ from common.store.workspace import Workspace
 from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
 from compression.distillation.distill import distill, own_settings
 from compression.settings import CompressSettings
-from compression.students.scoring import batch_of, encode_split
+from compression.students.scoring import encode_split
 from compression.students.student import Student
 from compression.students.teacher_start import start_from_teacher
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
@@ -89,11 +89,11 @@ def test_a_student_that_is_the_teacher_has_nothing_left_to_align(prepared, task)
     student = Student("transformer", settings.student(), 2, task == "qqp").eval()
     inside = AlignmentTeacher.load(folder, CPU)
     split = load_split(Workspace(prepared), load_task(task), "test").take(np.arange(9))
-    sentences = batch_of(encode_split(tokenizer, split), np.arange(9), CPU)
+    batch = encode_split(tokenizer, split).batch(np.arange(9), CPU)
 
     def loss(**given):
         aligner = Aligner(settings.model_copy(update=given), inside)
-        return aligner.loss(student.traced(*sentences)[1], aligner.states(sentences)).item()
+        return aligner.loss(student.traced(batch)[1], aligner.states(batch)).item()
 
     assert loss() > 0.1
     start_from_teacher(student, settings.student(), range(settings.layers), folder)

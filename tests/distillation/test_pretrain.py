@@ -10,7 +10,6 @@ from stops import stopped_in_step
 
 from common.data.ragged import EncodedText
 from common.data.split import ROW_GROUP_ROWS, Split, write_split
-from common.data.tasks import load_task
 from common.errors import UserError
 from common.teachers.huggingface.general import load_general
 from common.training.checkpoint import load_tensors
@@ -182,7 +181,8 @@ def test_a_general_student_that_has_read_a_task_is_not_scored_on_one_of_the_same
     def settings(task):
         return CompressSettings(**{**defaults_for({"task": task, **given}), "task": task, **given})
 
+    asked = settings("rotten-tomatoes")
     with pytest.raises(UserError, match="sst-2"):
-        find_general(settings("rotten-tomatoes"), load_task("rotten-tomatoes"))
+        find_general(asked.paths, "mini", asked.student_arch, asked.student(), "rotten-tomatoes")
     (student,) = compress(settings("qqp"))
     assert read_config(student).trained_on == ("qqp", "sst-2")

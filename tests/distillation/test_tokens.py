@@ -76,20 +76,22 @@ def test_tokens_are_encoded_once(tmp_path):
     paths, task, tokenizer = Workspace(tmp_path), load_task("qqp"), Counting(9)
     encoded, cached = (cached_tokens(paths, task, tokenizer, dataclasses.replace(SPLIT)) for _ in range(2))
     assert tokenizer.sentences == 4
-    assert [texts_of(text) for text in encoded] == [texts_of(text) for text in cached]
+    for first, second in zip(encoded.columns, cached.columns, strict=True):
+        assert texts_of(first) == texts_of(second)
     with pytest.raises(ValueError, match="read-only"):
-        cached[0].ids[0] = 1  # mapped: a mistake here would change the file
+        cached.text.ids[0] = 1  # mapped: a mistake here would change the file
 
 
 def test_other_text_and_other_tokenizers_have_other_tokens(tmp_path):
     paths, task = Workspace(tmp_path), load_task("qqp")
     other = dataclasses.replace(SPLIT, sentence1=["a film", "no fun"])
     cached_tokens(paths, task, CharTokenizer(9), SPLIT)
-    assert texts_of(cached_tokens(paths, task, CharTokenizer(9), other)[0]) == texts_of(
+    assert texts_of(cached_tokens(paths, task, CharTokenizer(9), other).text) == texts_of(
         CharTokenizer(9).encode(other.sentence1)
     )
     for tokenizer in (CharTokenizer(3), HashTokenizer(50, 10, 9), HashTokenizer(60, 10, 9)):
-        for column, encoded in zip(SPLIT.sentences(), cached_tokens(paths, task, tokenizer, SPLIT), strict=True):
+        cached = cached_tokens(paths, task, tokenizer, SPLIT)
+        for column, encoded in zip(SPLIT.sentences(), cached.columns, strict=True):
             assert texts_of(encoded) == texts_of(tokenizer.encode(column))
 
 
@@ -99,4 +101,4 @@ def test_a_damaged_file_is_replaced(tmp_path):
     for file in tmp_path.glob("data/qqp/tokens/*/ids1.npy"):
         file.write_bytes(file.read_bytes()[:-4])
     again = cached_tokens(paths, task, tokenizer, SPLIT)
-    assert texts_of(again[1]) == texts_of(tokenizer.encode(["good", "bad"]))
+    assert texts_of(again.second) == texts_of(tokenizer.encode(["good", "bad"]))

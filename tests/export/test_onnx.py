@@ -11,6 +11,7 @@ import tiny
 import torch
 
 from common.errors import UserError
+from compression.students.batch import Batch
 from compression.students.embeddings import load_tokenizer
 from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
@@ -28,7 +29,7 @@ KINDS = tiny.STUDENT_KINDS
 
 
 class NoTokenizer:
-    """In place of byte pairs, whose file these tests do not need."""
+    """Stands in for byte pairs, whose file these tests do not need."""
 
     def save(self, folder):
         """Nothing."""
@@ -69,11 +70,12 @@ def compare(folder, embedding, pair, shapes):
     for rows, longest in shapes:
         sentences = [batch(embedding, rows, longest, 1), batch(embedding, rows, longest + 2, 2)][: 1 + pair]
         with torch.inference_mode():
-            expected = student(*(tuple(map(torch.from_numpy, sentence)) for sentence in sentences)).numpy()
+            first, *second = (Batch(*map(torch.from_numpy, sentence)) for sentence in sentences)
+            expected = student(Batch(first.ids, first.lengths, *second)).numpy()
         names = ("ids", "lengths", "ids2", "lengths2")
-        (found,) = session.run(None, dict(zip(names, itertools.chain(*sentences), strict=False)))
-        assert found.shape == (rows, 3)
-        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+        (result,) = session.run(None, dict(zip(names, itertools.chain(*sentences), strict=False)))
+        assert result.shape == (rows, 3)
+        np.testing.assert_allclose(result, expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(("arch", "embedding", "pooling", "pair"), KINDS)
@@ -96,19 +98,19 @@ def test_text_through_the_folders_tokenizer(saved, embedding):
     encoded = load_tokenizer(StudentSettings(**config.student), folder).encode(["A gorgeous, witty film!", "", "dull"])
     ids, lengths = encoded.pad(np.arange(3))
     session = onnxruntime.InferenceSession(export_onnx(folder, folder / "s.onnx"))
-    (found,) = session.run(None, {"ids": ids, "lengths": lengths})
+    (result,) = session.run(None, {"ids": ids, "lengths": lengths})
     with torch.inference_mode():
-        expected = student((torch.from_numpy(ids), torch.from_numpy(lengths)))
-    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5, rtol=0)
+        expected = student(Batch(torch.from_numpy(ids), torch.from_numpy(lengths)))
+    np.testing.assert_allclose(result, expected.numpy(), atol=1e-5, rtol=0)
 
 
-def test_the_file_says_what_it_is(saved, tmp_path):
+def test_the_file_has_the_models_metadata(saved, tmp_path):
     path = export_onnx(saved("rnn", "char", "max", True), tmp_path / "s.onnx")
-    says = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
-    assert (says["name"], says["task"], says["arch"]) == ("s", "mine", "rnn")
-    assert json.loads(says["labels"]) == ["no", "perhaps", "yes"]
-    assert json.loads(says["pair"]) is True
-    assert json.loads(says["student"])["encoder_hidden_dim"] == 4
+    metadata = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    assert (metadata["name"], metadata["task"], metadata["arch"]) == ("s", "mine", "rnn")
+    assert json.loads(metadata["labels"]) == ["no", "perhaps", "yes"]
+    assert json.loads(metadata["pair"]) is True
+    assert json.loads(metadata["student"])["encoder_hidden_dim"] == 4
 
 
 def test_the_same_bytes_again(saved, tmp_path):
@@ -125,7 +127,7 @@ def test_teachers_are_refused(saved):
     assert not (folder / "s.onnx").exists()
 
 
-def test_without_the_library_it_is_told_how_to_get_it(saved, tmp_path, monkeypatch):
+def test_without_the_library_the_error_names_the_requirements_file(saved, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(UserError, match=r"pip install -r requirements-onnx\.txt"):
         export_onnx(saved("ffn", "char", "last", False), tmp_path / "s.onnx")

@@ -26,6 +26,7 @@ from common.teachers.load import load_teacher
 from compression.inference.classifier import softmax
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
+from compression.students.batch import EncodedRows
 from compression.students.embeddings import load_tokenizer
 from compression.students.saved import load_student
 from compression.students.scoring import student_logits
@@ -60,7 +61,8 @@ def save(folder, task, labels, pair):
 def own(folder, *sentences):
     """The student's own logits over one list of sentences, or two."""
     student, tokenizer, _ = load_student(folder, CPU)
-    return student_logits(student, [tokenizer.encode([normalise(text) for text in each]) for each in sentences], CPU)
+    encoded = (tokenizer.encode([normalise(text) for text in each]) for each in sentences)
+    return student_logits(student, EncodedRows(*encoded), CPU)
 
 
 @pytest.fixture

@@ -4,19 +4,20 @@ import re
 import zlib
 
 import numpy as np
-import packed_students as made
+import packed_students as saved
 import pytest
 import tiny
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from unicode_torture import TORTURE
 
 from common.errors import UserError
-from compression.packing import pack_student, packed_parts, packed_size, write_packed
+from compression.packing import pack_student, packed_sections, write_packed
 from compression.packing.ans import Coded, encode_stream, table_bits, table_steps
 from compression.packing.arrays import store, store_aside
 from compression.packing.head import HeadWriter
-from compression.packing.parts import Shares
+from compression.packing.sections import ByteCounts
 from compression.runtime import (
     BY_COLUMN,
     BY_ROW,
@@ -32,6 +33,7 @@ from compression.runtime import (
     step_weights,
 )
 from compression.runtime.encoders.conv import Convolution
+from compression.students.saved import load_student
 
 TEXTS = [
     "the film is truly wonderful , and the cast feels charming !",
@@ -44,58 +46,58 @@ TEXTS = [
 
 def same(folder, texts=TEXTS):
     """Packed and in PyTorch: logits within 1e-4 of each other, and the same choice."""
-    expected = made.torch_logits(folder, texts)
-    found = load_bytes(pack_student(folder)).logits(texts)
-    assert found.dtype == np.float32
-    assert np.abs(found - expected).max() < 1e-4
-    assert (found.argmax(1) == expected.argmax(1)).all()
-    return found
+    expected = saved.torch_logits(folder, texts)
+    result = load_bytes(pack_student(folder)).logits(texts)
+    assert result.dtype == np.float32
+    assert np.abs(result - expected).max() < 1e-4
+    assert (result.argmax(1) == expected.argmax(1)).all()
+    return result
 
 
-@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", saved.EMBEDDINGS)
 @pytest.mark.parametrize(("arch", "pooling"), [(a, p) for a, poolings in tiny.POOLINGS.items() for p in poolings])
 def test_every_student_answers_as_in_pytorch(tmp_path, arch, embedding, pooling):
-    same(made.write_student(tmp_path / "s", arch, embedding, "affine-row", pooling=pooling))
+    same(saved.write_student(tmp_path / "s", arch, embedding, "affine-row", pooling=pooling))
 
 
-@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
-@pytest.mark.parametrize("arch", made.ARCHS)
+@pytest.mark.parametrize("embedding", saved.EMBEDDINGS)
+@pytest.mark.parametrize("arch", saved.ARCHS)
 def test_pairs_answer_as_in_pytorch(tmp_path, arch, embedding):
-    folder = made.write_student(tmp_path / "s", arch, embedding, "ternary", pair=True, pooling=tiny.POOLINGS[arch][-1])
+    folder = saved.write_student(tmp_path / "s", arch, embedding, "ternary", pair=True, pooling=tiny.POOLINGS[arch][-1])
     same(folder, [(TEXTS[i], TEXTS[i + 1]) for i in range(8)])
 
 
-@pytest.mark.parametrize("form", made.FORMS)
+@pytest.mark.parametrize("form", saved.FORMS)
 @pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "hash"), ("ffn", "char"), ("conv", "bpe")])
 def test_every_form_of_matrix_comes_back(tmp_path, form, arch, embedding):
-    same(made.write_student(tmp_path / "s", arch, embedding, form), TEXTS[:6])
+    same(saved.write_student(tmp_path / "s", arch, embedding, form), TEXTS[:6])
 
 
 @pytest.mark.parametrize("width", [1, 3, 9, 255])
 def test_windows_of_any_width_reach_beyond_texts_and_no_further(tmp_path, width):
-    together = same(made.write_student(tmp_path / "s", "conv", "hash", kernel_width=width))
+    together = same(saved.write_student(tmp_path / "s", "conv", "hash", kernel_width=width))
     model = load_bytes(pack_student(tmp_path / "s"))
     assert np.abs(together - np.concatenate([model.logits([text]) for text in TEXTS])).max() < 1e-5
 
 
 def test_texts_longer_than_what_is_convolved_at_once(tmp_path, monkeypatch):
-    folder = made.write_student(tmp_path / "s", "conv", "char")
+    folder = saved.write_student(tmp_path / "s", "conv", "char")
     whole = same(folder)
     monkeypatch.setattr(Convolution, "values_at_once", 100)  # five tokens
     assert np.abs(same(folder) - whole).max() < 1e-5
 
 
 def test_a_regression_gives_its_score(tmp_path):
-    folder = made.write_student(tmp_path / "s", "ffn", "hash", labels=[])
+    folder = saved.write_student(tmp_path / "s", "ffn", "hash", labels=[])
     model = load_bytes(pack_student(folder))
     assert (model.labels, model.outputs) == ((), 1)
     assert np.array_equal(model.probabilities(TEXTS), same(folder))
 
 
 def test_texts_are_cut_where_pytorch_cuts_them(tmp_path):
-    for embedding in made.EMBEDDINGS:
+    for embedding in saved.EMBEDDINGS:
         for arch in ("bilstm", "conv"):
-            same(made.write_student(tmp_path / f"{arch}-{embedding}", arch, embedding, max_tokens=3))
+            same(saved.write_student(tmp_path / f"{arch}-{embedding}", arch, embedding, max_tokens=3))
 
 
 def test_matrices_of_nothing_but_zeros_come_back(tmp_path):
@@ -105,7 +107,7 @@ def test_matrices_of_nothing_but_zeros_come_back(tmp_path):
             for name in [name for name in tensors if name.startswith(("classifier.0", "encoder"))]:
                 tensors[name][:] = 0
 
-        same(made.write_student(tmp_path / form, "rnn", "hash", form, edit=zero), TEXTS[:3])
+        same(saved.write_student(tmp_path / form, "rnn", "hash", form, edit=zero), TEXTS[:3])
 
 
 def test_weights_that_repeat_take_next_to_nothing(tmp_path):
@@ -113,24 +115,24 @@ def test_weights_that_repeat_take_next_to_nothing(tmp_path):
         for name in [name for name in tensors if name.startswith("embedding")]:
             tensors[name][:] = 1
 
-    full = packed_size(made.write_student(tmp_path / "a", "ffn", "hash", "affine-row"))
-    assert packed_size(made.write_student(tmp_path / "b", "ffn", "hash", "affine-row", edit=flat)) < full - 300
+    full = len(pack_student(saved.write_student(tmp_path / "a", "ffn", "hash", "affine-row")))
+    assert len(pack_student(saved.write_student(tmp_path / "b", "ffn", "hash", "affine-row", edit=flat))) < full - 300
 
 
 @pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "char"), ("ffn", "hash"), ("conv", "hash")])
 @pytest.mark.parametrize("form", ["pruned", "affine-row", "codebook-row", "product"])
-def test_parts_sum_to_the_file(tmp_path, arch, embedding, form):
-    folder = made.write_student(tmp_path / "s", arch, embedding, form)
-    parts = packed_parts(folder)
-    assert sum(part.bytes for part in parts) == packed_size(folder) == len(pack_student(folder))
-    assert all(part.bytes > 0 for part in parts)
-    groups = {part.part for part in parts}
+def test_sections_sum_to_the_file(tmp_path, arch, embedding, form):
+    folder = saved.write_student(tmp_path / "s", arch, embedding, form)
+    sections = packed_sections(*load_student(folder, torch.device("cpu")))
+    assert sum(section.bytes for section in sections) == len(pack_student(folder))
+    assert all(section.bytes > 0 for section in sections)
+    groups = {section.part for section in sections}
     assert groups >= {"header", "settings", "embedding", "classifier", "checksum"}
     assert ("vocabulary" in groups, "encoder" in groups) == (embedding == "bpe", arch != "ffn")
 
 
 def test_the_same_student_gives_the_same_bytes_under_its_name(tmp_path):
-    folder = made.write_student(tmp_path / "tiny-one", "rnn", "bpe", "affine-row")
+    folder = saved.write_student(tmp_path / "tiny-one", "rnn", "bpe", "affine-row")
     path = write_packed(folder)
     assert path == folder / "tiny-one.fwt"
     assert path.read_bytes() == pack_student(folder)
@@ -138,21 +140,22 @@ def test_the_same_student_gives_the_same_bytes_under_its_name(tmp_path):
     assert not list(folder.glob(".*"))
 
 
-def test_what_cannot_be_packed_is_said(tmp_path):
+def test_what_cannot_be_packed_is_refused(tmp_path):
     def breaks(name, value):
         def edit(tensors):
             tensors[name][0] = value
 
         return edit
 
-    for place, value in enumerate((np.nan, np.inf, 1e9)):
-        folder = made.write_student(tmp_path / f"n{place}", "ffn", "hash", edit=breaks("classifier.0.bias", value))
+    for i, value in enumerate((np.nan, np.inf, 1e9)):
+        folder = saved.write_student(tmp_path / f"n{i}", "ffn", "hash", edit=breaks("classifier.0.bias", value))
         with pytest.raises(UserError, match=r"classifier\.0\.bias: a weight is not finite, or larger"):
             pack_student(folder)
-    folder = made.write_student(tmp_path / "m", "ffn", "hash", edit=lambda t: t.pop("classifier.3.weight.value"))
-    with pytest.raises(UserError, match=r"holds no classifier\.3\.weight"):
+    folder = saved.write_student(tmp_path / "m", "ffn", "hash", edit=lambda t: t.pop("classifier.3.weight.value"))
+    with pytest.raises(UserError, match=r"classifier\.3\.weight: no matrix is stored as nothing"):
         pack_student(folder)
-    folder = made.write_student(tmp_path / "p", "ffn", "bpe", model=made.pieces(byte_fallback=True, vocab_size=400))
+    bytes_ = saved.pieces(byte_fallback=True, vocab_size=400)
+    folder = saved.write_student(tmp_path / "p", "ffn", "bpe", model=bytes_, vocab_size=400)
     with pytest.raises(UserError, match=r"bpe\.model: cannot be used, it falls back to bytes"):
         pack_student(folder)
     (folder / "bpe.model").write_bytes(b"nonsense")
@@ -186,18 +189,18 @@ def dump(data):
 
 def test_the_pages_example_is_a_file(tmp_path):
     sizes = {"labels": ["no", "yes"], "embedding_dim": 1, "cls_hidden_dim": 1}
-    data = pack_student(made.write_student(tmp_path / "example", "ffn", "char", edit=example, **sizes))
+    data = pack_student(saved.write_student(tmp_path / "example", "ffn", "char", edit=example, **sizes))
     page = (tiny.ROOT / "docs" / "format.md").read_text()
     between = {name: page.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0] for name in ("example", "head")}
     assert between["example"].strip("`\n") == dump(data)
     assert between["head"].strip("`\n") == dump(zlib.decompress(data[10:63], -15))
     # The bytes that the tables explain are all the bytes there are, in order.
-    told = [
+    explained = [
         "".join(re.findall(r"`([0-9a-f ]+?)`", line.split("|")[1]))
         for line in page.split("<!-- /head -->")[1].splitlines()
         if "`" in line
     ]
-    assert bytes.fromhex("".join(told)) == zlib.decompress(data[10:63], -15)
+    assert bytes.fromhex("".join(explained)) == zlib.decompress(data[10:63], -15)
     assert load_bytes(data).logits(["d"]).tolist() == [[-0.75, 0.625]]
 
 
@@ -224,10 +227,10 @@ def test_a_stream_holds_what_was_put_in(symbols, spare, tables):
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=256).filter(lambda c: sum(x > 0 for x in c) > 1))
 def test_frequencies_sum_to_the_whole_and_leave_no_symbol_out(weights):
     weights = np.array(weights, np.int64)
-    found = frequencies(weights, CODE_BITS)
-    assert found.sum() == 1 << CODE_BITS
-    assert ((found > 0) == (weights > 0)).all()
-    assert found.max() <= (1 << CODE_BITS) * 63 // 64
+    result = frequencies(weights, CODE_BITS)
+    assert result.sum() == 1 << CODE_BITS
+    assert ((result > 0) == (weights > 0)).all()
+    assert result.max() <= (1 << CODE_BITS) * 63 // 64
 
 
 @given(st.integers(1, 30), st.integers(1, 40), st.integers(0, 5), st.integers(0, 2**32 - 1))
@@ -261,9 +264,9 @@ def test_a_table_is_a_few_quarter_bits_from_the_truth():
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 1e6)), max_size=8), st.integers(0, 10_000))
 def test_shares_are_whole_and_sum_up(owners, total):
-    shares = Shares()
-    shares.add("rans", owners, total)
-    assert sum(part.bytes for part in shares.parts()) == total
+    counts = ByteCounts()
+    counts.divide("rans", owners, total)
+    assert sum(section.bytes for section in counts.sections()) == total
 
 
 def test_numbers_of_any_size_are_read_as_written():
@@ -271,7 +274,7 @@ def test_numbers_of_any_size_are_read_as_written():
     numbers = [0, 1, 127, 128, 300, 16383, 16384, 1 << 24]
     for number in numbers:
         head.number(number)
-    reader = Reader(head.data)
+    reader = Reader(bytes(head.data))
     assert [reader.number() for _ in numbers] == numbers
     with pytest.raises(PackedError, match="too early"):
         reader.byte()

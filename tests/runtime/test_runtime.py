@@ -15,6 +15,7 @@ from common.data.text import normalise, split_words
 from compression import runtime
 from compression.runtime import HashedWords, PackedError, load
 from compression.runtime.__main__ import tidy
+from compression.students.batch import Batch
 from compression.students.saved import load_student
 
 CHARACTERS = st.text(
@@ -34,7 +35,7 @@ def torch_logits(folder):
 
     def logits(text):
         with torch.inference_mode():
-            return student(tuple(map(torch.from_numpy, tokenizer.encode([text]).pad(np.arange(1))))).numpy()
+            return student(Batch.of(tokenizer.encode([text]), np.arange(1), torch.device("cpu"))).numpy()
 
     return logits
 

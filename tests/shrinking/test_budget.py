@@ -14,7 +14,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.training.metrics import main_score
 from common.training.models import load_weights, read_config
-from compression.packing import packed_size
+from compression.packing import pack_student
 from compression.shrinking.context import CompressionContext
 from compression.shrinking.quantization.budget import within_bytes
 from compression.shrinking.quantization.scheme import Scheme
@@ -30,11 +30,11 @@ def bits(folder):
 
 @pytest.mark.parametrize("student", ["bilstm", "ffn", "conv"])
 def test_the_packed_file_keeps_its_budget_and_uses_it(workspace, student):
-    largest, smallest = (packed_size(quantized(workspace, student, granularity="tensor", bits=n)) for n in (8, 2))
+    largest, smallest = (len(pack_student(quantized(workspace, student, granularity="tensor", bits=n))) for n in (8, 2))
     budget = (largest + smallest) // 2
     folder = quantized(workspace, student, max_bytes=budget)
     assert folder.name == f"{student}+qmax{budget}"
-    assert 0.85 * budget < packed_size(folder) <= budget
+    assert 0.85 * budget < len(pack_student(folder)) <= budget
     assert len({matrix["bits"] for matrix in read_config(folder).compression["quantized"].values()}) > 1
     assert 1.5 < bits(folder) < 9
 
@@ -43,13 +43,13 @@ def test_a_budget_that_nothing_meets_names_the_smallest_possible(workspace):
     with pytest.raises(UserError, match=r"--max-bytes 10: the smallest that ffn can become is \d+ bytes") as refused:
         quantized(workspace, "ffn", max_bytes=10)
     smallest = int(str(refused.value).split()[-2])
-    assert packed_size(quantized(workspace, "ffn", max_bytes=smallest)) == smallest
+    assert len(pack_student(quantized(workspace, "ffn", max_bytes=smallest))) == smallest
 
 
 @pytest.mark.slow
 def test_a_budget_holds_after_training_too(workspace):
-    budget = packed_size(quantized(workspace, "ffn", bits=3))
-    assert packed_size(quantized(workspace, "ffn", max_bytes=budget, tune_epochs=1)) <= budget
+    budget = len(pack_student(quantized(workspace, "ffn", bits=3)))
+    assert len(pack_student(quantized(workspace, "ffn", max_bytes=budget, tune_epochs=1))) <= budget
 
 
 class Swelling:

@@ -10,7 +10,8 @@ import torch
 
 from common.errors import UserError
 from common.training.models import load_weights, read_config
-from compression.evaluation.sizes import logical_weights, measure
+from compression.evaluation.sizes import measure
+from compression.evaluation.weights import stored_tensors, weights_of
 from compression.shrinking.quantize import suffix
 from compression.students.layers import check_inputs
 from compression.students.saved import load_student, save_student
@@ -37,6 +38,11 @@ def quantized(workspace, student="ffn", **given):
 
 def levels_of(way):
     return 3 if way.get("quantizer") == "ternary" else 2 ** way.get("bits", 8)
+
+
+def weights(folder):
+    """Name -> float32 weights of a saved model."""
+    return {w.name: w.values for w in weights_of(folder, read_config(folder), stored_tensors(folder))}
 
 
 @pytest.mark.parametrize(("student", "task"), [*((student, "sst-2") for student in shrunk.STUDENTS), ("rnn", "qqp")])
@@ -83,7 +89,7 @@ def test_it_loads_without_the_rest_of_the_workspace(workspace, tmp_path, student
 def test_a_pruned_student_keeps_its_zeros_and_is_saved_as_it_is_loaded(workspace, tmp_path, student, way):
     pruned = shrunk.shrunk(workspace, "prune", student)
     folder = quantized(workspace, pruned.name, **WAYS[way])
-    before, after = (logical_weights(load_weights(each)) for each in (pruned, folder))
+    before, after = (weights(each) for each in (pruned, folder))
     assert any((tensor == 0).any() for tensor in before.values())
     assert after.keys() == before.keys()
     assert not any(after[name][tensor == 0].any() for name, tensor in before.items())

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from compression.shrinking.quantization.affine import POWER
 from compression.shrinking.quantization.codebook import k_means, nearest
 from compression.shrinking.quantization.scheme import BITS, Scheme
-from compression.students.weights import Affine, Codebook, Half, matrix_like
+from compression.students.weights import Affine, Codebook, Half, Matrix
 
 MATRICES = arrays(
     np.float32,
@@ -60,7 +60,7 @@ def test_codes_are_as_few_as_their_bits_allow(weight, scheme):
 @given(MATRICES, SCHEMES)
 def test_a_weights_file_gives_the_same_matrix_back(weight, scheme):
     matrix = scheme.quantize(weight)
-    again = matrix_like({f"m.{name}": tensor for name, tensor in matrix.state_dict().items()}, "m")
+    again = Matrix.from_tensors(matrix.to_tensors())
     assert type(again) is type(matrix)
     assert torch.equal(again.dense(), matrix.dense())
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression.shrinking.pruning.units import remove_units
+from compression.students.batch import EncodedRows
 from compression.students.layers import GATES, Recurrent
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import student_logits
@@ -27,10 +28,11 @@ def student(arch, pair, pooling=None):
 
 def text(pair, rows=40):
     rng = np.random.default_rng(2)
-    return [
+    columns = [
         EncodedText.from_lists([rng.integers(0, VOCABULARY, n).tolist() for n in rng.integers(1, 9, rows)], 1, (0,), 40)
         for _ in range(2 if pair else 1)
     ]
+    return EncodedRows(*columns)
 
 
 def logits(net, encoded):
@@ -171,7 +173,6 @@ def test_what_is_left_of_a_convolutions_unit_is_its_value_and_its_gate(pair):
     rows = [0, 2, 3, HIDDEN, HIDDEN + 2, HIDDEN + 3]
     assert torch.equal(net.encoder.convolution.weight.value, weight[rows])
     assert torch.equal(net.encoder.convolution.bias, bias[rows])
-    assert net.encoder.output_dim == 3
     assert net.classifier[0].weight.value.shape == (4, 3 * (4 if pair else 1))
 
 

@@ -15,6 +15,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, row_uses
+from compression.students.batch import EncodedRows
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import student_logits
 from compression.tokenizers.bpe import MODEL_FILE, UNKNOWN, BpeTokenizer
@@ -101,12 +102,12 @@ def test_every_piece_left_is_used_often_enough(model_file, least):
 
 def test_a_sentence_without_a_dropped_piece_keeps_its_logits(model_file):
     net, whole = student(), BpeTokenizer(model_file, 40)
-    before = student_logits(net, [whole.encode(TEXTS)], shrunk.CPU)
+    before = student_logits(net, EncodedRows(whole.encode(TEXTS)), shrunk.CPU)
     tokenizer, _ = prune_vocabulary(net, whole, TEXTS, 5)
     old, new = ([t.kept[t.encode([text]).ids[:, 0]].tolist() for text in TEXTS] for t in (whole, tokenizer))
     same = np.array([a == b for a, b in zip(old, new, strict=True)])
     assert 0 < same.sum() < len(TEXTS)
-    after = student_logits(net, [tokenizer.encode(TEXTS)], shrunk.CPU)
+    after = student_logits(net, EncodedRows(tokenizer.encode(TEXTS)), shrunk.CPU)
     assert np.allclose(before[same], after[same], atol=1e-6)
     assert not np.allclose(before[~same], after[~same], atol=1e-6)
 

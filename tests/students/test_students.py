@@ -3,6 +3,7 @@
 from typing import get_args
 
 import eight_bits
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -12,10 +13,12 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression import runtime
+from compression.students.batch import Batch, EncodedRows
 from compression.students.conv import ConvolutionalEncoder
-from compression.students.layers import maximum, round_inputs
+from compression.students.layers import max_pool, round_inputs
 from compression.students.recurrent import BidirectionalEncoder, reverse
 from compression.students.settings import StudentArch, StudentSettings
+from compression.students.spec import StudentSpec
 from compression.students.student import Student, compare
 
 WIDTH = {"bpe": 1, "hash": 3, "char": 1}
@@ -49,9 +52,7 @@ def texts(embedding, lengths, seed):
 
 
 def batch(encoded, rows):
-    import numpy as np
-
-    return [tuple(map(torch.from_numpy, text.pad(np.array(rows)))) for text in encoded]
+    return EncodedRows(*encoded).batch(np.array(rows), torch.device("cpu"))
 
 
 def inputs(embedding, pair):
@@ -63,9 +64,9 @@ def inputs(embedding, pair):
 def test_logits_and_gradients_do_not_depend_on_the_batch(arch, embedding, pooling, pair):
     student, encoded = build(arch, embedding, pooling, pair), inputs(embedding, pair)
 
-    def both(rows, place):
+    def both(rows, index):
         student.zero_grad()
-        logits = student(*batch(encoded, rows))[place]
+        logits = student(batch(encoded, rows))[index]
         (logits * torch.tensor([1.0, -2.0, 0.5])).sum().backward()
         return logits.detach(), [p.grad.clone() for p in student.parameters()]
 
@@ -83,13 +84,13 @@ def test_logits_and_gradients_do_not_depend_on_the_batch(arch, embedding, poolin
 def test_quantized_logits_do_not_depend_on_the_batch(arch, embedding, pooling, pair, how):
     student, encoded = build(arch, embedding, pooling, pair), inputs(embedding, pair)
     with torch.no_grad():
-        exact = student(*batch(encoded, range(5)))
-        calibration = student.encode(*batch(encoded, range(5)))
+        exact = student(batch(encoded, range(5)))
+        calibration = student.encode(batch(encoded, range(5)))
         eight_bits.quantize(student)
         round_inputs(student, {"encoder": "dynamic", "classifier": how}, calibration)
-        together = student(*batch(encoded, range(5)))
+        together = student(batch(encoded, range(5)))
         for row in range(5):
-            alone = student(*batch(encoded, [row]))[0]
+            alone = student(batch(encoded, [row]))[0]
             torch.testing.assert_close(together[row], alone, atol=1e-4, rtol=1e-4)
     assert (together - exact).abs().max() < 0.1  # eight bits are close to float
 
@@ -98,10 +99,10 @@ def torch_name(name):
     return f"{name.removesuffix('.value')}_l0"
 
 
-@pytest.mark.parametrize(("kind", "theirs"), [("lstm", nn.LSTM), ("rnn", nn.RNN)])
-def test_both_last_states_are_those_of_a_packed_bidirectional_rnn(kind, theirs):
+@pytest.mark.parametrize(("arch", "theirs"), [("bilstm", nn.LSTM), ("rnn", nn.RNN)])
+def test_both_last_states_are_those_of_a_packed_bidirectional_rnn(arch, theirs):
     torch.manual_seed(1)
-    ours = BidirectionalEncoder(kind, 5, 4, "last")
+    ours = BidirectionalEncoder(StudentSpec(arch, StudentSettings(embedding_dim=5, encoder_hidden_dim=4), 2))
     theirs = theirs(5, 4, batch_first=True, bidirectional=True)
     weights = {torch_name(name): value for name, value in ours.forward_rnn.state_dict().items()}
     weights |= {f"{torch_name(name)}_reverse": value for name, value in ours.backward_rnn.state_dict().items()}
@@ -117,7 +118,7 @@ def test_both_last_states_are_those_of_a_packed_bidirectional_rnn(kind, theirs):
 def test_max_pooling_leaves_padding_out():
     states = torch.full((1, 4, 2), 9.0)
     states[0, :2] = torch.tensor([[-1.0, 0.0], [-2.0, -3.0]])
-    assert maximum(states, torch.tensor([2])).tolist() == [[-1.0, 0.0]]
+    assert max_pool(states, torch.tensor([2])).tolist() == [[-1.0, 0.0]]
 
 
 def test_reversal_stays_within_each_sentence():
@@ -135,20 +136,19 @@ def test_the_ffn_is_a_mean():
     ids = torch.tensor([[[1], [2], [0]]])
     with torch.no_grad():
         expected = student.embedding.table.weight.dense()[[1, 2]].mean(0)
-        torch.testing.assert_close(student.encode((ids, torch.tensor([2])))[0], expected)
+        torch.testing.assert_close(student.encode(Batch(ids, torch.tensor([2])))[0], expected)
 
 
 @pytest.mark.parametrize("width", [1, 3, 7])
 def test_a_convolution_is_torchs_and_its_gates_the_second_half(width):
     torch.manual_seed(1)
-    encoder = ConvolutionalEncoder(
-        StudentSettings(embedding_dim=5, encoder_hidden_dim=4, pooling="max", kernel_width=width)
-    )
+    settings = StudentSettings(embedding_dim=5, encoder_hidden_dim=4, pooling="max", kernel_width=width)
+    encoder = ConvolutionalEncoder(StudentSpec("conv", settings, 2))
     kernels = encoder.convolution.weight.dense().view(8, width, 5).transpose(1, 2)
     vectors, lengths = torch.randn(3, 6, 5), torch.tensor([6, 1, 4])
-    for text, length, found in zip(vectors, lengths, encoder(vectors, lengths), strict=True):
+    for text, length, pooled in zip(vectors, lengths, encoder(vectors, lengths), strict=True):
         both = nn.functional.conv1d(text[:length].T, kernels, encoder.convolution.bias, padding=width // 2)
-        torch.testing.assert_close(found, (both[:4] * both[4:].sigmoid()).amax(1))
+        torch.testing.assert_close(pooled, (both[:4] * both[4:].sigmoid()).amax(1))
 
 
 def test_a_convolution_has_no_last_state():
@@ -164,15 +164,15 @@ def test_all_architectures_are_tested_and_packed():
 def test_dropout_works_in_training_only(arch, pooling):
     student, encoded = build(arch, "bpe", pooling, False), inputs("bpe", False)
     with torch.no_grad():
-        assert torch.equal(student(*batch(encoded, [0])), student(*batch(encoded, [0])))
+        assert torch.equal(student(batch(encoded, [0])), student(batch(encoded, [0])))
         student.train()
-        assert not torch.equal(student(*batch(encoded, [0])), student(*batch(encoded, [0])))
+        assert not torch.equal(student(batch(encoded, [0])), student(batch(encoded, [0])))
 
 
 @pytest.mark.parametrize(("arch", "embedding", "pooling", "pair"), KINDS)
 def test_every_weight_learns(arch, embedding, pooling, pair):
     student, encoded = build(arch, embedding, pooling, pair), inputs(embedding, pair)
-    student(*batch(encoded, range(5))).square().sum().backward()
+    student(batch(encoded, range(5))).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in student.parameters())
 
 

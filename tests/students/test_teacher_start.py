@@ -13,6 +13,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.load import load_teacher
 from compression.distillation.distill import distill
+from compression.students.scoring import encode_split
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.students.teacher_start import layers_to_copy, start_from_teacher
@@ -27,10 +28,10 @@ def teacher(prepared):
 
 
 def shape(teacher, **more):
-    told = json.loads((teacher / "huggingface/config.json").read_text())
-    own = {"encoder_hidden_dim": told["hidden_size"], "embedding_dim": told["hidden_size"], "dropout": 0.0}
-    own |= {"heads": told["num_attention_heads"], "intermediate_dim": told["intermediate_size"], "max_tokens": 40}
-    return {**own, "layers": told["num_hidden_layers"], "embedding_type": "wordpiece", "cls_hidden_dim": 5, **more}
+    config = json.loads((teacher / "huggingface/config.json").read_text())
+    own = {"encoder_hidden_dim": config["hidden_size"], "embedding_dim": config["hidden_size"], "dropout": 0.0}
+    own |= {"heads": config["num_attention_heads"], "intermediate_dim": config["intermediate_size"], "max_tokens": 40}
+    return {**own, "layers": config["num_hidden_layers"], "embedding_type": "wordpiece", "cls_hidden_dim": 5, **more}
 
 
 def started(teacher, arch, layers, pair=False, **more):
@@ -44,9 +45,7 @@ def started(teacher, arch, layers, pair=False, **more):
 
 def traced(student, tokenizer, split):
     with torch.no_grad():
-        encoded = [tokenizer.encode(sentences) for sentences in split.sentences()]
-        ids = [tuple(map(torch.from_numpy, text.pad(np.arange(len(text))))) for text in encoded]
-        return student.encoder.trace(*((student.embedding(i), lengths) for i, lengths in ids))
+        return student.traced(encode_split(tokenizer, split).batch(np.arange(len(split)), CPU))[1]
 
 
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])
@@ -58,11 +57,11 @@ def test_with_all_its_layers_a_student_is_the_teacher(prepared, task):
     student, tokenizer = started(folder, "transformer", range(depth), task == "qqp")
     ours = traced(student, tokenizer, split)
     assert torch.equal(ours.lengths, theirs.lengths)
-    inside = torch.arange(int(ours.lengths.max())) < ours.lengths[:, None]
+    mask = torch.arange(int(ours.lengths.max())) < ours.lengths[:, None]
     for one, other in zip(ours.hidden, theirs.hidden, strict=True):
-        assert torch.allclose(one[inside], other[inside], atol=1e-5)
+        assert torch.allclose(one[mask], other[mask], atol=1e-5)
     for one, other in zip(ours.attention, theirs.attention, strict=True):
-        assert torch.allclose(one.transpose(1, 2)[inside], other.transpose(1, 2)[inside], atol=1e-5)
+        assert torch.allclose(one.transpose(1, 2)[mask], other.transpose(1, 2)[mask], atol=1e-5)
 
 
 def test_a_full_rank_factorisation_is_the_embedding_itself(teacher, prepared):

@@ -1,4 +1,4 @@
-"""Students' folders made from nothing: random weights in any form a weights file may have, and tiny vocabularies."""
+"""Folders of untrained students: random weights in any form a weights file may have, and tiny vocabularies."""
 
 import functools
 import io
@@ -14,7 +14,6 @@ FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-
          "codebook-row", "product")  # fmt: skip
 TRANSFORMERS = ("transformer", "recursive")
 TRANSFORMER = {"encoder_hidden_dim": 8, "heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 9, "adapters": 4}
-GATES = {"rnn": 1, "bilstm": 4}
 DIM, HIDDEN, CLASSIFIER, VOCAB, KERNEL = 6, 5, 7, 120, 3
 
 
@@ -24,12 +23,12 @@ def pieces(vocab_size=VOCAB, seed_text=True, **more):
     import sentencepiece
 
     texts = [text.lower() for text, _ in tiny.sentences(200)] + ["caf\u00e9 na\u00efve \ud55c\uad6d \u03c3\u03c2 0"] * 3
-    made = io.BytesIO()
+    file = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts), model_writer=made, model_type="bpe", vocab_size=vocab_size,
+        sentence_iterator=iter(texts), model_writer=file, model_type="bpe", vocab_size=vocab_size,
         character_coverage=1.0, num_threads=1, minloglevel=2, **more,
     )  # fmt: skip
-    return made.getvalue()
+    return file.getvalue()
 
 
 @functools.cache
@@ -64,34 +63,12 @@ def matrix(rng, shape, form):
     return {"codes": codes, "scale": rng.uniform(0.02, 0.2, lines).astype(np.float32), "zero_point": zero_point}
 
 
-def encoder(arch, dim, hidden, kernel):
-    """An encoder's matrices' shapes and biases' lengths, by their stems, and the width of what it hands on."""
-    if arch == "ffn":
-        return {}, {}, dim
-    if arch == "conv":
-        stem = "encoder.convolution"
-        return {f"{stem}.weight": (2 * hidden, kernel * dim)}, {f"{stem}.bias": 2 * hidden}, hidden
-    gates, shapes, vectors = GATES[arch] * hidden, {}, {}
-    for stem in ("encoder.forward_rnn", "encoder.backward_rnn"):
-        shapes |= {f"{stem}.weight_ih": (gates, dim), f"{stem}.weight_hh": (gates, hidden)}
-        vectors |= {f"{stem}.bias_ih": gates, f"{stem}.bias_hh": gates}
-    return shapes, vectors, 2 * hidden
-
-
-def transformer(arch, embedding, sizes, pair):
-    """The same of a transformer, as PyTorch has it, whose norms are no matrices either."""
-    from compression.students.settings import StudentSettings
-    from compression.students.student import Student
-
-    student = Student(arch, StudentSettings(embedding_type=embedding, **sizes), 2, pair)
-    tensors = {f"encoder.{name}": tuple(value.shape) for name, value in student.encoder.state_dict().items()}
-    shapes = {name.removesuffix(".value"): shape for name, shape in tensors.items() if name.endswith(".value")}
-    return shapes, {name: shape[0] for name, shape in tensors.items() if len(shape) == 1}, student.encoder.output_dim
-
-
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
-    """A student's folder. given: other student settings, `model` (a sentencepiece model's bytes), `labels`, `tokens`,
-    `edit`."""
+    """Write and return a student's folder. given: other student settings, `model` (a sentencepiece
+    model's bytes), `labels`, `tokens`, `edit`."""
+    from compression.students.settings import StudentSettings
+    from compression.students.spec import StudentSpec
+
     rng = np.random.default_rng(seed)
     model = given.pop("model", None) or pieces()
     tokens = given.pop("tokens", False)
@@ -100,28 +77,18 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
              "hash_ratio": 10, "max_tokens": 512, "kernel_width": KERNEL, **given}  # fmt: skip
     if arch in TRANSFORMERS:
         sizes |= TRANSFORMER
-    dim, hidden, inner = sizes["embedding_dim"], sizes["encoder_hidden_dim"], sizes["cls_hidden_dim"]
     if embedding == "wordpiece":
         sizes["vocab_size"] = len(word_pieces())
-    rows = {"hash": sizes["vocab_size"] // sizes["hash_ratio"], "char": 33}.get(embedding, sizes["vocab_size"])
-    shapes = {"embedding.table.weight": (rows, dim)}
-    if embedding == "hash":
-        shapes["embedding.importance.weight"] = (3 * sizes["vocab_size"], 1)
-    if arch in TRANSFORMERS:
-        own_shapes, vectors, width = transformer(arch, embedding, sizes, pair)
-    else:
-        own_shapes, vectors, width = encoder(arch, dim, hidden, sizes["kernel_width"])
-        width *= 4 if pair else 1
-    shapes |= own_shapes
-    shapes |= {
-        "classifier.0.weight": (inner, width),
-        "classifier.3.weight": (len(labels) or 1, inner),
-    }
-    vectors |= {"classifier.0.bias": inner, "classifier.3.bias": len(labels) or 1}
-    tensors = {name: rng.normal(0, 0.3, size).astype(np.float32) for name, size in vectors.items()}
-    for name, shape in shapes.items():
+    sizes |= {"embedding_type": embedding, "pooling": pooling or tiny.POOLINGS[arch][0]}
+    spec = StudentSpec(arch, StudentSettings(**sizes), len(labels) or 1, pair, tokens)
+    shapes, tensors = spec.shapes(), {}
+    for name in spec.vectors():
+        two = name.endswith("_rnn.bias")
+        for own in (f"{name}_ih", f"{name}_hh") if two else (name,):
+            tensors[own] = rng.normal(0, 0.3, shapes[name]).astype(np.float32)
+    for name in spec.matrices():
         own = "float16" if name.startswith("embedding.importance") and form != "pruned" else form
-        tensors |= {f"{name}.{key}": value for key, value in matrix(rng, shape, own).items()}
+        tensors |= {f"{name}.{key}": value for key, value in matrix(rng, shapes[name], own).items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if edit is not None:
@@ -132,22 +99,19 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
     if embedding == "wordpiece":
         (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
     config = {"kind": "student", "stage": "distilled", "task": "films", "labels": labels,
-              "pair": pair, "tokens": tokens, "arch": arch, "seed": 1, "student":
-              {**sizes, "embedding_type": embedding, "pooling": pooling or tiny.POOLINGS[arch][0]}}  # fmt: skip
+              "pair": pair, "tokens": tokens, "arch": arch, "seed": 1, "student": sizes}  # fmt: skip
     return tiny.write_manifest(folder, **config)
 
 
 def torch_logits(folder, texts):
-    """What the project's own code makes of texts (or pairs), one after the other."""
+    """PyTorch's logits of texts (or pairs), one after the other."""
     import torch
 
+    from compression.students.batch import EncodedRows
     from compression.students.saved import load_student
+    from compression.students.scoring import student_logits
 
     student, tokenizer, _ = load_student(folder, torch.device("cpu"))
     columns = [[text] for text in texts] if isinstance(texts[0], str) else [list(pair) for pair in texts]
-    found = []
-    with torch.inference_mode():
-        for sentences in columns:
-            encoded = [tokenizer.encode([sentence]).pad(np.arange(1)) for sentence in sentences]
-            found.append(student(*(tuple(map(torch.from_numpy, text)) for text in encoded)).numpy()[0])
-    return np.stack(found)
+    rows = (EncodedRows(*(tokenizer.encode([sentence]) for sentence in sentences)) for sentences in columns)
+    return np.concatenate([student_logits(student, row, torch.device("cpu")) for row in rows])

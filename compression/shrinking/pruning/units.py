@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression.shrinking.pruning.slicing import column_factor, select_columns, select_rows
+from compression.students.batch import EncodedRows
 from compression.students.layers import GATES, Linear, Recurrent
-from compression.students.scoring import forward
+from compression.students.scoring import without_padding
 from compression.students.student import Student
 from compression.students.weights import Matrix
 
@@ -25,7 +25,7 @@ _BATCH = 16
 """Rows whose gradients are one draw; the more draws, the better the estimate."""
 
 
-def remove_units(student: Student, share: float, encoded: list[EncodedText], pair: bool) -> dict[str, int]:
+def remove_units(student: Student, share: float, encoded: EncodedRows, pair: bool) -> dict[str, int]:
     """Remove a share of the encoder's units, as many in each direction, and of the classifier's hidden ones, in place.
 
     A transformer loses units within each layer's feed-forward part. encoded: a sample of training text. Returns the
@@ -46,7 +46,6 @@ def remove_units(student: Student, share: float, encoded: list[EncodedText], pai
         first.weight = select_columns(first.weight, _inputs_of(layers, kept, blocks))
         for layer, units in zip(layers, kept, strict=True):
             _shrink(layer, units)
-        student.encoder.output_dim = sum(len(units) for units in kept)
     for (up, down), scores in zip(hidden, importance[len(layers) :], strict=True):
         units = _best(scores, share)
         up.weight, up.bias = select_rows(up.weight, units), _select(up.bias, units)
@@ -66,16 +65,17 @@ def _left(width: int, share: float) -> int:
 
 
 def _importance(
-    student: Student, encoded: list[EncodedText], layers: Layers, blocks: int, readers: list[Linear]
+    student: Student, encoded: EncodedRows, layers: Layers, blocks: int, readers: list[Linear]
 ) -> list[torch.Tensor]:
     """Return importances [units]: a tensor for each layer of the encoder, and for the inputs of each reader."""
     total: list[torch.Tensor] = []
     generator = torch.Generator().manual_seed(0)
-    rows = np.arange(len(encoded[0]))
+    rows = np.arange(len(encoded))
     student.eval()
-    for batch in np.array_split(rows, -(-len(rows) // _BATCH)):
+    for some in np.array_split(rows, -(-len(rows) // _BATCH)):
         student.zero_grad()
-        logits = forward(student, encoded, batch, torch.device("cpu"))
+        batch = encoded.batch(some, torch.device("cpu"))
+        logits = without_padding(student(batch), batch)
         # With random signs, the expected square of a batch's sum is the sum of its logits' squares.
         (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
         gates = [*_gates(layers, student.classifier[0], blocks), *(_column_sums(reader.weight) for reader in readers)]

@@ -1,0 +1,107 @@
+"""The weights of a saved model, tensor by tensor.
+
+A stored tensor is what a weights file holds. A weight is what the model multiplies with: of a quantized matrix the file
+holds codes, scales and zero points, and its weights are the dequantized codes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import torch
+
+from common.training.models import ADAPTERS_FILE, ModelConfig, load_weights, weights_file
+from compression.students import spec
+from compression.students.saved import restore_student
+from compression.students.weights import matrices
+
+T = TypeVar("T")
+Kind = Literal["teacher", "student"]
+PARTS = {"student": spec.PARTS, "teacher": ("embeddings", "encoder", "head")}
+"""Major parts in the order in which text flows through them; the thesis's three groups of section 3.7."""
+_HEADS = ("lm_head", "classification_heads", "pooler", "classifier", "pre_classifier", "score", "cls")
+_ENCODERS = ("encoder", "transformer", "layers", "layer", "h", "blocks")
+
+
+@dataclasses.dataclass(frozen=True)
+class Weight:
+    """Weights of one tensor. values: float32, of the tensor's shape; bytes_per_element: as the file stores one."""
+
+    name: str
+    part: str
+    values: torch.Tensor
+    bytes_per_element: int
+
+    @property
+    def count(self) -> int:
+        """Number of weights."""
+        return self.values.numel()
+
+    @property
+    def nonzero(self) -> int:
+        """Number of weights that are not exactly zero."""
+        return int(torch.count_nonzero(self.values))
+
+
+def part_of(name: str, kind: Kind) -> str:
+    """Return the major part of a model that a tensor belongs to, one of PARTS.
+
+    Teachers' names differ by library: bert.embeddings and bert.pooler, or encoder.sentence_encoder.embed_tokens.
+    """
+    words = name.split(".")
+    if kind == "student":
+        return words[0]
+    if any(word.startswith(("embed", "layernorm_embedding")) for word in words):
+        return "embeddings"
+    if any(word in _HEADS for word in words):
+        return "head"
+    return "encoder" if any(word in _ENCODERS for word in words) else "head"
+
+
+def stored_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    """Return name -> tensor of a model's weights file; adapters together with what they adapt.
+
+    Raises UserError when a file is missing or damaged, or when what adapters are for is gone, or another.
+    """
+    if weights_file(folder).name == ADAPTERS_FILE:
+        # Hugging Face's library, which students do not need.
+        from common.teachers.huggingface.tagger import load_teacher_of_either
+
+        return load_teacher_of_either(folder, torch.device("cpu"), torch.float32).model.state_dict()
+    return load_weights(folder)
+
+
+def weights_of(folder: Path, config: ModelConfig, stored: dict[str, torch.Tensor]) -> list[Weight]:
+    """Return the weights of a model, by part and name. stored: its `stored_tensors`.
+
+    A factorised matrix has two entries, encoder.forward_rnn.weight_ih.left and ....right.
+    """
+    if config.kind == "student":
+        student = restore_student(folder, config, stored)
+        values = {name: (matrix.dense(), matrix.element_size) for name, matrix in matrices(student)}
+        of_matrices = {f"{name}.{own}" for name, matrix in matrices(student) for own in matrix.to_tensors()}
+        others = [(name, tensor) for name, tensor in student.named_parameters() if name not in of_matrices]
+        values |= {name: (tensor, tensor.element_size()) for name, tensor in others}
+    else:
+        floats = {name: tensor for name, tensor in stored.items() if tensor.is_floating_point()}
+        values = {name: (tensor.float(), tensor.element_size()) for name, tensor in floats.items()}
+    return [
+        Weight(name, part_of(name, config.kind), tensor.detach(), size)
+        for name, (tensor, size) in by_part(values, config.kind).items()
+    ]
+
+
+def by_part(tensors: dict[str, T], kind: Kind) -> dict[str, T]:
+    """Sort by part, then by name."""
+    return dict(sorted(tensors.items(), key=lambda item: (PARTS[kind].index(part_of(item[0], kind)), item[0])))
+
+
+def parameters_by_part(weights: Iterable[Weight]) -> dict[str, int]:
+    """Return major part -> number of weights, zeros included; only parts that have weights."""
+    parts: dict[str, int] = {}
+    for weight in weights:
+        parts[weight.part] = parts.get(weight.part, 0) + weight.count
+    return parts

@@ -1,0 +1,68 @@
+"""A batch of token ids, the one argument of a student, and the encoded rows that batches are cut from."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import torch
+
+from common.data.ragged import EncodedText
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Padded token ids of some rows.
+
+    ids: int64 [batch, time, width]; lengths: int64 [batch], at least 1; second: of pairs the second sentences;
+    word_starts: where every word has logits, the index of its first token, int64 [batch, words], -1 past the last word.
+    """
+
+    ids: torch.Tensor
+    lengths: torch.Tensor
+    second: Batch | None = None
+    word_starts: torch.Tensor | None = None
+
+    @property
+    def sentences(self) -> tuple[Batch, ...]:
+        """The one or two sentences of each row, apart."""
+        return (self,) if self.second is None else (self, self.second)
+
+    @classmethod
+    def of(cls, text: EncodedText, rows: np.ndarray, device: torch.device) -> Batch:
+        """Return some rows of one text column."""
+        return cls(*(torch.from_numpy(array).to(device) for array in text.pad(rows)))
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedRows:
+    """Token ids of many rows. second: of pairs the second sentences; word_starts: of token tasks, with width 1."""
+
+    text: EncodedText
+    second: EncodedText | None = None
+    word_starts: EncodedText | None = None
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    @property
+    def columns(self) -> list[EncodedText]:
+        """The columns that there are."""
+        return [column for column in (self.text, self.second, self.word_starts) if column is not None]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """A length for each row to make batches by, int64 [n]: the sum over its columns."""
+        return np.sum([column.lengths for column in self.columns], axis=0)
+
+    def batch(self, rows: np.ndarray, device: torch.device) -> Batch:
+        """Return the batch of these rows."""
+        batch = Batch.of(self.text, rows, device)
+        if self.second is not None:
+            batch = dataclasses.replace(batch, second=Batch.of(self.second, rows, device))
+        if self.word_starts is not None:
+            starts, counts = self.word_starts.pad(rows)
+            past = np.arange(starts.shape[1]) >= counts[:, None]
+            starts = torch.from_numpy(np.where(past, -1, starts[..., 0])).to(device)
+            batch = dataclasses.replace(batch, word_starts=starts)
+        return batch

@@ -1,0 +1,92 @@
+"""A student's sizes, and the name and shape of everything it multiplies with or adds.
+
+The list of an encoder's layers stands once, in compression.runtime, which may import nothing of the project. The torch
+model takes its widths from here, the packer its order; a test holds the torch model's own shapes against these.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from common.config import build
+from common.training.models import ModelConfig
+from compression.runtime import TRANSFORMERS, EncoderSize, encoder_shapes, positions_of
+from compression.runtime.shapes import Shapes
+from compression.runtime.tokenizers.hash import HASHES
+from compression.students.settings import StudentSettings
+from compression.tokenizers.char import VOCABULARY_SIZE
+from compression.tokenizers.hash import shared_rows
+
+PARTS = ("embedding", "encoder", "classifier")
+"""A student's parts in the order in which text flows through them: the first word of a tensor's name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StudentSpec:
+    """Architecture and sizes of a student. tokens: whether it labels every word, not the text."""
+
+    arch: str
+    settings: StudentSettings
+    outputs: int
+    pair: bool = False
+    tokens: bool = False
+
+    @classmethod
+    def of(cls, config: ModelConfig) -> StudentSpec:
+        """Return the spec of a saved student."""
+        settings = build(StudentSettings, config.student)
+        return cls(config.arch, settings, config.outputs, config.pair, config.tokens)
+
+    @property
+    def reads_together(self) -> bool:
+        """Whether a pair is read as one text; else each sentence is encoded by itself."""
+        return self.arch in TRANSFORMERS
+
+    @property
+    def encoder(self) -> EncoderSize:
+        """The encoder's sizes."""
+        settings = self.settings
+        size = EncoderSize(
+            self.arch, self.pair, settings.embedding_dim, settings.encoder_hidden_dim, settings.kernel_width
+        )
+        if not self.reads_together:
+            return size
+        return size._replace(
+            depth=settings.iterations if size.shared else settings.layers,
+            heads=settings.heads,
+            intermediate=settings.intermediate_dim,
+            adapters=settings.adapters,
+            positions=positions_of(settings.max_tokens, self.pair),
+        )
+
+    @property
+    def table_rows(self) -> int:
+        """Rows of the embedding's table."""
+        if self.settings.embedding_type == "hash":
+            return shared_rows(self.settings.vocab_size, self.settings.hash_ratio)
+        return VOCABULARY_SIZE if self.settings.embedding_type == "char" else self.settings.vocab_size
+
+    def shapes(self) -> Shapes:
+        """Return name -> (rows, columns) or (length,), in the order of a packed file.
+
+        A recurrent layer's two biases are only ever added: they are one entry, `encoder.forward_rnn.bias`.
+        """
+        settings, size = self.settings, self.encoder
+        shapes: Shapes = {"embedding.table.weight": (self.table_rows, settings.embedding_dim)}
+        if settings.embedding_type == "hash":
+            shapes["embedding.importance.weight"] = (HASHES * settings.vocab_size, 1)
+        shapes |= {f"encoder.{name}": shape for name, shape in encoder_shapes(size).items()}
+        for layer, inputs, width in (
+            (0, size.output, settings.cls_hidden_dim),
+            (3, settings.cls_hidden_dim, self.outputs),
+        ):
+            shapes |= {f"classifier.{layer}.weight": (width, inputs), f"classifier.{layer}.bias": (width,)}
+        return shapes
+
+    def matrices(self) -> list[str]:
+        """Return the names of all matrices, in the order of a packed file."""
+        return [name for name, shape in self.shapes().items() if len(shape) == 2]
+
+    def vectors(self) -> list[str]:
+        """Return the names of all biases and of what scales a norm, in the order of a packed file."""
+        return [name for name, shape in self.shapes().items() if len(shape) == 1]

@@ -139,7 +139,7 @@ def _models_and_rows(work: Assignment) -> tuple[tuple[SavedModel, ...], list[Row
     import torch
 
     from common.training.models import read_config
-    from compression.evaluation.evaluate import evaluate, finished_rows
+    from compression.evaluation.evaluate import evaluate
     from compression.shrinking.chain import compress
 
     torch.set_num_threads(work.threads)
@@ -152,5 +152,5 @@ def _models_and_rows(work: Assignment) -> tuple[tuple[SavedModel, ...], list[Row
             models[folder.name] = SavedModel(name=folder.name, key=read_config(folder).key)
             shared = {key: given[key] for key in ("task", "workspace", "cpu") if key in given}
             settings = job_settings(Job("evaluate", {**shared, "model_name": folder.name}), {})
-            rows += finished_rows(settings) or evaluate(settings)
+            rows += evaluate(settings)
     return tuple(models.values()), rows

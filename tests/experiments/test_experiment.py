@@ -128,7 +128,7 @@ def test_a_preset_is_what_its_class_of_size_was_measured_with(size):
 def test_an_experiment_of_another_file_keeps_its_name(workspace, tmp_path):
     run_plan(plan_file(write_experiment(tmp_path / "e.yaml", workspace), []))
     other = plan_file(write_experiment(tmp_path / "other.yaml", workspace), [])
-    with pytest.raises(UserError, match="'first' is there already, from 'e.yaml', and this one is from 'other.yaml'"):
+    with pytest.raises(UserError, match=r"'first' is there already, from 'e.yaml', and this one is from 'other.yaml'"):
         run_plan(other)
     run_plan(plan_file(write_experiment(tmp_path / "other.yaml", workspace), ["--name", "second"]))
 

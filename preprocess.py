@@ -6,7 +6,7 @@
     python preprocess.py --task sst-2 --augment tinybert
     python preprocess.py --task sst-2 --generate-loss processed tinybert
 
-The first two read the task's files, check them and say what is in them; a task of your own is a YAML file beside its
+The first two read the task's files, check them and report what is in them; a task of your own is a YAML file next to its
 text, such as configs/tasks/own-data/reviews.yaml.
 Each action reuses what is up to date, and goes on where a stopped run was.
 """

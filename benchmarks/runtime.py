@@ -97,7 +97,7 @@ def in_a_process(way: Way, texts: Path, clock: str) -> list[str]:
 
 
 def students(paths: Workspace, task: Task, given: dict[str, str | None]) -> dict[str, Path]:
-    """Architecture -> folder: the one named, or the smallest there is. Raises UserError if there is none."""
+    """Architecture -> folder: the named one, or the smallest. Raises UserError without any."""
     found = {}
     for arch, name in given.items():
         if name:

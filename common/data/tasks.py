@@ -29,7 +29,7 @@ class Source(Settings):
     """Split name -> file: `train` (or `all`, the same), `validation` and `test...` where they are not to be carved from
     train, and `unlabelled`, more rows to distil on. The user's own are .csv, .tsv, .jsonl, .parquet or .txt."""
     folder: str = ""
-    """Folder of the files inside the archive (glue) or beside the task's YAML (files)."""
+    """Folder of the files inside the archive (glue) or in the folder of the task's YAML (files)."""
     url: str | None = None
     """Official address of the archive."""
     sha256: str | None = None

@@ -1,6 +1,6 @@
 """Long work over a split file, part by part: in constant memory, resumable, and spread over workers.
 
-A part is a Parquet row group of the source. What is made of it is written to a shard of its own, whole or not at all;
+A part is a Parquet row group of the source. The result is written to a shard of its own, whole or not at all;
 when all shards are there they are joined. Parts know nothing of each other, so that the same bytes come out however
 many workers there are and however often the work was stopped.
 """
@@ -25,7 +25,7 @@ from common.progress import Advance, counter, nothing, say
 from common.store.files import whole_file
 
 PartFunction = Callable[[Split, int, Advance], pa.Table]
-"""Rows of a part, the number of its first row, and whom to tell of rows done -> the rows of its shard."""
+"""Rows of a part, number of its first row, callback for progress -> the rows of its shard."""
 
 
 class Work(Protocol):

@@ -15,7 +15,7 @@ from common.errors import UserError
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it is synced and takes `path`'s place, else it vanishes."""
+    """Yield a temporary path in the folder of `path`; on success it replaces `path`, otherwise it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     try:

@@ -66,7 +66,7 @@ class Workspace:
         return self.root / "scores" / model_task / name / task
 
     def experiment(self, name: str) -> Path:
-        """Folder of one experiment's records and report. Raises UserError for a name that is no plain folder name."""
+        """Return the folder of an experiment's records and report. Raises UserError for a name with slashes."""
         return self.root / "experiments" / _one_word(name, "an experiment")
 
     def run(self, identity: str) -> Path:

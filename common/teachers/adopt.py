@@ -134,7 +134,7 @@ def _check_classifier(arch: str, source: str, task: Task) -> None:
         model, loaded = head.from_pretrained(source, output_loading_info=True)
     except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
         raise UserError(
-            f"--as-is: {arch} is no folder, no TASK/NAME of a teacher in the workspace, and Hugging Face's library "
+            f"--as-is: {arch} is neither a folder nor TASK/NAME of a teacher in the workspace, and Hugging Face's library "
             f"cannot load it: {str(error).splitlines()[0]}"
         ) from error
     if loaded["missing_keys"]:

@@ -1,6 +1,6 @@
 """Ensembles: a teacher whose logits are the mean of other teachers' logits (Hinton et al., 2015, sections 3 and 5).
 
-An ensemble is a model folder with a config.json alone, which names its members: teachers of the same task beside it.
+An ensemble has no files but its manifest, which names its members: teachers of the same task in the workspace.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Join compression/runtime into one file that can be copied to a device beside a packed student.
+"""Join compression/runtime into one file that can be copied to a device with a packed student.
 
     python runtimes/python/join.py [TARGET]
 
@@ -85,4 +85,4 @@ def body_of(source: str, tree: ast.Module) -> str:
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET
     target.write_text(join(), encoding="utf-8")
-    print(f"{target}: copy it beside a .fwt file; it needs numpy alone")
+    print(f"{target}: copy it to the folder of a .fwt file; it needs numpy alone")

@@ -88,33 +88,34 @@ def test_who_waits_can_be_stopped(tmp_path):
         release.cancel()
 
 
-def test_models_are_made_by_one_command_at_a_time(workspace, encoder):
+@pytest.mark.slow
+def test_a_model_is_built_by_one_command_at_a_time(workspace, encoder):
     models = workspace / "models" / "sst-2"
     given = tiny.small(student_arch="ffn", embedding_type="hash", model_name="s", epochs=1)
     settings = tiny.compress_settings(task="sst-2", workspace=workspace, **given)
 
-    def refused(name, kind, function, argument):
+    def refused(name, function, argument):
         before = sorted(path.name for path in models.iterdir() if path.name != f".{name}.lock")
         with (
             only_one(models / name, "x"),
-            pytest.raises(UserError, match=REFUSED.format(f"{kind} {name}".replace("+", r"\+"))),
+            pytest.raises(UserError, match=REFUSED.format(name.replace("+", r"\+"))),
         ):
             function(argument)
         assert sorted(path.name for path in models.iterdir() if path.name != f".{name}.lock") == before
 
-    refused("s", "student", distill, settings)
+    refused("s", distill, settings)
     distill(settings)
-    refused("s", "student", distill, settings)  # the other one may be replacing it
+    refused("s", distill, settings)  # the other one may be replacing it
     for action, name in (("prune", "s+p"), ("quantize", "s+q")):
         shrink = settings.model_copy(
             update={"compression_actions": (action,), "load_trained_model": "s", "model_name": None}
         )
-        refused(name, "student", compress, shrink)
+        refused(name, compress, shrink)
         assert compress(shrink) == [models / name]
     teacher = tiny.finetune_settings(workspace, "sst-2", encoder, max_epochs=1, force=True)
-    refused("tiny-bert", "teacher", finetune, teacher)
+    refused("tiny-bert", finetune, teacher)
     adopted = teacher.model_copy(update={"as_is": True, "arch": str(models / "tiny-bert"), "model_name": "t"})
-    refused("t", "teacher", finetune, adopted)
+    refused("t", finetune, adopted)
     assert finetune(adopted) == models / "t"
 
 

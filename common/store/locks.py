@@ -29,8 +29,9 @@ def waiting() -> Iterator[None]:
 def only_one(path: Path, what: str, wait: bool = False) -> Iterator[None]:
     """Hold the lock on `path`, which need not exist. The lock is a hidden file in the same folder and stays there.
 
-    Where another process holds it: raises UserError naming `what`; or, with `wait` or in a block of `waiting`, waits for
-    it, and a request to stop raises KeyboardInterrupt. A caller checks whether there still is anything to do only once it holds the lock.
+    Where another process holds it: raises UserError naming `what`; with `wait`, or in a block of `waiting`, waits for
+    it, and a request to stop raises KeyboardInterrupt. A caller checks whether there still is anything to do only once
+    it holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))

@@ -31,8 +31,7 @@ from common.store.settings import QuerySettings
 from compression.experiments.archive import ArchiveSettings, archive
 from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.chain import Plan, plan_chain, plan_file, run_plan
-from compression.experiments.compare.compare import CompareSettings, compare
-from compression.experiments.compare.text import comparison_text
+from compression.experiments.compare.comparison import CompareSettings
 from compression.experiments.jobs import JOBS
 from compression.experiments.sweep.listing import experiments, experiments_text, show, show_text
 from compression.experiments.sweep.settings import SweepSettings
@@ -158,6 +157,9 @@ def _compare(settings: CompareSettings, a: str, b: str) -> None:
 
     Example: python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
     """
+    from compression.experiments.compare.compare import compare  # SciPy loads here, after the flags are checked
+    from compression.experiments.compare.text import comparison_text
+
     found = compare(settings, a, b)
     print_json(found.as_json()) if settings.json_ else print(comparison_text(found))
 

@@ -3,7 +3,6 @@
 import json
 import os
 import runpy
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import tiny
 
+from common.store.files import read_json
+from common.training.models import read_config
 from compression.distillation.distill import distill
 
 STUDENT = ["--embedding-dim", "6", "--encoder-hidden-dim", "5", "--cls-hidden-dim", "7", "--vocab-size", "60"]
@@ -67,24 +68,24 @@ def chain(request, chains):
 @pytest.mark.slow
 def test_every_stage_leaves_its_files(chain):
     task, workspace, _ = chain
-    found = {str(path.relative_to(workspace)) for path in workspace.rglob("*") if path.is_file()}
     data, models = f"data/{task}", f"models/{task}"
-    expected = {f"{data}/{name}.parquet" for name in ("train", "validation", "test", "augmented/tinybert")}
+    splits = {f"splits/{name}" for name in ("train", "validation", "test")}
+    expected = {f"{data}/{name}.parquet" for name in (*splits, "augmented/tinybert")}
     expected |= {f"{data}/logits/tiny-bert/{name}.parquet" for name in ("train", "tinybert")}
     for name in ("tiny-bert", "s", "s+p", "s+p+q"):
-        expected.add(f"{models}/{name}/config.json")
+        expected.add(f"{models}/{name}/manifest.json")
         weights = "huggingface/model.safetensors" if name == "tiny-bert" else "model.safetensors"
         expected.add(f"{models}/{name}/{weights}")
-    expected |= {f"{models}/s/history.jsonl", f"{models}/s+p+q/result.json"}
-    assert expected <= found
-    assert not [name for name in found if "partial" in name or "training" in name or "shards" in name]
+    expected |= {f"{models}/s/history.jsonl", f"scores/{task}/s+p+q/{task}/result.json"}
+    assert [name for name in sorted(expected) if not (workspace / name).is_file()] == []
+    assert not [*workspace.rglob("*partial*"), *workspace.rglob("*.work")]
 
 
 @pytest.mark.slow
 def test_evaluate_prints_rows_of_results_json(chain):
     task, workspace, done = chain
     (row,) = json.loads(done.stdout)
-    assert row == json.loads((workspace / f"models/{task}/s+p+q/result.json").read_text())[0]
+    assert row == read_json(tiny.scores(workspace, "s+p+q", task) / "result.json")[0]
     promised = (
         "task split model stage student_arch embedding_type embedding_dim vocab_size alpha augmented seed teacher "
         "parameters nonzero_parameters bytes_model bytes_gzip bytes_packed metrics seconds run config_hash"
@@ -111,10 +112,10 @@ def test_a_killed_command_goes_on_to_the_same_bytes(prepared, tmp_path):
         words += ["--" + name.replace("_", "-"), value]
     command = [sys.executable, *map(str, words)]
     folder = workspace / "models" / "sst-2" / "s"
-    state = folder.with_name("s.training") / "state.safetensors"
     process = subprocess.Popen(command, cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not state.exists() and process.poll() is None and time.monotonic() < deadline:
+    state = "*.work/s.training/state.safetensors"
+    while not list((workspace / "store").glob(state)) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
@@ -123,7 +124,7 @@ def test_a_killed_command_goes_on_to_the_same_bytes(prepared, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "resuming from epoch" in done.stderr
     assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
-    assert (folder / "config.json").read_bytes() == (whole / "config.json").read_bytes()
+    assert read_config(folder) == read_config(whole)
 
 
 @pytest.fixture
@@ -211,7 +212,7 @@ def test_models_that_do_not_fit(refused, workspace, student):
     assert "was trained for task sst-2, not qqp" in refused("evaluate.py", *other, "--model-name", student)
     words = ["--compression-actions", "prune", "--load-trained-model"]
     assert "only students are made smaller" in refused("compress.py", *place, *words, "tiny-bert")
-    assert "is no model name" in refused("evaluate.py", *place, "--model-name", "..")
+    assert "is not a name for a model" in refused("evaluate.py", *place, "--model-name", "..")
     teacher = ["--generate-loss", "processed", "--teacher-arch", "roberta"]
     assert "has architecture tiny-bert, not roberta" in refused("preprocess.py", *place, *teacher)
 
@@ -223,24 +224,18 @@ def test_damaged_models(refused, workspace, student):
     assert "model.safetensors: damaged or truncated" in refused("evaluate.py", *place, "s")
     weights.unlink()
     assert "model.safetensors" in refused("evaluate.py", *place, "s")
-    (student / "config.json").write_text("{}")
-    assert "not a model this version can read" in refused("evaluate.py", *place, "s")
-    shutil.rmtree(student)
+    (student / "manifest.json").write_text("{}")
+    assert "is not a model" in refused("evaluate.py", *place, "s")
+    student.unlink()
     teacher = workspace / "models/sst-2/tiny-bert/huggingface/model.safetensors"
     teacher.write_bytes(teacher.read_bytes()[:-50])
     assert "tiny-bert" in refused("evaluate.py", *place, "tiny-bert")
 
 
-def as_of(folder, task):
-    """Rewrite a model's config as that of another task."""
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "task": task, "trained_on": [task]}))
-
-
 @pytest.mark.parametrize("name", ["s", "tiny-bert"])
 def test_a_model_of_an_overlapping_task_is_neither_scored_nor_trained_further(refused, workspace, student, name):
     folder = workspace / "models" / "sst-2" / name
-    as_of(folder, "rotten-tomatoes")
+    tiny.edit_facts(folder, task="rotten-tomatoes", trained_on=["rotten-tomatoes"])
     place = ["--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar"]
     error = refused("evaluate.py", *place, "--model-name", folder)
     assert "trained on rotten-tomatoes, whose sentences overlap those of sst-2" in error

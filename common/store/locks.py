@@ -1,6 +1,7 @@
 """Locks between processes. A lock ends with the process that holds it, however that process ends."""
 
 import contextlib
+import contextvars
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,21 +12,33 @@ from common.errors import UserError
 from common.progress import say
 
 _SECONDS_BETWEEN_TRIES = 0.2
+_waiting: contextvars.ContextVar[bool] = contextvars.ContextVar("waiting", default=False)
+
+
+@contextlib.contextmanager
+def waiting() -> Iterator[None]:
+    """In this block every `only_one` waits for its lock: no user is there to try again later."""
+    before = _waiting.set(True)
+    try:
+        yield
+    finally:
+        _waiting.reset(before)
 
 
 @contextlib.contextmanager
 def only_one(path: Path, what: str, wait: bool = False) -> Iterator[None]:
     """Hold the lock on `path`, which need not exist. The lock is a hidden file in the same folder and stays there.
 
-    Where another process holds it: raises UserError naming `what`, or with `wait` waits for it; a request to stop
-    raises KeyboardInterrupt. A caller checks whether there still is anything to do only once it holds the lock.
+    Where another process holds it: raises UserError naming `what`; with `wait`, or in a block of `waiting`, waits for
+    it, and a request to stop raises KeyboardInterrupt. A caller checks whether there still is anything to do only once
+    it holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        if not wait:
+        if not (wait or _waiting.get()):
             raise UserError(f"another command is at work on {what}; wait for it, or stop it") from None
         say(f"another command is at work on {what}; waiting for it")
         _wait_for(lock)

@@ -21,8 +21,6 @@ class Context:
     """Run on the CPU even where there is a GPU."""
     force: bool = False
     """Build again what is there, and let a name point to another artifact."""
-    wait: bool = False
-    """Wait for another process that builds the same artifact, instead of raising UserError."""
     work: Path = Path()
     """Folder for the state of an unfinished build: it stays after a stop, and goes when the artifact is published."""
     key: str = ""

@@ -58,10 +58,10 @@ class Store(Workspace):
         what = context.name or (alias.name if alias else f"{step.kind()} {key}")
         with contextlib.ExitStack() as locks:
             if alias:
-                locks.enter_context(only_one(alias, what, context.wait))
+                locks.enter_context(only_one(alias, what))
                 if not (replace or context.force):
                     self._check_name(alias, key)
-            locks.enter_context(only_one(self._link(key), what, context.wait))
+            locks.enter_context(only_one(self._link(key), what))
             if context.force or self.get(key) is None:
                 self._build(step, key, inputs, context)
             else:

@@ -181,11 +181,11 @@ def _compress(job: Job, made: Made) -> list[dict[str, Any]]:
 
 def _evaluate(job: Job, made: Made) -> list[dict[str, Any]]:
     """Score the model the job names, or every model made so far in this experiment."""
-    from compression.evaluation.evaluate import evaluate, finished_rows
+    from compression.evaluation.evaluate import evaluate
 
     rows: list[dict[str, Any]] = []
     for settings in _for_each_model(job, made):
-        rows += finished_rows(settings) or evaluate(settings)
+        rows += evaluate(settings)
     return rows
 
 

@@ -1,7 +1,6 @@
 """Scores: one row a test split, metrics checked by hand, result.json written for test alone."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -9,14 +8,20 @@ import pytest
 import tiny
 import torch
 
+from common.data.prepare import prepare
 from common.data.split import load_split, read_metadata, read_split, write_split
 from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.artifact import read_manifest
+from common.store.files import read_json
 from common.store.workspace import Workspace
 from common.teachers.logits import load_logits
 from common.training.metrics import score
+from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import EvaluateSettings, evaluate, finished_rows
+from compression.evaluation.evaluate import EvaluateSettings, evaluate, saved_rows
+from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 
@@ -41,16 +46,17 @@ def test_metrics_by_hand():
 
 def test_models_say_how_far_they_agree_with_their_teacher_where_no_row_has_a_label(workspace):
     student(workspace)
-    path = workspace / "data/sst-2/splits/test.parquet"
-    split = read_split(path, "")
-    write_split(path, dataclasses.replace(split, labels=np.full(len(split), -1)), {})
+    splits = workspace / "data/sst-2/splits"
+    split = read_split(splits / "test.parquet", "")
+    write_split(splits / "test.parquet", dataclasses.replace(split, labels=np.full(len(split), -1)), {})
+    tiny.edit_facts(splits, labelled={**read_manifest(splits).facts["labelled"], "test": 0})
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("test",)))
     (row,) = scored(workspace, "sst-2", "s")
     assert list(row["metrics"]) == ["agreement"]
     teacher = load_logits(Workspace(workspace), load_task("sst-2"), "tiny-bert", "test")
     net, tokenizer, _ = load_student(workspace / "models/sst-2/s", torch.device("cpu"))
     own = student_logits(net, encode_split(tokenizer, split), torch.device("cpu"))
-    assert pq.read_table(workspace / "models/sst-2/s/predictions-test.parquet")["label"].null_count == len(split)
+    assert pq.read_table(tiny.scores(workspace, "s") / "predictions-test.parquet")["label"].null_count == len(split)
     assert list(row["validation"]) == ["accuracy"]  # these rows have labels
     assert row["metrics"]["agreement"] == pytest.approx((own.argmax(1) == teacher.argmax(1)).mean())
     assert scored(workspace, "sst-2", "tiny-bert")[0]["metrics"] == {}
@@ -58,10 +64,10 @@ def test_models_say_how_far_they_agree_with_their_teacher_where_no_row_has_a_lab
 
 def test_mnli_has_a_row_for_each_of_its_test_splits(tmp_path, glue):
     preprocess(tiny.prepare_settings(tmp_path, "mnli", data_dir=glue))
-    folder = student(tmp_path, "mnli", alpha=1.0, only_original_data=True)
+    student(tmp_path, "mnli", alpha=1.0, only_original_data=True)
     rows = scored(tmp_path, "mnli", "s")
     assert [row["split"] for row in rows] == ["test_matched", "test_mismatched"]
-    assert json.loads((folder / "result.json").read_text()) == rows
+    assert read_json(tiny.scores(tmp_path, "s", "mnli") / "result.json") == rows
 
 
 def test_the_score_is_that_of_the_logits(workspace):
@@ -81,7 +87,7 @@ def test_a_student_has_its_score_over_validation_its_parts_and_its_settings(work
     assert row["validation"] == over_validation["metrics"] == over_validation["validation"]
     assert sum(row["parts"].values()) == row["parameters"]
     assert list(row["parts"]) == ["embedding", "encoder", "classifier"]
-    assert row["settings"] == json.loads((folder / "config.json").read_text())["settings"]
+    assert row["settings"] == read_config(folder).settings
     (teacher,) = scored(workspace, "sst-2", "tiny-bert")
     assert teacher["validation"] is None
     assert set(teacher["parts"]) == {"embeddings", "encoder", "head"}
@@ -94,52 +100,74 @@ def test_predictions_are_saved_with_labels_and_what_they_are_of(workspace):
     split = load_split(Workspace(workspace), load_task("sst-2"), "test")
     net, tokenizer, _ = load_student(folder, torch.device("cpu"))
     own = student_logits(net, encode_split(tokenizer, split), torch.device("cpu")).argmax(1)
-    saved = pq.read_table(folder / "predictions-test.parquet")
+    scores = tiny.scores(workspace, "s")
+    saved = pq.read_table(scores / "predictions-test.parquet")
     assert [str(kind) for kind in saved.schema.types] == ["int64", "int64"]
     assert saved["label"].to_pylist() == split.labels.tolist()
     assert saved["prediction"].to_pylist() == own.tolist()
-    metadata = read_metadata(folder / "predictions-test.parquet")
+    metadata = read_metadata(scores / "predictions-test.parquet")
     assert metadata == {"model": row["config_hash"], "data": row["data"]}
     scored(workspace, "sst-2", "s", split="validation")
-    assert [path.name for path in folder.glob("predictions-*")] == ["predictions-test.parquet"]
+    assert [path.name for path in scores.glob("predictions-*")] == ["predictions-test.parquet"]
 
 
-def finished(workspace, **given):
-    return finished_rows(EvaluateSettings(task="sst-2", workspace=workspace, model_name="s", cpu=True, **given))
+def kept(workspace):
+    folder = workspace / "models/sst-2/s"
+    return saved_rows(Workspace(workspace), load_task("sst-2"), folder, read_config(folder))
 
 
-def test_a_finished_evaluation_is_reused_only_whole(workspace):
-    folder = student(workspace)
-    assert finished(workspace) == []
+def test_scores_are_reused_only_whole_and_of_the_model_and_data_as_they_are(workspace, glue):
+    student(workspace)
+    assert kept(workspace) == []
     rows = scored(workspace, "sst-2", "s")
-    assert finished(workspace) == rows
-    assert finished(workspace, force=True) == []
-    saved, predictions = folder / "result.json", folder / "predictions-test.parquet"
-    for field in ("validation", "parts", "settings"):  # as an earlier version wrote it
-        saved.write_text(json.dumps([{key: value for key, value in rows[0].items() if key != field}]))
-        assert finished(workspace) == []
-    saved.write_text(json.dumps(rows))
-    assert finished(workspace) == rows
-    whole = predictions.read_bytes()
-    predictions.write_bytes(whole[: len(whole) // 2])
-    assert finished(workspace) == []
-    predictions.unlink()
-    assert finished(workspace) == []
-    predictions.write_bytes(whole)
-    assert finished(workspace) == rows
-    for name in ("validation", "test"):
-        path = workspace / f"data/sst-2/splits/{name}.parquet"
-        before, split = path.read_bytes(), read_split(path, "").take(np.arange(9))
-        write_split(path, split, {"fingerprint": split.fingerprint()})
-        assert finished(workspace) == []
-        path.write_bytes(before)
-    assert finished(workspace) == rows
+    file = tiny.scores(workspace, "s") / "predictions-test.parquet"
+    whole, written = file.read_bytes(), file.stat().st_mtime_ns
+    assert scored(workspace, "sst-2", "s") == kept(workspace) == rows
+    assert file.stat().st_mtime_ns == written
+    scored(workspace, "sst-2", "s", force=True)
+    assert file.stat().st_mtime_ns != written
+    file.write_bytes(whole[: len(whole) // 2])
+    assert kept(workspace) == []
+    assert without_seconds(scored(workspace, "sst-2", "s")) == without_seconds(rows)
+    assert file.read_bytes() == whole
+    file.unlink()
+    assert kept(workspace) == []
+    scored(workspace, "sst-2", "s")
+    student(workspace, epochs=2, force=True)
+    assert kept(workspace) == []
+    assert scored(workspace, "sst-2", "s")[0]["config_hash"] != rows[0]["config_hash"]
+    student(workspace, force=True)
+    assert without_seconds(kept(workspace)) == without_seconds(rows)
+    prepare(Workspace(workspace), load_task("sst-2"), glue, seed=99)
+    assert kept(workspace) == []
+
+
+def without_seconds(rows):
+    return [{**row, "seconds": None} for row in rows]
+
+
+def test_a_packed_file_of_another_model_is_refused(workspace):
+    command = ("python compress.py", "--compression-actions pack", "--load-trained-model s")
+    student(workspace)
+    with pytest.raises(UserError, match=f"no such file; run: {'.*'.join(command)}"):
+        scored(workspace, "sst-2", "s", packed=True)
+    packed = {"task": "sst-2", "workspace": workspace, "compression_actions": ("pack",), "load_trained_model": "s"}
+    compress(tiny.compress_settings(**packed))
+    (row,) = scored(workspace, "sst-2", "s", packed=True)
+    assert (row["stage"], row["metrics"]) == ("packed", scored(workspace, "sst-2", "s")[0]["metrics"])
+    path = workspace / "packed/sst-2/s.fwt"
+    old = path.resolve()
+    student(workspace, epochs=2, force=True)
+    assert not path.exists()
+    path.symlink_to(old)
+    with pytest.raises(UserError, match=f"packed from another model than s is now; run: {'.*'.join(command)}"):
+        scored(workspace, "sst-2", "s", packed=True)
 
 
 def test_only_test_is_written_down(workspace):
-    folder = student(workspace)
+    student(workspace)
     assert scored(workspace, "sst-2", "s", split="validation")[0]["split"] == "validation"
-    assert not (folder / "result.json").exists()
+    assert not (workspace / "scores").exists()
 
 
 def test_a_teacher_is_scored_like_a_student(workspace):

@@ -3,13 +3,14 @@
 import json
 import statistics
 
-import numpy as np
 import pytest
 import tiny
 
-from common.data.split import read_split, write_split
+from common.data.prepare import prepare
+from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.files import read_json
+from common.store.workspace import Workspace
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.experiments.best import BestSettings, best, best_text
@@ -43,10 +44,10 @@ def rescored(source, target, scores):
     """A copy of the workspace in which models have these validation and test accuracies."""
     workspace = tiny.copy_workspace(source, target)
     for name, (validation, test) in scores.items():
-        path = workspace / f"models/sst-2/{name}/result.json"
+        path = tiny.scores(workspace, name) / "result.json"
         (row,) = read_json(path)
         row |= {"validation": {"accuracy": validation}, "metrics": {"accuracy": test}}
-        path.write_text(json.dumps([row]))
+        tiny.rewrite(path, json.dumps([row]))
     return workspace
 
 
@@ -94,7 +95,7 @@ def test_what_may_not_be_chosen_is_left_out_and_counted(known):
 
 def test_the_largest_member_must_fit_the_budget(known):
     sizes = {
-        name: [read_json(known / f"models/sst-2/{name}-s{seed}/result.json")[0]["bytes_packed"] for seed in (1, 2)]
+        name: [read_json(tiny.scores(known, f"{name}-s{seed}") / "result.json")[0]["bytes_packed"] for seed in (1, 2)]
         for name in (SMALL, LARGE)
     }
     small, large = max(sizes[SMALL]), max(sizes[LARGE])
@@ -123,19 +124,17 @@ def test_an_unknown_metric_is_refused(models):
 
 
 def test_unknown_sizes_are_refused(known):
-    for path in (known / "models/sst-2").glob("*/result.json"):
-        path.write_text(json.dumps([row | {"bytes_packed": None} for row in read_json(path)]))
+    for path in (known / "scores/sst-2").glob("*/sst-2/result.json"):
+        tiny.rewrite(path, json.dumps([row | {"bytes_packed": None} for row in read_json(path)]))
     with pytest.raises(UserError, match="no student of sst-2 has a size by bytes_packed; choose another --size"):
         found(known)
     assert found(known, size="bytes_gzip").candidates
 
 
-def test_no_student_is_an_error(prepared, models, tmp_path):
+def test_no_student_is_an_error(prepared, models, glue, tmp_path):
     with pytest.raises(UserError, match="no student of sst-2 to choose from"):
         found(prepared)
     workspace = tiny.copy_workspace(models, tmp_path / "workspace")
-    path = workspace / "data/sst-2/splits/validation.parquet"
-    split = read_split(path, "").take(np.arange(5))
-    write_split(path, split, {"fingerprint": split.fingerprint()})  # no score is of this validation split
+    prepare(Workspace(workspace), load_task("sst-2"), glue, seed=99)  # no score is of this validation split
     with pytest.raises(UserError, match="left out: 5 students without scores that are true now"):
         found(workspace)

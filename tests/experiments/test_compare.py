@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 import tiny
 
-from common.data.split import Split, read_split, write_split
+from common.data.prepare import prepare
+from common.data.split import Split
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.files import read_json, write_json
+from common.store.files import read_json
+from common.store.workspace import Workspace
 from common.training.metrics import score
-from common.training.models import read_config
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
-from compression.evaluation.predictions import predictions_file, read_predictions, write_predictions
+from compression.evaluation.predictions import read_predictions, write_predictions
 from compression.experiments.compare.compare import compare
 from compression.experiments.compare.comparison import CompareSettings
 from compression.experiments.compare.significance import holm, paired_t
@@ -59,7 +60,7 @@ def compared(workspace, a, b, **given):
 
 
 def result(workspace, name):
-    return read_json(workspace / "models/sst-2" / name / "result.json")[0]
+    return read_json(tiny.scores(workspace, name) / "result.json")[0]
 
 
 def test_families_are_compared_seed_by_seed(families):
@@ -84,7 +85,7 @@ def test_families_are_compared_seed_by_seed(families):
 
 
 def _choices(workspace, name):
-    return read_predictions(workspace / "models/sst-2" / name, result(workspace, name))
+    return read_predictions(tiny.scores(workspace, name), result(workspace, name))
 
 
 def test_swapped_families_swap_everything(families):
@@ -172,16 +173,16 @@ def test_names_in_two_tasks_need_the_task(families, tmp_path):
     assert compared(workspace, A, B, task="sst-2").lines[0].seeds == SEEDS
     shutil.rmtree(workspace / f"models/qqp/{B}-s1")
     for seed in (*SEEDS, 4):
-        shutil.rmtree(workspace / f"models/sst-2/{A}-s{seed}", ignore_errors=True)
+        (workspace / f"models/sst-2/{A}-s{seed}").unlink(missing_ok=True)
     with pytest.raises(UserError, match=f"different tasks cannot be compared: {A} is of qqp; {B} is of sst-2"):
         compared(workspace, A, B)
 
 
-def test_predictions_of_other_data_are_refused(families, tmp_path):
+def test_predictions_of_other_data_are_refused(families, glue, tmp_path):
     workspace = tiny.copy_workspace(families, tmp_path / "workspace")
-    path = workspace / "data/sst-2/splits/test.parquet"
-    split = read_split(path, "").take(np.arange(20))
-    write_split(path, split, {"fingerprint": split.fingerprint()})
+    other = shutil.copytree(glue / "SST-2", tmp_path / "glue/SST-2")
+    (other / "dev.tsv").write_text("".join((glue / "SST-2/dev.tsv").open().readlines()[:21]))
+    prepare(Workspace(workspace), load_task("sst-2"), other.parent, tiny.SEED)
     with pytest.raises(
         UserError, match=f"{A}-s1 was not evaluated in its present form on the present data: run: python evaluate"
     ):
@@ -193,9 +194,6 @@ def test_predictions_of_other_data_are_refused(families, tmp_path):
     record(workspace, "old", [result(families, f"{A}-s1")])
     with pytest.raises(UserError, match="were scored on other data of sst-2, test"):
         compared(workspace, "new", "old")
-    record(workspace, "stale", [{**result(families, f"{A}-s1"), "run": str(workspace / f"models/sst-2/{A}-s1")}])
-    with pytest.raises(UserError, match="made by another model or over other data"):
-        compared(workspace, "stale", "stale")
 
 
 def record(workspace, name, rows):
@@ -247,7 +245,7 @@ def test_models_of_an_experiment_may_be_gone(families, tmp_path):
     for name, model in (("one", A), ("two", B)):
         record(workspace, name, [{**row, "run": "nowhere"} for row in cells(workspace, model, SEEDS)])
     assert len(compared(workspace, "one", "two").lines[0].tests) == 3  # found in the workspace all the same
-    shutil.rmtree(workspace / f"models/sst-2/{A}-s1")
+    shutil.rmtree(tiny.scores(workspace, f"{A}-s1").resolve())
     found = compared(workspace, "one", "two")
     assert [len(line.tests) for line in found.lines] == [2, 2]
     assert any(f"{A}-s1 is gone" in note for note in found.notes)
@@ -270,13 +268,16 @@ def test_a_regression_has_intervals_but_no_mcnemar(families, tmp_path):
     split = Split(["a"] * 40, ["b"] * 40, labels, np.arange(40))
     rows = []
     for name, noise in (("close", 0.05), ("far", 0.5)):
-        folder = shutil.copytree(families / f"models/sst-2/{A}-s1", tmp_path / "models" / "sts-b" / name)
-        config = read_config(folder).model_copy(update={"task": "sts-b", "name": name})
         logits = (labels / 5 + rng.normal(0, noise, 40)).astype(np.float32)[:, None]
-        row = {**result(families, f"{A}-s1"), "task": "sts-b", "model": name, "run": str(folder), "data": "d"}
+        row = {
+            **result(families, f"{A}-s1"),
+            "task": "sts-b",
+            "model": name,
+            "run": str(tmp_path / "models/sts-b" / name),
+        }
+        row |= {"data": "d", "evaluation": name}
         row["metrics"] = score(task, labels, logits)
-        write_predictions(folder, config, task, row, split, logits)
-        write_json(folder / "config.json", config.model_dump(mode="json"))
+        write_predictions(tmp_path / "store" / name, task, row, split, logits)
         record(tmp_path, name, [row])
         rows.append(row)
     found = compared(tmp_path, "close", "far")
@@ -303,7 +304,7 @@ def test_an_experiment_and_a_model_are_not_compared(families, tmp_path):
 
 
 def test_predictions_are_checked_when_read(families, tmp_path):
-    folder = shutil.copytree(families / f"models/sst-2/{A}-s1", tmp_path / f"{A}-s1")
+    folder = shutil.copytree(tiny.scores(families, f"{A}-s1"), tmp_path / "scores")
     row = result(families, f"{A}-s1")
     both = read_predictions(folder, row)
     assert (both.choices.dtype, both.labels.dtype, len(both.labels)) == (np.int64, np.int64, row["rows"])
@@ -318,9 +319,3 @@ def test_predictions_are_checked_when_read(families, tmp_path):
     path.unlink()
     with pytest.raises(UserError, match=f"no such file; run: python evaluate.py --task sst-2 --model-name {A}-s1"):
         read_predictions(folder, row)
-    assert predictions_file(folder, _Config("mnli"), "ax", "test").name == "predictions-ax-test.parquet"
-
-
-@dataclasses.dataclass
-class _Config:
-    task: str

@@ -9,6 +9,7 @@ import yaml
 from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
+from common.training.models import read_config
 from compression.experiments.chain import plan_chain, plan_file, run_plan
 from compression.experiments.jobs import told
 from compression.experiments.report.results import read_results
@@ -36,8 +37,8 @@ def test_a_chain_gives_the_bytes_that_commands_by_hand_give(workspace, tmp_path)
     assert len(folders) == 2
     for folder in folders:
         chained = workspace / "models" / "sst-2" / folder.name
-        for name in ("model.safetensors", "config.json"):
-            assert (chained / name).read_bytes() == (folder / name).read_bytes()
+        assert (chained / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+        assert read_config(chained) == read_config(folder)
 
 
 def test_results_and_report_are_written_and_finished_work_is_reused(workspace, tmp_path):
@@ -85,7 +86,7 @@ def test_a_chain_on_the_command_line_shares_its_flags():
         ({"settings": {"taks": "sst-2"}}, "no job knows 'taks'; did you mean task"),
         ({"seeds": ["benington"]}, "unknown seed 'benington'; did you mean bennington"),
         ({"job": []}, "unknown setting 'job'; did you mean jobs"),
-        ({"name": "../x"}, "no experiment name"),
+        ({"name": "../x"}, "is not a name for an experiment"),
         ({"jobs": []}, "jobs"),
     ],
 )
@@ -127,7 +128,7 @@ def test_a_preset_is_what_its_class_of_size_was_measured_with(size):
 def test_an_experiment_of_another_file_keeps_its_name(workspace, tmp_path):
     run_plan(plan_file(write_experiment(tmp_path / "e.yaml", workspace), []))
     other = plan_file(write_experiment(tmp_path / "other.yaml", workspace), [])
-    with pytest.raises(UserError, match=r"'first' is there already, made from 'e.yaml', and this is 'other.yaml'"):
+    with pytest.raises(UserError, match=r"'first' is there already, from 'e.yaml', and this one is from 'other.yaml'"):
         run_plan(other)
     run_plan(plan_file(write_experiment(tmp_path / "other.yaml", workspace), ["--name", "second"]))
 

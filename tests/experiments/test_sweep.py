@@ -10,16 +10,23 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import tiny
 import yaml
 from sweep_grid import METHODS, settings, write_grid
 
+from common.data.prepare import prepare
+from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.files import file_fingerprint
+from common.store.files import file_sha256
+from common.store.locks import only_one
+from common.store.workspace import Workspace
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import read_results, write_results
+from compression.experiments.sweep.grid import load_grid
+from compression.experiments.sweep.plan import distinct, plan_runs
 from compression.experiments.sweep.runs import RunFolder
 from compression.experiments.sweep.settings import SweepSettings
 from compression.experiments.sweep.sweep import failures, plan_sweep, report, sweep
@@ -121,18 +128,21 @@ def test_failures_do_not_stop_the_rest_and_retry_failed_runs_just_them(workspace
     assert {identity for identity in after if after[identity] != before[identity]} == bad
 
 
-def test_a_deleted_model_and_rows_changed_by_hand_make_the_run_anew(workspace, tmp_path):
+def test_a_run_whose_model_is_gone_or_damaged_or_whose_rows_were_changed_is_done_again(workspace, tmp_path):
     path = write_grid(tmp_path)
     sweep(path, settings(workspace))
     before, models = runs(workspace), model_bytes(workspace)
-    deleted, changed = results(workspace)[:2]
-    shutil.rmtree(deleted["run"])
+    deleted, damaged, changed = results(workspace)[:3]
+    Path(deleted["run"]).unlink()
+    shutil.rmtree((workspace / "store" / deleted["config_hash"]).resolve())
+    weights = workspace / "models" / "sst-2" / damaged["model"] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
     file = workspace / "runs" / changed["run_id"] / "result.json"
     file.write_text(file.read_text().replace('"accuracy": 0', '"accuracy": 1'))
     sweep(path, settings(workspace))
     after = runs(workspace)
     touched = {identity for identity in after if after[identity] != before[identity]}
-    assert touched == {deleted["run_id"], changed["run_id"]}
+    assert touched == {deleted["run_id"], damaged["run_id"], changed["run_id"]}
     assert model_bytes(workspace) == models
 
 
@@ -219,7 +229,7 @@ def test_ctrl_c_stops_cleanly_and_the_sweep_goes_on_later(workspace, tmp_path):
     assert process.returncode == 130, told.decode()
     assert b"goes on from" in told
     assert not runs(workspace)
-    (state,) = (workspace / "models" / "sst-2").glob("ffn*.training/state.safetensors")
+    (state,) = tiny.work_folder(workspace).glob("ffn*.training/state.safetensors")
     assert state.stat().st_size
     assert not list((workspace / "runs").glob("*/running.json"))
     short = [*command(path, workspace)]
@@ -239,6 +249,18 @@ def test_a_run_whose_process_is_killed_goes_on_in_another(workspace, tmp_path):
     assert process.returncode == 0, told.decode()
     assert b"its job is started again" in told
     assert "resuming from epoch" in log.read_text()
+    assert len(results(workspace)) == 1
+
+
+def test_a_run_waits_for_a_command_that_builds_the_same_model(workspace, tmp_path):
+    path, asked = write_grid(tmp_path, seeds=[1], axes={"alpha": [1]}, table=None), settings(workspace)
+    (run,) = distinct(plan_runs(load_grid(path, (), asked.flags), asked.paths, "g", {}, (), 1))
+    words = [*command(path, workspace), "--launcher", "local"]
+    with only_one(asked.paths.model("sst-2", run.name), run.name):
+        process = subprocess.Popen(words, cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.PIPE)
+        said(workspace, f"another command is at work on {run.name}; waiting for it")
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 0, told.decode()
     assert len(results(workspace)) == 1
 
 
@@ -286,35 +308,37 @@ def test_a_terminal_shows_one_live_board(workspace, tmp_path):
     assert b"-s1  " in shown  # a run, beside the time it has taken
 
 
-def test_inputs_that_are_missing_or_stale_are_named_before_anything_runs(workspace, tmp_path):
+def test_inputs_that_are_missing_or_stale_are_named_before_anything_runs(workspace, glue, tmp_path):
     path = write_grid(tmp_path)
     (workspace / "data" / "sst-2" / "logits" / "tiny-bert" / "tinybert.parquet").unlink()
-    with pytest.raises(UserError, match=r"tinybert.parquet: not made yet"):
+    missing = r"tinybert.parquet: no such file; run: python preprocess.py .* --generate-loss tinybert"
+    with pytest.raises(UserError, match=missing):
         sweep(path, settings(workspace))
-    assert plan_sweep(path, settings(workspace))["inputs"].endswith("not made yet")
-    shutil.copy(
-        *(workspace / "data" / "sst-2" / "logits" / "tiny-bert" / f"{n}.parquet" for n in ("train", "tinybert"))
-    )
-    with pytest.raises(UserError, match="of other text or another teacher"):
+    assert re.search(missing, plan_sweep(path, settings(workspace))["inputs"])
+    prepare(Workspace(workspace), load_task("sst-2"), glue, seed=99)
+    with pytest.raises(UserError, match="the logits of other rows than there are now"):
         sweep(path, settings(workspace))
     assert not (workspace / "runs").exists()
 
 
 def test_byte_pairs_that_appear_later_make_other_runs(workspace, tmp_path, monkeypatch):
-    from compression.experiments.sweep.identity import input_fingerprints
+    from compression.experiments.sweep.identity import identify
     from compression.tokenizers import bpe_files
 
     monkeypatch.setattr(bpe_files, "CACHE", tmp_path)
     given = tiny.compress_settings(task="sst-2", workspace=workspace, alpha=1, only_original_data=True, **tiny.small())
     given = given.model_copy(update={"bpe_source": "auto"})
-    before = input_fingerprints(given)
+    before = identify(given, ())
     for name in ("en.wiki.bpe.vs60.model", "en.wiki.bpe.vs60.d6.w2v.bin"):
         (tmp_path / name).write_bytes(b"pairs")
-    assert input_fingerprints(given).items() - before.items() == {
-        ("bpe_model", file_fingerprint(tmp_path / "en.wiki.bpe.vs60.model")),
-        ("bpe_vectors", file_fingerprint(tmp_path / "en.wiki.bpe.vs60.d6.w2v.bin")),
+    after = identify(given, ())
+    assert after.id != before.id
+    assert after.family != before.family
+    assert after.inputs.items() - before.inputs.items() == {
+        ("bpe_model", file_sha256(tmp_path / "en.wiki.bpe.vs60.model")),
+        ("bpe_vectors", file_sha256(tmp_path / "en.wiki.bpe.vs60.d6.w2v.bin")),
     }
-    assert input_fingerprints(given.model_copy(update={"bpe_source": "train"})) == before
+    assert identify(given.model_copy(update={"bpe_source": "train"}), ()).inputs == before.inputs
 
 
 def test_a_dry_run_tells_numbers_and_time_and_writes_nothing(workspace, tmp_path):

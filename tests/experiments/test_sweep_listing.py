@@ -51,7 +51,7 @@ def test_show_tells_of_an_experiment_and_of_a_run_by_its_first_digits(swept):
 
 @pytest.mark.parametrize("name", ["h", "ffffffff", "../g"])
 def test_show_refuses_what_there_is_not(swept, name):
-    with pytest.raises(UserError, match=r"no experiment|is no experiment name"):
+    with pytest.raises(UserError, match=r"no experiment|is not a name for an experiment"):
         show(QuerySettings(workspace=swept[0]).paths, name)
 
 

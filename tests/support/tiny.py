@@ -291,3 +291,16 @@ def edit_facts(folder: Path, **facts: object) -> None:
     """Change facts in a model's manifest."""
     manifest = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps({**manifest, "facts": {**manifest["facts"], **facts}}))
+
+
+def scores(workspace: Path, name: str, task: str = "sst-2") -> Path:
+    """The folder of a model's scores on its own task."""
+    return workspace / "scores" / task / name / task
+
+
+def rewrite(file: Path, text: str) -> None:
+    """Change a file of an artifact, and its size in the manifest."""
+    file.write_text(text)
+    manifest = json.loads((file.parent / MANIFEST).read_text())
+    files = {**manifest["files"], file.name: file.stat().st_size}
+    (file.parent / MANIFEST).write_text(json.dumps({**manifest, "files": files}))

@@ -17,7 +17,7 @@ from typing import Any
 from common.errors import UserError
 from common.progress import Advance, nothing, show_bars
 from common.store.files import write_json
-from common.store.locks import only_one
+from common.store.locks import only_one, waiting
 from common.store.workspace import Workspace
 from compression.experiments.jobs import Job, job_settings
 from compression.experiments.report.results import Row, write_results
@@ -63,7 +63,7 @@ def do_run(work: Assignment, advance: Advance = nothing) -> None:
     """
     folder = work.folder
     # By the student's name: other runs may distil the same one before they do something else to it.
-    with only_one(folder.folder.parent / f"{work.task}-{work.name}", work.name, wait=True):
+    with waiting(), only_one(folder.folder.parent / f"{work.task}-{work.name}", work.name):
         if folder.status() == "finished":
             return
         (folder.folder / "run.json").unlink(missing_ok=True)
@@ -139,7 +139,7 @@ def _models_and_rows(work: Assignment) -> tuple[tuple[SavedModel, ...], list[Row
     import torch
 
     from common.training.models import read_config
-    from compression.evaluation.evaluate import evaluate, finished_rows
+    from compression.evaluation.evaluate import evaluate
     from compression.shrinking.chain import compress
 
     torch.set_num_threads(work.threads)
@@ -152,5 +152,5 @@ def _models_and_rows(work: Assignment) -> tuple[tuple[SavedModel, ...], list[Row
             models[folder.name] = SavedModel(name=folder.name, key=read_config(folder).key)
             shared = {key: given[key] for key in ("task", "workspace", "cpu") if key in given}
             settings = job_settings(Job("evaluate", {**shared, "model_name": folder.name}), {})
-            rows += finished_rows(settings) or evaluate(settings)
+            rows += evaluate(settings)
     return tuple(models.values()), rows

@@ -114,7 +114,7 @@ def test_a_killed_command_goes_on_to_the_same_bytes(prepared, tmp_path):
     folder = workspace / "models" / "sst-2" / "s"
     process = subprocess.Popen(command, cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    state = "*.work/s.training/state.safetensors"
+    state = "*.work/state.safetensors"
     while not list((workspace / "store").glob(state)) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

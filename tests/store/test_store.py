@@ -13,6 +13,7 @@ import pytest
 from common.errors import UserError
 from common.store.artifact import Artifact, artifact_at, find, read_manifest
 from common.store.files import read_json, write_json
+from common.store.locks import waiting
 from common.store.step import Context, Step
 from common.store.store import Store
 
@@ -229,14 +230,13 @@ def test_who_waits_for_another_finds_its_artifact(store, context):
             time.sleep(0.5)
             return super().run(inputs, out, context)
 
-    results = []
-    waiting = dataclasses.replace(context, wait=True)
-    threads = [
-        threading.Thread(
-            target=lambda: results.append(store.make(Slow(text="a"), waiting, alias=store.model("t", "m")))
-        )
-        for _ in range(2)
-    ]
+    results, alias = [], store.model("t", "m")
+
+    def make():
+        with waiting():
+            results.append(store.make(Slow(text="a"), context, alias=alias))
+
+    threads = [threading.Thread(target=make) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -212,7 +212,7 @@ def peer_row(bench: Bench, rows: DistillationSet, name: str, file: File, split: 
         "run": str(path),
         "config_hash": file.identity,
         "bytes_model": file.bytes,
-        "bytes_gzip": gzip_bytes(path),
+        "bytes_gzip": gzip_bytes(path.read_bytes()),
         "bytes_packed": file.bytes,
         "parts": {},
         "settings": {**settings, "threads": bench.threads, "library": FASTTEXT[0]},

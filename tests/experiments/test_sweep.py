@@ -172,7 +172,7 @@ def test_two_experiments_of_one_name_are_refused(workspace, tmp_path):
         sweep(path, settings(workspace))
     other = tmp_path / "other.yaml"
     other.write_text(path.read_text())
-    with pytest.raises(UserError, match=r"'g' is there already, made from 'g.yaml epochs=1', and this is 'other.yaml"):
+    with pytest.raises(UserError, match=r"'g' is there already, from 'g.yaml epochs=1', and this one is from 'other.yaml"):
         sweep(other, settings(workspace, set_=("epochs=1",)))
     sweep(path, settings(workspace, name="another"))
     assert len(results(workspace, "another")) == 4
@@ -316,7 +316,7 @@ def test_inputs_that_are_missing_or_stale_are_named_before_anything_runs(workspa
         sweep(path, settings(workspace))
     assert re.search(missing, plan_sweep(path, settings(workspace))["inputs"])
     prepare(Workspace(workspace), load_task("sst-2"), glue, seed=99)
-    with pytest.raises(UserError, match="the logits of other rows than there are now"):
+    with pytest.raises(UserError, match="augmented from other splits than there are now"):
         sweep(path, settings(workspace))
     assert not (workspace / "runs").exists()
 

@@ -1,7 +1,7 @@
 """General distillation: a transformer student learns a language from plain text and a pre-trained teacher.
 
 The first of TinyBERT's two stages (Jiao et al., 2020, section 3.2), with MiniALBERT's losses (equation 11): guesses at
-masked pieces, the teacher's own guesses, and the teacher's insides, layer by layer. Any task can start from the result.
+masked pieces, the teacher's predictions, and its hidden states and attention maps. Any task can start from the result.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def pretrain(settings: CompressSettings) -> Path:
 
 
 def _output_weight(settings: CompressSettings, teacher: GeneralTeacher) -> float:
-    """Of the teacher's guesses: 1 where it guesses and nothing else is said."""
+    """Return the weight of the teacher's predictions: 1 by default where it has a head for them."""
     if settings.output_weight and not teacher.has_head:
         raise UserError(
             f"--output-weight: {teacher.name} has no head that guesses masked pieces; leave the flag out, and learn "

@@ -15,7 +15,7 @@ from common.errors import UserError
 from common.progress import say
 from common.seeds import seed_everything
 from common.store.artifact import Artifact, artifact_at
-from common.store.files import fingerprint, whole_file
+from common.store.files import fingerprint
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.training.models import ModelConfig, find_model, read_config
@@ -198,38 +198,36 @@ class Quantize(Shrink):
 SHRINK: dict[str, type[Shrink]] = {"factorize": Factorize, "prune": Prune, "quantize": Quantize}
 
 
-class Pack(Step):
+class StudentFile(Step):
+    """Base of the steps that build one file of a student."""
+
+    file: ClassVar[str]
+    """Name of the file in the artifact."""
+
+    name: str
+    """The student's name, which the file holds."""
+    student: Path = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the student."""
+        return {"model": artifact_at(self.student)}
+
+
+class Pack(StudentFile):
     """A student as one .fwt file (docs/format.md)."""
 
     file: ClassVar[str] = "student.fwt"
 
-    name: str
-    """The student's name, which the file holds."""
-    student: Path = pydantic.Field(exclude=True)
-
-    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the student."""
-        return {"model": artifact_at(self.student)}
-
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write the packed file."""
-        with whole_file(out / self.file) as partial:
-            partial.write_bytes(pack_student(self.student))
+        (out / self.file).write_bytes(pack_student(self.student))
         return {}
 
 
-class Export(Step):
+class Export(StudentFile):
     """A student as an ONNX file."""
 
     file: ClassVar[str] = "student.onnx"
-
-    name: str
-    """The student's name, which the file holds."""
-    student: Path = pydantic.Field(exclude=True)
-
-    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the student."""
-        return {"model": artifact_at(self.student)}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write the ONNX file."""
@@ -239,7 +237,7 @@ class Export(Step):
         return {}
 
 
-FILES: dict[str, type[Pack | Export]] = {"pack": Pack, "export": Export}
+FILES: dict[str, type[StudentFile]] = {"pack": Pack, "export": Export}
 
 
 def compress(settings: CompressSettings) -> list[Path]:
@@ -284,7 +282,7 @@ def shrink(settings: CompressSettings, step: type[Shrink], parent_name: str, nam
     return settings.paths.make(step.of(settings, folder, name), settings.context(name), alias=alias).path
 
 
-def write_file(settings: CompressSettings, kind: type[Pack | Export], folder: Path) -> Path:
+def write_file(settings: CompressSettings, kind: type[StudentFile], folder: Path) -> Path:
     """Build a file of a saved student. Returns its path."""
     paths, task = settings.paths, load_task(settings.task)
     alias = (paths.packed if kind is Pack else paths.exported)(task.models_task, folder.name)

@@ -31,8 +31,8 @@ from common.training.models import read_config
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import weights_of
-from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
 from compression.tokenizers.bpe import BpeTokenizer

@@ -19,8 +19,8 @@ from compression.augmentation.preprocess import preprocess
 from compression.distillation.dataset import distillation_set, held_out_rows
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
-from compression.settings import CompressSettings
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings
 from compression.students.embeddings import load_tokenizer
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from common.teachers.settings import FinetuneSettings
 from compression.augmentation.preprocess import PreprocessSettings
 from compression.experiments.jobs import JOBS
 from compression.inference.predict import PredictSettings
-from compression.settings import CompressSettings, defaults_for
+from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
 

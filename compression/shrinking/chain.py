@@ -22,7 +22,9 @@ from common.training.models import ModelConfig, find_model, read_config
 from compression.distillation.dataset import held_out_inputs, learning_inputs
 from compression.distillation.distill import distill
 from compression.packing import pack_student
-from compression.settings import (
+from compression.shrinking import factorize, prune, quantize
+from compression.shrinking.context import CPU, CompressionContext
+from compression.shrinking.settings import (
     CompressSettings,
     FactorizeSettings,
     LossSettings,
@@ -32,8 +34,6 @@ from compression.settings import (
     TrainSettings,
     TuneSettings,
 )
-from compression.shrinking import factorize, prune, quantize
-from compression.shrinking.context import CPU, CompressionContext
 from compression.students.saved import load_student, save_student
 
 

@@ -18,7 +18,7 @@ from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet, distillation_set, distillation_text, held_out_rows
 from compression.distillation.trainer import TrainingData, train_student
 from compression.packing import pack
-from compression.settings import CompressSettings
+from compression.shrinking.settings import CompressSettings
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 from compression.students.student import Student

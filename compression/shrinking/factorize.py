@@ -14,10 +14,10 @@ import torch
 
 from common.errors import UserError
 from common.progress import say
-from compression.settings import CompressSettings
 from compression.shrinking.context import CompressionContext
 from compression.shrinking.pruning.vocabulary import row_uses, training_sentences
 from compression.shrinking.pruning.weights import SparsityMask, prunable, sparsity_by_part
+from compression.shrinking.settings import CompressSettings
 from compression.students.weights import Dense, Product, matrices, replace_matrix
 
 OUTPUT_LAYER = "classifier.3.weight"

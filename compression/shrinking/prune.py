@@ -10,7 +10,6 @@ from common.data.split import load_split
 from common.errors import UserError
 from common.progress import say
 from compression.distillation.callbacks import Pruner
-from compression.settings import CompressSettings
 from compression.shrinking.context import CompressionContext
 from compression.shrinking.pruning.movement import MovementPruner
 from compression.shrinking.pruning.units import remove_units
@@ -23,6 +22,7 @@ from compression.shrinking.pruning.weights import (
     set_zero,
     sparsity_by_part,
 )
+from compression.shrinking.settings import CompressSettings
 from compression.students.scoring import encode_split
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices

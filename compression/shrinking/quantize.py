@@ -7,11 +7,11 @@ from typing import Any
 from common.errors import UserError
 from common.progress import say
 from common.training.models import ModelConfig
-from compression.settings import CompressSettings
 from compression.shrinking.context import CompressionContext
 from compression.shrinking.quantization.budget import settings_of, within_bytes, within_loss
 from compression.shrinking.quantization.builder import StudentBuilder
 from compression.shrinking.quantization.scheme import Scheme
+from compression.shrinking.settings import CompressSettings
 
 SHORT = {"embedding": "emb", "encoder": "enc", "classifier": "cls"}
 """Part -> its name in a model's name."""

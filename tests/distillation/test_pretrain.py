@@ -16,8 +16,8 @@ from common.training.checkpoint import load_tensors
 from common.training.models import read_config
 from compression.distillation.corpus import read_corpus, windows
 from compression.distillation.masking import mask
-from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.general_start import find_general
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 

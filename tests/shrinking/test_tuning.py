@@ -10,8 +10,8 @@ from common.config import parse_flags
 from common.errors import UserError
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
-from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings, defaults_for
 
 
 def smaller(workspace, name, *words):

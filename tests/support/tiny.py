@@ -14,7 +14,7 @@ from common.store.artifact import MANIFEST, Manifest
 from common.store.files import write_json
 from common.teachers.settings import FinetuneSettings
 from compression.augmentation.preprocess import PreprocessSettings
-from compression.settings import CompressSettings, defaults_for
+from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students import saved
 
 ROOT = Path(__file__).parent.parent.parent

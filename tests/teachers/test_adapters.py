@@ -18,8 +18,8 @@ from common.training.checkpoint import load_tensors, save_tensors
 from common.training.models import load_weights, read_config
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.evaluation.sizes import measure
-from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings, defaults_for
 
 CPU = torch.device("cpu")
 WIDTH = 3

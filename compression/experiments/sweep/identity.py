@@ -12,8 +12,8 @@ from common.store.artifact import Artifact
 from common.store.files import fingerprint
 from common.training.models import flat
 from compression.distillation.distill import Distill
-from compression.settings import CompressSettings
 from compression.shrinking.chain import SHRINK
+from compression.shrinking.settings import CompressSettings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from compression.experiments.sweep.grid import Cell, Grid
 from compression.experiments.sweep.identity import identify
 from compression.experiments.sweep.runs import Status
 from compression.experiments.sweep.work import Assignment
-from compression.settings import CompressSettings
+from compression.shrinking.settings import CompressSettings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from compression.distillation.callbacks import Pruner
-from compression.settings import CompressSettings
 from compression.shrinking.pruning.weights import (
     RAMP,
     Prunable,
@@ -27,6 +26,7 @@ from compression.shrinking.pruning.weights import (
     share_of_target,
     sparsity_by_part,
 )
+from compression.shrinking.settings import CompressSettings
 from compression.students.student import Student
 from compression.students.weights import Dense, Matrix, matrices, replace_matrix
 

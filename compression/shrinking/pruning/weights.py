@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from compression.distillation.callbacks import Callback, Pruner
-from compression.settings import CompressSettings
+from compression.shrinking.settings import CompressSettings
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices
 

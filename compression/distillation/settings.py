@@ -103,7 +103,7 @@ class AlignSettings(Settings):
     @pydantic.model_validator(mode="after")
     def _check_alignment(self) -> "AlignSettings":
         if self.align_first and not self.aligns:
-            raise ValueError("--align-first: say what to align with --align-hidden, --align-attention or --align-embedding")
+            raise ValueError("--align-first: say what to align: --align-hidden, --align-attention or --align-embedding")
         return self
 
 

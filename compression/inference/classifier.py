@@ -1,14 +1,10 @@
-"""Any saved model as one function from texts to probabilities: a teacher, a student, or a packed file.
-
-A packed file needs NumPy alone, neither PyTorch nor a workspace: what other models need is imported for them only.
-"""
+"""Any saved model as one function from texts to probabilities: a teacher, a student, or a packed file."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,13 +12,15 @@ from common.config import nearest
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.training.models import model_folder, read_config, saved_models
+from common.training.models import ModelConfig, model_folder, saved_models
 from common.training.targets import choices
 from compression.evaluation.packed import load_packed
+from compression.runtime import Model
 
 PACKED_SUFFIX = ".fwt"
 Texts = Sequence[tuple[str, ...]]
 """One sentence each, or two, normalised."""
+Function = Callable[[Texts], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,16 +37,23 @@ class Classifier:
     labels: tuple[str, ...]
     pair: bool
     tokens: bool
-    probabilities: Callable[[Texts], np.ndarray]
+    probabilities: Function
 
 
 def load_classifier(paths: Workspace, model: str, task: str | None, cpu: bool) -> Classifier:
     """Load a model: a packed file, a model's folder, or a model's name in the workspace (of `task`, where several have
     it). Raises UserError when it is missing or damaged.
     """
-    if model.endswith(PACKED_SUFFIX) or Path(model).is_file():
-        return _packed(Path(model), task)
-    return _saved(paths, find_folder(paths, model, task), task, cpu)
+    if not model.endswith(PACKED_SUFFIX) and not Path(model).is_file():
+        from compression.inference.saved import load_saved  # PyTorch and pyarrow, which packed files do not need
+
+        return load_saved(paths, find_folder(paths, model, task), task, cpu)
+    packed = load_packed(Path(model))
+
+    def logits(texts: Texts) -> np.ndarray:
+        return packed.logits(texts if packed.pair else [text for (text,) in texts])
+
+    return classifier_of(packed, logits, task or packed.task)
 
 
 def find_folder(paths: Workspace, model: str, task: str | None) -> Path:
@@ -68,45 +73,20 @@ def find_folder(paths: Workspace, model: str, task: str | None) -> Path:
     return found[0]
 
 
-def _packed(path: Path, task: str | None) -> Classifier:
-    model = load_packed(path)
-
-    def logits(texts: Texts) -> np.ndarray:
-        return model.logits(texts if model.pair else [text for (text,) in texts])
-
-    probabilities = _activation(model, logits, task or model.task)
-    return Classifier(model.name, model.task, model.labels, model.pair, model.tokens, probabilities)
-
-
-def _saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
-    from common.data.split import Split, read_report
-    from compression.evaluation.evaluate import load_predictor
-
-    config = read_config(folder)
-    predict = load_predictor(folder, config, cpu)
-
-    def logits(texts: Texts) -> np.ndarray:
-        first, *second = (list(sentences) for sentences in zip(*texts, strict=True))
-        # The shape of the labels says whether words or texts are classified.
-        labels = np.zeros((len(texts), 1) if config.tokens else len(texts), np.int64)
-        return predict(Split(first, second[0] if second else None, labels, np.arange(len(texts))))
-
-    task = task or read_report(paths, config.task).get("task_file") or config.task
-    probabilities = _activation(config, logits, task)
-    return Classifier(config.name, config.task, config.labels, config.pair, config.tokens, probabilities)
-
-
-def _activation(model: Any, logits: Callable[[Texts], np.ndarray], task: str) -> Callable[[Texts], np.ndarray]:
-    """Return `logits` followed by softmax, or by the scores' range. task: a shipped one, or the YAML file of another.
+def classifier_of(model: ModelConfig | Model, logits: Function, task: str) -> Classifier:
+    """Return a model's logits with softmax, or in the scores' range. task: a shipped one, or the YAML file of another.
 
     Raises UserError for a regression of a task whose YAML file, which has the range, is not known.
     """
-    if model.labels:
-        return lambda texts: softmax(logits(texts))
-    if task not in known_tasks() and not task.endswith((".yaml", ".yml")):
+    if not model.labels and task not in known_tasks() and not task.endswith((".yaml", ".yml")):
         raise UserError(f"{model.name} predicts scores of {task}: give --task the YAML file with their range")
-    scored = load_task(task)
-    return lambda texts: choices(scored, logits(texts))[:, None]
+    scored = None if model.labels else load_task(task)
+
+    def probabilities(texts: Texts) -> np.ndarray:
+        values = logits(texts)
+        return softmax(values) if scored is None else choices(scored, values)[:, None]
+
+    return Classifier(model.name, model.task, model.labels, model.pair, model.tokens, probabilities)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -16,27 +16,25 @@ import torch
 from torch import nn
 
 from compression.distillation.callbacks import Pruner
+from compression.distillation.settings import PruneSettings
 from compression.shrinking.pruning.weights import (
     RAMP,
     Prunable,
     is_update,
-    kind_of,
     masks,
     prunable,
     share_of_target,
     sparsity_by_part,
 )
-from compression.shrinking.settings import CompressSettings
 from compression.students.student import Student
-from compression.students.weights import Dense, Matrix, matrices, replace_matrix
+from compression.students.weights import Dense, matrices, replace_matrix
 
 
-class Scored(Matrix):
+class Scored(Dense):
     """A matrix while its scores are learned. Scores and mask are buffers, so a stopped run finds them again."""
 
     def __init__(self, value: torch.Tensor) -> None:
-        super().__init__()
-        self.value = nn.Parameter(value.detach().clone())
+        super().__init__(value.detach().clone())
         self.register_buffer("scores", torch.zeros_like(value))
         self.register_buffer("used", torch.ones_like(value, dtype=torch.bool))
 
@@ -68,7 +66,7 @@ class _Masked(torch.autograd.Function):
 class MovementPruner(Pruner):
     """Gives a student scored matrices before training, and dense ones with zeros after it."""
 
-    def __init__(self, student: Student, arch: str, embedding_type: str, settings: CompressSettings) -> None:
+    def __init__(self, student: Student, arch: str, embedding_type: str, settings: PruneSettings) -> None:
         self.student, self.arch, self.embedding_type, self.settings = student, arch, embedding_type, settings
         for part in prunable(student, arch, embedding_type):
             replace_matrix(student, part.name, Scored(part.weight))
@@ -76,10 +74,7 @@ class MovementPruner(Pruner):
     @property
     def parts(self) -> list[Prunable]:
         """The scored matrices, looked up each time: a student's tensors change when it moves to another device."""
-        return [
-            Prunable(name, kind_of(name, self.arch, self.embedding_type), matrix.value, matrix.scores)
-            for name, matrix in self._scored()
-        ]
+        return prunable(self.student, self.arch, self.embedding_type)
 
     def _scored(self) -> list[tuple[str, Scored]]:
         return [(name, matrix) for name, matrix in matrices(self.student) if isinstance(matrix, Scored)]
@@ -99,4 +94,4 @@ class MovementPruner(Pruner):
         """Replace the scored matrices by dense ones with exact zeros. Return the sparsity of each part."""
         for name, matrix in self._scored():
             replace_matrix(self.student, name, Dense(matrix.dense().detach()))
-        return sparsity_by_part(prunable(self.student, self.arch, self.embedding_type))
+        return sparsity_by_part(self.parts)

@@ -12,12 +12,11 @@ import torch
 from torch import nn
 
 from common.errors import UserError
-from compression.shrinking.pruning.slicing import column_factor, select_columns, select_rows
 from compression.students.batch import EncodedRows
 from compression.students.layers import GATES, Linear, Recurrent
 from compression.students.scoring import without_padding
 from compression.students.student import Student
-from compression.students.weights import Matrix
+from compression.students.weights import Dense, Matrix, Product
 
 Layers = list[Recurrent | Linear]
 """The layers of an encoder with units: a recurrent one for each direction, a convolution's linear map, or none."""
@@ -43,13 +42,13 @@ def remove_units(student: Student, share: float, encoded: EncodedRows, pair: boo
     importance = _importance(student, encoded, layers, blocks, [down for _, down in hidden])
     if layers:
         kept = [_best(scores, share) for scores in importance[: len(layers)]]
-        first.weight = select_columns(first.weight, _inputs_of(layers, kept, blocks))
+        first.weight = _take_columns(first.weight, _inputs_of(layers, kept, blocks))
         for layer, units in zip(layers, kept, strict=True):
             _shrink(layer, units)
     for (up, down), scores in zip(hidden, importance[len(layers) :], strict=True):
         units = _best(scores, share)
-        up.weight, up.bias = select_rows(up.weight, units), _select(up.bias, units)
-        down.weight = select_columns(down.weight, units)
+        up.weight, up.bias = up.weight.take_rows(units), _select(up.bias, units)
+        down.weight = _take_columns(down.weight, units)
     widths = {"encoder_hidden_dim": _units(layers[0])} if layers else {}
     widths |= {"intermediate_dim": len(feed_forward[0][0].bias)} if feed_forward else {}
     return {**widths, "cls_hidden_dim": len(first.bias)}
@@ -97,7 +96,7 @@ def _gates(layers: Layers, first: Linear, blocks: int) -> list[torch.Tensor]:
 
 def _column_sums(matrix: Matrix) -> torch.Tensor:
     """Return weight * gradient summed over rows, [columns]."""
-    value = column_factor(matrix).value
+    value = getattr(matrix, "right", matrix).value
     return (value * value.grad).sum(0).detach()
 
 
@@ -118,13 +117,20 @@ def _shrink(layer: Recurrent | Linear, units: torch.Tensor) -> None:
     blocks = GATES[layer.kind] if isinstance(layer, Recurrent) else 2
     rows = torch.cat([block * _units(layer) + units for block in range(blocks)])
     if isinstance(layer, Linear):
-        layer.weight, layer.bias = select_rows(layer.weight, rows), _select(layer.bias, rows)
+        layer.weight, layer.bias = layer.weight.take_rows(rows), _select(layer.bias, rows)
         return
-    layer.weight_ih = select_rows(layer.weight_ih, rows)
-    layer.weight_hh = select_columns(select_rows(layer.weight_hh, rows), units)
+    layer.weight_ih = layer.weight_ih.take_rows(rows)
+    layer.weight_hh = _take_columns(layer.weight_hh.take_rows(rows), units)
     layer.bias_ih, layer.bias_hh = _select(layer.bias_ih, rows), _select(layer.bias_hh, rows)
     layer.hidden_dim = len(units)
 
 
 def _select(bias: nn.Parameter, kept: torch.Tensor) -> nn.Parameter:
     return nn.Parameter(bias.detach()[kept].clone())
+
+
+def _take_columns(matrix: Matrix, kept: torch.Tensor) -> Matrix:
+    """Return a float matrix, or a product, with these columns only. kept: int64 [columns that stay]."""
+    if isinstance(matrix, Product):
+        return Product(matrix.left, _take_columns(matrix.right, kept))
+    return Dense(matrix.dense().detach()[:, kept])

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from compression.distillation.callbacks import Callback, Pruner
-from compression.shrinking.settings import CompressSettings
+from compression.distillation.settings import PruneSettings
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices
 
@@ -32,34 +32,29 @@ UPDATES = 200
 
 @dataclasses.dataclass
 class Prunable:
-    """One weight matrix.
-
-    kind: its key in TARGETS; scores: the weights' importance, of the weight's shape, in movement pruning.
-    """
+    """One weight matrix."""
 
     name: str
     kind: str
+    """Its key in TARGETS."""
     weight: nn.Parameter
     scores: torch.Tensor | None = None
+    """In movement pruning, the learned importance of each weight."""
 
     @property
     def importance(self) -> torch.Tensor:
-        """The weights with the highest values are pruned last: learned scores, or else absolute values."""
+        """What weights are ranked by, the lowest pruned first: learned scores, or else absolute values."""
         return self.weight.detach().abs() if self.scores is None else self.scores.detach()
 
 
 def prunable(student: Student, arch: str, embedding_type: str) -> list[Prunable]:
     """Return every float matrix of a student. Importance scalars of hash embeddings count as `hash`."""
+    kinds = {"embedding": embedding_type, "encoder": arch, "classifier": "linear"}
     return [
-        Prunable(name, kind_of(name, arch, embedding_type), matrix.value)
+        Prunable(name, kinds[name.split(".")[0]], matrix.value, getattr(matrix, "scores", None))
         for name, matrix in matrices(student)
         if isinstance(matrix, Dense)
     ]
-
-
-def kind_of(name: str, arch: str, embedding_type: str) -> str:
-    """Return the key in TARGETS of the matrix with this name."""
-    return {"embedding": embedding_type, "encoder": arch, "classifier": "linear"}[name.split(".")[0]]
 
 
 def smallest(importance: torch.Tensor, share: float) -> torch.Tensor:
@@ -70,7 +65,7 @@ def smallest(importance: torch.Tensor, share: float) -> torch.Tensor:
     return mask.view_as(importance)
 
 
-def masks(parts: list[Prunable], settings: CompressSettings, progress: float = 1.0) -> list[torch.Tensor]:
+def masks(parts: list[Prunable], settings: PruneSettings, progress: float = 1.0) -> list[torch.Tensor]:
     """Return a mask of the weights to prune for each part. progress: share of the target to reach."""
     if settings.prune_magnitude:
         threshold = (DEFAULT_MAGNITUDE if settings.prune_threshold is None else settings.prune_threshold) * progress
@@ -102,7 +97,7 @@ def sparsity_by_part(parts: list[Prunable]) -> dict[str, float]:
 
 
 class SparsityMask(Callback):
-    """Keeps at zero what is zero when it is created: pruned weights, and rows that no text uses."""
+    """Keeps at zero the weights that are zero when it is created: pruned ones, and rows that no text uses."""
 
     def __init__(self, parts: list[Prunable]) -> None:
         self.parts = parts
@@ -135,14 +130,13 @@ class GradualPruner(Pruner):
     Zeros take part in the next step's gradient, so a weight pruned too early can come back.
     """
 
-    def __init__(self, parts: list[Prunable], settings: CompressSettings) -> None:
+    def __init__(self, parts: list[Prunable], settings: PruneSettings) -> None:
         self.parts, self.settings = parts, settings
         self.zeros: list[torch.Tensor] = []
 
     def start(self, state: dict[str, torch.Tensor]) -> None:
         """Take the masks of a stopped attempt, or start with nothing pruned."""
-        nothing = [torch.zeros_like(part.weight, dtype=torch.bool) for part in self.parts]
-        self.zeros = [state.get(part.name, mask) for part, mask in zip(self.parts, nothing, strict=True)]
+        self.zeros = [state.get(part.name, torch.zeros_like(part.weight, dtype=torch.bool)) for part in self.parts]
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return the mask of each matrix by its name."""

@@ -11,9 +11,9 @@ import torch
 
 from common.data.split import load_split
 from common.store.files import fingerprint
-from compression.shrinking.context import CompressionContext
 from compression.shrinking.quantization.aware import FakeQuantized, RangeUpdater, convert
 from compression.shrinking.quantization.scheme import Scheme, Setting
+from compression.shrinking.step import CompressionContext
 from compression.students.layers import round_inputs
 from compression.students.weights import Matrix, matrices, replace_matrix
 

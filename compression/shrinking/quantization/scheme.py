@@ -9,8 +9,7 @@ from typing import Literal
 
 import torch
 
-from compression.shrinking.quantization.affine import codes_of, least_error, minmax, ternary
-from compression.shrinking.quantization.codebook import k_means, nearest
+from compression.shrinking.quantization.quantizers import codes_of, k_means, least_error, minmax, nearest, ternary
 from compression.students.weights import Affine, Codebook, Half, Matrix
 
 BITS = (8, 6, 4, 3, 2)

@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compression.shrinking.quantization.bit_allocation import Option, coded_size, frontier, hull, slope
-from compression.shrinking.quantization.budget import first, widened
+from compression.shrinking.quantization.budget import Option, coded_size, first, frontier, hull, slope, widened
 from compression.shrinking.quantization.scheme import Scheme
 from compression.students.weights import Affine
 

@@ -14,9 +14,9 @@ from common.store.workspace import Workspace
 from common.training.metrics import main_score
 from common.training.models import load_weights, read_config
 from compression.packing import pack_student
-from compression.shrinking.context import CompressionContext
 from compression.shrinking.quantization.budget import within_bytes
 from compression.shrinking.quantization.scheme import Scheme
+from compression.shrinking.step import CompressionContext
 
 
 def quantized(workspace, student, **given):

@@ -8,7 +8,7 @@ from stops import stopped_in_step
 
 import compression.distillation.trainer
 from common.training.models import load_weights, read_config
-from compression.shrinking.prune import suffix
+from compression.shrinking.prune import Prune
 from compression.shrinking.pruning.weights import TARGETS, prunable
 
 MOVEMENT, MAGNITUDE = {"prune_movement": True}, {}
@@ -110,4 +110,4 @@ def test_zeros_a_student_came_with_stay_zero(workspace, more):
     ],
 )
 def test_names_show_how_a_student_was_pruned(given, name):
-    assert suffix(tiny.compress_settings(task="sst-2", **given)) == name
+    assert Prune.label(tiny.compress_settings(task="sst-2", **given)) == name

@@ -12,7 +12,7 @@ from common.errors import UserError
 from common.training.models import load_weights, read_config
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import stored_tensors, weights_of
-from compression.shrinking.quantize import suffix
+from compression.shrinking.quantize import Quantize
 from compression.students.layers import check_inputs
 from compression.students.saved import load_student
 
@@ -198,4 +198,4 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_show_how_a_student_was_quantized(name):
-    assert suffix(tiny.compress_settings(task="sst-2", **NAMES[name])) == name.strip()
+    assert Quantize.suffix(tiny.compress_settings(task="sst-2", **NAMES[name])) == name.strip()

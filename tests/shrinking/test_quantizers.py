@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from compression.shrinking.quantization.affine import POWER
-from compression.shrinking.quantization.codebook import k_means, nearest
+from compression.shrinking.quantization.quantizers import POWER, k_means, nearest
 from compression.shrinking.quantization.scheme import BITS, Scheme
 from compression.students.weights import Affine, Codebook, Half, Matrix
 

@@ -11,11 +11,11 @@ from common.errors import UserError
 from common.progress import say
 from compression.distillation.callbacks import Pruner
 from compression.distillation.settings import DistillSettings, PruneSettings
-from compression.shrinking.pruning.movement import MovementPruner
 from compression.shrinking.pruning.units import remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_sentences
 from compression.shrinking.pruning.weights import (
     GradualPruner,
+    MovementPruner,
     SparsityMask,
     masks,
     prunable,

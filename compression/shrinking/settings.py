@@ -43,7 +43,7 @@ class TuneSettings(Settings):
     """Tuning while or after shrinking."""
 
     tune_epochs: int = pydantic.Field(0, ge=0)
-    """Epochs of training after (or while) factorising, pruning and quantizing; quantizing is quantization-aware."""
+    """Epochs of training after (or while) factorising, pruning and quantizing; quantizing is quantization.builder."""
     tune_lr: float = pydantic.Field(1e-3, gt=0)
     """Learning rate of --tune-epochs (AdamW, linear)."""
     guide: Literal["teacher", "student"] = "teacher"
@@ -110,7 +110,7 @@ class QuantizeSettings(Settings):
         return getattr(self, f"bits_{part}")
 
 
-class CompressSettings(
+class CompressSettings(  # bases in the order of --help
     DistillSettings, QuantizeSettings, FactorizeSettings, TuneSettings, PretrainSettings, StageSettings
 ):
     """Actions and names."""

@@ -164,7 +164,7 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path, masked_lm, corpus, wrong
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"teacher": None}, "--teacher says from whom"),
+        ({"teacher": None}, "pretrain needs --teacher"),
         ({"compression_actions": ("pretrain", "distill")}, "stands alone"),
         ({"start_from": "mini"}, "starts afresh"),
     ],

@@ -36,17 +36,12 @@ def remove_units(student: Student, share: float, encoded: EncodedRows, pair: boo
     """Pairs of layers: units are the outputs of the one and the inputs of the other."""
     layers = [] if student.reads_together else list(student.encoder.children())
     blocks = 4 if pair else 1  # the classifier reads [u; v; |u - v|; u * v]
-    for width in [_units(layer) for layer in layers] + [len(up.bias) for up, _ in hidden]:
-        if _left(width, share) < 1:
-            raise UserError(f"--prune-units {share:g}: of {width} units none would be left")
-    importance = _importance(student, encoded, layers, blocks, [down for _, down in hidden])
+    kept = [_best(scores, share) for scores in _importance(student, encoded, layers, blocks, hidden)]
     if layers:
-        kept = [_best(scores, share) for scores in importance[: len(layers)]]
         first.weight = _take_columns(first.weight, _inputs_of(layers, kept, blocks))
-        for layer, units in zip(layers, kept, strict=True):
-            _shrink(layer, units)
-    for (up, down), scores in zip(hidden, importance[len(layers) :], strict=True):
-        units = _best(scores, share)
+    for layer, units in zip(layers, kept, strict=False):
+        _shrink(layer, units)
+    for (up, down), units in zip(hidden, kept[len(layers) :], strict=True):
         up.weight, up.bias = up.weight.take_rows(units), _select(up.bias, units)
         down.weight = _take_columns(down.weight, units)
     widths = {"encoder_hidden_dim": _units(layers[0])} if layers else {}
@@ -59,14 +54,10 @@ def _units(layer: Recurrent | Linear) -> int:
     return layer.hidden_dim if isinstance(layer, Recurrent) else len(layer.bias) // 2
 
 
-def _left(width: int, share: float) -> int:
-    return width - round(share * width)
-
-
 def _importance(
-    student: Student, encoded: EncodedRows, layers: Layers, blocks: int, readers: list[Linear]
+    student: Student, encoded: EncodedRows, layers: Layers, blocks: int, hidden: list[tuple[Linear, Linear]]
 ) -> list[torch.Tensor]:
-    """Return importances [units]: a tensor for each layer of the encoder, and for the inputs of each reader."""
+    """Return importances [units]: a tensor for each layer of the encoder, and for each pair of hidden layers."""
     total: list[torch.Tensor] = []
     generator = torch.Generator().manual_seed(0)
     rows = np.arange(len(encoded))
@@ -77,21 +68,14 @@ def _importance(
         logits = without_padding(student(batch), batch)
         # With random signs, the expected square of a batch's sum is the sum of its logits' squares.
         (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
-        gates = [*_gates(layers, student.classifier[0], blocks), *(_column_sums(reader.weight) for reader in readers)]
+        gates = [_column_sums(down.weight) for _, down in hidden]
+        if layers:  # the classifier reads their units, and a recurrent layer its own
+            read = _column_sums(student.classifier[0].weight).view(blocks, -1).sum(0).split(list(map(_units, layers)))
+            recurrent = [_column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else 0.0 for layer in layers]
+            gates = [*(own + columns for columns, own in zip(read, recurrent, strict=True)), *gates]
         total = [gate**2 + sum_ for gate, sum_ in zip(gates, total or [0.0] * len(gates), strict=True)]
     student.zero_grad()
     return total
-
-
-def _gates(layers: Layers, first: Linear, blocks: int) -> list[torch.Tensor]:
-    """Return the derivatives by the gates of each layer's units, which the classifier reads and the layer itself."""
-    if not layers:
-        return []
-    read = _column_sums(first.weight).view(blocks, -1).sum(0).split([_units(layer) for layer in layers])
-    return [
-        columns + _column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else columns
-        for columns, layer in zip(read, layers, strict=True)
-    ]
 
 
 def _column_sums(matrix: Matrix) -> torch.Tensor:
@@ -101,12 +85,16 @@ def _column_sums(matrix: Matrix) -> torch.Tensor:
 
 
 def _best(importance: torch.Tensor, share: float) -> torch.Tensor:
-    """Return the numbers of the units to keep, ascending."""
-    return torch.argsort(importance, descending=True, stable=True)[: _left(len(importance), share)].sort().values
+    """Return the indices of the units to keep, ascending. Raises UserError when none would be left."""
+    width = len(importance)
+    left = width - round(share * width)
+    if left < 1:
+        raise UserError(f"--prune-units {share:g}: of {width} units none would be left")
+    return torch.argsort(importance, descending=True, stable=True)[:left].sort().values
 
 
 def _inputs_of(layers: Layers, kept: list[torch.Tensor], blocks: int) -> torch.Tensor:
-    """Return the classifier's inputs that the kept units are: layer after layer, and that in each block."""
+    """Return the indices of the classifier's inputs that stay: layer after layer, and that in each block."""
     starts = np.cumsum([0] + [_units(layer) for layer in layers]).tolist()
     once = torch.cat([start + units for start, units in zip(starts, kept, strict=False)])
     return torch.cat([block * starts[-1] + once for block in range(blocks)])

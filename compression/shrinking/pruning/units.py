@@ -38,7 +38,7 @@ def remove_units(student: Student, share: float, encoded: EncodedRows, pair: boo
     blocks = 4 if pair else 1  # the classifier reads [u; v; |u - v|; u * v]
     kept = [_best(scores, share) for scores in _importance(student, encoded, layers, blocks, hidden)]
     if layers:
-        first.weight = _take_columns(first.weight, _inputs_of(layers, kept, blocks))
+        first.weight = _take_columns(first.weight, _inputs_of(layers, kept[: len(layers)], blocks))
     for layer, units in zip(layers, kept, strict=False):
         _shrink(layer, units)
     for (up, down), units in zip(hidden, kept[len(layers) :], strict=True):

@@ -17,10 +17,10 @@ quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
 
 test: $(VENV)/full
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n auto --dist worksteal
 
 test-fast: $(VENV)/full
-	$(RUN) -m pytest -m "not slow"
+	$(RUN) -m pytest -n auto --dist worksteal -m "not slow"
 
 lint: $(VENV)/full
 	$(VENV)/bin/ruff check .

@@ -7,8 +7,8 @@ import numpy as np
 from common.data.split import Split, read_report
 from common.store.workspace import Workspace
 from common.training.models import read_config
-from compression.evaluation.evaluate import load_predictor
-from compression.inference.classifier import Classifier, Texts, classifier_of
+from compression.evaluation.scoring import load_predictor
+from compression.inference.classifier import Classifier, Sentences, classifier_of
 
 
 def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
@@ -16,7 +16,7 @@ def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> C
     config = read_config(folder)
     predict = load_predictor(folder, config, cpu)
 
-    def logits(texts: Texts) -> np.ndarray:
+    def logits(texts: Sentences) -> np.ndarray:
         first, *second = (list(sentences) for sentences in zip(*texts, strict=True))
         # The shape of the labels shows whether words or texts are classified.
         labels = np.zeros((len(texts), 1) if config.tokens else len(texts), np.int64)

@@ -170,10 +170,6 @@ def test_no_more_is_lost_than_allowed(workspace, epochs):
     assert bits(folder) < 8
 
 
-def test_more_loss_takes_fewer_bits(workspace):
-    assert bits(quantized(workspace, "learned", max_loss=100)) < 2 < bits(quantized(workspace, "learned", max_loss=0))
-
-
 def test_a_loss_that_cannot_be_kept_names_the_least_possible(workspace, monkeypatch):
     scores = iter([0.9, *[0.5] * 20])
     monkeypatch.setattr(CompressionContext, "score", lambda context: next(scores))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import shrunk
 import tiny
-import torch
 
 from common.errors import UserError
 from common.training.models import load_weights, read_config
@@ -114,12 +113,6 @@ def test_calibration_reads_training_text_only(workspace):
         (workspace / "data/sst-2/splits" / f"{name}.parquet").unlink()
     tensors = load_weights(quantized(workspace, ptq_classifier=True))
     assert any(name.endswith("input_scale") and tensor.item() != 1 for name, tensor in tensors.items())
-
-
-def test_hash_importance_is_saved_in_16_bits(workspace):
-    tensors = load_weights(quantized(workspace))
-    assert tensors["embedding.importance.weight.value"].dtype == torch.float16
-    assert tensors["embedding.table.weight.codes"].dtype == torch.uint8
 
 
 def test_what_cannot_be_quantized_or_loaded_is_refused(workspace):

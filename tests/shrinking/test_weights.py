@@ -65,11 +65,6 @@ def test_global_pruning_takes_the_smallest_weights_of_all(share):
     assert share == 0 or before[after == 0].max() <= before[after != 0].min()
 
 
-def test_local_pruning_takes_the_same_share_of_each_matrix():
-    parts = pruned(shrunk.fresh(), prune_local=True, prune_threshold=0.25)
-    assert all(zeros(part) == round(0.25 * part.weight.numel()) for part in parts)
-
-
 @pytest.mark.parametrize(("threshold", "limit"), [(None, 0.05), (0.2, 0.2), (1.5, 1.5)])
 def test_magnitude_pruning_takes_what_is_below_the_threshold(threshold, limit):
     before = {name: p.detach() for name, p in shrunk.fresh().named_parameters()}

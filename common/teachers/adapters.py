@@ -50,11 +50,6 @@ def insert(model: Any, bottleneck: int) -> None:
         parameter.requires_grad_(_is_trained(model, name))
 
 
-def base_of(arch: str) -> str:
-    """An --arch in a way that means the same from any folder."""
-    return str(Path(arch).absolute()) if Path(arch).is_dir() else arch
-
-
 def save_adapters(model: Any, file: Path, base: str) -> None:
     """Write adapters, head and the encoder they are for. base: its --arch, such as minilm."""
     trained = {name: tensor for name, tensor in model.state_dict().items() if _is_trained(model, name)}

@@ -11,11 +11,11 @@ from small_roberta import CPU, TEXT
 
 from common.data.archives import unpack_member
 from common.errors import UserError
-from common.teachers.base import is_fairseq
 from common.teachers.fairseq.checkpoint import load_checkpoint, read_model
 from common.teachers.fairseq.masked_lm import FairseqMaskedLM
 from common.teachers.fairseq.sources import byte_pairs, resolve
 from common.teachers.fairseq.tokens import RobertaTokens
+from common.teachers.settings import is_fairseq
 
 
 def test_both_checkpoint_formats_hold_the_same_model(roberta, old_roberta):

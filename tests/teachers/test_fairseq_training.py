@@ -17,12 +17,11 @@ from common.data.split import definition_of, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.teachers.base import FAIRSEQ_ARCHS, is_fairseq
 from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.teacher import HEAD
 from common.teachers.finetune import finetune
 from common.teachers.load import load_masked_lm, load_teacher
-from common.teachers.settings import FinetuneSettings, defaults_for
+from common.teachers.settings import FAIRSEQ_ARCHS, FinetuneSettings, defaults_for, is_fairseq
 from compression.experiments.jobs import Job, job_settings
 
 

@@ -11,7 +11,7 @@ from common.teachers.fairseq.checkpoint import load_into, read_folder
 from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.sources import byte_pairs, resolve
 from common.teachers.fairseq.teacher import build_roberta
-from common.teachers.fairseq.tokens import PAD, RobertaTokens
+from common.teachers.fairseq.tokens import RobertaTokens
 
 
 class FairseqMaskedLM:
@@ -46,11 +46,8 @@ class FairseqMaskedLM:
         """Return, by piece id, the word of a piece that is a space and letters, or ""."""
         return self.tokens.words()
 
-    def predict(self, ids: np.ndarray, lengths: np.ndarray, places: np.ndarray) -> torch.Tensor:
+    def predict(self, ids: np.ndarray, index: np.ndarray) -> torch.Tensor:
         """Return the logits of every piece at one position of each row, float32 [batch, pieces]."""
-        mask = np.arange(ids.shape[1]) < lengths[:, None]
-        tokens = torch.from_numpy(np.where(mask, ids, PAD)).to(self.device)
         with torch.inference_mode():
-            features, _ = self.model(tokens, features_only=True)  # [batch, length, dim]
-            masked = features[torch.arange(len(ids)), torch.from_numpy(places).to(self.device)]
-            return self.model.encoder.lm_head(masked)
+            features, _ = self.model(torch.from_numpy(ids).to(self.device), features_only=True)  # [batch, length, dim]
+            return self.model.encoder.lm_head(features[torch.arange(len(ids)), torch.from_numpy(index).to(self.device)])

@@ -6,8 +6,8 @@ from common.data.archives import unpack_member
 from common.data.download import fetch
 from common.errors import UserError
 from common.store.files import folder_name
-from common.teachers.base import FAIRSEQ_ARCHS
 from common.teachers.fairseq.checkpoint import ARCHITECTURE_FILE, CHECKPOINT_FILE
+from common.teachers.settings import FAIRSEQ_ARCHS
 from common.training.models import WEIGHTS_FILE
 
 SUBFOLDER = "fairseq"

@@ -11,17 +11,15 @@ from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.devices import autocast
 from common.progress import Advance, nothing
-from common.teachers.base import States
+from common.teachers.base import States, batched_logits
 from common.teachers.fairseq.checkpoint import Architecture, load_into, read_folder
 from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.sources import SUBFOLDER
 from common.teachers.fairseq.tokens import PAD, RobertaTokens
-from common.training.batching import sorted_batches
 from common.training.models import read_config
 
 HEAD = "sentence_classification_head"
 """fairseq's own name for the classification head."""
-_SCORING_BATCH = 64
 
 
 def build_roberta(architecture: Architecture, tokens: RobertaTokens) -> Any:
@@ -53,65 +51,43 @@ class FairseqTeacher:
         config = read_config(folder)
         return cls(folder / SUBFOLDER, config.outputs, device, dtype, config.settings["max_tokens"])
 
-    def encode(self, split: Split) -> EncodedText:
-        """Return token ids of every row; a pair is one sequence."""
-        return encode(self.tokens, split, self.max_tokens)
-
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return the logits of every row, float32 [n, outputs], computed in batches of similar length."""
-        encoded = self.encode(split)
-        result = np.zeros((len(split), self.model.classification_heads[HEAD].out_proj.out_features), np.float32)
-        with torch.inference_mode(), autocast(self.dtype, self.device):
-            for rows in sorted_batches(encoded.lengths, _SCORING_BATCH):
-                ids, _ = pad(encoded, rows)
-                logits, _ = self.model(ids.to(self.device), classification_head_name=HEAD)
-                result[rows] = logits.float().cpu().numpy()
-                advance(len(rows))
-        return result
+        """Return the logits of every row, float32 [n, outputs]."""
+        encoded = self.tokens.encode(split, self.max_tokens)
+
+        def forward(rows: np.ndarray) -> torch.Tensor:
+            return self.model(self._pad(encoded, rows), classification_head_name=HEAD)[0]
+
+        with autocast(self.dtype, self.device):
+            return batched_logits(forward, encoded.lengths, advance)
+
+    def _pad(self, encoded: EncodedText, rows: np.ndarray) -> torch.Tensor:
+        """Return the ids of a batch, int64 [batch, longest], filled with <pad>."""
+        ids, lengths = encoded.pad(rows)
+        mask = np.arange(ids.shape[1]) < lengths[:, None]
+        return torch.from_numpy(np.where(mask, ids[..., 0], PAD)).to(self.device)
 
     def states(self, split: Split) -> States:
-        """Return hidden states and attention maps of all rows of `split`, as one batch."""
-        encoded = self.encode(split)
-        ids, lengths = pad(encoded, np.arange(len(split)))
-        encoder = self.model.encoder.sentence_encoder
+        """Return hidden states and attention maps of all rows of `split`, as one batch.
+
+        fairseq calls PyTorch's self-attention, which averages over heads. So each layer's attention is computed
+        twice; with static_kv fairseq uses its own code, the same arithmetic, which returns every head's.
+        """
+        encoded = self.tokens.encode(split, self.max_tokens)
         maps: list[torch.Tensor] = []
-        hooks = [
-            layer.self_attn.register_forward_pre_hook(_recorder(maps), with_kwargs=True) for layer in encoder.layers
-        ]
+
+        def record(module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+            _, weights = module.forward(*args, **{**kwargs, "need_head_weights": True, "static_kv": True})
+            maps.append(weights.transpose(0, 1).float())  # [heads, batch, length, length] before
+
+        layers = self.model.encoder.sentence_encoder.layers
+        hooks = [layer.self_attn.register_forward_pre_hook(record, with_kwargs=True) for layer in layers]
         try:
             with torch.inference_mode():
-                _, extra = self.model(ids.to(self.device), features_only=True, return_all_hiddens=True)
+                ids = self._pad(encoded, np.arange(len(split)))
+                _, extra = self.model(ids, features_only=True, return_all_hiddens=True)
         finally:
             for hook in hooks:
                 hook.remove()
         hidden = [state.transpose(0, 1).float() for state in extra["inner_states"]]  # fairseq: [length, batch, dim]
-        return States(hidden, maps, torch.from_numpy(lengths))
-
-
-def _recorder(maps: list[torch.Tensor]) -> Any:
-    """Return a hook that computes a layer's attention again, separately for each head.
-
-    fairseq calls PyTorch's self-attention, which averages over heads; with static_kv it uses its own code, the same
-    arithmetic, which returns every head's.
-    """
-
-    def record(module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-        wanted = {**kwargs, "need_head_weights": True, "static_kv": True}
-        _, weights = module.forward(*args, **wanted)
-        maps.append(weights.transpose(0, 1).float())  # [heads, batch, length, length] before
-
-    return record
-
-
-def encode(tokens: RobertaTokens, split: Split, max_tokens: int) -> EncodedText:
-    """Return token ids of every row of a split, cut at max_tokens."""
-    seconds = split.sentence2 or [None] * len(split)
-    rows = [tokens.join(one, two, max_tokens) for one, two in zip(split.sentence1, seconds, strict=True)]
-    return EncodedText.from_lists(rows, width=1, empty=(PAD,), max_tokens=max_tokens)
-
-
-def pad(encoded: EncodedText, rows: np.ndarray) -> tuple[torch.Tensor, np.ndarray]:
-    """Return a batch: ids int64 [batch, longest], filled with <pad>, and lengths int64 [batch]."""
-    ids, lengths = encoded.pad(rows)
-    mask = np.arange(ids.shape[1]) < lengths[:, None]
-    return torch.from_numpy(np.where(mask, ids[..., 0], PAD)), lengths
+        return States(hidden, maps, torch.from_numpy(encoded.lengths))

@@ -3,11 +3,15 @@
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
+import torch
+
+from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.data.tasks import Task
 from common.errors import UserError
@@ -15,12 +19,10 @@ from common.progress import bar
 from common.store.step import Context
 from common.teachers.fairseq.checkpoint import allowed_types, load_checkpoint, read_folder, read_model
 from common.teachers.fairseq.checkpoint import write_folder as write_model
-from common.teachers.fairseq.data import binarize
 from common.teachers.fairseq.library import load_fairseq, quiet
 from common.teachers.fairseq.recipe import total_updates, training_flags
 from common.teachers.fairseq.sources import SUBFOLDER, byte_pairs
 from common.teachers.fairseq.sources import resolve as resolve_source
-from common.teachers.fairseq.teacher import encode
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.settings import FinetuneSettings
 from common.training.loop import write_history
@@ -36,22 +38,22 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
 
 
 def train(
-    settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], out: Path, context: Context
+    settings: FinetuneSettings, source: str, task: Task, splits: tuple[Split, Split], out: Path, context: Context
 ) -> dict[str, Any]:
     """Fine-tune the RoBERTa in folder `source` and save the best checkpoint in `out`; a stopped run continues.
 
-    splits: "train" and the one that chooses the checkpoint. Raises UserError for weights that are not RoBERTa's.
+    splits: rows to learn from, and rows that choose the checkpoint.
+    Raises UserError for weights that are not a RoBERTa's.
     """
     work = context.work
     architecture, _ = read_folder(Path(source))
     tokens = RobertaTokens(Path(source), byte_pairs(Path(source), settings.paths.downloads()))
     max_tokens = min(settings.max_tokens, architecture.max_positions)
-    train_rows, valid_rows = splits["train"], splits[task.selection_split(settings.select_on)]
-    for name, split in (("train", train_rows), ("valid", valid_rows)):
-        binarize(work / "data", name, encode(tokens, split, max_tokens), targets(task, split.labels), tokens, task)
-    flags = training_flags(settings, task, architecture, len(train_rows), len(valid_rows))
-    files = ["--start", source, "--model-name", context.name, "--save-dir", str(work)]
-    if not _is_trained(work, settings, total_updates(settings, len(train_rows))):
+    for name, split in zip(("train", "valid"), splits, strict=True):
+        binarize(work / "data", name, tokens.encode(split, max_tokens), targets(task, split.labels), tokens, task)
+    if not _is_trained(work, settings, total_updates(settings, len(splits[0]))):
+        flags = training_flags(settings, task, architecture, *map(len, splits))
+        files = ["--start", source, "--model-name", context.name, "--save-dir", str(work)]
         _run([str(work / "data"), *flags, *files], f"fine-tuning {context.name}")
     _, tensors = read_model(work / BEST)
     history = load_checkpoint(work / LAST)["extra_state"]["FeatherweightTask"]["history"]
@@ -60,6 +62,32 @@ def train(
     tokens.save(out / SUBFOLDER)
     write_history(out / "history.jsonl", history)
     return {}
+
+
+def binarize(folder: Path, name: str, rows: EncodedText, labels: np.ndarray, tokens: RobertaTokens, task: Task) -> None:
+    """Write a split in fairseq's binary format, as its "train" or "valid", whichever `name` is.
+
+    labels: class indices, or for regression scores scaled to [0, 1]. input0 holds rows as the model reads them, with
+    special tokens, so that training and scoring cannot differ. The label dictionary keeps the order of the classes.
+    """
+    for part in ("input0", "label"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(tokens.files["dict.txt"], folder / "input0" / "dict.txt")
+    _write_rows(folder / "input0" / name, np.split(rows.ids[:, 0], rows.offsets[1:-1]), len(tokens))
+    if task.regression:
+        (folder / "label" / f"{name}.label").write_text("".join(f"{score}\n" for score in labels.tolist()))
+        return
+    (folder / "label" / "dict.txt").write_text("".join(f"{i} 1\n" for i in range(task.outputs)))
+    _write_rows(folder / "label" / name, labels[:, None] + tokens.dictionary.nspecial, task.outputs)
+
+
+def _write_rows(path: Path, rows: Iterable[np.ndarray], symbols: int) -> None:
+    from fairseq.data import indexed_dataset
+
+    builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", vocab_size=symbols)
+    for row in rows:
+        builder.add_item(torch.from_numpy(row.astype(np.int64)))
+    builder.finalize(f"{path}.idx")
 
 
 def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:
@@ -107,23 +135,21 @@ def _link(source: str, target: str, overwrite: bool = False) -> bool:
 
 
 def _bar_class(label: str) -> Any:
+    """Return our progress bar in place of fairseq's: one an epoch, none for its validations."""
     from fairseq.logging.progress_bar import BaseProgressBar
 
     class Bar(BaseProgressBar):
-        """Our progress bar in place of fairseq's: one an epoch, none for its validations."""
+        def __init__(self, iterator: Any, *, epoch: int | None = None, prefix: str | None = None, **_: Any) -> None:
+            super().__init__(iterator, epoch, prefix)
 
         def __iter__(self) -> Iterator[Any]:
             if "valid" in self.prefix:
-                yield from self.iterable
-            else:
-                yield from bar(self.iterable, f"{label} {self.epoch}", total=len(self.iterable), initial=self.n)
+                return iter(self.iterable)
+            return iter(bar(self.iterable, f"{label} {self.epoch}", total=len(self.iterable), initial=self.n))
 
         def log(self, *_: Any, **__: Any) -> None:
-            """Print nothing: the bar is enough."""
+            pass  # the bar is enough
 
         print = log
 
-    def make(iterator: Any, *, epoch: int | None = None, prefix: str | None = None, **_: Any) -> Bar:
-        return Bar(iterator, epoch, prefix)
-
-    return make
+    return Bar

@@ -24,7 +24,7 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
         check_members(folder)
         return EnsembleTeacher([load_teacher(member, device, dtype) for member in members])
     if (folder / "fairseq").is_dir():
-        from common.teachers.fairseq.teacher import FairseqTeacher
+        from common.teachers.fairseq.models import FairseqTeacher
 
         return FairseqTeacher.load(folder, device, dtype)
     return load_teacher_of_either(folder, device, dtype)
@@ -36,7 +36,7 @@ def load_masked_lm(source: str, device: torch.device, downloads: Path) -> Masked
     downloads: where the official RoBERTa archives are kept. Raises UserError when there is no such model.
     """
     if is_fairseq(source):
-        from common.teachers.fairseq.masked_lm import FairseqMaskedLM
+        from common.teachers.fairseq.models import FairseqMaskedLM
 
         return FairseqMaskedLM.load(source, device, downloads)
     return HuggingFaceMaskedLM.load(source, device)

@@ -20,8 +20,7 @@ import torch
 
 from common.data.split import Split
 from common.teachers.fairseq.library import load_fairseq, quiet
-from common.teachers.fairseq.masked_lm import FairseqMaskedLM
-from common.teachers.fairseq.teacher import FairseqTeacher
+from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
 from common.teachers.settings import FinetuneSettings, defaults_for
 
 SHARED = Path(__file__).parent.parent.parent.parent / "shared" / "gpt2_bpe"

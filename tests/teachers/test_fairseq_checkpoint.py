@@ -12,7 +12,7 @@ from small_roberta import CPU, TEXT
 from common.data.archives import unpack_member
 from common.errors import UserError
 from common.teachers.fairseq.checkpoint import load_checkpoint, read_model
-from common.teachers.fairseq.masked_lm import FairseqMaskedLM
+from common.teachers.fairseq.models import FairseqMaskedLM
 from common.teachers.fairseq.sources import byte_pairs, resolve
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.settings import is_fairseq

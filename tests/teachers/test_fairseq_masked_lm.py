@@ -13,7 +13,7 @@ from common.data.split import load_split, read_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.teachers.fairseq.masked_lm import FairseqMaskedLM
+from common.teachers.fairseq.models import FairseqMaskedLM
 from common.teachers.fairseq.sources import byte_pairs
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.load import load_masked_lm

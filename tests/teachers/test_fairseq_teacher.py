@@ -12,7 +12,7 @@ from small_roberta import TEXT, hub, split_of
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.store.workspace import Workspace
-from common.teachers.fairseq.teacher import HEAD
+from common.teachers.fairseq.models import HEAD
 from common.training.models import read_config
 from compression.analysis.analyze import AnalyzeSettings, analyze
 from compression.analysis.tensors import part_of

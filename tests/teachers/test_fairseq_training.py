@@ -18,7 +18,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.fairseq.library import load_fairseq
-from common.teachers.fairseq.teacher import HEAD
+from common.teachers.fairseq.models import HEAD
 from common.teachers.finetune import finetune
 from common.teachers.load import load_masked_lm, load_teacher
 from common.teachers.settings import FAIRSEQ_ARCHS, FinetuneSettings, defaults_for, is_fairseq
@@ -33,10 +33,9 @@ class Interrupted(Exception):
 def test_a_stopped_run_ends_with_the_bytes_of_one_never_stopped(taught, tmp_path, roberta, monkeypatch):
     import fairseq_cli.train
 
-    from common.teachers.fairseq import recipe as fairseq_recipe
     from common.teachers.fairseq import training as fairseq_training
 
-    monkeypatch.setattr(fairseq_recipe, "save_interval", lambda *_: 4)
+    monkeypatch.setattr(fairseq_training, "save_interval", lambda *_: 4)
     weights = []
     for stopped in (False, True):
         workspace = tmp_path / f"stopped-{stopped}"

@@ -9,7 +9,7 @@ import tiny
 import torch
 
 import common.data.split
-import common.teachers.load
+import common.teachers.logits
 from common.data.prepare import prepare
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -133,7 +133,7 @@ def test_a_stopped_generation_resumes(paths, row_groups_of_twenty, monkeypatch):
     shutil.rmtree(target.resolve().parent)
     teachers = [Counting(teacher_of(paths), stop_at=40), Counting(teacher_of(paths)), Counting(teacher_of(paths))]
     waiting = iter(teachers)
-    monkeypatch.setattr(common.teachers.load, "load_teacher", lambda *given: next(waiting))
+    monkeypatch.setattr(common.teachers.logits, "load_teacher", lambda *given: next(waiting))
     with pytest.raises(KeyboardInterrupt):
         generated(paths)
     assert not target.exists()

@@ -1,7 +1,6 @@
 """Masked language models from Hugging Face: BERT, RoBERTa, DistilBERT, ELECTRA and others, by folder or name."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,22 +68,19 @@ class HuggingFaceMaskedLM:
         return [word if word.isalpha() and i not in self._special else "" for i, word in enumerate(words)]
 
     def predict(self, ids: np.ndarray, index: np.ndarray) -> torch.Tensor:
-        """Return the logits of every piece at one position of each row, float32 [batch, pieces]."""
-        with torch.inference_mode(), self._only(torch.from_numpy(index).to(self.device)):
-            return self.model(input_ids=torch.from_numpy(ids).to(self.device)).logits[:, 0].float()
+        """Return the logits of every piece at one position of each row, float32 [batch, pieces].
 
-    @contextlib.contextmanager
-    def _only(self, index: torch.Tensor) -> Iterator[None]:
-        """Run the last modules at one position of each row: [batch, length, dim] becomes [batch, 1, dim].
-
-        These are the head, and in layers like BERT's all of the last layer after its attention.
+        The head, and in layers like BERT's all of the last layer after its attention, run at these positions alone:
+        [batch, length, dim] becomes [batch, 1, dim].
         """
+        rows = torch.arange(len(ids), device=self.device)
+        positions = torch.from_numpy(index).to(self.device)
 
         def pick(_module: torch.nn.Module, _arguments: Any, output: Any) -> Any:
             hidden = output[0]
             if hidden.shape[1] == 1:
                 return output  # already picked
-            picked = hidden[torch.arange(len(hidden), device=hidden.device), index][:, None]
+            picked = hidden[rows, positions][:, None]
             if isinstance(output, tuple):
                 return picked, *output[1:]
             output.last_hidden_state = picked
@@ -93,7 +89,8 @@ class HuggingFaceMaskedLM:
         modules = [self.model.base_model, *_last_attention(self.model.base_model)]
         hooks = [module.register_forward_hook(pick) for module in modules]
         try:
-            yield
+            with torch.inference_mode():
+                return self.model(input_ids=torch.from_numpy(ids).to(self.device)).logits[:, 0].float()
         finally:
             for hook in hooks:
                 hook.remove()

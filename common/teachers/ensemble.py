@@ -55,4 +55,4 @@ class EnsembleTeacher:
 
     def states(self, split: Split) -> States:
         """Raise UserError: an ensemble has several."""
-        raise UserError("an ensemble has no hidden states of its own: name one of its members")
+        raise UserError("an ensemble has no hidden states: name one of its members")

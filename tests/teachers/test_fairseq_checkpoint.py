@@ -45,9 +45,9 @@ class Evil:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.parametrize("place", ["args", "model", "extra_state"])
-def test_a_checkpoint_that_carries_code_is_refused_and_nothing_runs(roberta, tmp_path, place, zipped):
-    state = {**load_checkpoint(roberta / "model.pt"), place: Evil(str(tmp_path / "executed"))}
+@pytest.mark.parametrize("key", ["args", "model", "extra_state"])
+def test_a_checkpoint_that_carries_code_is_refused_and_nothing_runs(roberta, tmp_path, key, zipped):
+    state = {**load_checkpoint(roberta / "model.pt"), key: Evil(str(tmp_path / "executed"))}
     torch.save(state, tmp_path / "model.pt", _use_new_zipfile_serialization=zipped)
     with pytest.raises(UserError, match=r"model\.pt: refused, .*mkdir"):
         read_model(tmp_path / "model.pt")

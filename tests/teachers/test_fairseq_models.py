@@ -18,10 +18,12 @@ from common.teachers.fairseq.sources import byte_pairs
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.load import load_masked_lm
 from common.training.models import read_config
-from compression.analysis.analyze import AnalyzeSettings, analyze
+from compression.analysis.analyze import analyze
+from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.weights import part_of
 from compression.shrinking.chain import compress
 

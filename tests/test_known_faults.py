@@ -96,7 +96,7 @@ def test_03_the_teacher_reads_text_without_newlines(workspace, monkeypatch):
 
     heard = []
     paths = Workspace(workspace)
-    monkeypatch.setattr("common.teachers.logits.load_teacher", lambda *arguments: Listening())
+    monkeypatch.setattr("common.teachers.load.load_teacher", lambda *arguments: Listening())
     for name in ("train", "validation", "test"):
         generate(paths, SST, "tiny-bert", name, "fp32", cpu=True, force=True)
     assert len(heard) > 200

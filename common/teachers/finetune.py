@@ -19,6 +19,7 @@ from common.store.step import Context
 from common.store.workspace import Workspace
 from common.teachers.adopt import adopt
 from common.teachers.ensemble import Ensemble
+from common.teachers.fairseq import training as fairseq_training
 from common.teachers.huggingface import training as huggingface_training
 from common.teachers.settings import FinetuneSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
@@ -67,11 +68,7 @@ def finetune(settings: FinetuneSettings) -> Path:
 
 def backend(arch: str) -> ModuleType:
     """Return the backend of an --arch."""
-    if is_fairseq(arch):
-        from common.teachers.fairseq import training  # fairseq is optional
-
-        return training
-    return huggingface_training
+    return fairseq_training if is_fairseq(arch) else huggingface_training
 
 
 def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:

@@ -7,12 +7,12 @@ import torch
 from common.store.files import file_fingerprint, fingerprint
 from common.teachers.base import MaskedLM, Teacher
 from common.teachers.ensemble import EnsembleTeacher
+from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
+from common.teachers.fairseq.sources import model_files
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM, masked_lm_files
 from common.teachers.huggingface.tagger import load_teacher_of_either
 from common.teachers.settings import is_fairseq
 from common.training.models import check_members, members_of
-
-# What leads to fairseq, which is optional, is imported in functions.
 
 
 def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teacher:
@@ -24,8 +24,6 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
         check_members(folder)
         return EnsembleTeacher([load_teacher(member, device, dtype) for member in members])
     if (folder / "fairseq").is_dir():
-        from common.teachers.fairseq.models import FairseqTeacher
-
         return FairseqTeacher.load(folder, device, dtype)
     return load_teacher_of_either(folder, device, dtype)
 
@@ -36,18 +34,11 @@ def load_masked_lm(source: str, device: torch.device, downloads: Path) -> Masked
     downloads: where the official RoBERTa archives are kept. Raises UserError when there is no such model.
     """
     if is_fairseq(source):
-        from common.teachers.fairseq.models import FairseqMaskedLM
-
         return FairseqMaskedLM.load(source, device, downloads)
     return HuggingFaceMaskedLM.load(source, device)
 
 
 def masked_lm_fingerprint(source: str, downloads: Path) -> str:
     """Return a fingerprint of a masked language model's files. Raises UserError when there is no such model."""
-    if is_fairseq(source):
-        from common.teachers.fairseq.sources import model_files
-
-        files = model_files(source, downloads)
-    else:
-        files = masked_lm_files(source)
+    files = model_files(source, downloads) if is_fairseq(source) else masked_lm_files(source)
     return fingerprint([(path.name, file_fingerprint(path)) for path in files])

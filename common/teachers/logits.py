@@ -22,7 +22,6 @@ from common.store.artifact import Artifact, artifact_at, find, folder_of, read_m
 from common.store.step import Context, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
-from common.teachers.load import load_teacher
 from common.training.models import check_members, find_model, members_of
 
 _FILE = "logits.parquet"
@@ -39,6 +38,8 @@ class LogitsWork:
 
     def open(self) -> PartFunction:
         """Load the teacher."""
+        from common.teachers.load import load_teacher  # PyTorch loads here: listings of scores read this module
+
         device = pick_device(self.cpu)
         teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))
 

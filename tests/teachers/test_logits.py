@@ -10,7 +10,7 @@ import tiny
 import torch
 
 import common.data.split
-import common.teachers.logits
+import common.teachers.load
 from common.data.prepare import prepare
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -145,7 +145,7 @@ def test_a_stopped_generation_resumes(paths, target, glue, monkeypatch):
     shutil.rmtree(target.resolve().parent)
     teachers = [Counting(teacher_of(paths), stop_at=40), Counting(teacher_of(paths))]
     waiting = iter(teachers)
-    monkeypatch.setattr(common.teachers.logits, "load_teacher", lambda *given: next(waiting))
+    monkeypatch.setattr(common.teachers.load, "load_teacher", lambda *given: next(waiting))
     with pytest.raises(KeyboardInterrupt):
         generated(paths)
     assert not target.exists()

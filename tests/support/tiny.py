@@ -293,6 +293,11 @@ def edit_facts(folder: Path, **facts: object) -> None:
     (folder / MANIFEST).write_text(json.dumps({**manifest, "facts": {**manifest["facts"], **facts}}))
 
 
+def read_history(folder: Path) -> list[dict]:
+    """The records of a model's training, one an epoch."""
+    return [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+
+
 def scores(workspace: Path, name: str, task: str = "sst-2") -> Path:
     """The folder of a model's scores on its own task."""
     return workspace / "scores" / task / name / task

@@ -21,6 +21,7 @@ from common.store.workspace import Workspace
 from common.training.models import ModelConfig, find_model, read_config
 from compression.distillation.dataset import held_out_inputs, learning_inputs
 from compression.distillation.distill import distill
+from compression.distillation.pretrain import pretrain
 from compression.packing import pack_student
 from compression.settings import (
     CompressSettings,
@@ -243,8 +244,6 @@ FILES: dict[str, type[StudentFile]] = {"pack": Pack, "export": Export}
 def compress(settings: CompressSettings) -> list[Path]:
     """Do the actions in order. Returns the folder of each student built, or of the one that files were built from."""
     if "pretrain" in settings.compression_actions:
-        from compression.distillation.pretrain import pretrain  # Hugging Face's library, which others do not need
-
         return [pretrain(settings)]
     task = load_task(settings.task)
     check_trains(task)

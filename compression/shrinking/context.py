@@ -63,7 +63,7 @@ class CompressionContext:
         recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0}
         if settings.guide == "student":
             recipe["alpha"] = 0.0
-            text = distillation_text(settings, self.task)
+            text, _ = distillation_text(settings, self.task)
             rows = DistillationSet(text, self._parents_logits(text), None, not settings.only_original_data)
         else:
             rows = distillation_set(settings, self.task)

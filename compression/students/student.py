@@ -5,11 +5,9 @@ from torch import nn
 
 from common.errors import UserError
 from compression.students.batch import Batch
-from compression.students.conv import ConvolutionalEncoder
 from compression.students.embeddings import make_embedding
-from compression.students.ffn import MeanEncoder
+from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, MeanEncoder
 from compression.students.layers import Linear
-from compression.students.recurrent import BidirectionalEncoder
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 from compression.students.transformer import Sentences, Trace, TransformerEncoder

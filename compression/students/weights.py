@@ -28,35 +28,27 @@ class MatrixWriter(Protocol):
 
     def byte(self, value: int) -> None:
         """Write one byte of the head."""
-        ...
 
     def number(self, value: int) -> None:
         """Write a number of any size to the head."""
-        ...
 
     def cost(self, codes: torch.Tensor) -> float:
         """Return the bits that codes take in the main stream."""
-        ...
 
     def codes(self, name: str, codes: torch.Tensor) -> None:
         """Write uint8 codes to the main stream."""
-        ...
 
     def side(self, name: str, codes: torch.Tensor) -> None:
         """Write uint8 codes to the stream that is decoded first."""
-        ...
 
     def floats(self, name: str, values: torch.Tensor) -> None:
         """Write float32 numbers among those that all matrices share."""
-        ...
 
     def planes(self, name: str, values: torch.Tensor) -> None:
         """Write a whole float matrix, without its zeros where that is smaller."""
-        ...
 
     def factor(self, name: str) -> MatrixWriter:
         """Return a writer for a factor of this matrix."""
-        ...
 
 
 class Matrix(nn.Module):
@@ -81,13 +73,9 @@ class Matrix(nn.Module):
         tensors = (getattr(self, name).detach() for name in self.TENSORS)
         return type(self)(*(tensor[rows] if len(tensor) > 1 else tensor for tensor in tensors))
 
-    def to_tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that a weights file holds, by the names that `from_tensors` reads."""
-        return dict(self.state_dict())
-
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, torch.Tensor]) -> Matrix:
-        """Return the matrix that `to_tensors` gave these tensors of. Raises UserError when no form has such tensors."""
+        """Return the matrix of this state_dict. Raises UserError when no form has such tensors."""
         if any(name.startswith("left.") for name in tensors):
             return Product(*(cls.from_tensors(_below(tensors, factor)) for factor in ("left", "right")))
         types = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dim() == 2}
@@ -121,15 +109,21 @@ class Dense(Matrix):
         out.planes("value", self.value)
 
 
-class Half(Matrix):
+class Fixed(Matrix):
+    """Base of the forms that are not trained."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        """tensors: those of TENSORS."""
+        super().__init__()
+        for (name, dtype), tensor in zip(self.TENSORS.items(), tensors, strict=True):
+            self.register_buffer(name, tensor.detach().to(dtype))
+
+
+class Half(Fixed):
     """Float16 weights. Hash importance: a code and a scale for each single number would be larger (section 6.1.7)."""
 
     TENSORS = {"value": torch.float16}
     element_size = 2
-
-    def __init__(self, value: torch.Tensor) -> None:
-        super().__init__()
-        self.register_buffer("value", value.detach().half())
 
     def dense(self) -> torch.Tensor:
         """Return the weights as float32."""
@@ -141,7 +135,7 @@ class Half(Matrix):
         out.planes("value", self.value)
 
 
-class Affine(Matrix):
+class Affine(Fixed):
     """Codes with scales and zero points: x = (code - zero_point) * scale (equation 4.12).
 
     codes: uint8 [rows, columns]; scale: float32 and zero_point: uint8, [rows, 1], [1, columns] or [1, 1].
@@ -149,12 +143,6 @@ class Affine(Matrix):
 
     TENSORS = {"codes": torch.uint8, "scale": torch.float32, "zero_point": torch.uint8}
     element_size = 1
-
-    def __init__(self, codes: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor) -> None:
-        super().__init__()
-        self.register_buffer("codes", codes)
-        self.register_buffer("scale", scale)
-        self.register_buffer("zero_point", zero_point)
 
     def dense(self) -> torch.Tensor:
         """Return the weights that the codes stand for."""
@@ -172,7 +160,7 @@ class Affine(Matrix):
         out.floats("scale", self.scale)
 
 
-class Codebook(Matrix):
+class Codebook(Fixed):
     """Codes of centroids (Han, Mao and Dally, 2016).
 
     codes: uint8 [rows, columns]; codebook: float32 [1, levels] for the matrix or [rows, levels] for each row.
@@ -180,11 +168,6 @@ class Codebook(Matrix):
 
     TENSORS = {"codes": torch.uint8, "codebook": torch.float32}
     element_size = 1
-
-    def __init__(self, codes: torch.Tensor, codebook: torch.Tensor) -> None:
-        super().__init__()
-        self.register_buffer("codes", codes)
-        self.register_buffer("codebook", codebook)
 
     def dense(self) -> torch.Tensor:
         """Return each code's centroid."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from compression.students.teacher_start import start_from_teacher
 from stops import stopped_in_step
 
 from common.data.split import load_split
@@ -17,8 +18,7 @@ from compression.distillation.distill import distill
 from compression.settings import CompressSettings
 from compression.students.scoring import encode_split
 from compression.students.student import Student
-from compression.students.teacher_start import start_from_teacher
-from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
+from compression.tokenizers.wordpiece import teacher_vocabulary
 
 CPU = torch.device("cpu")
 TOKENS = 40

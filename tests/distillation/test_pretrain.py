@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from compression.students.general_start import find_general
 from stops import stopped_in_step
 
 from common.data.ragged import EncodedText
@@ -18,7 +19,6 @@ from compression.distillation.corpus import read_corpus, windows
 from compression.distillation.masking import mask
 from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
-from compression.students.general_start import find_general
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}

@@ -13,7 +13,7 @@ from common.training.models import load_weights, read_config
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import stored_tensors, weights_of
 from compression.shrinking.quantize import suffix
-from compression.students.layers import check_inputs
+from compression.students.layers import round_inputs
 from compression.students.saved import load_student
 
 PARTS = {"embedding", "encoder", "classifier"}
@@ -135,7 +135,7 @@ def test_what_cannot_be_quantized_is_refused(workspace, student, way, message):
 @pytest.mark.parametrize("inputs", [{"encoder": "static"}, {"head": "dynamic"}, {"embedding": "dynamic"}])
 def test_unknown_parts_and_ways_of_rounding_inputs_are_refused(inputs):
     with pytest.raises(UserError, match="cannot round the inputs"):
-        check_inputs(inputs)
+        round_inputs(torch.nn.Module(), inputs, None)
 
 
 def test_calibration_reads_training_text_only(workspace):

@@ -60,7 +60,7 @@ def test_codes_are_as_few_as_their_bits_allow(weight, scheme):
 @given(MATRICES, SCHEMES)
 def test_a_weights_file_gives_the_same_matrix_back(weight, scheme):
     matrix = scheme.quantize(weight)
-    again = Matrix.from_tensors(matrix.to_tensors())
+    again = Matrix.from_tensors(matrix.state_dict())
     assert type(again) is type(matrix)
     assert torch.equal(again.dense(), matrix.dense())
 

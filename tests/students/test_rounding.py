@@ -2,11 +2,10 @@
 
 import numpy as np
 import torch
+from compression.students.rounding import affine_range, round_by, round_each_vector
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-
-from compression.students.rounding import affine_range, round_by, round_each_vector
 
 NUMBERS = st.floats(-1000, 1000, width=32)
 MATRICES = arrays(np.float32, st.tuples(st.integers(1, 5), st.integers(1, 9)), elements=NUMBERS).map(torch.from_numpy)

@@ -14,9 +14,8 @@ from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression import runtime
 from compression.students.batch import Batch, EncodedRows
-from compression.students.conv import ConvolutionalEncoder
-from compression.students.layers import max_pool, round_inputs
-from compression.students.recurrent import BidirectionalEncoder, reverse
+from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, max_pool, reverse
+from compression.students.layers import round_inputs
 from compression.students.settings import StudentArch, StudentSettings
 from compression.students.spec import StudentSpec
 from compression.students.student import Student, compare

@@ -19,7 +19,7 @@ from compression.analysis.analyze import AnalyzeSettings, analyze
 from compression.augmentation.preprocess import PreprocessSettings, preprocess
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
-from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
+from compression.tokenizers.wordpiece import teacher_vocabulary
 
 SST = load_task("sst-2")
 

@@ -25,8 +25,7 @@ from compression.runtime import WordPieces
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
-from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
-from compression.tokenizers.wordpiece import WordPieceTokenizer
+from compression.tokenizers.wordpiece import WordPieceTokenizer, teacher_vocabulary
 
 LETTERS = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits, *string.punctuation, "\u00e9", "\u4e2d"]
 PIECES = [

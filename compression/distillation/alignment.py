@@ -137,15 +137,13 @@ class Aligner(nn.Module, Callback):
 
     def start(self, state: dict[str, torch.Tensor]) -> None:
         """Restore projections and progress of a stopped attempt."""
-        with torch.no_grad():
-            for name, parameter in self.named_parameters():
-                if f"align.{name}" in state:
-                    parameter.copy_(state[f"align.{name}"])
-        self.progress = float(state.get("align_progress", self.progress))
+        if "align_progress" in state:
+            self.load_state_dict({name: state[f"align.{name}"] for name in self.state_dict()})
+            self.progress = float(state["align_progress"])
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return projections and progress."""
-        projections = {f"align.{name}": parameter.detach() for name, parameter in self.named_parameters()}
+        projections = {f"align.{name}": parameter for name, parameter in self.state_dict().items()}
         return {**projections, "align_progress": torch.tensor(self.progress, dtype=torch.float64)}
 
     def step(self, before: float, after: float) -> None:

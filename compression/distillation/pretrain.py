@@ -1,7 +1,7 @@
 """General distillation: a transformer student learns a language from plain text and a pre-trained teacher.
 
-The first of TinyBERT's two stages (Jiao et al., 2020, section 3.2), with MiniALBERT's losses (equation 11): predictions of
-masked pieces, the teacher's predictions, and its hidden states and attention maps. Any task can start from the result.
+The first of TinyBERT's two stages (Jiao et al., 2020, section 3.2), with MiniALBERT's losses (equation 11): those of
+masked pieces, of the teacher's predictions for them, and of its hidden states and attention maps.
 """
 
 from __future__ import annotations

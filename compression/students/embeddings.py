@@ -11,10 +11,11 @@ from torch import nn
 from compression.runtime import HASHES
 from compression.students.layers import Table
 from compression.students.settings import StudentSettings
+from compression.students.spec import StudentSpec
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.char import VOCABULARY_SIZE, CharTokenizer
-from compression.tokenizers.hash import HashTokenizer, shared_rows
+from compression.tokenizers.char import CharTokenizer
+from compression.tokenizers.hash import HashTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 HASH_STD = 0.1
@@ -31,13 +32,12 @@ def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
     return kind.load(folder, settings.vocab_size, settings.max_tokens)
 
 
-def make_embedding(settings: StudentSettings) -> nn.Module:
+def make_embedding(spec: StudentSpec) -> nn.Module:
     """Return a fresh embedding module: ids [batch, time, width] -> vectors [batch, time, embedding_dim]."""
+    settings = spec.settings
     if settings.embedding_type == "hash":
-        rows = shared_rows(settings.vocab_size, settings.hash_ratio)
-        return HashEmbedding(settings.vocab_size, rows, settings.embedding_dim)
-    rows = VOCABULARY_SIZE if settings.embedding_type == "char" else settings.vocab_size
-    return Embedding(rows, settings.embedding_dim)
+        return HashEmbedding(settings.vocab_size, spec.table_rows, settings.embedding_dim)
+    return Embedding(spec.table_rows, settings.embedding_dim)
 
 
 class Embedding(nn.Module):

@@ -93,16 +93,15 @@ def choose_layers(
     else:
         raise UserError(f"{flag} {' '.join(how)}: give {', '.join(named)}, or numbers of layers")
     if len(layers) != depth or not all(0 <= layer < teacher_depth for layer in layers):
-        raise UserError(
-            f"{flag} {' '.join(how)}: {len(layers)} of the teacher's {teacher_depth} layers for {depth} of the student's"
-        )
+        counts = f"{len(layers)} of the teacher's {teacher_depth} layers for {depth} of the student's"
+        raise UserError(f"{flag} {' '.join(how)}: {counts}")
     return layers
 
 
 def layers_to_copy(how: Sequence[str], depth: int, teacher: Path) -> list[int]:
-    """Return the teacher's layer for each of the student's `depth` blocks. Raises UserError for a map that does not fit.
+    """Return the teacher's layer for each of the student's `depth` blocks, counted from 0.
 
-    how: every-other, first or last, or the numbers themselves.
+    how: every-other, first or last, or the numbers themselves. Raises UserError for a map that does not fit.
     """
     theirs = read_json(teacher / "huggingface" / "config.json")["num_hidden_layers"]
     named = {"every-other": range(0, theirs, 2), "first": range(depth), "last": range(theirs - depth, theirs)}
@@ -140,7 +139,7 @@ def start_from_teacher(student: Student, settings: StudentSettings, layers: Sequ
 
 
 def _copy(student: Student, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Copy the first rows of each tensor, by name; where it has fewer than the student's, the others stay as they are."""
+    """Copy the first rows of each tensor, by name; rows that only the student has stay as they are."""
     own = student.state_dict()  # the student's own tensors, not copies
     for name, tensor in tensors.items():
         rows = min(len(tensor), len(own[name]))

@@ -32,15 +32,15 @@ def save_student(
     tensors = student.state_dict()
     if base is not None:
         below, _ = load_tensors(base / WEIGHTS_FILE)
-        tensors = {name: tensor for name, tensor in tensors.items() if not _same(tensor, below.get(name))}
+        tensors = {
+            name: tensor
+            for name, tensor in tensors.items()
+            if name not in below or not torch.equal(tensor, below[name])
+        }
     save_tensors(out / WEIGHTS_FILE, tensors, {})
     tokenizer.save(out)
     if history is not None:
         write_history(out / "history.jsonl", history)
-
-
-def _same(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:
-    return other is not None and tensor.shape == other.shape and bool((tensor == other).all())
 
 
 def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer, ModelConfig]:

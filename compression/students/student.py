@@ -37,7 +37,7 @@ class Student(nn.Module):
             raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
         spec = StudentSpec(arch, settings, outputs, pair, tokens)
         self.tokens, self.reads_together = tokens, spec.reads_together
-        self.embedding = make_embedding(settings)
+        self.embedding = make_embedding(spec)
         self.encoder = ENCODERS[arch](spec)
         self.dropout = nn.Dropout(settings.dropout)
         self.classifier = nn.Sequential(

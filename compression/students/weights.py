@@ -14,41 +14,13 @@ restored from them, and how it is written into a packed file:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from common.errors import UserError
 from compression.runtime import AFFINE, CODEBOOK, FLOAT16, FLOAT32, PRODUCT, RESIDUAL
-
-
-class MatrixWriter(Protocol):
-    """The part of the packer that forms write to; see compression.packing.streams."""
-
-    def byte(self, value: int) -> None:
-        """Write one byte of the head."""
-
-    def number(self, value: int) -> None:
-        """Write a number of any size to the head."""
-
-    def cost(self, codes: torch.Tensor) -> float:
-        """Return the bits that codes take in the main stream."""
-
-    def codes(self, name: str, codes: torch.Tensor) -> None:
-        """Write uint8 codes to the main stream."""
-
-    def side(self, name: str, codes: torch.Tensor) -> None:
-        """Write uint8 codes to the stream that is decoded first."""
-
-    def floats(self, name: str, values: torch.Tensor) -> None:
-        """Write float32 numbers among those that all matrices share."""
-
-    def planes(self, name: str, values: torch.Tensor) -> None:
-        """Write a whole float matrix, without its zeros where that is smaller."""
-
-    def factor(self, name: str) -> MatrixWriter:
-        """Return a writer for a factor of this matrix."""
 
 
 class Matrix(nn.Module):
@@ -85,8 +57,8 @@ class Matrix(nn.Module):
         held = ", ".join(f"{name} ({t.dtype}, {list(t.shape)})".replace("torch.", "") for name, t in tensors.items())
         raise UserError(f"no matrix is stored as {held or 'nothing'}")
 
-    def to_stream(self, out: MatrixWriter) -> None:
-        """Write the matrix into a packed file, as compression.runtime reads it."""
+    def to_stream(self, out: Any) -> None:
+        """Write the matrix into a packed file, as compression.runtime reads it. out: MatrixStreams of the packer."""
         raise NotImplementedError
 
 
@@ -103,7 +75,7 @@ class Dense(Matrix):
         """Return the parameter itself."""
         return self.value
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write all numbers, or those that are not zero."""
         out.byte(FLOAT32)
         out.planes("value", self.value)
@@ -129,7 +101,7 @@ class Half(Fixed):
         """Return the weights as float32."""
         return self.value.float()
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write all numbers, or those that are not zero."""
         out.byte(FLOAT16)
         out.planes("value", self.value)
@@ -148,7 +120,7 @@ class Affine(Fixed):
         """Return the weights that the codes stand for."""
         return (self.codes.float() - self.zero_point.float()) * self.scale
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write codes, or their differences from the zero points where these are smaller."""
         residual = self.codes - self.zero_point
         smaller = out.cost(residual) < out.cost(self.codes)
@@ -174,7 +146,7 @@ class Codebook(Fixed):
         codes = self.codes.long()
         return self.codebook[0][codes] if len(self.codebook) == 1 else self.codebook.gather(1, codes)
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write codes, and the centroids up to the highest code."""
         book = self.codebook[:, : int(self.codes.max()) + 1]
         out.byte(CODEBOOK)
@@ -203,7 +175,7 @@ class Product(Matrix):
         """Return a copy with these rows only."""
         return Product(self.left.take_rows(rows), self.right)
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write the rank and both factors."""
         out.byte(PRODUCT)
         out.number(len(self.right.dense()))

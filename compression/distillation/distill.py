@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pydantic
+import torch
 
 from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
@@ -98,9 +99,9 @@ class Distill(Step):
             "student": shape.model_dump(mode="json"),
         }
         seed_everything(settings.seed)
-        student = Student(settings.student_arch, shape, task.outputs, task.pair, task.tokens)
+        student = Student(settings.student_arch, shape, task.outputs, task.pair)
         if vectors is not None:
-            student.embedding.start_from(vectors)
+            student.embedding.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
         if settings.init_from_teacher and teacher is not None:
             layers = layers_to_copy(settings.init_from_teacher, len(student.encoder.blocks), teacher)
             start_from_teacher(student, shape, layers, teacher)

@@ -75,7 +75,7 @@ class Pretrain(Step):
         alignment_teacher = AlignmentTeacher(teacher.model, vocabulary, device)
         texts = read_corpus(inputs["corpus"].path, tokenizer)
         seed_everything(settings.seed)
-        student = Student(self.student_arch, self.student, 1, False)
+        student = Student(self.student_arch, self.student, outputs=1)
         masked = MaskedStudent(student, self.student.encoder_hidden_dim, self.student.embedding_dim).to(device)
         aligner = Aligner(settings, alignment_teacher).to(device)
         history = _train(settings, masked, aligner, texts, context)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -46,10 +45,6 @@ class Embedding(nn.Module):
     def __init__(self, rows: int, dim: int) -> None:
         super().__init__()
         self.table = Table(rows, dim)
-
-    def start_from(self, vectors: np.ndarray) -> None:
-        """Copy pre-trained vectors, float32 [rows, dim], into the table."""
-        self.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """ids: int64 [batch, time, 1] -> [batch, time, dim]."""

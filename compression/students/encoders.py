@@ -7,7 +7,6 @@ state at each token, [batch, time, width]. Settings: configs/students/.
 import torch
 from torch import nn
 
-from common.errors import UserError
 from compression.students.layers import Linear, Recurrent
 from compression.students.spec import StudentSpec
 
@@ -59,11 +58,8 @@ class ConvolutionalEncoder(nn.Module):
     """
 
     def __init__(self, spec: StudentSpec) -> None:
-        """Raises UserError for a pooling other than the maximum."""
         super().__init__()
         settings = spec.settings
-        if settings.pooling != "max":
-            raise UserError(f"--pooling {settings.pooling}: a convolution has no last state; take max")
         self.kernel_width = settings.kernel_width
         # The first half of the rows gives values, the second half gates: the order of torch's glu.
         self.convolution = Linear(self.kernel_width * settings.embedding_dim, 2 * settings.encoder_hidden_dim)

@@ -25,18 +25,13 @@ ENCODERS = {
 class Student(nn.Module):
     """A tiny classifier (or regressor). Its children are the parts that pruning, quantization and analysis name."""
 
-    def __init__(
-        self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False, tokens: bool = False
-    ) -> None:
-        """Build with fresh weights. tokens: whether it gives every word logits, not the text (an FFN cannot).
-
-        Raises UserError for an unknown architecture.
-        """
+    def __init__(self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False) -> None:
+        """Build with fresh weights. Raises UserError for an unknown architecture."""
         super().__init__()
         if arch not in ENCODERS:
             raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
-        spec = StudentSpec(arch, settings, outputs, pair, tokens)
-        self.tokens, self.reads_together = tokens, spec.reads_together
+        spec = StudentSpec(arch, settings, outputs, pair)
+        self.reads_together = spec.reads_together
         self.embedding = make_embedding(spec)
         self.encoder = ENCODERS[arch](spec)
         self.dropout = nn.Dropout(settings.dropout)

@@ -46,10 +46,8 @@ def with_unused(model, share):
     return mark_unused(model, [i for i, piece in enumerate(pieces) if piece.type == normal and rng.random() < share])
 
 
-@functools.cache
-def tokenizers(kind, share=0.0):
+def encoders(model):
     """Return sentencepiece's function from a text to the rows of its pieces, with bpemb's preprocessing, and ours."""
-    model = with_unused(made.pieces(**MODELS[kind]), share)
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
     unused = [theirs.is_unused(i) for i in range(theirs.get_piece_size())]
     row_of = np.where(unused, 0, np.cumsum(np.logical_not(unused)) - 1)
@@ -58,6 +56,15 @@ def tokenizers(kind, share=0.0):
         lambda text: [int(row_of[i]) for i in theirs.encode(BPEmb.preprocess(text))] or [0],
         lambda text: own.encode([text]).ids[:, 0].tolist(),
     )
+
+
+@functools.cache
+def tokenizers(kind, share=0.0):
+    return encoders(with_unused(made.pieces(**MODELS[kind]), share))
+
+
+def rules_in(model):
+    return ModelProto.FromString(model).normalizer_spec.precompiled_charsmap
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -110,7 +117,7 @@ def test_a_packed_file_has_the_same_pieces(tmp_path, kind):
 @pytest.mark.slow
 def test_rules_of_normalisation_are_all_known():
     for name, base in (("nmt_nfkc", NMT_NFKC), ("nfkc", NFKC)):
-        charsmap = ModelProto.FromString(made.pieces(normalization_rule_name=name)).normalizer_spec.precompiled_charsmap
+        charsmap = rules_in(made.pieces(normalization_rule_name=name))
         rules = read_rules(charsmap)
         assert len(rules) > 200_000
         assert rules == base_rules(base)
@@ -126,10 +133,10 @@ def test_rules_of_normalisation_are_all_known():
 def test_a_models_own_rules_are_followed(tmp_path):
     (tmp_path / "rules.tsv").write_text("61 62\t78\n65\t\n2603\t73 6E 6F 77\n")
     model = made.pieces(normalization_rule_tsv=str(tmp_path / "rules.tsv"))
-    theirs, own = sentencepiece.SentencePieceProcessor(model_proto=model), BpeTokenizer(model, 512)
+    theirs, own = encoders(model)
     for text in ("abe able cab \u2603", "the cabbage", *(text for text in TORTURE if len(text) < 90)):
-        assert own.encode([text]).ids[:, 0].tolist() == (theirs.encode(BPEmb.preprocess(text)) or [0])
-    assert Normaliser(own.model.base, own.model.rules)("ab cab e\u2603", True) == "x cx snow"
+        assert own(text) == theirs(text)
+    assert Normaliser(*express(rules_in(model)))("ab cab e\u2603", True) == "x cx snow"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from unicode_torture import TORTURE
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.workspace import Workspace
 from compression.evaluation.packed import load_packed
 from compression.runtime import WordPieces
 from compression.shrinking.chain import compress
@@ -28,24 +27,15 @@ from compression.students.scoring import encode_split, student_logits
 from compression.tokenizers.wordpiece import WordPieceTokenizer, teacher_vocabulary
 
 LETTERS = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits, *string.punctuation, "\u00e9", "\u4e2d"]
-PIECES = [
-    "[UNK]",
-    *LETTERS,
-    *(f"##{letter}" for letter in LETTERS[:62]),
-    "film",
-    "##ing",
-    "##ness",
-    "the",
-    "un",
-    "##aff",
-]
+WORDS = ("film", "##ing", "##ness", "the", "un", "##aff")
+PIECES = ["[UNK]", *LETTERS, *(f"##{letter}" for letter in LETTERS[:62]), *WORDS]
 
 
-def theirs(lowercase):
-    made = Tokenizer(WordPiece({piece: row for row, piece in enumerate(PIECES)}, unk_token="[UNK]"))
-    made.normalizer = BertNormalizer(lowercase=lowercase)
-    made.pre_tokenizer = BertPreTokenizer()
-    return made
+def pieces(text, lowercase):
+    """Ids of the tokenizers library's pieces, and ours."""
+    theirs = Tokenizer(WordPiece({piece: row for row, piece in enumerate(PIECES)}, unk_token="[UNK]"))
+    theirs.normalizer, theirs.pre_tokenizer = BertNormalizer(lowercase=lowercase), BertPreTokenizer()
+    return theirs.encode(text).ids, WordPieces(PIECES, lowercase).encode(text)
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -57,15 +47,17 @@ def theirs(lowercase):
     )
 )
 def test_pieces_are_berts(text, lowercase):
-    assert WordPieces(PIECES, lowercase).encode(text) == theirs(lowercase).encode(text).ids
+    theirs, ours = pieces(text, lowercase)
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("text", [text for text in TORTURE if "\ue000" not in text])
-def test_of_torturous_text_too(text):
-    assert WordPieces(PIECES, True).encode(text) == theirs(True).encode(text).ids
+def test_pieces_are_berts_on_torture(text):
+    theirs, ours = pieces(text, True)
+    assert ours == theirs
 
 
-def test_a_teachers_vocabulary_is_taken_without_its_signs(prepared):
+def test_a_teachers_vocabulary_is_taken_without_its_special_tokens(prepared):
     folder = prepared / "models/sst-2/tiny-bert"
     vocabulary = teacher_vocabulary(folder)
     tokenizer, rows = vocabulary.tokenizer(50), vocabulary.rows
@@ -94,12 +86,11 @@ def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
 def test_a_student_of_word_pieces_goes_all_the_way(workspace):
     actions = ("distill", "prune", "quantize", "pack")
     given = tiny.small(student_arch="transformer", embedding_type="wordpiece", prune_vocabulary=2, bits=4)
-    folder = compress(tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **given))[
-        -1
-    ]
-    model = load_packed(Workspace(workspace).packed("sst-2", folder.name))
+    settings = tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **given)
+    folder = compress(settings)[-1]
+    model = load_packed(settings.paths.packed("sst-2", folder.name))
     student, tokenizer, _ = load_student(folder, torch.device("cpu"))
-    test = load_split(Workspace(workspace), load_task("sst-2"), "test")
+    test = load_split(settings.paths, load_task("sst-2"), "test")
     ours = student_logits(student, encode_split(tokenizer, test), torch.device("cpu"))
     assert np.allclose(model.logits(test.sentence1), ours, atol=1e-4)
 

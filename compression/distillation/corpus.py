@@ -43,11 +43,7 @@ def read_corpus(path: Path, tokenizer: WordPieceTokenizer) -> EncodedText:
     parts = [whole.encode(texts) for texts in bar(chunks, f"reading {path.name}") if texts]
     if not parts:
         raise UserError(f"--corpus {path}: there is no text in it")
-    return windows(EncodedText.joined(parts), tokenizer.max_tokens)
-
-
-def windows(text: EncodedText, size: int) -> EncodedText:
-    """Split each text into texts of `size` tokens, the last of which may be shorter."""
+    text, size = EncodedText.joined(parts), tokenizer.max_tokens
     counts = -(-text.lengths // size)
     numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = np.repeat(text.offsets[:-1], counts) + numbers * size

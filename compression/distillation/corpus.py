@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.ragged import EncodedText
+from common.data.ragged import EncodedText, offsets_of
 from common.data.split import read_row_group
 from common.data.tasks import known_tasks
 from common.errors import UserError
@@ -45,7 +45,7 @@ def read_corpus(path: Path, tokenizer: WordPieceTokenizer) -> EncodedText:
         raise UserError(f"--corpus {path}: there is no text in it")
     text, size = EncodedText.joined(parts), tokenizer.max_tokens
     counts = -(-text.lengths // size)
-    numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    numbers = np.arange(counts.sum()) - np.repeat(offsets_of(counts)[:-1], counts)
     starts = np.repeat(text.offsets[:-1], counts) + numbers * size
     return EncodedText(text.ids, np.concatenate([starts, text.offsets[-1:]]))
 

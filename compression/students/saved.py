@@ -25,18 +25,14 @@ def save_student(
     history: list[dict[str, Any]] | None = None,
     base: Path | None = None,
 ) -> None:
-    """Write a student's weights and tokenizer into a folder; where it has a base, only weights that the base has not.
+    """Write a student's weights and tokenizer into a folder; where it has a base, only weights that differ.
 
     base: model folder of the general student that the adapters of this one belong to.
     """
     tensors = student.state_dict()
     if base is not None:
         below, _ = load_tensors(base / WEIGHTS_FILE)
-        tensors = {
-            name: tensor
-            for name, tensor in tensors.items()
-            if name not in below or not torch.equal(tensor, below[name])
-        }
+        tensors = {name: own for name, own in tensors.items() if name not in below or not torch.equal(own, below[name])}
     save_tensors(out / WEIGHTS_FILE, tensors, {})
     tokenizer.save(out)
     if history is not None:

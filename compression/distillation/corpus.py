@@ -22,7 +22,7 @@ _LINES = 20_000
 def corpus_file(corpus: str | None, paths: Workspace) -> Path:
     """Return the file of --corpus: a text file, or the prepared train rows of a task. Raises UserError if missing."""
     if corpus is None:
-        raise UserError("pretrain: --corpus says what to read: a file with a text a line, or a task's name")
+        raise UserError("pretrain needs --corpus: a file with one text a line, or a task's name")
     if Path(corpus).is_file():
         return Path(corpus)
     if corpus not in known_tasks():

@@ -188,7 +188,7 @@ def _tokenizer_and_vectors(
         return load_tokenizer(student, folder), student, None
     if student.embedding_type == "wordpiece":
         folder = inputs["teacher"].path
-        # Of an ensemble the first member's: it has none of its own.
+        # An ensemble has the vocabulary of its first member.
         tokenizer = teacher_vocabulary((members_of(folder) or [folder])[0]).tokenizer(student.max_tokens)
         return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), None
     if student.embedding_type != "bpe":

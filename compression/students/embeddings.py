@@ -18,7 +18,7 @@ from compression.tokenizers.hash import HashTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 HASH_STD = 0.1
-"""Small vectors to start from: with PyTorch's N(0, 1) a word's hash decides more than what is learned of it."""
+"""Standard deviation of initial shared vectors: with 1, PyTorch's, the random start outweighs what is learned."""
 
 
 def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:

@@ -60,14 +60,12 @@ def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path)
     check_arch(flag, settings, arch)
     if members := members_of(teacher):
         names = ", ".join(path.name for path in members)
-        raise UserError(
-            f"{flag}: {teacher.name} is an ensemble, and has no layers of its own: learn from one of {names}"
-        )
+        raise UserError(f"{flag}: {teacher.name} is an ensemble and has no layers: learn from one of {names}")
     return read_json(teacher / "huggingface" / "config.json")
 
 
 def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
-    """Raise UserError, with what to set, where the student cannot start from this teacher."""
+    """Raise UserError, with the flag to set, where the student cannot start from this teacher."""
     config = check_layers(_FLAG, settings, arch, teacher)
     if not (teacher / "huggingface" / WEIGHTS_FILE).exists():
         raise UserError(f"{_FLAG}: {teacher.name} has adapters alone, its layers are those of its encoder")

@@ -1,4 +1,4 @@
-"""A student's sizes, and the name and shape of everything it multiplies with or adds.
+"""A student's sizes, and the name and shape of each of its weights.
 
 The list of an encoder's layers stands once, in compression.runtime, which may import nothing of the project. The torch
 model takes its widths from here, the packer its order; a test holds the torch model's own shapes against these.
@@ -85,5 +85,5 @@ class StudentSpec:
         return [name for name, shape in self.shapes().items() if len(shape) == 2]
 
     def vectors(self) -> list[str]:
-        """Return the names of all biases and of what scales a norm, in the order of a packed file."""
+        """Return the names of all biases and of the scales of norms, in the order of a packed file."""
         return [name for name, shape in self.shapes().items() if len(shape) == 1]

@@ -47,7 +47,7 @@ class Student(nn.Module):
         return self.classifier(self.dropout(self.encode(batch)))
 
     def encode(self, batch: Batch) -> torch.Tensor:
-        """Return what the classifier reads, [batch, width]; where every word has logits, [batch, words, width]."""
+        """Return the inputs of the classifier, [batch, width]; where every word has logits, [batch, words, width]."""
         sentences = self._vectors(batch)
         if batch.word_starts is not None:
             return at_indices(self.encoder.states(*sentences[0]), batch.word_starts)
@@ -64,7 +64,7 @@ class Student(nn.Module):
         return self.classifier(self.dropout(read)), trace
 
     def vector(self, name: str) -> torch.Tensor:
-        """Return a bias, or what scales a norm, by its name in StudentSpec.vectors."""
+        """Return a bias or the scale of a norm, by its name in StudentSpec.vectors."""
         if name.endswith("_rnn.bias"):
             return self.get_parameter(f"{name}_ih") + self.get_parameter(f"{name}_hh")
         return self.get_parameter(name)

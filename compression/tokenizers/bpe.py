@@ -64,7 +64,7 @@ class BpeTokenizer(Tokenizer):
 
     @property
     def droppable(self) -> np.ndarray:
-        """Rows whose piece can be split into smaller ones or read as unknown: not control signs. bool [rows]."""
+        """Rows whose piece can be split into smaller ones or read as unknown: not control symbols. bool [rows]."""
         return ~self.model.special
 
     def without(self, rows: Collection[int]) -> BpeTokenizer:

@@ -14,7 +14,7 @@ from common.store.locks import only_one
 from compression.runtime import prepare
 
 CACHE = Path.home() / ".cache" / "bpemb" / "en"
-"""Where bpemb keeps what it downloaded."""
+"""bpemb's own downloads."""
 _WORD2VEC_EPOCHS = 10
 
 

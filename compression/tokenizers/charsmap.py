@@ -1,6 +1,6 @@
 """The normalisation rules in sentencepiece's model files, as differences from the rules that the runtime has.
 
-A model file holds its rules compiled: a double-array trie of what is replaced (Aoe, 1989, in the layout of the
+A model file holds its rules compiled: a double-array trie of the replaced texts (Aoe, 1989, in the layout of the
 darts-clone library) and the replacements, 240 KB. The runtime takes the usual rules from Python's own Unicode tables,
 so that a packed file holds only the differences.
 """

@@ -139,7 +139,7 @@ def test_a_teacher_without_a_head_teaches_its_states_alone(workspace, encoder, c
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"corpus": None}, "--corpus says what to read"),
+        ({"corpus": None}, "pretrain needs --corpus"),
         ({"corpus": "none.txt"}, "no such file, and no task"),
         ({"corpus": "mrpc"}, "not prepared yet; run: python preprocess.py --task mrpc"),
         ({"student_arch": "ffn", "embedding_type": "wordpiece"}, "a ffn has no layers"),

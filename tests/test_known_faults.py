@@ -27,8 +27,8 @@ from compression.evaluation.settings import EvaluateSettings
 from compression.shrinking.chain import compress
 from compression.shrinking.pruning.weights import TARGETS, prunable
 from compression.shrinking.quantization.scheme import Scheme
+from compression.students.encoders import BidirectionalEncoder
 from compression.students.layers import Recurrent
-from compression.students.recurrent import BidirectionalEncoder
 from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec

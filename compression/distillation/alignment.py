@@ -8,28 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from common.errors import UserError
+from common.teachers.base import States
 from common.teachers.huggingface.tagger import load_teacher_of_either
 from common.teachers.huggingface.teacher import hidden_states
 from compression.distillation.callbacks import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
+from compression.distillation.settings import DistillSettings
 from compression.students.batch import Batch
-from compression.students.teacher_layers import chosen_layers
+from compression.students.init import choose_layers
 from compression.students.transformer import Trace, framed
-from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
-
-if TYPE_CHECKING:
-    from common.teachers.base import States
-    from compression.distillation.settings import DistillSettings
+from compression.tokenizers.wordpiece import TeacherVocabulary, teacher_vocabulary
 
 
 def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], teacher: str) -> None:
-    """Raises UserError when the student's layers cannot be compared with the teacher's, with the flag to set.
+    """Raise UserError when the student's layers cannot be compared with the teacher's, with the flag to set.
 
     teacher_config: the teacher's config.json; teacher: its name.
     """
@@ -50,7 +48,7 @@ def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
     # The last of each share of the teacher's layers; shares of 6 layers for 4 end at 1.5, 3, 4.5 and 6, rounded up.
     uniform = [-(-(layer + 1) * teacher_depth // depth) - 1 for layer in range(depth)] if depth <= teacher_depth else []
     named = {"uniform": uniform, "last": range(teacher_depth - depth, teacher_depth)}
-    return chosen_layers("--layer-map", settings.layer_map, depth, teacher_depth, named)
+    return choose_layers("--layer-map", settings.layer_map, depth, teacher_depth, named)
 
 
 class AlignmentTeacher:
@@ -60,7 +58,7 @@ class AlignmentTeacher:
         """model: one of Hugging Face's, with any head."""
         self.model = model.to(device).eval()
         self.rows = torch.from_numpy(vocabulary.rows).to(device)
-        self.marks = torch.tensor(vocabulary.marks, device=device)
+        self.special_tokens = torch.tensor(vocabulary.special_tokens, device=device)
         self.mask = vocabulary.mask
 
     @classmethod
@@ -79,7 +77,7 @@ class AlignmentTeacher:
             rows = [torch.where(masked[..., None], self.mask, rows[0])]
         # Special tokens are added as to the student's vectors: ids below 2 ** 24 are exact as floats.
         vectors = tuple((row.float(), each.lengths) for row, each in zip(rows, batch.sentences, strict=True))
-        ids, segments, lengths = framed(vectors, self.marks[:, None].float())
+        ids, segments, lengths = framed(vectors, self.special_tokens[:, None].float())
         longest = self.model.config.max_position_embeddings
         if ids.shape[1] > longest:
             raise UserError(f"a row of {ids.shape[1]} tokens, and the teacher reads {longest}: lower --max-tokens")
@@ -139,15 +137,13 @@ class Aligner(nn.Module, Callback):
 
     def start(self, state: dict[str, torch.Tensor]) -> None:
         """Restore projections and progress of a stopped attempt."""
-        with torch.no_grad():
-            for name, parameter in self.named_parameters():
-                if f"align.{name}" in state:
-                    parameter.copy_(state[f"align.{name}"])
-        self.progress = float(state.get("align_progress", self.progress))
+        if "align_progress" in state:
+            self.load_state_dict({name: state[f"align.{name}"] for name in self.state_dict()})
+            self.progress = float(state["align_progress"])
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return projections and progress."""
-        projections = {f"align.{name}": parameter.detach() for name, parameter in self.named_parameters()}
+        projections = {f"align.{name}": parameter for name, parameter in self.state_dict().items()}
         return {**projections, "align_progress": torch.tensor(self.progress, dtype=torch.float64)}
 
     def step(self, before: float, after: float) -> None:

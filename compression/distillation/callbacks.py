@@ -1,14 +1,12 @@
-"""Hooks into the training of a student: pruning, quantization and alignment take part in it through them."""
+"""Hooks into the training of a student, for pruning, quantization and alignment."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 
 
 class Callback:
-    """Hooks into training, for pruning and quantizing while a student learns. These do nothing."""
+    """Hooks into training. These do nothing."""
 
     def start(self, state: dict[str, torch.Tensor]) -> None:
         """Runs before the first step, with the `state` of a stopped attempt or an empty dict."""
@@ -31,28 +29,3 @@ class Pruner(Callback):
     def finish(self) -> dict[str, float]:
         """Leave the student with plain dense weights, after training. Return the sparsity of each part."""
         raise NotImplementedError
-
-
-class CallbackList(Callback):
-    """Several callbacks as one; each runs after the other."""
-
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
-        self.callbacks = callbacks
-
-    def start(self, state: dict[str, torch.Tensor]) -> None:
-        """Start each."""
-        for callback in self.callbacks:
-            callback.start(state)
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """Return the tensors of all."""
-        return {name: tensor for callback in self.callbacks for name, tensor in callback.state().items()}
-
-    def step(self, before: float, after: float) -> None:
-        """Run each one's step."""
-        for callback in self.callbacks:
-            callback.step(before, after)
-
-    def eligible(self, progress: float) -> bool:
-        """Return whether weights are eligible for all."""
-        return all(callback.eligible(progress) for callback in self.callbacks)

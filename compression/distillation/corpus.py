@@ -1,4 +1,4 @@
-"""Plain text to pre-train on, without labels or a task: a file with a text a line, as tokens."""
+"""Plain text to pre-train on: a file with a text a line, or a task's rows, as tokens."""
 
 import itertools
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.ragged import EncodedText
+from common.data.ragged import EncodedText, offsets_of
 from common.data.split import read_row_group
 from common.data.tasks import known_tasks
 from common.errors import UserError
@@ -17,13 +17,12 @@ from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _LINES = 20_000
 """Lines encoded at a time."""
-_NO_LIMIT = 2**31
 
 
 def corpus_file(corpus: str | None, paths: Workspace) -> Path:
     """Return the file of --corpus: a text file, or the prepared train rows of a task. Raises UserError if missing."""
     if corpus is None:
-        raise UserError("pretrain: --corpus says what to read: a file with a text a line, or a task's name")
+        raise UserError("pretrain needs --corpus: a file with one text a line, or a task's name")
     if Path(corpus).is_file():
         return Path(corpus)
     if corpus not in known_tasks():
@@ -39,38 +38,34 @@ def read_corpus(path: Path, tokenizer: WordPieceTokenizer) -> EncodedText:
 
     path: of `corpus_file`. Raises UserError when it is not UTF-8 (with the line's number), or has no text.
     """
-    whole = WordPieceTokenizer(tokenizer.pieces, tokenizer.lowercase, _NO_LIMIT)
+    whole = WordPieceTokenizer(tokenizer.pieces, tokenizer.lowercase, max_tokens=2**31)
     chunks = _read_rows(path) if path.suffix == ".parquet" else _read_lines(path)
     parts = [whole.encode(texts) for texts in bar(chunks, f"reading {path.name}") if texts]
     if not parts:
         raise UserError(f"--corpus {path}: there is no text in it")
-    return windows(EncodedText.joined(parts), tokenizer.max_tokens)
-
-
-def windows(text: EncodedText, size: int) -> EncodedText:
-    """Split each text into texts of `size` tokens, the last of which may be shorter."""
+    text, size = EncodedText.joined(parts), tokenizer.max_tokens
     counts = -(-text.lengths // size)
-    numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    numbers = np.arange(counts.sum()) - np.repeat(offsets_of(counts)[:-1], counts)
     starts = np.repeat(text.offsets[:-1], counts) + numbers * size
     return EncodedText(text.ids, np.concatenate([starts, text.offsets[-1:]]))
 
 
 def _read_rows(path: Path) -> Iterator[list[str]]:
     """Yield the sentences of a split file, a row group at a time."""
-    for part in range(len(parts_of(path))):
-        yield [text for sentences in read_row_group(path, part).sentences() for text in sentences if text]
+    for group in range(len(parts_of(path))):
+        yield [text for sentences in read_row_group(path, group).sentences() for text in sentences if text]
 
 
 def _read_lines(path: Path) -> Iterator[list[str]]:
     """Yield the lines of a text file that are not empty, some at a time."""
     with path.open("rb") as file:
         numbered = enumerate(file, 1)
-        while some := list(itertools.islice(numbered, _LINES)):
-            yield [text for text in (_decode(path, number, line) for number, line in some) if text]
-
-
-def _decode(path: Path, number: int, line: bytes) -> str:
-    try:
-        return line.decode("utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise UserError(f"--corpus {path}: line {number} is not UTF-8 (byte {error.start + 1} of it)") from error
+        while lines := list(itertools.islice(numbered, _LINES)):
+            texts = []
+            for number, line in lines:
+                try:
+                    texts.append(line.decode("utf-8").strip())
+                except UnicodeDecodeError as error:
+                    where = f"line {number} is not UTF-8 (byte {error.start + 1} of it)"
+                    raise UserError(f"--corpus {path}: {where}") from error
+            yield [text for text in texts if text]

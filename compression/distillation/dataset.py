@@ -1,4 +1,4 @@
-"""What a student learns from: the task's rows, augmented ones, and a teacher's logits over both."""
+"""Training rows of a student: the task's own, augmented ones, and a teacher's logits over both."""
 
 import dataclasses
 
@@ -28,6 +28,13 @@ class DistillationSet:
     augmented: bool
 
 
+def find_teacher(settings: DistillSettings, task: Task) -> str | None:
+    """Return the name of the teacher that is learned from; None where labels alone are."""
+    if settings.alpha == 1 and settings.only_original_data:
+        return None
+    return settings.teacher or only_teacher(settings.paths, task)
+
+
 def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) -> dict[str, Artifact]:
     """Return the artifacts that training reads: splits, augmented rows, and the teacher's logits where it takes part.
 
@@ -39,8 +46,7 @@ def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) 
     augmented = () if settings.only_original_data else (settings.augmented,)
     if augmented:
         inputs["augmented"] = find_rows(paths, task, settings.augmented)
-    if guided and (settings.alpha < 1 or augmented):
-        teacher = settings.teacher or only_teacher(paths, task)
+    if guided and (teacher := find_teacher(settings, task)):
         inputs |= {f"logits {name}": find_logits(paths, task, teacher, name) for name in ("train", *augmented)}
         inputs |= held_out_inputs(settings, task, teacher)
     return inputs
@@ -55,72 +61,54 @@ def held_out_inputs(settings: DistillSettings, task: Task, teacher: str | None) 
     return {f"logits {name}": find_logits(settings.paths, task, teacher, name)}
 
 
+def distillation_text(settings: DistillSettings, task: Task) -> tuple[Split, dict[str, np.ndarray]]:
+    """Return the rows to learn from, and which rows they are of the split "train" and of the augmented rows."""
+    train = load_split(settings.paths, task, "train")
+    kept = drawn(len(train), settings.downsample_data, settings.seed, "downsample")
+    own = train.take(kept)
+    if settings.only_original_data:
+        return own, {"train": kept}
+    more = load_rows(settings.paths, task, settings.augmented)
+    chosen = np.flatnonzero(np.isin(more.source_rows, kept))
+    chosen = chosen[drawn(len(chosen), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
+    more = more.take(chosen)
+    pair = None if own.sentence2 is None or more.sentence2 is None else own.sentence2 + more.sentence2
+    labels, source_rows = joined([own.labels, more.labels]), np.concatenate([own.source_rows, more.source_rows])
+    return Split(own.sentence1 + more.sentence1, pair, labels, source_rows), {"train": kept, settings.augmented: chosen}
+
+
 def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
-    """Training rows and, unless labels alone are asked for, the teacher's logits over them.
+    """Return training rows and, unless labels alone are asked for, the teacher's logits over them.
 
     An augmented row's label is the teacher's own choice: a replaced word may have turned the sentence, and table B.1 of
     the thesis shows labels so distributed. So is that of a row that came without one; where no teacher takes part such
     rows are left out. Raises UserError when nothing is left to learn from.
     """
-    train = load_split(settings.paths, task, "train")
-    kept = drawn(len(train), settings.downsample_data, settings.seed, "downsample")
-    if settings.alpha == 1 and settings.only_original_data:
-        return DistillationSet(_labelled(train.take(kept), task), None, None, False)
-    teacher = settings.teacher or only_teacher(settings.paths, task)
-    logits = load_logits(settings.paths, task, teacher, "train")[kept]
-    own = with_choices(task, train.take(kept), logits)
-    if settings.only_original_data:
-        return DistillationSet(own, logits, teacher, False)
-    more = load_rows(settings.paths, task, settings.augmented)
-    more_logits = load_logits(settings.paths, task, teacher, settings.augmented)
-    chosen = _of_kept(settings, more, kept)
-    more_logits = more_logits[chosen]
-    more = dataclasses.replace(more.take(chosen), labels=choices(task, more_logits))
-    return DistillationSet(_joined(own, more), joined([logits, more_logits]), teacher, True)
-
-
-def distillation_text(settings: DistillSettings, task: Task) -> Split:
-    """The rows of `distillation_set` for a guide that is asked on the spot: no teacher takes part, nor do labels."""
-    train = load_split(settings.paths, task, "train")
-    kept = drawn(len(train), settings.downsample_data, settings.seed, "downsample")
-    own = train.take(kept)
-    if settings.only_original_data:
-        return own
-    more = load_rows(settings.paths, task, settings.augmented)
-    return _joined(own, more.take(_of_kept(settings, more, kept)))
-
-
-def _of_kept(settings: DistillSettings, more: Split, kept: np.ndarray) -> np.ndarray:
-    """Numbers of the augmented rows to learn from: a share of those made of the rows that are kept."""
-    of_kept = np.flatnonzero(np.isin(more.source_rows, kept))
-    return of_kept[drawn(len(of_kept), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
-
-
-def _joined(own: Split, more: Split) -> Split:
-    return Split(
-        own.sentence1 + more.sentence1,
-        None if own.sentence2 is None or more.sentence2 is None else own.sentence2 + more.sentence2,
-        joined([own.labels, more.labels]),
-        np.concatenate([own.source_rows, more.source_rows]),
-    )
+    split, rows = distillation_text(settings, task)
+    teacher = find_teacher(settings, task)
+    if teacher is None:
+        return DistillationSet(_labelled(split, task), None, None, False)
+    logits = joined([load_logits(settings.paths, task, teacher, name)[chosen] for name, chosen in rows.items()])
+    split = _with_choices(task, split, logits, split.labelled & (np.arange(len(split)) < len(rows["train"])))
+    return DistillationSet(split, logits, teacher, not settings.only_original_data)
 
 
 def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) -> Split:
-    """The rows that choose a checkpoint: labelled ones, or, where none has a label, all with the teacher's choices."""
+    """Return the rows that choose a checkpoint: labelled ones, or, where none is, all with the teacher's choices."""
     name = task.selection_split(settings.select_on)
     split = load_split(settings.paths, task, name)
     if split.labelled.any():
         return split.take(np.flatnonzero(split.labelled))
     if teacher is None:
         raise UserError(f"{task.name}: {name} has no labels, and no teacher takes part to judge by")
-    return with_choices(task, split, load_logits(settings.paths, task, teacher, name))
+    return _with_choices(task, split, load_logits(settings.paths, task, teacher, name), split.labelled)
 
 
-def with_choices(task: Task, split: Split, logits: np.ndarray) -> Split:
-    """The split with the teacher's choice where a row has no label. logits: float32 [n, outputs]."""
-    if split.labelled.all():
-        return split
-    return dataclasses.replace(split, labels=np.where(split.labelled, split.labels, choices(task, logits)))
+def _with_choices(task: Task, split: Split, logits: np.ndarray, labelled: np.ndarray) -> Split:
+    """Return the split with the teacher's choice for each row that is not labelled. labelled: bool [n]."""
+    labels = split.labels.copy()
+    labels[~labelled] = choices(task, logits)[~labelled]
+    return dataclasses.replace(split, labels=labels)
 
 
 def _labelled(train: Split, task: Task) -> Split:

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pydantic
+import torch
 
+from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
 from common.devices import pick_device
 from common.errors import UserError
 from common.seeds import seed_everything
-from common.store.artifact import Artifact
+from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.training.loop import trained_parameters
+from common.training.models import find_model, members_of, read_config
+from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.callbacks import Pruner
-from compression.distillation.dataset import distillation_set, held_out_rows, learning_inputs
+from compression.distillation.dataset import distillation_set, find_teacher, held_out_rows, learning_inputs
 from compression.distillation.settings import DistillSettings, Recipe
-from compression.distillation.start import find_start, start_inputs
 from compression.distillation.trainer import TrainingData, train_student
-from compression.students.general_start import freeze_all_but_adapters
+from compression.students.embeddings import load_tokenizer
+from compression.students.init import (
+    check_layers,
+    check_start,
+    find_general,
+    freeze_all_but_adapters,
+    layers_to_copy,
+    start_from_general,
+    start_from_teacher,
+)
 from compression.students.saved import save_student
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-
-if TYPE_CHECKING:
-    from compression.distillation.alignment import Aligner
+from compression.tokenizers import Tokenizer
+from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
+from compression.tokenizers.teacher_vectors import find_teacher_vectors
+from compression.tokenizers.wordpiece import teacher_vocabulary
 
 CreatePruner = Callable[[Student, DistillSettings], Pruner]
 
@@ -55,14 +71,17 @@ class Distill(Step):
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return rows, logits, and whatever the student is initialised with."""
-        return learning_inputs(self.settings, self.definition) | start_inputs(self.settings, self.definition)
+        return learning_inputs(self.settings, self.definition) | _initial_inputs(self.settings, self.definition)
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Train the student and save its best weights; a stopped run continues."""
         settings, task = self.settings, self.definition
+        general, teacher = (inputs[role].path if role in inputs else None for role in ("general", "teacher"))
         rows = distillation_set(settings, task)
         held_out = held_out_rows(settings, task, rows.teacher)
-        start = find_start(settings, task, rows)
+        tokenizer, shape, vectors = _tokenizer_and_vectors(settings, task, rows.split, inputs)
+        if teacher is not None:
+            _check_layers(settings, teacher, general, tokenizer)
         facts: dict[str, Any] = {
             "kind": "student",
             "stage": "distilled",
@@ -74,28 +93,36 @@ class Distill(Step):
             "seed": settings.seed,
             "select_on": settings.select_on,
             "teacher": rows.teacher,
-            "trained_on": tuple(sorted({task.name, *start.read_before()})),
+            "trained_on": tuple(sorted({task.name, *(read_config(general).trained_on if general else ())})),
             "alpha": settings.alpha,
             "augmented": rows.augmented,
-            "student": start.settings.model_dump(mode="json"),
+            "student": shape.model_dump(mode="json"),
         }
         seed_everything(settings.seed)
-        student = Student(settings.student_arch, start.settings, task.outputs, task.pair, task.tokens)
-        start.give(student, settings)
-        general = start.general if settings.adapter_tuning else None
+        student = Student(settings.student_arch, shape, task.outputs, task.pair)
+        if vectors is not None:
+            student.embedding.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
+        if settings.init_from_teacher and teacher is not None:
+            layers = layers_to_copy(settings.init_from_teacher, len(student.encoder.blocks), teacher)
+            start_from_teacher(student, shape, layers, teacher)
         if general is not None:
+            start_from_general(student, general)
+        base = general if settings.adapter_tuning else None
+        if base is not None:
             freeze_all_but_adapters(student)
             facts |= {"base": settings.start_from, "base_key": inputs["general"].key}
             facts["trained_parameters"] = trained_parameters(student)
         pruner = self.create_pruner(student, settings) if settings.prune_aware and self.create_pruner else None
-        aligner = _aligner(settings, start.inside) if settings.aligns and start.inside else None
+        aligner = None
+        if settings.aligns and teacher is not None:
+            device = pick_device(settings.cpu)
+            aligner = Aligner(settings, AlignmentTeacher.load(teacher, device)).to(device)
         callbacks = [] if pruner is None else [pruner]
-        data = TrainingData(rows, held_out)
-        place = context.work, context.name, context.key
-        history = train_student(settings, task, student, start.tokenizer, data, *place, callbacks, aligner)
+        data, run = TrainingData(rows, held_out), (context.work, context.name, context.key)
+        history = train_student(settings, task, student, tokenizer, data, *run, callbacks, aligner)
         if pruner is not None:
             facts["compression"] = {"sparsity": pruner.finish()}
-        save_student(out, student, start.tokenizer, history, general)
+        save_student(out, student, tokenizer, history, base)
         return facts
 
 
@@ -116,20 +143,83 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
 
 def student_name(settings: DistillSettings) -> str:
     """Return a name of the settings that sweeps vary: bilstm-bpe25-a0-aug-s3201976."""
-    data = "orig" if settings.only_original_data else f"aug{_share(settings.bootstrap_data_ratio)}"
-    data += f"-rows{_share(settings.downsample_data)}" if settings.downsample_data < 1 else ""
+    share = "" if settings.bootstrap_data_ratio == 1 else f"{settings.bootstrap_data_ratio:g}"
+    data = "orig" if settings.only_original_data else f"aug{share}"
+    data += f"-rows{settings.downsample_data:g}" if settings.downsample_data < 1 else ""
     aware = "-pa" if settings.prune_aware else ""
     embedding = f"{settings.embedding_type}{settings.embedding_dim}"
     return f"{settings.student_arch}-{embedding}-a{settings.alpha:g}-{data}{aware}-s{settings.seed}"
 
 
-def _share(share: float) -> str:
-    return "" if share == 1 else f"{share:g}"
+def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact]:
+    """Return the artifacts and files that a student is initialised with. Raises UserError for one that is missing.
+
+    Byte pairs trained on the task's own text are not among them: its rows are inputs already.
+    """
+    inputs = {}
+    if settings.start_from:
+        about = settings.start_from, settings.student_arch, settings.student(), task.name
+        inputs["general"] = artifact_at(find_general(settings.paths, *about))
+    elif settings.embedding_type == "bpe":
+        own = settings.bpe_model, settings.bpe_vectors
+        cached = cached_files(settings.vocab_size, settings.embedding_dim, settings.bpe_source)
+        if files := own if all(own) else cached:
+            inputs |= {"bpe_model": Artifact.of_file(files[0]), "bpe_vectors": Artifact.of_file(files[1])}
+    needs_vocabulary = settings.embedding_type == "wordpiece" and not settings.start_from
+    if needs_vocabulary or settings.embedding_init == "teacher" or settings.init_from_teacher or settings.aligns:
+        teacher = find_teacher(settings, task)
+        if teacher is None:
+            raise UserError("no teacher takes part where only labels are learned from, and its vocabulary is needed")
+        inputs["teacher"] = artifact_at(find_model(settings.paths, task, teacher)[0])
+    return inputs
 
 
-def _aligner(settings: DistillSettings, teacher: Path) -> Aligner:
-    # Hugging Face's library, which other students do not need.
-    from compression.distillation.alignment import Aligner, AlignmentTeacher
+def _tokenizer_and_vectors(
+    settings: DistillSettings, task: Task, rows: Split, inputs: dict[str, Artifact]
+) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
+    """Return the tokenizer, the student's settings with the vocabulary's real size, and any pre-trained vectors.
 
-    device = pick_device(settings.cpu)
-    return Aligner(settings, AlignmentTeacher.load(teacher, device)).to(device)
+    rows: training rows, from all of which byte pairs are built.
+    """
+    student = settings.student()
+    if "general" in inputs:
+        folder = inputs["general"].path
+        student = student.model_copy(update={"vocab_size": read_config(folder).student["vocab_size"]})
+        return load_tokenizer(student, folder), student, None
+    if student.embedding_type == "wordpiece":
+        folder = inputs["teacher"].path
+        # An ensemble has the vocabulary of its first member.
+        tokenizer = teacher_vocabulary((members_of(folder) or [folder])[0]).tokenizer(student.max_tokens)
+        return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), None
+    if student.embedding_type != "bpe":
+        return load_tokenizer(student, Path()), student, None
+    by_teacher, folder = settings.embedding_init == "teacher", settings.paths.bpe(task.name)
+    if "bpe_model" in inputs:
+        model_file, vector_file = inputs["bpe_model"].path, inputs["bpe_vectors"].path
+    else:
+        own, sentences = (
+            list(itertools.chain.from_iterable(split.sentences()))
+            for split in (load_split(settings.paths, task, "train"), rows)
+        )
+        wanted = student.vocab_size, student.embedding_dim, student.bpe_source
+        model_file, vector_file = find_files(*wanted, sentences, folder, own, not by_teacher)
+    tokenizer = BpeTokenizer(model_file, student.max_tokens)
+    if by_teacher:
+        teacher = inputs["teacher"].path
+        vectors = find_teacher_vectors(tokenizer.pieces, teacher, student.embedding_dim, folder, settings.cpu)
+    else:  # a model of the user's own may have unused pieces
+        vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]
+    # The saved settings must not point outside the student's folder; a vocabulary of the user's own sets its size.
+    student = student.model_copy(update={"vocab_size": len(vectors), "bpe_model": None, "bpe_vectors": None})
+    return tokenizer, student, vectors
+
+
+def _check_layers(settings: DistillSettings, teacher: Path, general: Path | None, tokenizer: Tokenizer) -> None:
+    """Raise UserError for a teacher whose layers cannot be copied or aligned with as the settings ask."""
+    if settings.init_from_teacher:
+        check_start(settings, settings.student_arch, teacher)
+    if settings.aligns:
+        config = check_layers("--align", settings, settings.student_arch, teacher)
+        check_alignment(settings, config, teacher.name)
+    if general and teacher_vocabulary(teacher).pieces != tokenizer.pieces:
+        raise UserError(f"{general.name} has other word pieces than {teacher.name}: nothing can be aligned")

@@ -85,19 +85,6 @@ def attention_kl(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tenso
     return divergence.sum(3).transpose(1, 2)[mask].mean()
 
 
-def masked_lm(predicted: torch.Tensor, pieces: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropy of masked pieces (MiniALBERT's equation 6).
-
-    predicted: logits [masked, vocabulary]; pieces: int64 [masked].
-    """
-    return F.cross_entropy(predicted, pieces)
-
-
-def masked_kl(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """Return KL(teacher || student) of both predictions of masked pieces, [masked, vocabulary] (equation 10)."""
-    return kl(student, teacher, 1.0)
-
-
 StateLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 HIDDEN_LOSSES: dict[str, StateLoss] = {"mse": hidden_mse, "cosine": hidden_cosine}
 ATTENTION_LOSSES: dict[str, StateLoss] = {"mse": attention_mse, "kl": attention_kl}

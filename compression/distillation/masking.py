@@ -1,4 +1,4 @@
-"""Masked language modelling for a transformer student: which pieces are masked, and the head that predicts them."""
+"""Masked language modelling for a transformer student: masked pieces, and the head that predicts them."""
 
 from __future__ import annotations
 

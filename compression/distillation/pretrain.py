@@ -1,12 +1,11 @@
 """General distillation: a transformer student learns a language from plain text and a pre-trained teacher.
 
-The first of TinyBERT's two stages (Jiao et al., 2020, section 3.2), with MiniALBERT's losses (equation 11): guesses at
-masked pieces, the teacher's predictions, and its hidden states and attention maps. Any task can start from the result.
+The first of TinyBERT's two stages (Jiao et al., 2020, section 3.2), with MiniALBERT's losses (equation 11): those of
+masked pieces, of the teacher's predictions for them, and of its hidden states and attention maps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +32,15 @@ from common.training.loop import Run, fit, write_history
 from common.training.models import GENERAL, WEIGHTS_FILE
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.corpus import corpus_file, read_corpus
-from compression.distillation.losses import masked_kl, masked_lm
+from compression.distillation.losses import kl
 from compression.distillation.masking import MaskedStudent, mask
 from compression.distillation.settings import AlignSettings, DistillSettings, PretrainSettings, TrainSettings
 from compression.distillation.trainer import make_optimizer, run_recipe
-from compression.students.batch import Batch
+from compression.students.batch import Batch, EncodedRows
+from compression.students.init import check_arch
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.students.teacher_layers import check_arch
-from compression.tokenizers.teacher_vocabulary import vocabulary_of
+from compression.tokenizers.wordpiece import vocabulary_of
 
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
 """Every fiftieth text chooses among epochs, a thousand at most."""
@@ -70,14 +69,16 @@ class Pretrain(Step):
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Train a fresh student and save it, without its classifier; a stopped run continues."""
         settings, teacher = self.settings, self.teacher
+        device = pick_device(settings.cpu)
         vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
         tokenizer = vocabulary.tokenizer(settings.max_tokens)
-        inside = AlignmentTeacher(teacher.model, vocabulary, pick_device(settings.cpu))
+        alignment_teacher = AlignmentTeacher(teacher.model, vocabulary, device)
         texts = read_corpus(inputs["corpus"].path, tokenizer)
         seed_everything(settings.seed)
-        student = Student(self.student_arch, self.student, 1, False)
-        masked = MaskedStudent(student, self.student.encoder_hidden_dim, self.student.embedding_dim)
-        history = _train(settings, masked, inside, texts, context)
+        student = Student(self.student_arch, self.student, outputs=1)
+        masked = MaskedStudent(student, self.student.encoder_hidden_dim, self.student.embedding_dim).to(device)
+        aligner = Aligner(settings, alignment_teacher).to(device)
+        history = _train(settings, masked, aligner, texts, context)
         kept = {name: tensor for name, tensor in student.state_dict().items() if not name.startswith("classifier.")}
         save_tensors(out / WEIGHTS_FILE, kept, {})
         tokenizer.save(out)
@@ -107,16 +108,21 @@ def pretrain(settings: DistillSettings) -> Path:
     vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
     if vocabulary.mask is None:
         raise UserError(f"pretrain: {teacher.name}'s vocabulary has no piece that masks another")
-    settings = settings.model_copy(update={"output_weight": _output_weight(settings, teacher)})
+    if settings.output_weight and not teacher.has_head:
+        raise UserError(
+            f"--output-weight: {teacher.name} has no head that predicts masked pieces; leave the flag out, and learn "
+            "from its hidden states and attention maps (--align-hidden, --align-attention)"
+        )
+    if settings.output_weight is None:
+        settings = settings.model_copy(update={"output_weight": float(teacher.has_head)})
     if settings.aligns:
         check_alignment(settings, teacher.model.config.to_dict(), teacher.name)
     elif not settings.output_weight and not settings.masked_lm_weight:
         raise UserError("pretrain: every loss has a weight of 0; give --align-hidden and its like, or others")
-    vocab_size = vocabulary.tokenizer(settings.max_tokens).vocab_size
     step = Pretrain(
         seed=settings.seed,
         student_arch=settings.student_arch,
-        student=settings.student().model_copy(update={"vocab_size": vocab_size}),
+        student=settings.student().model_copy(update={"vocab_size": len(vocabulary.pieces)}),
         objective=settings.part(PretrainSettings).model_copy(update={"corpus": None}),
         train=settings.part(TrainSettings),
         align=settings.part(AlignSettings) if settings.aligns else None,
@@ -127,42 +133,33 @@ def pretrain(settings: DistillSettings) -> Path:
     return settings.paths.make(step, settings.context(name), alias=settings.paths.model(GENERAL, name)).path
 
 
-def _output_weight(settings: DistillSettings, teacher: GeneralTeacher) -> float:
-    """Return the weight of the teacher's predictions: 1 by default where it has a head for them."""
-    if settings.output_weight and not teacher.has_head:
-        raise UserError(
-            f"--output-weight: {teacher.name} has no head that guesses masked pieces; leave the flag out, and learn "
-            "from its insides (--align-hidden, --align-attention)"
-        )
-    return float(teacher.has_head) if settings.output_weight is None else settings.output_weight
-
-
 def _train(
-    settings: DistillSettings,
-    masked: MaskedStudent,
-    teacher: AlignmentTeacher,
-    texts: EncodedText,
-    context: Context,
+    settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, texts: EncodedText, context: Context
 ) -> list[dict[str, Any]]:
     """Train in place; the best weights come back to the CPU. Returns one dict an epoch."""
-    device = pick_device(settings.cpu)
-    masked.to(device)
-    aligner = Aligner(settings, teacher).to(device)
-    held_out = np.arange(0, len(texts), _HELD_OUT_EVERY)[:_HELD_OUT_MOST]
-    learned = np.setdiff1d(np.arange(len(texts)), held_out) if len(texts) > _HELD_OUT_EVERY else np.arange(len(texts))
+    rows, encoded, device = np.arange(len(texts)), EncodedRows(texts), masked.mask.device
+    held_out = rows[::_HELD_OUT_EVERY][:_HELD_OUT_MOST]
+    learned = np.setdiff1d(rows, held_out) if len(rows) > _HELD_OUT_EVERY else rows
 
     def loss(rows: np.ndarray) -> torch.Tensor:
-        return _loss(settings, masked, aligner, Batch.of(texts, rows, device))
+        return _loss(settings, masked, aligner, encoded.batch(rows, device))
 
     def validate() -> float:
-        return -_mean_loss(masked, loss, [held_out[rows] for rows in sorted_batches(texts.lengths[held_out], _BATCH)])
+        """Return the mean loss over rows that are not learned from, with the same pieces masked every time."""
+        masked.eval()
+        batches = [held_out[batch] for batch in sorted_batches(texts.lengths[held_out], _BATCH)]
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive("validation"))
+            losses = [loss(batch).item() for batch in bar(batches, "validating")]
+        masked.train()
+        return -float(np.average(losses, weights=[len(batch) for batch in batches]))
 
     run = Run(
         model=masked,
         optimizer=make_optimizer(settings, nn.ModuleList([masked, aligner])),
         batches=lambda epoch: [
-            learned[rows]
-            for rows in shuffled_batches(texts.lengths[learned], settings.batch_size, settings.seed, epoch)
+            learned[batch]
+            for batch in shuffled_batches(texts.lengths[learned], settings.batch_size, settings.seed, epoch)
         ],
         loss=loss,
         validate=validate,
@@ -178,24 +175,14 @@ def _train(
 
 
 def _loss(settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, text: Batch) -> torch.Tensor:
-    """Weighted sum of all losses of a batch (MiniALBERT's equation 11)."""
+    """Return the weighted sum of all losses of a batch (MiniALBERT's equation 11)."""
     batch = mask(text.ids, text.lengths, len(masked.bias))
-    guesses, trace = masked(batch)
-    total = settings.masked_lm_weight * masked_lm(guesses, batch.targets)
+    predicted, trace = masked(batch)
+    total = settings.masked_lm_weight * nn.functional.cross_entropy(predicted, batch.targets)  # equation 6
     if not settings.output_weight and not settings.aligns:
         return total
     states = aligner.states(Batch(batch.ids, batch.lengths), batch.hidden)
     if settings.output_weight:
         theirs = states.logits[:, 1 : 1 + text.ids.shape[1]][batch.chosen][:, aligner.teacher.rows]
-        total = total + settings.output_weight * masked_kl(guesses, theirs)
+        total = total + settings.output_weight * kl(predicted, theirs, temperature=1.0)  # equation 10
     return total + aligner.loss(trace, states)
-
-
-def _mean_loss(masked: MaskedStudent, loss: Callable[[np.ndarray], torch.Tensor], batches: list[np.ndarray]) -> float:
-    """Over rows that are not learned from, with the same pieces masked every time."""
-    masked.eval()
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive("validation"))
-        losses = [loss(rows).item() for rows in bar(batches, "validating")]
-    masked.train()
-    return float(np.average(losses, weights=[len(rows) for rows in batches]))

@@ -46,14 +46,10 @@ def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Spl
 def _read(folder: Path, columns: list[str]) -> EncodedRows | None:
     """Return the rows saved in a folder; None where it is missing or damaged."""
     try:
-        texts = (
-            EncodedText(*(_mapped(folder / f"{kind}{i}.npy") for kind in ("ids", "offsets")))
-            for i, _ in enumerate(columns)
-        )
-        return EncodedRows(**dict(zip(columns, texts, strict=True)))
+        arrays = {
+            column: [np.load(folder / f"{kind}{i}.npy", mmap_mode="r") for kind in ("ids", "offsets")]
+            for i, column in enumerate(columns)
+        }
+        return EncodedRows(**{column: EncodedText(*map(np.asarray, both)) for column, both in arrays.items()})
     except (OSError, ValueError, EOFError):
         return None
-
-
-def _mapped(path: Path) -> np.ndarray:
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

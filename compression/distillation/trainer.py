@@ -1,11 +1,11 @@
-"""Training a student on a distillation set: what distillation and all later tuning share."""
+"""Training a student on a distillation set, for distillation and all later tuning."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,8 @@ from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, linear_schedule
 from common.training.metrics import main_score
 from common.training.targets import targets
-from compression.distillation.callbacks import Callback, CallbackList
+from compression.distillation.alignment import Aligner
+from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.losses import combined
 from compression.distillation.settings import DistillSettings
@@ -27,9 +28,6 @@ from compression.students.batch import Batch
 from compression.students.scoring import encode_split, student_logits, without_padding
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
-
-if TYPE_CHECKING:
-    from compression.distillation.alignment import Aligner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,18 +52,21 @@ def train_student(
 ) -> list[dict[str, Any]]:
     """Train a student in place with the recipe of `settings`; it ends on the CPU with its best weights.
 
-    work: folder for the state of a stopped run, which is used only if it has the same key; label: of progress bars.
-    aligner: adds its loss between a transformer's and its teacher's hidden states, and
-    runs as the last callback. Returns a dict for each epoch.
+    work: folder for the state of a stopped run, which is used only if it has the same key; label: of progress bars;
+    aligner: adds its loss between a transformer's and its teacher's hidden states, and runs as the last callback.
+    Returns a dict for each epoch.
     """
     device = pick_device(settings.cpu)
     student.to(device)
-    rows, callback = data.rows, CallbackList([*callbacks, *([] if aligner is None else [aligner])])
+    rows, trained, epochs = data.rows, student, settings.epochs
     encoded = cached_tokens(settings.paths, task, tokenizer, rows.split)
     held_out = encode_split(tokenizer, data.held_out)
     labels = torch.from_numpy(targets(task, rows.split.labels)).to(device)
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = encoded.lengths
+    if aligner is not None:
+        callbacks, trained = [*callbacks, aligner], nn.ModuleList([student, aligner])
+        epochs += settings.align_first
 
     def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray) -> torch.Tensor:
         teacher = None if logits is None else logits[indices]
@@ -80,21 +81,28 @@ def train_student(
         aligned = aligner.loss(trace, aligner.states(batch))
         return aligned if aligner.comes_first else aligned + logits_loss(predicted, batch, indices)
 
-    def validate() -> float:
-        return main_score(task, data.held_out.labels, student_logits(student, held_out, device, "validating"))
+    def on_start(state: dict[str, torch.Tensor]) -> None:
+        for callback in callbacks:
+            callback.start(state)
+
+    def after_step(before: float, after: float) -> None:
+        for callback in callbacks:
+            callback.step(before, after)
 
     run = Run(
         model=student,
-        optimizer=make_optimizer(settings, student if aligner is None else nn.ModuleList([student, aligner])),
+        optimizer=make_optimizer(settings, trained),
         batches=lambda epoch: shuffled_batches(lengths, settings.batch_size, settings.seed, epoch),
         loss=loss,
-        validate=validate,
-        epochs=settings.epochs if aligner is None else settings.align_first + settings.epochs,
+        validate=lambda: main_score(
+            task, data.held_out.labels, student_logits(student, held_out, device, "validating")
+        ),
+        epochs=epochs,
         fingerprint=key,
-        on_start=callback.start,
-        extra_state=callback.state,
-        after_step=callback.step,
-        eligible=callback.eligible,
+        on_start=on_start,
+        extra_state=lambda: {name: value for callback in callbacks for name, value in callback.state().items()},
+        after_step=after_step,
+        eligible=lambda progress: all(callback.eligible(progress) for callback in callbacks),
         **run_recipe(settings, work, label),
     )
     history = fit(run)

@@ -55,7 +55,7 @@ class Streams:
 
 @dataclasses.dataclass(frozen=True)
 class MatrixStreams:
-    """The part of the streams that one matrix writes to: a compression.students.weights.MatrixWriter."""
+    """The part of the streams that one matrix writes to, see compression.students.weights."""
 
     streams: Streams
     matrix: str

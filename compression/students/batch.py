@@ -28,11 +28,6 @@ class Batch:
         """The one or two sentences of each row, apart."""
         return (self,) if self.second is None else (self, self.second)
 
-    @classmethod
-    def of(cls, text: EncodedText, rows: np.ndarray, device: torch.device) -> Batch:
-        """Return some rows of one text column."""
-        return cls(*(torch.from_numpy(array).to(device) for array in text.pad(rows)))
-
 
 @dataclasses.dataclass(frozen=True)
 class EncodedRows:
@@ -57,12 +52,15 @@ class EncodedRows:
 
     def batch(self, rows: np.ndarray, device: torch.device) -> Batch:
         """Return the batch of these rows."""
-        batch = Batch.of(self.text, rows, device)
-        if self.second is not None:
-            batch = dataclasses.replace(batch, second=Batch.of(self.second, rows, device))
+
+        def pad(text: EncodedText) -> tuple[torch.Tensor, torch.Tensor]:
+            ids, lengths = text.pad(rows)
+            return torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device)
+
+        second = None if self.second is None else Batch(*pad(self.second))
+        starts = None
         if self.word_starts is not None:
-            starts, counts = self.word_starts.pad(rows)
-            past = np.arange(starts.shape[1]) >= counts[:, None]
-            starts = torch.from_numpy(np.where(past, -1, starts[..., 0])).to(device)
-            batch = dataclasses.replace(batch, word_starts=starts)
-        return batch
+            starts, counts = pad(self.word_starts)
+            past = torch.arange(starts.shape[1], device=device) >= counts[:, None]
+            starts = starts[..., 0].masked_fill(past, -1)
+        return Batch(*pad(self.text), second, starts)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
 from compression.runtime import HASHES
 from compression.students.layers import Table
 from compression.students.settings import StudentSettings
+from compression.students.spec import StudentSpec
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.char import VOCABULARY_SIZE, CharTokenizer
-from compression.tokenizers.hash import HashTokenizer, shared_rows
+from compression.tokenizers.char import CharTokenizer
+from compression.tokenizers.hash import HashTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 HASH_STD = 0.1
-"""Small vectors to start from: with PyTorch's N(0, 1) a word's hash decides more than what is learned of it."""
+"""Standard deviation of initial shared vectors: with 1, PyTorch's, the random start outweighs what is learned."""
 
 
 def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
@@ -31,13 +31,12 @@ def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
     return kind.load(folder, settings.vocab_size, settings.max_tokens)
 
 
-def make_embedding(settings: StudentSettings) -> nn.Module:
+def make_embedding(spec: StudentSpec) -> nn.Module:
     """Return a fresh embedding module: ids [batch, time, width] -> vectors [batch, time, embedding_dim]."""
+    settings = spec.settings
     if settings.embedding_type == "hash":
-        rows = shared_rows(settings.vocab_size, settings.hash_ratio)
-        return HashEmbedding(settings.vocab_size, rows, settings.embedding_dim)
-    rows = VOCABULARY_SIZE if settings.embedding_type == "char" else settings.vocab_size
-    return Embedding(rows, settings.embedding_dim)
+        return HashEmbedding(settings.vocab_size, spec.table_rows, settings.embedding_dim)
+    return Embedding(spec.table_rows, settings.embedding_dim)
 
 
 class Embedding(nn.Module):
@@ -46,10 +45,6 @@ class Embedding(nn.Module):
     def __init__(self, rows: int, dim: int) -> None:
         super().__init__()
         self.table = Table(rows, dim)
-
-    def start_from(self, vectors: np.ndarray) -> None:
-        """Copy pre-trained vectors, float32 [rows, dim], into the table."""
-        self.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """ids: int64 [batch, time, 1] -> [batch, time, dim]."""

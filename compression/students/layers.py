@@ -1,6 +1,8 @@
 """The layers of students. Each multiplies with matrices of any form, see compression.students.weights.
 
-Fresh weights are drawn as PyTorch's own layers draw them.
+Fresh weights are drawn as PyTorch's own layers draw them. Inputs of quantized matrices can be rounded to 8 bits, as on
+integer hardware, with ranges that are taken from each vector ("dynamic") or calibrated beforehand ("static") and that
+include zero: q = clamp(round(x / scale) + zero_point, 0, 255), x = (q - zero_point) * scale (equations 4.10 to 4.12).
 """
 
 from __future__ import annotations
@@ -11,13 +13,32 @@ import torch
 from torch import nn
 
 from common.errors import UserError
-from compression.students.rounding import affine_range, round_by, round_each_vector
 from compression.students.weights import Dense
 
 GATES = {"lstm": 4, "rnn": 1}
 """Rows of a recurrent matrix for each unit: an LSTM's input, forget, candidate and output gate; an Elman RNN's one."""
 INPUTS = {"encoder": ("dynamic",), "classifier": ("dynamic", "static")}
 """Parts whose inputs can be rounded, and how."""
+LEVELS = 255
+
+
+def affine_range(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return scale (float32) and zero point (uint8) of 256 codes over [min(low, 0), max(high, 0)]."""
+    low, high = low.clamp(max=0.0), high.clamp(min=0.0)
+    scale = (high - low) / LEVELS
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    return scale, (-low / scale).round().clamp(0, LEVELS).to(torch.uint8)
+
+
+def round_by(x: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor) -> torch.Tensor:
+    """Return x as 8-bit codes hold it, float32 of x's shape."""
+    codes = ((x / scale).round() + zero_point.float()).clamp(0, LEVELS)
+    return (codes - zero_point.float()) * scale
+
+
+def round_each_vector(x: torch.Tensor) -> torch.Tensor:
+    """Return x rounded with a range for each vector of the last dimension: no row depends on its batch."""
+    return round_by(x, *affine_range(x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)))
 
 
 class Table(nn.Module):
@@ -33,7 +54,7 @@ class Table(nn.Module):
 
 
 class Linear(nn.Module):
-    """x W^T + b. `inputs` says whether x is rounded to 8 bits first, see compression.students.rounding."""
+    """x W^T + b. `inputs` says whether x is rounded to 8 bits first, None, "dynamic" or "static"."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -82,56 +103,31 @@ class Recurrent(nn.Module):
         for step in from_input.unbind(1):
             total = step + nn.functional.linear(round_each_vector(hidden), weight_hh, self.bias_hh)
             if self.kind == "lstm":
-                hidden, cell = lstm_step(total, cell)
+                input_, forget, candidate, output = total.chunk(4, 1)
+                cell = forget.sigmoid() * cell + input_.sigmoid() * candidate.tanh()
+                hidden = output.sigmoid() * cell.tanh()
             else:
                 hidden = total.tanh()
             states.append(hidden)
         return torch.stack(states, 1)
 
 
-def padding_mask(vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Return a mask over padded vectors [batch, time, ...], true at tokens, bool [batch, time, 1]. lengths: [batch]."""
-    return (torch.arange(vectors.shape[1], device=vectors.device) < lengths[:, None])[..., None]
-
-
-def max_pool(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Return the maximum over each sentence's tokens: [batch, time, dim], int64 [batch] -> [batch, dim]."""
-    return states.masked_fill(~padding_mask(states, lengths), float("-inf")).amax(1)
-
-
-def lstm_step(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return PyTorch's next LSTM state and cell. gates: [batch, 4 hidden], input, forget, candidate, output."""
-    input_, forget, candidate, output = gates.chunk(4, 1)
-    cell = forget.sigmoid() * cell + input_.sigmoid() * candidate.tanh()
-    return output.sigmoid() * cell.tanh(), cell
-
-
 def round_inputs(student: nn.Module, inputs: Mapping[str, str], calibration: torch.Tensor | None) -> None:
-    """Set which layers round their inputs to 8 bits, in place. inputs: as in `check_inputs`.
+    """Set which layers round their inputs to 8 bits, in place. inputs: part -> how, one of INPUTS.
 
     calibration: the classifier's inputs over training text, [rows, width], for `static`; None where the ranges come
-    with the saved weights.
+    with the saved weights. Raises UserError for a part that cannot be rounded so.
     """
-    for part, how in check_inputs(inputs).items():
+    for part, how in inputs.items():
+        if how not in INPUTS.get(part, ()):
+            raise UserError(f"cannot round the inputs of {part} as {how}")
         for layer in student.get_submodule(part).modules():
             if isinstance(layer, Linear | Recurrent):
                 layer.inputs = how
             if isinstance(layer, Linear) and how == "static":
-                _set_range(layer, calibration)
+                ends = torch.zeros(2) if calibration is None else torch.stack([calibration.min(), calibration.max()])
+                scale, zero_point = affine_range(ends[:1], ends[1:])
+                layer.register_buffer("input_scale", scale)
+                layer.register_buffer("input_zero_point", zero_point)
                 # The next layer's inputs, as this one computes them.
                 calibration = None if calibration is None else layer(calibration).relu()
-
-
-def _set_range(layer: Linear, inputs: torch.Tensor | None) -> None:
-    ends = torch.zeros(2) if inputs is None else torch.stack([inputs.min(), inputs.max()])
-    scale, zero_point = affine_range(ends[:1], ends[1:])
-    layer.register_buffer("input_scale", scale)
-    layer.register_buffer("input_zero_point", zero_point)
-
-
-def check_inputs(inputs: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the parts and how their inputs are rounded. Raises UserError for a pair that is not in INPUTS."""
-    for part, how in inputs.items():
-        if how not in INPUTS.get(part, ()):
-            raise UserError(f"cannot round the inputs of {part} as {how}")
-    return inputs

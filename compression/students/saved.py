@@ -25,22 +25,18 @@ def save_student(
     history: list[dict[str, Any]] | None = None,
     base: Path | None = None,
 ) -> None:
-    """Write a student's weights and tokenizer into a folder; where it has a base, only weights that the base has not.
+    """Write a student's weights and tokenizer into a folder; where it has a base, only weights that differ.
 
     base: model folder of the general student that the adapters of this one belong to.
     """
     tensors = student.state_dict()
     if base is not None:
         below, _ = load_tensors(base / WEIGHTS_FILE)
-        tensors = {name: tensor for name, tensor in tensors.items() if not _same(tensor, below.get(name))}
+        tensors = {name: own for name, own in tensors.items() if name not in below or not torch.equal(own, below[name])}
     save_tensors(out / WEIGHTS_FILE, tensors, {})
     tokenizer.save(out)
     if history is not None:
         write_history(out / "history.jsonl", history)
-
-
-def _same(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:
-    return other is not None and tensor.shape == other.shape and bool((tensor == other).all())
 
 
 def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer, ModelConfig]:
@@ -53,7 +49,7 @@ def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer
 def restore_student(folder: Path, config: ModelConfig, tensors: dict[str, torch.Tensor]) -> Student:
     """Return the student whose weights files hold these tensors. Raises UserError when they do not fit its config."""
     settings = build(StudentSettings, config.student)
-    student = Student(config.arch, settings, config.outputs, config.pair, config.tokens)
+    student = Student(config.arch, settings, config.outputs, config.pair)
     try:
         restore_matrices(student, tensors)
         round_inputs(student, config.compression.get("inputs", {}), None)

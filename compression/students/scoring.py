@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText, count_words, padded
+from common.data.ragged import EncodedText, count_words, offsets_of, padded
 from common.data.split import Split
 from common.progress import bar
 from common.training.batching import sorted_batches
@@ -17,27 +17,21 @@ _CHUNK = 20_000
 
 
 def encode_split(tokenizer: Tokenizer, split: Split) -> EncodedRows:
-    """Return the token ids of a split."""
-    if split.tokens:
-        return encode_words(tokenizer, split.sentence1)
-    return EncodedRows(*(_encode(tokenizer, sentences) for sentences in split.sentences()))
-
-
-def encode_words(tokenizer: Tokenizer, sentences: list[str]) -> EncodedRows:
-    """Return the token ids of texts whose words, between single spaces, are encoded each by itself.
+    """Return the token ids of a split. Of token tasks each word, between single spaces, is encoded by itself.
 
     A word that is cut off has the last token's index.
     """
-    counts = count_words(sentences)
-    words = _encode(tokenizer, [word + tokenizer.after_word for text in sentences for word in text.split(" ")])
-    owner = np.repeat(np.arange(len(sentences)), counts)
-    whole = np.bincount(owner, words.lengths, len(sentences)).astype(np.int64)
+    if not split.tokens:
+        return EncodedRows(*(_encode(tokenizer, sentences) for sentences in split.sentences()))
+    counts = count_words(split.sentence1)
+    words = _encode(tokenizer, [word + tokenizer.after_word for text in split.sentence1 for word in text.split(" ")])
+    row = np.repeat(np.arange(len(split)), counts)  # of each word
+    lengths = np.bincount(row, words.lengths, len(split)).astype(np.int64)
     empty = np.zeros(words.ids.shape[1])  # never needed: every word has a token
-    text = EncodedText.from_flat(words.ids, whole, empty, tokenizer.max_tokens)
-    starts = words.offsets[:-1] - np.repeat(np.cumsum(whole) - whole, counts)
-    starts = np.minimum(starts, text.lengths[owner] - 1)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    return EncodedRows(text, word_starts=EncodedText(starts[:, None].astype(np.int32), offsets))
+    text = EncodedText.from_flat(words.ids, lengths, empty, tokenizer.max_tokens)
+    starts = words.offsets[:-1] - offsets_of(lengths)[row]
+    starts = np.minimum(starts, text.lengths[row] - 1)
+    return EncodedRows(text, word_starts=EncodedText(starts[:, None].astype(np.int32), offsets_of(counts)))
 
 
 def _encode(tokenizer: Tokenizer, sentences: list[str]) -> EncodedText:

@@ -1,4 +1,4 @@
-"""A student's sizes, and the name and shape of everything it multiplies with or adds.
+"""A student's sizes, and the name and shape of each of its weights.
 
 The list of an encoder's layers stands once, in compression.runtime, which may import nothing of the project. The torch
 model takes its widths from here, the packer its order; a test holds the torch model's own shapes against these.
@@ -46,9 +46,8 @@ class StudentSpec:
     def encoder(self) -> EncoderSize:
         """The encoder's sizes."""
         settings = self.settings
-        size = EncoderSize(
-            self.arch, self.pair, settings.embedding_dim, settings.encoder_hidden_dim, settings.kernel_width
-        )
+        widths = settings.embedding_dim, settings.encoder_hidden_dim, settings.kernel_width
+        size = EncoderSize(self.arch, self.pair, *widths)
         if not self.reads_together:
             return size
         return size._replace(
@@ -76,11 +75,9 @@ class StudentSpec:
         if settings.embedding_type == "hash":
             shapes["embedding.importance.weight"] = (HASHES * settings.vocab_size, 1)
         shapes |= {f"encoder.{name}": shape for name, shape in encoder_shapes(size).items()}
-        for layer, inputs, width in (
-            (0, size.output, settings.cls_hidden_dim),
-            (3, settings.cls_hidden_dim, self.outputs),
-        ):
-            shapes |= {f"classifier.{layer}.weight": (width, inputs), f"classifier.{layer}.bias": (width,)}
+        hidden = settings.cls_hidden_dim
+        shapes |= {"classifier.0.weight": (hidden, size.output), "classifier.0.bias": (hidden,)}
+        shapes |= {"classifier.3.weight": (self.outputs, hidden), "classifier.3.bias": (self.outputs,)}
         return shapes
 
     def matrices(self) -> list[str]:
@@ -88,5 +85,5 @@ class StudentSpec:
         return [name for name, shape in self.shapes().items() if len(shape) == 2]
 
     def vectors(self) -> list[str]:
-        """Return the names of all biases and of what scales a norm, in the order of a packed file."""
+        """Return the names of all biases and of the scales of norms, in the order of a packed file."""
         return [name for name, shape in self.shapes().items() if len(shape) == 1]

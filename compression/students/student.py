@@ -5,11 +5,9 @@ from torch import nn
 
 from common.errors import UserError
 from compression.students.batch import Batch
-from compression.students.conv import ConvolutionalEncoder
 from compression.students.embeddings import make_embedding
-from compression.students.ffn import MeanEncoder
+from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, MeanEncoder
 from compression.students.layers import Linear
-from compression.students.recurrent import BidirectionalEncoder
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 from compression.students.transformer import Sentences, Trace, TransformerEncoder
@@ -27,19 +25,14 @@ ENCODERS = {
 class Student(nn.Module):
     """A tiny classifier (or regressor). Its children are the parts that pruning, quantization and analysis name."""
 
-    def __init__(
-        self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False, tokens: bool = False
-    ) -> None:
-        """Build with fresh weights. tokens: whether it gives every word logits, not the text (an FFN cannot).
-
-        Raises UserError for an unknown architecture.
-        """
+    def __init__(self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False) -> None:
+        """Build with fresh weights. Raises UserError for an unknown architecture."""
         super().__init__()
         if arch not in ENCODERS:
             raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
-        spec = StudentSpec(arch, settings, outputs, pair, tokens)
-        self.tokens, self.reads_together = tokens, spec.reads_together
-        self.embedding = make_embedding(settings)
+        spec = StudentSpec(arch, settings, outputs, pair)
+        self.reads_together = spec.reads_together
+        self.embedding = make_embedding(spec)
         self.encoder = ENCODERS[arch](spec)
         self.dropout = nn.Dropout(settings.dropout)
         self.classifier = nn.Sequential(
@@ -54,7 +47,7 @@ class Student(nn.Module):
         return self.classifier(self.dropout(self.encode(batch)))
 
     def encode(self, batch: Batch) -> torch.Tensor:
-        """Return what the classifier reads, [batch, width]; where every word has logits, [batch, words, width]."""
+        """Return the inputs of the classifier, [batch, width]; where every word has logits, [batch, words, width]."""
         sentences = self._vectors(batch)
         if batch.word_starts is not None:
             return at_indices(self.encoder.states(*sentences[0]), batch.word_starts)
@@ -71,7 +64,7 @@ class Student(nn.Module):
         return self.classifier(self.dropout(read)), trace
 
     def vector(self, name: str) -> torch.Tensor:
-        """Return a bias, or what scales a norm, by its name in StudentSpec.vectors."""
+        """Return a bias or the scale of a norm, by its name in StudentSpec.vectors."""
         if name.endswith("_rnn.bias"):
             return self.get_parameter(f"{name}_ih") + self.get_parameter(f"{name}_hh")
         return self.get_parameter(name)

@@ -104,7 +104,7 @@ class TransformerEncoder(nn.Module):
         size, dropout = spec.encoder, spec.settings.dropout
         width, self.depth = size.hidden, size.depth
         self.projection = Linear(size.dim, width) if size.dim != width else nn.Identity()
-        self.marks = Table(2, size.dim, std=0.02)  # the special tokens: the first one and the separator
+        self.marks = Table(2, size.dim, std=0.02)  # the special tokens, first and separator; a name in weights files
         self.positions = Table(size.positions, width, std=0.02)
         self.segments = Table(2, width, std=0.02)
         self.norm = nn.LayerNorm(width, _NORM_EPS)
@@ -119,29 +119,24 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return the state of the first token of one or two sentences read as one text, [batch, width]."""
-        return self._last_states(sentences)[:, 0]
+        return self._layers(sentences).hidden[-1][:, 0]
 
     def states(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return the state at each token of a single sentence, [batch, time, width]."""
-        return self._last_states(((vectors, lengths),))[:, 1:-1]
-
-    def _last_states(self, sentences: Sentences) -> torch.Tensor:
-        """Return the last layer's states of the whole text, special tokens among them."""
-        states, mask, _ = self._start(sentences)
-        for number in range(self.depth):
-            states = self._block(number)(states, mask, self.adapters[number], None)
-        return states
+        return self._layers(((vectors, lengths),)).hidden[-1][:, 1:-1]
 
     def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> Trace:
         """Return all hidden states and attention maps."""
-        states, mask, lengths = self._start(sentences)
-        hidden, maps = [states], []
-        for number in range(self.depth):
-            hidden.append(self._block(number)(hidden[-1], mask, self.adapters[number], maps))
-        return Trace(hidden, maps, lengths)
+        return self._layers(sentences, [])
 
-    def _block(self, number: int) -> nn.Module:
-        return self.blocks[number % len(self.blocks)]
+    def _layers(self, sentences: Sentences, maps: list[torch.Tensor] | None = None) -> Trace:
+        """Return all hidden states of the whole text, special tokens among them; and attention maps, given a list."""
+        states, mask, lengths = self._start(sentences)
+        hidden = [states]
+        for number in range(self.depth):
+            block = self.blocks[number % len(self.blocks)]
+            hidden.append(block(hidden[-1], mask, self.adapters[number], maps))
+        return Trace(hidden, maps or [], lengths)
 
     def _start(self, sentences: Sentences) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the states that the first layer reads, its mask [batch, 1, 1, time], and lengths."""

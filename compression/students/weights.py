@@ -14,49 +14,13 @@ restored from them, and how it is written into a packed file:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from common.errors import UserError
 from compression.runtime import AFFINE, CODEBOOK, FLOAT16, FLOAT32, PRODUCT, RESIDUAL
-
-
-class MatrixWriter(Protocol):
-    """The part of the packer that forms write to; see compression.packing.streams."""
-
-    def byte(self, value: int) -> None:
-        """Write one byte of the head."""
-        ...
-
-    def number(self, value: int) -> None:
-        """Write a number of any size to the head."""
-        ...
-
-    def cost(self, codes: torch.Tensor) -> float:
-        """Return the bits that codes take in the main stream."""
-        ...
-
-    def codes(self, name: str, codes: torch.Tensor) -> None:
-        """Write uint8 codes to the main stream."""
-        ...
-
-    def side(self, name: str, codes: torch.Tensor) -> None:
-        """Write uint8 codes to the stream that is decoded first."""
-        ...
-
-    def floats(self, name: str, values: torch.Tensor) -> None:
-        """Write float32 numbers among those that all matrices share."""
-        ...
-
-    def planes(self, name: str, values: torch.Tensor) -> None:
-        """Write a whole float matrix, without its zeros where that is smaller."""
-        ...
-
-    def factor(self, name: str) -> MatrixWriter:
-        """Return a writer for a factor of this matrix."""
-        ...
 
 
 class Matrix(nn.Module):
@@ -81,13 +45,9 @@ class Matrix(nn.Module):
         tensors = (getattr(self, name).detach() for name in self.TENSORS)
         return type(self)(*(tensor[rows] if len(tensor) > 1 else tensor for tensor in tensors))
 
-    def to_tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that a weights file holds, by the names that `from_tensors` reads."""
-        return dict(self.state_dict())
-
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, torch.Tensor]) -> Matrix:
-        """Return the matrix that `to_tensors` gave these tensors of. Raises UserError when no form has such tensors."""
+        """Return the matrix of this state_dict. Raises UserError when no form has such tensors."""
         if any(name.startswith("left.") for name in tensors):
             return Product(*(cls.from_tensors(_below(tensors, factor)) for factor in ("left", "right")))
         types = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dim() == 2}
@@ -97,8 +57,8 @@ class Matrix(nn.Module):
         held = ", ".join(f"{name} ({t.dtype}, {list(t.shape)})".replace("torch.", "") for name, t in tensors.items())
         raise UserError(f"no matrix is stored as {held or 'nothing'}")
 
-    def to_stream(self, out: MatrixWriter) -> None:
-        """Write the matrix into a packed file, as compression.runtime reads it."""
+    def to_stream(self, out: Any) -> None:
+        """Write the matrix into a packed file, as compression.runtime reads it. out: MatrixStreams of the packer."""
         raise NotImplementedError
 
 
@@ -115,33 +75,39 @@ class Dense(Matrix):
         """Return the parameter itself."""
         return self.value
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write all numbers, or those that are not zero."""
         out.byte(FLOAT32)
         out.planes("value", self.value)
 
 
-class Half(Matrix):
+class Fixed(Matrix):
+    """Base of the forms that are not trained."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        """tensors: those of TENSORS."""
+        super().__init__()
+        for (name, dtype), tensor in zip(self.TENSORS.items(), tensors, strict=True):
+            self.register_buffer(name, tensor.detach().to(dtype))
+
+
+class Half(Fixed):
     """Float16 weights. Hash importance: a code and a scale for each single number would be larger (section 6.1.7)."""
 
     TENSORS = {"value": torch.float16}
     element_size = 2
 
-    def __init__(self, value: torch.Tensor) -> None:
-        super().__init__()
-        self.register_buffer("value", value.detach().half())
-
     def dense(self) -> torch.Tensor:
         """Return the weights as float32."""
         return self.value.float()
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write all numbers, or those that are not zero."""
         out.byte(FLOAT16)
         out.planes("value", self.value)
 
 
-class Affine(Matrix):
+class Affine(Fixed):
     """Codes with scales and zero points: x = (code - zero_point) * scale (equation 4.12).
 
     codes: uint8 [rows, columns]; scale: float32 and zero_point: uint8, [rows, 1], [1, columns] or [1, 1].
@@ -150,17 +116,11 @@ class Affine(Matrix):
     TENSORS = {"codes": torch.uint8, "scale": torch.float32, "zero_point": torch.uint8}
     element_size = 1
 
-    def __init__(self, codes: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor) -> None:
-        super().__init__()
-        self.register_buffer("codes", codes)
-        self.register_buffer("scale", scale)
-        self.register_buffer("zero_point", zero_point)
-
     def dense(self) -> torch.Tensor:
         """Return the weights that the codes stand for."""
         return (self.codes.float() - self.zero_point.float()) * self.scale
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write codes, or their differences from the zero points where these are smaller."""
         residual = self.codes - self.zero_point
         smaller = out.cost(residual) < out.cost(self.codes)
@@ -172,7 +132,7 @@ class Affine(Matrix):
         out.floats("scale", self.scale)
 
 
-class Codebook(Matrix):
+class Codebook(Fixed):
     """Codes of centroids (Han, Mao and Dally, 2016).
 
     codes: uint8 [rows, columns]; codebook: float32 [1, levels] for the matrix or [rows, levels] for each row.
@@ -181,17 +141,12 @@ class Codebook(Matrix):
     TENSORS = {"codes": torch.uint8, "codebook": torch.float32}
     element_size = 1
 
-    def __init__(self, codes: torch.Tensor, codebook: torch.Tensor) -> None:
-        super().__init__()
-        self.register_buffer("codes", codes)
-        self.register_buffer("codebook", codebook)
-
     def dense(self) -> torch.Tensor:
         """Return each code's centroid."""
         codes = self.codes.long()
         return self.codebook[0][codes] if len(self.codebook) == 1 else self.codebook.gather(1, codes)
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write codes, and the centroids up to the highest code."""
         book = self.codebook[:, : int(self.codes.max()) + 1]
         out.byte(CODEBOOK)
@@ -220,7 +175,7 @@ class Product(Matrix):
         """Return a copy with these rows only."""
         return Product(self.left.take_rows(rows), self.right)
 
-    def to_stream(self, out: MatrixWriter) -> None:
+    def to_stream(self, out: Any) -> None:
         """Write the rank and both factors."""
         out.byte(PRODUCT)
         out.number(len(self.right.dense()))

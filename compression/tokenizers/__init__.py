@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 from common.data.ragged import EncodedText
 
 
-class Tokenizer(Protocol):
+class Tokenizer:
     """Turns text into token ids."""
 
     max_tokens: int
     """Tokens that a text is cut at."""
     after_word: str
     """Follows each word where words are encoded one by one: the space, where that is a token."""
-
-    @property
-    def identity(self) -> str:
-        """Equal for tokenizers that give the same tokens."""
-        ...
+    identity: str
+    """Equal for tokenizers that give the same tokens."""
 
     def encode(self, sentences: list[str]) -> EncodedText:
         """Return the token ids of every sentence; an empty one gets one token."""
-        ...
+        raise NotImplementedError
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer's files, if it has any, into a model folder."""
-        ...

@@ -14,14 +14,19 @@ import numpy as np
 from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression.runtime import BytePairs
+from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe_model import mark_unused, read_model
 
 MODEL_FILE = "bpe.model"
 UNKNOWN = 0
 
 
-class BpeTokenizer:
-    """Lower-cased text, digits as zeros, in the pieces of a sentencepiece model."""
+class BpeTokenizer(Tokenizer):
+    """Lower-cased text, digits as zeros, in the pieces of a sentencepiece model.
+
+    kept: the model's pieces that have a row of the embedding's table, int32 [rows]; pieces: the same as text;
+    vocab_size: their number.
+    """
 
     after_word = BytePairs.after_word
 
@@ -34,7 +39,9 @@ class BpeTokenizer:
             raise UserError(f"{model}: no such file") from None
         except UserError as error:
             raise UserError(f"{'byte pairs' if isinstance(model, bytes) else model}: {error}") from None
+        self.kept, self.pieces, self.vocab_size = self.model.kept, self.model.pieces, len(self.model.kept)
         self.max_tokens = max_tokens
+        self.identity = f"bpe {hashlib.sha256(self.model_bytes).hexdigest()} {max_tokens}"
         self._byte_pairs = self.model.byte_pairs()
 
     @classmethod
@@ -49,26 +56,6 @@ class BpeTokenizer:
         """Copy the model into a student's folder."""
         (folder / MODEL_FILE).write_bytes(self.model_bytes)
 
-    @property
-    def vocab_size(self) -> int:
-        """Rows of the embedding's table: pieces in the model that are not UNUSED."""
-        return len(self.kept)
-
-    @property
-    def kept(self) -> np.ndarray:
-        """The model's pieces that have a row of the embedding's table, int32 [rows], in the order of the rows."""
-        return self.model.kept
-
-    @property
-    def pieces(self) -> list[str]:
-        """The piece of each row, as sentencepiece writes it."""
-        return self.model.pieces
-
-    @property
-    def identity(self) -> str:
-        """The model's bytes, and where texts are cut."""
-        return f"bpe {hashlib.sha256(self.model_bytes).hexdigest()} {self.max_tokens}"
-
     def encode(self, sentences: list[str]) -> EncodedText:
         """Return one row a piece, width 1. A lone character without a row gets the unknown piece's."""
         ids = [self._byte_pairs.encode(sentence) for sentence in sentences]
@@ -77,7 +64,7 @@ class BpeTokenizer:
 
     @property
     def droppable(self) -> np.ndarray:
-        """Rows whose piece can be split into smaller ones or read as unknown: not control signs. bool [rows]."""
+        """Rows whose piece can be split into smaller ones or read as unknown: not control symbols. bool [rows]."""
         return ~self.model.special
 
     def without(self, rows: Collection[int]) -> BpeTokenizer:

@@ -14,7 +14,7 @@ from common.store.locks import only_one
 from compression.runtime import prepare
 
 CACHE = Path.home() / ".cache" / "bpemb" / "en"
-"""Where bpemb keeps what it downloaded."""
+"""bpemb's own downloads."""
 _WORD2VEC_EPOCHS = 10
 
 
@@ -29,15 +29,28 @@ def find_files(
 ) -> tuple[Path, Path]:
     """Return (sentencepiece model, word2vec vectors of `dim`); without vectors, the second file need not exist.
 
-    source: "train" trains both on `sentences` and keeps them in `folder`; "auto" does so where BPEmb's cache does not
-    have its own; "bpemb" downloads these. own: what the vectors are trained on, where not on all sentences: augmented
-    ones have words that need pieces, and a million of them would take gigabytes as lists of pieces. Raises UserError.
+    source: "train" trains both on `sentences` and keeps them in `folder`, the same bytes for the same text; "auto" does
+    so where BPEmb's cache does not have its own; "bpemb" downloads these. own: text of the vectors, where not all
+    sentences: a million augmented ones would take gigabytes as lists of pieces. Raises UserError.
     """
     if cached := cached_files(vocab_size, dim, source):
         return cached
     if source == "bpemb":
         return _download(vocab_size, dim)
-    return _train(vocab_size, dim, sentences, sentences if own is None else own, folder, with_vectors)
+    own = sentences if own is None else own
+    text = fingerprint(sentences if own is sentences else [fingerprint(sentences), fingerprint(own)])
+    model_file = folder / f"{text}.vs{vocab_size}.model"
+    vector_file = folder / f"{text}.vs{vocab_size}.d{dim}.w2v.bin"
+    if model_file.exists() and (vector_file.exists() or not with_vectors):
+        return model_file, vector_file
+    what = f"byte pairs of {vocab_size} pieces"
+    with only_one(folder.with_name(f"{folder.name}.vs{vocab_size}"), what, wait=True):
+        if not model_file.exists():
+            say(f"training a byte-pair vocabulary of {vocab_size} on {len(sentences):,} sentences")
+            _train_pieces(map(prepare, sentences), vocab_size, model_file)
+        if with_vectors and not vector_file.exists():
+            _train_vectors(list(map(prepare, own)), model_file, dim, vector_file)
+    return model_file, vector_file
 
 
 def cached_files(vocab_size: int, dim: int, source: str) -> tuple[Path, Path] | None:
@@ -76,25 +89,6 @@ def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
             f"({type(error).__name__}); --bpe-source train trains them on the task's text"
         ) from error
     return bpe.model_file, bpe.emb_file
-
-
-def _train(
-    vocab_size: int, dim: int, sentences: list[str], own: list[str], folder: Path, with_vectors: bool
-) -> tuple[Path, Path]:
-    """Train sentencepiece BPE, and gensim word2vec on the task's own text; the same bytes for the same text."""
-    text = fingerprint(sentences if own is sentences else [fingerprint(sentences), fingerprint(own)])
-    model_file = folder / f"{text}.vs{vocab_size}.model"
-    vector_file = folder / f"{text}.vs{vocab_size}.d{dim}.w2v.bin"
-    if model_file.exists() and (vector_file.exists() or not with_vectors):
-        return model_file, vector_file
-    what = f"byte pairs of {vocab_size} pieces"
-    with only_one(folder.with_name(f"{folder.name}.vs{vocab_size}"), what, wait=True):
-        if not model_file.exists():
-            say(f"training a byte-pair vocabulary of {vocab_size} on {len(sentences):,} sentences")
-            _train_pieces(map(prepare, sentences), vocab_size, model_file)
-        if with_vectors and not vector_file.exists():
-            _train_vectors(list(map(prepare, own)), model_file, dim, vector_file)
-    return model_file, vector_file
 
 
 def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> None:

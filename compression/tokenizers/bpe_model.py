@@ -24,7 +24,7 @@ class BpeModel:
     """A BPE vocabulary, as a student's table has its pieces and as the runtime encodes with them.
 
     kept: int32 [rows of the table], the piece of each in the file; pieces: the same as text; special: bool [rows], the
-    unknown piece and control signs. characters: all that pieces have; merges: longer pieces in their order; states:
+    unknown piece and control symbols. characters: all that pieces have; merges: longer pieces in their order; states:
     uint8 [characters + merges]; rows: int32, the row of the table for each id of the runtime. flags, base, rules: see
     BytePairs and Normaliser.
     """
@@ -100,7 +100,7 @@ def _parse(data: bytes) -> ModelProto:
 
 
 def _check(model: ModelProto) -> None:
-    """Raises UserError for what the runtime's byte pairs cannot express."""
+    """Raise UserError for a model that the runtime cannot express."""
     pieces, trainer = model.pieces, model.trainer_spec
     kinds = [piece.type for piece in pieces]
     scores = [piece.score for piece in pieces if len(piece.piece) > 1 and piece.type in (_Piece.NORMAL, _Piece.UNUSED)]
@@ -112,7 +112,7 @@ def _check(model: ModelProto) -> None:
         "has pieces of the user's own": _Piece.USER_DEFINED in kinds,
         "does not have the unknown piece first": [i for i, kind in enumerate(kinds) if kind == _Piece.UNKNOWN] != [0],
         "has two pieces of one score": len(set(scores)) != len(scores),
-        "has a control sign of one character": any(p.type == _Piece.CONTROL and len(p.piece) == 1 for p in pieces),
+        "has a control symbol of one character": any(p.type == _Piece.CONTROL and len(p.piece) == 1 for p in pieces),
     }
     for why, is_so in refused.items():
         if is_so:

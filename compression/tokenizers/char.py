@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from common.data.ragged import EncodedText
 from compression.runtime import ALPHABET, Characters
+from compression.tokenizers import Tokenizer
 
 OTHER = 0
 """Id of every character that is not in ALPHABET."""
 VOCABULARY_SIZE = 1 + len(ALPHABET)
 
 
-class CharTokenizer:
+class CharTokenizer(Tokenizer):
     """Lower-cased characters without accents. Nothing is learned or stored."""
 
     after_word = Characters.after_word
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
+        self.identity = f"char {max_tokens}"
         self._characters = Characters()
-
-    def save(self, folder: Path) -> None:
-        """Write nothing."""
-
-    @property
-    def identity(self) -> str:
-        """The alphabet is always the same."""
-        return f"char {self.max_tokens}"
 
     def encode(self, sentences: list[str]) -> EncodedText:
         """Return one id a character, width 1."""

@@ -1,6 +1,6 @@
 """The normalisation rules in sentencepiece's model files, as differences from the rules that the runtime has.
 
-A model file holds its rules compiled: a double-array trie of what is replaced (Aoe, 1989, in the layout of the
+A model file holds its rules compiled: a double-array trie of the replaced texts (Aoe, 1989, in the layout of the
 darts-clone library) and the replacements, 240 KB. The runtime takes the usual rules from Python's own Unicode tables,
 so that a packed file holds only the differences.
 """
@@ -39,15 +39,14 @@ def express(charsmap: bytes) -> tuple[int, dict[str, str | None]]:
 
 def differences(rules: dict[str, str]) -> tuple[int, dict[str, str | None]]:
     """Return the same of rules: the base that leaves the fewest."""
-    found: list[tuple[int, dict[str, str | None]]] = []
+    found: dict[int, dict[str, str | None]] = {}
     for base in (NMT_NFKC, NFKC, IDENTITY):
         expected = base_rules(base)
-        more: dict[str, str | None] = {key: value for key, value in rules.items() if expected.get(key) != value}
-        more |= {key: None for key in expected if key not in rules}
-        found.append((base, dict(sorted(more.items()))))
-        if not more:
+        differing = (key for key in rules.keys() | expected.keys() if rules.get(key) != expected.get(key))
+        found[base] = {key: rules.get(key) for key in sorted(differing)}
+        if not found[base]:
             break
-    base, more = min(found, key=lambda pair: len(pair[1]))
+    base, more = min(found.items(), key=lambda item: len(item[1]))
     if len(more) > MOST_RULES:
         raise UserError(f"cannot be used, its normalisation differs from NFKC in {len(more):,} rules")
     return base, more
@@ -93,23 +92,24 @@ def _offset(unit: int) -> int:
 @functools.cache
 def base_rules(base: int) -> dict[str, str]:
     """Return all rules of a base, as the runtime applies them."""
+    if base == IDENTITY:
+        return {}
     normaliser = Normaliser(base, {})
     # Characters that decompose: no other one has a rule, except the base's own.
     characters = [c for c in map(chr, range(1, 0x110000)) if not "\ud800" <= c <= "\udfff" and _decomposes(c)]
-    keys = [*characters, *normaliser.own, *normaliser.later] if base != IDENTITY else []
+    keys = [*characters, *normaliser.own, *normaliser.later]
     rules = {key: value for key in keys if (value := normaliser.rule(key)) is not None}
     # Sequences: every way to write the decomposition of a composed character in single ones.
     spellings: dict[str, list[str]] = {}
     whole: set[str] = set()
-    for c in dict.fromkeys([*characters, *normaliser.later]) if base != IDENTITY else ():
+    for c in dict.fromkeys([*characters, *normaliser.later]):
         parts = normaliser.decomposed(c)
         if len(parts) == 1:
             spellings.setdefault(parts, [parts]).append(c)
         else:
             whole.add(parts)
     for parts in whole:
-        value = normaliser.rule(parts)
-        if value is not None:
+        if (value := normaliser.rule(parts)) is not None:
             for key in map("".join, itertools.product(*(spellings.get(part, [part]) for part in parts))):
                 rules.setdefault(key, value)
     return rules

@@ -6,13 +6,12 @@ shared vectors: code = row of the shared table * vocab_size + row of the sector.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression.runtime import HashedWords, hash_codes, split_words
+from compression.tokenizers import Tokenizer
 
 
 def shared_rows(vocab_size: int, hash_ratio: int) -> int:
@@ -20,7 +19,7 @@ def shared_rows(vocab_size: int, hash_ratio: int) -> int:
     return max(1, vocab_size // hash_ratio)
 
 
-class HashTokenizer:
+class HashTokenizer(Tokenizer):
     """Lower-cased words, each as three hash codes. Nothing is learned or stored."""
 
     after_word = HashedWords.after_word
@@ -29,16 +28,9 @@ class HashTokenizer:
         """Raises UserError where a code would not fit 32 bits."""
         self.codes = vocab_size * shared_rows(vocab_size, hash_ratio)
         self.max_tokens = max_tokens
+        self.identity = f"hash {self.codes} {max_tokens}"
         if self.codes > np.iinfo(np.int32).max:
             raise UserError(f"--vocab-size {vocab_size}: too large for hash embeddings of ratio {hash_ratio}")
-
-    def save(self, folder: Path) -> None:
-        """Write nothing."""
-
-    @property
-    def identity(self) -> str:
-        """The number of codes, and where texts are cut."""
-        return f"hash {self.codes} {self.max_tokens}"
 
     def encode(self, sentences: list[str]) -> EncodedText:
         """Return three codes a word, width 3."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from common.data.split import Split
 from common.devices import pick_device
@@ -19,7 +20,9 @@ from common.progress import counter
 from common.store.artifact import artifact_at
 from common.store.files import fingerprint, whole_file
 from common.store.locks import only_one
+from common.teachers.load import load_teacher
 from common.training.models import members_of, read_config
+from compression.tokenizers.bpe_model import SPACE
 
 _BATCH = 256
 _SPREAD = 0.3
@@ -32,12 +35,12 @@ def find_teacher_vectors(pieces: Sequence[str], teacher: Path, dim: int, folder:
     teacher: its model folder; the states of an ensemble's members are concatenated. Raises UserError when it is
     missing, and for more dimensions than there are pieces or than the states have.
     """
-
-    place = ["first piece"] if read_config(teacher).tokens else []
-    file = folder / f"{fingerprint([list(pieces), artifact_at(teacher).key, dim, *place])}.teacher.npy"
+    of_tagger = ["first piece"] if read_config(teacher).tokens else []
+    file = folder / f"{fingerprint([list(pieces), artifact_at(teacher).key, dim, *of_tagger])}.teacher.npy"
     with only_one(file, f"vectors of {teacher.name}", wait=True):
         if not file.exists():
-            vectors = principal_components(_states(pieces, teacher, cpu), dim)
+            states = [_states(pieces, member, cpu) for member in members_of(teacher) or [teacher]]
+            vectors = principal_components(np.concatenate(states, 1), dim)
             with whole_file(file) as partial, partial.open("wb") as stream:
                 np.save(stream, vectors, allow_pickle=False)
     return np.load(file, allow_pickle=False)
@@ -53,22 +56,15 @@ def principal_components(states: np.ndarray, dim: int) -> np.ndarray:
 
 
 def _states(pieces: Sequence[str], teacher: Path, cpu: bool) -> np.ndarray:
-    """Return the states that the classifier reads, float32 [pieces, width]; those of several members concatenated."""
-    import torch
-
-    from common.teachers.load import load_teacher
-
-    texts = [piece.replace("\u2581", " ").strip() for piece in pieces]  # sentencepiece's character for a space
+    """Return the states that the classifier reads, float32 [pieces, width]."""
+    texts = [piece.replace(SPACE, " ").strip() for piece in pieces]
     split = Split(texts, None, np.zeros(len(texts), np.int64), np.arange(len(texts)))
+    token = int(read_config(teacher).tokens)
+    model = load_teacher(teacher, pick_device(cpu), torch.float32)
     found = []
-    for member in members_of(teacher) or [teacher]:
-        token = int(read_config(member).tokens)
-        model = load_teacher(member, pick_device(cpu), torch.float32)
-        with counter(f"{member.name} over byte pairs", len(texts)) as advance:
-            parts = []
-            for start in range(0, len(texts), _BATCH):
-                rows = np.arange(start, min(start + _BATCH, len(texts)))
-                parts.append(model.states(split.take(rows)).hidden[-1][:, token].cpu().numpy())
-                advance(len(rows))
-        found.append(np.concatenate(parts))
-    return np.concatenate(found, 1)
+    with counter(f"{teacher.name} over byte pairs", len(texts)) as advance:
+        for start in range(0, len(texts), _BATCH):
+            rows = np.arange(start, min(start + _BATCH, len(texts)))
+            found.append(model.states(split.take(rows)).hidden[-1][:, token].cpu().numpy())
+            advance(len(rows))
+    return np.concatenate(found)

@@ -8,19 +8,22 @@ import tiny
 import torch
 from stops import stopped_in_step
 
-from common.data.ragged import EncodedText
+from common.config import build
 from common.data.split import ROW_GROUP_ROWS, Split, write_split
 from common.errors import UserError
+from common.store.workspace import Workspace
 from common.teachers.huggingface.general import load_general
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
-from compression.distillation.corpus import read_corpus, windows
+from compression.distillation.corpus import read_corpus
 from compression.distillation.masking import mask
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
-from compression.students.general_start import find_general
+from compression.students.init import find_general
+from compression.students.settings import StudentSettings
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
+FROM_MINI = {"start_from": "mini", "only_original_data": True, "alpha": 1.0}
 SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
 
 
@@ -36,36 +39,24 @@ def corpus(tmp_path):
     return path
 
 
-def pretrained(workspace, teacher, corpus, **given):
-    values = {
-        "compression_actions": ("pretrain",),
-        "teacher": str(teacher),
-        "corpus": corpus and str(corpus),
-        "workspace": workspace,
-    }
-    values |= {"epochs": 1, "batch_size": 16, "cpu": True, "model_name": "mini", "dropout": 0.0, **SHAPE, **given}
+def compressed(**given):
+    values = {"epochs": 1, "batch_size": 16, "cpu": True, **given}
     (folder,) = compress(CompressSettings(**{**defaults_for(values), **values}))
     return folder
 
 
-def history(folder):
-    return [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
-
-
-def test_a_corpus_is_cut_into_windows():
-    text = EncodedText(np.arange(10, dtype=np.int32)[:, None], np.array([0, 1, 4, 10]))
-    cut = windows(text, 3)
-    assert cut.lengths.tolist() == [1, 3, 3, 3]
-    assert cut.ids is text.ids
-    assert windows(text, 4).lengths.tolist() == [1, 3, 4, 2]
+def pretrained(workspace, teacher, corpus, **given):
+    values = {"compression_actions": ("pretrain",), "teacher": str(teacher), "corpus": corpus and str(corpus)}
+    return compressed(**values, workspace=workspace, **{"model_name": "mini", "dropout": 0.0, **SHAPE, **given})
 
 
 TOKENIZER = WordPieceTokenizer(["[UNK]", "a"], True, 5)
 
 
-def test_a_corpus_is_read_line_by_line(tmp_path):
-    (tmp_path / "some.txt").write_text("a a a\n\na a a a a a a")
-    assert read_corpus(tmp_path / "some.txt", TOKENIZER).lengths.tolist() == [3, 5, 2]
+def test_a_corpus_is_read_line_by_line_in_windows_of_max_tokens(tmp_path):
+    lines = ["a" + " a" * more for more in (2, 6, 0, 9)]
+    (tmp_path / "some.txt").write_text("\n\n".join(lines))
+    assert read_corpus(tmp_path / "some.txt", TOKENIZER).lengths.tolist() == [3, 5, 2, 1, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -114,8 +105,8 @@ def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(work
     given |= {"layer_map": ("0", "0")}
     whole = pretrained(workspace, masked_lm, corpus, **given)
     weights = (whole / "model.safetensors").read_bytes()
-    losses = [-record["score"] for record in history(whole)]
-    assert losses[2] < losses[0]
+    scores = [json.loads(line)["score"] for line in (whole / "history.jsonl").read_text().splitlines()]
+    assert scores[2] > scores[0]
     for stop in (5, 9):
         with stopped_in_step(stop):
             pretrained(workspace, masked_lm, corpus, **given, force=True)
@@ -123,9 +114,8 @@ def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(work
     assert (again / "model.safetensors").read_bytes() == weights
 
     def started(task, **more):
-        values = {"task": task, "workspace": workspace, "start_from": "mini", "only_original_data": True, "epochs": 1}
-        values |= {"lr": 1e-30, "alpha": 1.0, "cls_hidden_dim": 4, "weight_decay": 0.0, **more}
-        return compress(CompressSettings(**{**defaults_for(values), **values}))[0]
+        values = {**FROM_MINI, "lr": 1e-30, "cls_hidden_dim": 4, "weight_decay": 0.0, **more}
+        return compressed(task=task, workspace=workspace, **values)
 
     for task, more in (("sst-2", {}), ("qqp", {"adapters": 3})):
         mine, there = (load_tensors(folder / "model.safetensors")[0] for folder in (started(task, **more), whole))
@@ -141,7 +131,7 @@ def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(work
 
 
 def test_a_teacher_without_a_head_teaches_its_states_alone(workspace, encoder, corpus):
-    with pytest.raises(UserError, match="has no head that guesses masked pieces"):
+    with pytest.raises(UserError, match="has no head that predicts masked pieces"):
         pretrained(workspace, encoder, corpus, output_weight=1.0)
     assert read_config(pretrained(workspace, encoder, corpus, layers=1)).task == "general"
 
@@ -149,7 +139,7 @@ def test_a_teacher_without_a_head_teaches_its_states_alone(workspace, encoder, c
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"corpus": None}, "--corpus says what to read"),
+        ({"corpus": None}, "pretrain needs --corpus"),
         ({"corpus": "none.txt"}, "no such file, and no task"),
         ({"corpus": "mrpc"}, "not prepared yet; run: python preprocess.py --task mrpc"),
         ({"student_arch": "ffn", "embedding_type": "wordpiece"}, "a ffn has no layers"),
@@ -177,13 +167,8 @@ def test_settings_that_contradict_pretraining_are_refused(wrong, message):
 def test_a_general_student_that_has_read_a_task_is_not_scored_on_one_of_the_same_text(workspace, encoder):
     folder = pretrained(workspace, encoder, "sst-2")
     assert read_config(folder).trained_on == ("sst-2",)
-    given = {"workspace": workspace, "start_from": "mini", "only_original_data": True, "alpha": 1.0, "epochs": 1}
-
-    def settings(task):
-        return CompressSettings(**{**defaults_for({"task": task, **given}), "task": task, **given})
-
-    asked = settings("rotten-tomatoes")
+    paths, config = Workspace(workspace), read_config(folder)
     with pytest.raises(UserError, match="sst-2"):
-        find_general(asked.paths, "mini", asked.student_arch, asked.student(), "rotten-tomatoes")
-    (student,) = compress(settings("qqp"))
+        find_general(paths, "mini", config.arch, build(StudentSettings, config.student), "rotten-tomatoes")
+    student = compressed(task="qqp", workspace=workspace, **FROM_MINI)
     assert read_config(student).trained_on == ("qqp", "sst-2")

@@ -1,4 +1,4 @@
-"""Token ids: flat arrays, batches cut from them, and what is kept of them between runs."""
+"""Token ids: flat arrays, batches cut from them, and their cache."""
 
 import dataclasses
 
@@ -15,7 +15,6 @@ from compression.distillation.token_cache import cached_tokens
 from compression.tokenizers.char import CharTokenizer
 from compression.tokenizers.hash import HashTokenizer
 
-MAX_TOKENS = 4
 TEXTS = st.lists(st.lists(st.integers(0, 99), max_size=7), min_size=1, max_size=9)
 
 
@@ -23,43 +22,43 @@ def texts_of(encoded):
     return [encoded.ids[start:end].tolist() for start, end in zip(encoded.offsets, encoded.offsets[1:], strict=False)]
 
 
+def encode(texts, width=1):
+    """Texts of tokens [t, t + 1, ...], cut at four; an empty one is [0, 1, ...]."""
+    tokens = [[[token + i for i in range(width)] for token in text] for text in texts]
+    return EncodedText.from_lists(texts if width == 1 else tokens, width, range(width), 4), tokens
+
+
 @given(TEXTS, st.sampled_from([1, 3]))
 def test_texts_are_cut_and_empty_ones_get_one_token(texts, width):
-    tokens = [[[token + i for i in range(width)] for token in text] for text in texts]
-    padding = list(range(width))
-    encoded = EncodedText.from_lists(texts if width == 1 else tokens, width, padding, MAX_TOKENS)
-    assert texts_of(encoded) == [text[:MAX_TOKENS] or [padding] for text in tokens]
+    encoded, tokens = encode(texts, width)
+    assert texts_of(encoded) == [text[:4] or [list(range(width))] for text in tokens]
     assert encoded.ids.dtype == np.int32
 
 
-@given(TEXTS, st.data())
-def test_a_batch_is_its_texts_with_zeros_behind(texts, data):
-    encoded = EncodedText.from_lists(texts, 1, (7,), MAX_TOKENS)
-    rows = np.array(data.draw(st.lists(st.integers(0, len(texts) - 1), min_size=1)))
+@given(TEXTS, TEXTS, st.data())
+def test_a_batch_is_its_texts_with_zeros_behind_and_parts_are_joined_in_order(first, second, data):
+    parts = [encode(texts)[0] for texts in (first, second)]
+    encoded = EncodedText.joined(parts)
+    assert texts_of(encoded) == texts_of(parts[0]) + texts_of(parts[1])
+    rows = np.array(data.draw(st.lists(st.integers(0, len(encoded) - 1), min_size=1)))
     ids, lengths = encoded.pad(rows)
-    assert [text[:length].tolist() for text, length in zip(ids, lengths, strict=True)] == [
-        texts_of(encoded)[row] for row in rows
-    ]
-    assert not any(text[length:].any() for text, length in zip(ids, lengths, strict=True))
-    assert ids.shape[1] == lengths.max()
-
-
-@given(TEXTS, TEXTS)
-def test_joined_texts_are_those_of_one_part_and_then_the_other(first, second):
-    parts = [EncodedText.from_lists(texts, 1, (7,), MAX_TOKENS) for texts in (first, second)]
-    assert texts_of(EncodedText.joined(parts)) == texts_of(parts[0]) + texts_of(parts[1])
-
-
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [("Ab", [2, 3]), ("é’", [6, 28]), ("😀a\U0010ffff", [0, 2, 0]), ("", [0]), ("x~", [25, 0])],
-)
-def test_characters(text, ids):
-    encoded = CharTokenizer(8).encode([text, "a"])
-    assert texts_of(encoded) == [[[i] for i in ids], [[2]]]
+    assert ids.shape == (len(rows), lengths.max(), 1)
+    for text, length, row in zip(ids, lengths, rows, strict=True):
+        assert text[:length].tolist() == texts_of(encoded)[row]
+        assert not text[length:].any()
 
 
 SPLIT = Split(["a film", "no film"], ["good", "bad"], np.zeros(2, np.int64), np.arange(2))
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """From a tokenizer, and a split, to the tokens of each column."""
+
+    def columns(tokenizer, split=SPLIT):
+        return cached_tokens(Workspace(tmp_path), load_task("qqp"), tokenizer, split).columns
+
+    return columns
 
 
 class Counting(CharTokenizer):
@@ -72,33 +71,21 @@ class Counting(CharTokenizer):
         return super().encode(sentences)
 
 
-def test_tokens_are_encoded_once(tmp_path):
-    paths, task, tokenizer = Workspace(tmp_path), load_task("qqp"), Counting(9)
-    encoded, cached = (cached_tokens(paths, task, tokenizer, dataclasses.replace(SPLIT)) for _ in range(2))
+def test_tokens_are_encoded_once_and_a_damaged_file_is_replaced(tmp_path, cached):
+    tokenizer = Counting(9)
+    encoded, again = (cached(tokenizer, dataclasses.replace(SPLIT)) for _ in range(2))
     assert tokenizer.sentences == 4
-    for first, second in zip(encoded.columns, cached.columns, strict=True):
-        assert texts_of(first) == texts_of(second)
+    assert [texts_of(column) for column in again] == [texts_of(column) for column in encoded]
     with pytest.raises(ValueError, match="read-only"):
-        cached.text.ids[0] = 1  # mapped: a mistake here would change the file
-
-
-def test_other_text_and_other_tokenizers_have_other_tokens(tmp_path):
-    paths, task = Workspace(tmp_path), load_task("qqp")
-    other = dataclasses.replace(SPLIT, sentence1=["a film", "no fun"])
-    cached_tokens(paths, task, CharTokenizer(9), SPLIT)
-    assert texts_of(cached_tokens(paths, task, CharTokenizer(9), other).text) == texts_of(
-        CharTokenizer(9).encode(other.sentence1)
-    )
-    for tokenizer in (CharTokenizer(3), HashTokenizer(50, 10, 9), HashTokenizer(60, 10, 9)):
-        cached = cached_tokens(paths, task, tokenizer, SPLIT)
-        for column, encoded in zip(SPLIT.sentences(), cached.columns, strict=True):
-            assert texts_of(encoded) == texts_of(tokenizer.encode(column))
-
-
-def test_a_damaged_file_is_replaced(tmp_path):
-    paths, task, tokenizer = Workspace(tmp_path), load_task("qqp"), CharTokenizer(9)
-    cached_tokens(paths, task, tokenizer, SPLIT)
+        again[0].ids[0] = 1  # mapped: a mistake here would change the file
     for file in tmp_path.glob("data/qqp/tokens/*/ids1.npy"):
         file.write_bytes(file.read_bytes()[:-4])
-    again = cached_tokens(paths, task, tokenizer, SPLIT)
-    assert texts_of(again.second) == texts_of(tokenizer.encode(["good", "bad"]))
+    assert texts_of(cached(tokenizer)[1]) == texts_of(encoded[1])
+
+
+def test_other_text_and_other_tokenizers_have_other_tokens(cached):
+    other = dataclasses.replace(SPLIT, sentence1=["a film", "no fun"])
+    for split in (SPLIT, other):
+        for tokenizer in (CharTokenizer(9), CharTokenizer(3), HashTokenizer(50, 10, 9), HashTokenizer(60, 10, 9)):
+            expected = [texts_of(tokenizer.encode(column)) for column in split.sentences()]
+            assert [texts_of(column) for column in cached(tokenizer, split)] == expected

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import shrunk
 import tiny
+import torch
 
 from common.errors import UserError
 from common.training.models import load_weights, read_config
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import stored_tensors, weights_of
 from compression.shrinking.quantize import Quantize
-from compression.students.layers import check_inputs
+from compression.students.layers import round_inputs
 
 PARTS = {"embedding", "encoder", "classifier"}
 WAYS = {
@@ -105,7 +106,7 @@ def test_only_the_parts_asked_for_are_quantized(workspace):
 @pytest.mark.parametrize("inputs", [{"encoder": "static"}, {"head": "dynamic"}, {"embedding": "dynamic"}])
 def test_unknown_parts_and_ways_of_rounding_inputs_are_refused(inputs):
     with pytest.raises(UserError, match="cannot round the inputs"):
-        check_inputs(inputs)
+        round_inputs(torch.nn.Module(), inputs, None)
 
 
 def test_calibration_reads_training_text_only(workspace):

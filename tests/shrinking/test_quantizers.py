@@ -48,7 +48,7 @@ def test_codes_keep_zeros_fit_their_bits_and_are_stable(weight, scheme):
     assert scheme.levels == (3 if scheme.quantizer == "ternary" else 2**scheme.bits)
     assert int(matrix.codes.max()) < scheme.levels
     assert torch.equal(scheme.code(back, ranges).dense(), back)
-    again = Matrix.from_tensors(matrix.to_tensors())
+    again = Matrix.from_tensors(matrix.state_dict())
     assert type(again) is type(matrix)
     assert torch.equal(again.dense(), back)
 

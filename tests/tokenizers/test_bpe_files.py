@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tiny
+from gensim.models import KeyedVectors
 
 from common.errors import UserError
 from compression.tokenizers.bpe import BpeTokenizer
@@ -29,22 +30,16 @@ def test_pieces_come_from_all_text_and_vectors_from_the_tasks_own(tmp_path):
 
 
 def test_bpe_vectors_come_in_the_order_of_the_pieces(bpe_files):
-    from gensim.models import KeyedVectors
-
     vectors = read_vectors(bpe_files[1], bpe_files[0], 5)
     assert vectors.shape == (70, 5)
-    pieces = BpeTokenizer(bpe_files[0], 8)
     known = KeyedVectors.load_word2vec_format(str(bpe_files[1]), binary=True)
-    row = pieces.encode(["the"]).ids[0, 0]
+    row = BpeTokenizer(bpe_files[0], 8).encode(["the"]).ids[0, 0]
     assert np.allclose(vectors[row], known["▁the"])
 
 
-def test_vectors_of_the_wrong_width_are_refused(bpe_files):
+def test_files_that_are_damaged_missing_or_of_another_size_are_named(tmp_path, bpe_files):
     with pytest.raises(UserError, match="ask for 70 of 4"):
         read_vectors(bpe_files[1], bpe_files[0], 4)
-
-
-def test_damaged_and_missing_bpe_files_are_named(tmp_path, bpe_files):
     with pytest.raises(UserError, match=r"bpe\.model: no such file"):
         BpeTokenizer(tmp_path / "bpe.model", 8)
     (tmp_path / "bpe.model").write_bytes(bpe_files[0].read_bytes()[:100])
@@ -53,15 +48,12 @@ def test_damaged_and_missing_bpe_files_are_named(tmp_path, bpe_files):
     (tmp_path / "v.w2v.bin").write_bytes(bpe_files[1].read_bytes()[:100])
     with pytest.raises(UserError, match=r"v\.w2v\.bin: not vectors"):
         read_vectors(tmp_path / "v.w2v.bin", bpe_files[0], 5)
+    BpeTokenizer(bpe_files[0], 8).save(tmp_path)
+    with pytest.raises(UserError, match="70 pieces, the student has 80"):
+        BpeTokenizer.load(tmp_path, 80, 8)
 
 
 def test_a_vocabulary_larger_than_the_text_is_refused(tmp_path):
     with pytest.raises(UserError, match="too small for --vocab-size 5000"):
         find_files(5000, 5, "train", TEXTS, tmp_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-
-
-def test_a_bpe_model_of_another_size_is_refused(tmp_path, bpe_files):
-    BpeTokenizer(bpe_files[0], 8).save(tmp_path)
-    with pytest.raises(UserError, match="70 pieces, the student has 80"):
-        BpeTokenizer.load(tmp_path, 80, 8)

@@ -6,9 +6,9 @@ import string
 import numpy as np
 import pytest
 import tiny
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from packed_students import torch_logits
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -16,37 +16,21 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import AutoTokenizer
 from unicode_torture import TORTURE
 
-from common.data.split import load_split
-from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.workspace import Workspace
 from compression.evaluation.packed import load_packed
 from compression.runtime import WordPieces
 from compression.shrinking.chain import compress
-from compression.students.saved import load_student
-from compression.students.scoring import encode_split, student_logits
-from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
-from compression.tokenizers.wordpiece import WordPieceTokenizer
+from compression.tokenizers.wordpiece import WordPieceTokenizer, teacher_vocabulary
 
 LETTERS = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits, *string.punctuation, "\u00e9", "\u4e2d"]
-PIECES = [
-    "[UNK]",
-    *LETTERS,
-    *(f"##{letter}" for letter in LETTERS[:62]),
-    "film",
-    "##ing",
-    "##ness",
-    "the",
-    "un",
-    "##aff",
-]
+WORDS = ("film", "##ing", "##ness", "the", "un", "##aff")
+PIECES = ["[UNK]", *LETTERS, *(f"##{letter}" for letter in LETTERS[:62]), *WORDS]
 
 
-def theirs(lowercase):
-    made = Tokenizer(WordPiece({piece: row for row, piece in enumerate(PIECES)}, unk_token="[UNK]"))
-    made.normalizer = BertNormalizer(lowercase=lowercase)
-    made.pre_tokenizer = BertPreTokenizer()
-    return made
+def check_pieces(text, lowercase=True):
+    theirs = Tokenizer(WordPiece({piece: row for row, piece in enumerate(PIECES)}, unk_token="[UNK]"))
+    theirs.normalizer, theirs.pre_tokenizer = BertNormalizer(lowercase=lowercase), BertPreTokenizer()
+    assert WordPieces(PIECES, lowercase).encode(text) == theirs.encode(text).ids
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -58,15 +42,15 @@ def theirs(lowercase):
     )
 )
 def test_pieces_are_berts(text, lowercase):
-    assert WordPieces(PIECES, lowercase).encode(text) == theirs(lowercase).encode(text).ids
+    check_pieces(text, lowercase)
 
 
 @pytest.mark.parametrize("text", [text for text in TORTURE if "\ue000" not in text])
-def test_of_torturous_text_too(text):
-    assert WordPieces(PIECES, True).encode(text) == theirs(True).encode(text).ids
+def test_pieces_are_berts_on_torture(text):
+    check_pieces(text)
 
 
-def test_a_teachers_vocabulary_is_taken_without_its_signs(prepared):
+def test_a_teachers_vocabulary_is_taken_without_its_special_tokens(prepared):
     folder = prepared / "models/sst-2/tiny-bert"
     vocabulary = teacher_vocabulary(folder)
     tokenizer, rows = vocabulary.tokenizer(50), vocabulary.rows
@@ -92,17 +76,14 @@ def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
         WordPieceTokenizer.load(tmp_path, len(PIECES), 9)
 
 
-def test_a_student_of_word_pieces_goes_all_the_way(workspace):
+def test_a_student_of_word_pieces_is_pruned_quantized_and_packed(workspace):
     actions = ("distill", "prune", "quantize", "pack")
     given = tiny.small(student_arch="transformer", embedding_type="wordpiece", prune_vocabulary=2, bits=4)
-    folder = compress(tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **given))[
-        -1
-    ]
-    model = load_packed(Workspace(workspace).packed("sst-2", folder.name))
-    student, tokenizer, _ = load_student(folder, torch.device("cpu"))
-    test = load_split(Workspace(workspace), load_task("sst-2"), "test")
-    ours = student_logits(student, encode_split(tokenizer, test), torch.device("cpu"))
-    assert np.allclose(model.logits(test.sentence1), ours, atol=1e-4)
+    settings = tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **given)
+    folder = compress(settings)[-1]
+    texts = [text for text, _ in tiny.sentences(20)]
+    packed = load_packed(settings.paths.packed("sst-2", folder.name)).logits(texts)
+    assert np.allclose(packed, torch_logits(folder, texts), atol=1e-4)
 
 
 def test_a_teacher_without_word_pieces_is_refused(tmp_path):

@@ -1,0 +1,94 @@
+"""Encoders that read each sentence by itself: the FFN, the BiLSTM and RNN, and the convolutional student.
+
+Each maps vectors, float32 [batch, time, dim], and lengths, int64 [batch], to [batch, width]; `states` maps them to a
+state at each token, [batch, time, width]. Settings: configs/students/.
+"""
+
+import torch
+from torch import nn
+
+from compression.students.layers import Linear, Recurrent
+from compression.students.spec import StudentSpec
+
+
+class MeanEncoder(nn.Module):
+    """The mean of a sentence's embeddings (section 6.1.4 of the thesis); it has no weights."""
+
+    def __init__(self, spec: StudentSpec) -> None:
+        super().__init__()
+
+    def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Return the mean over each sentence's tokens, [batch, dim]."""
+        return (vectors * padding_mask(vectors, lengths)).sum(1) / lengths[:, None]
+
+
+class BidirectionalEncoder(nn.Module):
+    """Two LSTMs or Elman RNNs (section 6.1.4; Tang et al., 2019); one reads each sentence from its end to its start.
+
+    Each direction's "last" state is the one that has read the whole sentence (seed fault 1), and since the reversal
+    stays within a sentence's own length, padding is only ever read after it.
+    """
+
+    def __init__(self, spec: StudentSpec) -> None:
+        super().__init__()
+        settings, kind = spec.settings, {"bilstm": "lstm", "rnn": "rnn"}[spec.arch]
+        self.forward_rnn = Recurrent(kind, settings.embedding_dim, settings.encoder_hidden_dim)
+        self.backward_rnn = Recurrent(kind, settings.embedding_dim, settings.encoder_hidden_dim)
+        self.pooling = settings.pooling
+
+    def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Return both directions' states after the whole sentence, or their maxima, [batch, 2 hidden_dim]."""
+        directions = self.forward_rnn(vectors), self.backward_rnn(reverse(vectors, lengths))
+        if self.pooling == "max":
+            return torch.cat([max_pool(states, lengths) for states in directions], 1)
+        rows = torch.arange(len(lengths), device=lengths.device)
+        return torch.cat([states[rows, lengths - 1] for states in directions], 1)
+
+    def states(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Return both directions' states at each token, [batch, time, 2 hidden_dim]."""
+        backward = reverse(self.backward_rnn(reverse(vectors, lengths)), lengths)
+        return torch.cat([self.forward_rnn(vectors), backward], 2)
+
+
+class ConvolutionalEncoder(nn.Module):
+    """A gated linear unit over the window centred at each token, then the largest of each unit's states.
+
+    After Dauphin et al. (2017), "Language Modeling with Gated Convolutional Networks": values times sigmoids of gates
+    (their equation 1), both linear in the window.
+    """
+
+    def __init__(self, spec: StudentSpec) -> None:
+        super().__init__()
+        settings = spec.settings
+        self.kernel_width = settings.kernel_width
+        # The first half of the rows gives values, the second half gates: the order of torch's glu.
+        self.convolution = Linear(self.kernel_width * settings.embedding_dim, 2 * settings.encoder_hidden_dim)
+
+    def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Return the maximum over each sentence's windows, [batch, hidden_dim]."""
+        return max_pool(self.states(vectors, lengths), lengths)
+
+    def states(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Return the units over each token's window, [batch, time, hidden_dim]; it has zeros beyond both ends."""
+        time, reach = vectors.shape[1], self.kernel_width // 2
+        padded = nn.functional.pad(vectors * padding_mask(vectors, lengths), (0, 0, reach, reach))
+        windows = torch.cat([padded[:, shift : shift + time] for shift in range(self.kernel_width)], 2)
+        return nn.functional.glu(self.convolution(windows), -1)
+
+
+def padding_mask(vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Return a mask over padded vectors [batch, time, ...], true at tokens, bool [batch, time, 1]. lengths: [batch]."""
+    return (torch.arange(vectors.shape[1], device=vectors.device) < lengths[:, None])[..., None]
+
+
+def max_pool(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Return the maximum over each sentence's tokens: [batch, time, dim], int64 [batch] -> [batch, dim]."""
+    return states.masked_fill(~padding_mask(states, lengths), float("-inf")).amax(1)
+
+
+def reverse(vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """Return each sentence's tokens in reverse order, padding left at the end. vectors: [batch, time, dim]."""
+    steps = torch.arange(vectors.shape[1], device=vectors.device)
+    indices = lengths[:, None] - 1 - steps
+    indices = torch.where(indices >= 0, indices, steps)
+    return vectors.gather(1, indices[..., None].expand_as(vectors))

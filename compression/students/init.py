@@ -1,0 +1,181 @@
+"""Starting a transformer student from a teacher's layers, or from a general student's.
+
+A student starts from a teacher as DistilBERT does, from every other layer or any other choice (Sanh et al., 2019). Its
+layers are the teacher's in shape; its embedding may be narrower, and then starts from the best factorisation of the
+teacher's (singular values). Word pieces must be the teacher's own. A general student has everything but a classifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.data.tasks import check_no_overlap
+from common.errors import UserError
+from common.store.files import read_json
+from common.store.workspace import Workspace
+from common.training.checkpoint import load_tensors
+from common.training.models import GENERAL, WEIGHTS_FILE, general_folder, members_of, read_config
+from compression.students.settings import StudentSettings
+from compression.students.spec import TRANSFORMERS
+from compression.students.student import Student
+from compression.tokenizers.wordpiece import teacher_vocabulary
+
+_FLAG = "--init-from-teacher"
+_TEACHER_SIZES = {
+    "hidden_size": "encoder_hidden_dim",
+    "num_attention_heads": "heads",
+    "intermediate_size": "intermediate_dim",
+}
+"""BERT's names of the sizes that student and teacher must share."""
+_GENERAL_SIZES = ("embedding_type", "embedding_dim", "encoder_hidden_dim", "heads", "intermediate_dim")
+"""Settings that a student and a general one must share; the depth too."""
+_DEPTH = {"transformer": "layers", "recursive": "iterations"}
+_LAYER = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "output_norm": "output.LayerNorm",
+}
+"""Modules of a block, and BERT's names of them."""
+
+
+def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
+    """Raise UserError where the student has no layers, or no word pieces of a teacher's. flag: for the message."""
+    if arch not in TRANSFORMERS:
+        raise UserError(f"{flag}: a {arch} has no layers that a teacher has")
+    if settings.embedding_type != "wordpiece":
+        raise UserError(f"{flag} needs the teacher's word pieces: --embedding-type wordpiece")
+
+
+def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path) -> dict[str, Any]:
+    """Return the teacher's config.json. Raises UserError where the two have no layers, or other word pieces."""
+    check_arch(flag, settings, arch)
+    if members := members_of(teacher):
+        names = ", ".join(path.name for path in members)
+        raise UserError(f"{flag}: {teacher.name} is an ensemble and has no layers: learn from one of {names}")
+    return read_json(teacher / "huggingface" / "config.json")
+
+
+def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
+    """Raise UserError, with the flag to set, where the student cannot start from this teacher."""
+    config = check_layers(_FLAG, settings, arch, teacher)
+    if not (teacher / "huggingface" / WEIGHTS_FILE).exists():
+        raise UserError(f"{_FLAG}: {teacher.name} has adapters alone, its layers are those of its encoder")
+    if config.get("model_type") != "bert":
+        raise UserError(f"{_FLAG}: {teacher.name} is a {config.get('model_type')}; layers can be copied from a bert")
+    for theirs, ours in _TEACHER_SIZES.items():
+        if config[theirs] != getattr(settings, ours):
+            flag, value = ours.replace("encoder_", "").replace("_", "-"), config[theirs]
+            raise UserError(f"{_FLAG}: {theirs} of {teacher.name} is {value}: set --{flag} {value}")
+
+
+def choose_layers(
+    flag: str, how: Sequence[str], depth: int, teacher_depth: int, named: Mapping[str, Sequence[int]]
+) -> list[int]:
+    """Return the numbers of a teacher's layers, one for each of the student's `depth`, counted from 0.
+
+    how: one of the names in `named`, or the numbers themselves. Raises UserError for a map that does not fit.
+    """
+    if len(how) == 1 and how[0] in named:
+        layers = list(named[how[0]])[:depth]
+    elif all(word.isdecimal() for word in how):
+        layers = [int(word) for word in how]
+    else:
+        raise UserError(f"{flag} {' '.join(how)}: give {', '.join(named)}, or numbers of layers")
+    if len(layers) != depth or not all(0 <= layer < teacher_depth for layer in layers):
+        counts = f"{len(layers)} of the teacher's {teacher_depth} layers for {depth} of the student's"
+        raise UserError(f"{flag} {' '.join(how)}: {counts}")
+    return layers
+
+
+def layers_to_copy(how: Sequence[str], depth: int, teacher: Path) -> list[int]:
+    """Return the teacher's layer for each of the student's `depth` blocks, counted from 0.
+
+    how: every-other, first or last, or the numbers themselves. Raises UserError for a map that does not fit.
+    """
+    theirs = read_json(teacher / "huggingface" / "config.json")["num_hidden_layers"]
+    named = {"every-other": range(0, theirs, 2), "first": range(depth), "last": range(theirs - depth, theirs)}
+    return choose_layers(_FLAG, how, depth, theirs, named)
+
+
+def start_from_teacher(student: Student, settings: StudentSettings, layers: Sequence[int], teacher: Path) -> None:
+    """Copy a teacher's embedding and layers into a fresh student, in place.
+
+    layers: the teacher's layer for each of the student's blocks. teacher: a model folder that passed `check_start`.
+    """
+    tensors, _ = load_tensors(teacher / "huggingface" / WEIGHTS_FILE)
+    theirs = {name.removeprefix("bert."): tensor.float() for name, tensor in tensors.items()}
+    vocabulary = teacher_vocabulary(teacher)
+    rows, special = torch.from_numpy(vocabulary.rows), torch.tensor(vocabulary.special_tokens)
+    vectors = theirs["embeddings.word_embeddings.weight"]
+    start: dict[str, torch.Tensor] = {}
+    if settings.embedding_dim < settings.encoder_hidden_dim:
+        _, _, right = torch.linalg.svd(vectors[rows], full_matrices=False)
+        basis = right[: settings.embedding_dim]
+        start["encoder.projection.weight.value"] = basis.T
+        start["encoder.projection.bias"] = torch.zeros(settings.encoder_hidden_dim)
+        vectors = vectors @ basis.T
+    start["embedding.table.weight.value"] = vectors[rows]
+    start["encoder.marks.weight.value"] = vectors[special]
+    names = {"positions": "position_embeddings", "segments": "token_type_embeddings", "norm": "LayerNorm"}
+    names = {ours: f"embeddings.{name}" for ours, name in names.items()}
+    for block, layer in enumerate(layers):
+        names |= {f"blocks.{block}.{ours}": f"encoder.layer.{layer}.{name}" for ours, name in _LAYER.items()}
+    for name in student.encoder.state_dict():
+        module, _, kind = name.removesuffix(".value").rpartition(".")
+        if module in names:
+            start[f"encoder.{name}"] = theirs[f"{names[module]}.{kind}"]
+    _copy(student, start)
+
+
+def _copy(student: Student, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Copy the first rows of each tensor, by name; rows that only the student has stay as they are."""
+    own = student.state_dict()  # the student's own tensors, not copies
+    for name, tensor in tensors.items():
+        rows = min(len(tensor), len(own[name]))
+        own[name][:rows] = tensor[:rows]
+
+
+def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettings, task: str) -> Path:
+    """Return the folder of the general student of this name, for --start-from.
+
+    Raises UserError where there is none, or one of another shape, or one that was trained on rows that score the task.
+    """
+    folder = general_folder(paths, name)
+    config = read_config(folder)
+    check_no_overlap(list(config.trained_on), task)
+    if config.stage != GENERAL:
+        raise UserError(f"--start-from {name}: not a general student; compress.py's pretrain trains one")
+    if config.arch != arch:
+        raise UserError(f"--start-from {config.name} is a {config.arch}: --student-arch {config.arch}")
+    shared = [*_GENERAL_SIZES, _DEPTH[config.arch]]
+    if settings.adapters and config.student["adapters"]:
+        shared.append("adapters")
+    for setting in shared:
+        if getattr(settings, setting) != config.student[setting]:
+            flag, value = setting.replace("_", "-"), config.student[setting]
+            raise UserError(f"--start-from {config.name}: --{flag} is {value}; give the same")
+    return folder
+
+
+def start_from_general(student: Student, folder: Path) -> None:
+    """Copy embedding and layers into a fresh student, in place, except adapters that only one of them has.
+
+    Of tables of different lengths (positions: --max-tokens, pairs) the first rows are copied.
+    """
+    own = student.state_dict()
+    _copy(student, {name: tensor for name, tensor in load_tensors(folder / WEIGHTS_FILE)[0].items() if name in own})
+
+
+def freeze_all_but_adapters(student: Student) -> None:
+    """Freeze everything but adapters and classifier, in place (adapter tuning)."""
+    for name, parameter in student.named_parameters():
+        parameter.requires_grad_(name.startswith(("encoder.adapters.", "classifier.")))

@@ -1,0 +1,248 @@
+"""Students that start from a teacher's layers or learn its hidden states: with all layers copied, they are it."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from stops import stopped_in_step
+from transformers import PreTrainedModel
+
+from common.data.split import load_split
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.workspace import Workspace
+from common.teachers.load import load_teacher
+from common.training.models import read_config
+from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
+from compression.distillation.distill import distill
+from compression.distillation.settings import CompressSettings
+from compression.students.init import layers_to_copy, start_from_teacher
+from compression.students.scoring import encode_split
+from compression.students.student import Student
+from compression.tokenizers.wordpiece import teacher_vocabulary
+
+CPU = torch.device("cpu")
+ALL_WEIGHTS = {"align_hidden": 1.0, "align_attention": 1.0, "align_embedding": 1.0}
+LABELS_ALONE = {"alpha": 1.0, "only_original_data": True}
+
+
+@pytest.fixture
+def teacher(prepared):
+    return prepared / "models/sst-2/tiny-bert"
+
+
+def settings_of(**given):
+    return CompressSettings(**{"task": "sst-2", "align_hidden": 1.0, **given})
+
+
+def shape(teacher, **more):
+    """Settings of a student with the teacher's shape."""
+    config = json.loads((teacher / "huggingface/config.json").read_text())
+    own = {"encoder_hidden_dim": config["hidden_size"], "embedding_dim": config["hidden_size"], "dropout": 0.0}
+    own |= {"heads": config["num_attention_heads"], "intermediate_dim": config["intermediate_size"], "max_tokens": 40}
+    own |= {"student_arch": "transformer", "layers": config["num_hidden_layers"], "embedding_type": "wordpiece"}
+    return {**own, "cls_hidden_dim": 5, **more}
+
+
+def fresh(teacher, pair=False, **more):
+    """A student of random weights, its settings and its tokenizer."""
+    tokenizer = teacher_vocabulary(teacher).tokenizer(40)
+    settings = settings_of(**shape(teacher, vocab_size=tokenizer.vocab_size, **more))
+    torch.manual_seed(1)
+    return Student(settings.student_arch, settings.student(), 2, pair).eval(), settings, tokenizer
+
+
+def rows_of(prepared, task):
+    return load_split(Workspace(prepared), load_task(task), "test").take(np.arange(9))
+
+
+def traced(student, tokenizer, split):
+    with torch.no_grad():
+        return student.traced(encode_split(tokenizer, split).batch(np.arange(len(split)), CPU))[1]
+
+
+@pytest.mark.parametrize("task", ["sst-2", "qqp"])
+def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_align(prepared, task):
+    folder = prepared / "models" / task / "tiny-bert"
+    split = rows_of(prepared, task)
+    student, settings, tokenizer = fresh(folder, task == "qqp", **ALL_WEIGHTS)
+    alignment_teacher = AlignmentTeacher.load(folder, CPU)
+    batch = encode_split(tokenizer, split).batch(np.arange(9), CPU)
+
+    def loss(**given):
+        aligner = Aligner(settings.model_copy(update=given), alignment_teacher)
+        return aligner.loss(student.traced(batch)[1], aligner.states(batch)).item()
+
+    assert loss() > 0.1
+    start_from_teacher(student, settings.student(), range(settings.layers), folder)
+    assert loss() < 1e-6
+    ours, theirs = traced(student, tokenizer, split), load_teacher(folder, CPU, torch.float32).states(split)
+    assert torch.equal(ours.lengths, theirs.lengths)
+    mask = torch.arange(int(ours.lengths.max())) < ours.lengths[:, None]
+    for one, other in zip(ours.hidden, theirs.hidden, strict=True):
+        assert torch.allclose(one[mask], other[mask], atol=1e-5)
+    for one, other in zip(ours.attention, theirs.attention, strict=True):
+        assert torch.allclose(one.transpose(1, 2)[mask], other.transpose(1, 2)[mask], atol=1e-5)
+    with torch.no_grad():
+        student.encoder.blocks[0].attention.query.weight.value.zero_()
+    none = dict.fromkeys(ALL_WEIGHTS, 0.0)
+    assert [loss(**{**none, name: 1.0}) > 1e-6 for name in ALL_WEIGHTS] == [True, True, False]
+
+
+def test_a_full_rank_factorisation_is_the_embedding_itself(teacher, prepared):
+    """One dimension short of full, little is lost; a recursive student has the one layer it was given."""
+    width = shape(teacher)["encoder_hidden_dim"]
+
+    def states(dim):
+        student, settings, tokenizer = fresh(teacher, student_arch="recursive", iterations=1, embedding_dim=dim)
+        start_from_teacher(student, settings.student(), [0], teacher)
+        return traced(student, tokenizer, rows_of(prepared, "sst-2")).hidden[-1]
+
+    whole = states(width)
+    assert (states(width - 1) - whole).abs().mean() < 0.3 * (states(1) - whole).abs().mean()
+
+
+def copied(tmp_path, depth, *how):
+    (tmp_path / "huggingface").mkdir()
+    (tmp_path / "huggingface/config.json").write_text('{"num_hidden_layers": 6}')
+    return layers_to_copy(how, depth, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("depth", "how", "layers"),
+    [(2, ["first"], [0, 1]), (2, ["last"], [4, 5]), (3, ["every-other"], [0, 2, 4]), (2, ["5", "0"], [5, 0])],
+)
+def test_layers_to_copy(tmp_path, depth, how, layers):
+    assert copied(tmp_path, depth, *how) == layers
+
+
+@pytest.mark.parametrize(
+    ("depth", "how", "message"),
+    [
+        (4, "every-other", "3 of the teacher's 6 layers for 4 of the student's"),
+        (7, "last", "layers for 7 of the student's"),
+        (1, "6", "1 of the teacher's 6 layers for 1"),
+        (1, "middle", "or numbers of layers"),
+    ],
+)
+def test_layers_that_cannot_be_copied_are_refused(tmp_path, depth, how, message):
+    with pytest.raises(UserError, match=message):
+        copied(tmp_path, depth, how)
+
+
+def aligned(teacher_depth, depth, *how, **more):
+    return aligned_layers(settings_of(layers=depth, layer_map=how or ("uniform",), **more), teacher_depth)
+
+
+@pytest.mark.parametrize(
+    ("given", "layers"),
+    [
+        ((12, 4), [2, 5, 8, 11]),  # TinyBERT's g(m) = 3m
+        ((6, 4), [1, 2, 4, 5]),
+        ((6, 6), [0, 1, 2, 3, 4, 5]),
+        ((6, 1), [5]),
+        ((6, 2, "last"), [4, 5]),
+        ((6, 3, "0", "0", "5"), [0, 0, 5]),
+    ],
+)
+def test_layers_to_align_with(given, layers):
+    assert aligned(*given) == layers
+
+
+def test_layer_maps_count_iterations_and_are_empty_where_no_layers_are_compared():
+    assert aligned(6, 1, "last", student_arch="recursive", iterations=3, heads=5) == [3, 4, 5]
+    assert aligned(6, 7, align_hidden=0.0, align_embedding=1.0) == []
+
+
+@pytest.mark.parametrize("how", [["uniform"], ["last"], ["0"] * 6, ["6"] * 7])
+def test_layer_maps_that_do_not_fit_are_refused(how):
+    with pytest.raises(UserError, match="of the teacher's 6 layers for 7 of the student's"):
+        aligned(6, 7, *how)
+    with pytest.raises(UserError, match="--layer-map middle: give uniform, last, or numbers"):
+        aligned(6, 1, "middle")
+
+
+def test_layers_may_be_numbers():
+    assert settings_of(layer_map=[0, 2]).layer_map == settings_of(layer_map=("0", "2")).layer_map == ("0", "2")
+    assert settings_of(init_from_teacher=1).init_from_teacher == ("1",)
+
+
+def distilled(workspace, **given):
+    values = {"batch_size": 16, "lr": 1e-3, "epochs": 1, **given}
+    return distill(tiny.compress_settings(task="sst-2", workspace=workspace, **values))
+
+
+def test_distilling_starts_from_the_teacher(workspace, teacher):
+    given = {"init_from_teacher": ["first"], "weight_decay": 0.0, "lr": 1e-30}
+    config = read_config(distilled(workspace, **shape(teacher, **given)))
+    assert config.student["vocab_size"] == len(teacher_vocabulary(teacher).pieces)
+
+
+@pytest.mark.slow
+def test_epochs_that_only_align_are_resumed_after_a_stop(workspace, teacher):
+    """With another width than the teacher's: the projection is trained, and restored after a stop."""
+    width = 2 * shape(teacher)["heads"]
+    given = shape(teacher, layers=1, encoder_hidden_dim=width, embedding_dim=width, hidden_loss="cosine")
+    given |= {**ALL_WEIGHTS, "align_first": 2, "align_embedding": 0.5, "model_name": "s", "force": True}
+    whole = distilled(workspace, **given)
+    weights = (whole / "model.safetensors").read_bytes()
+    losses = [json.loads(line)["loss"] for line in (whole / "history.jsonl").read_text().splitlines()]
+    assert len(losses) == 3
+    assert losses[1] < losses[0]
+    for stop in (5, 14, 14):  # once in each epoch: an attempt counts from where it goes on
+        with stopped_in_step(stop):
+            distilled(workspace, **given)
+    assert (distilled(workspace, **given) / "model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize("goal", [{"align_hidden": 1.0}, {"init_from_teacher": ["first"]}])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"student_arch": "bilstm"}, "a bilstm has no layers"),
+        ({"embedding_type": "char"}, "needs the teacher's word pieces"),
+        (LABELS_ALONE, "no teacher takes part"),
+    ],
+)
+def test_students_without_the_teachers_pieces_or_layers_are_refused(workspace, teacher, goal, wrong, message):
+    with pytest.raises(UserError, match=message):
+        distilled(workspace, **shape(teacher, **goal, **wrong))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"align_hidden": 1.0, "layer_map": ("7",)}, "--layer-map 7: 1 of the teacher's"),
+        ({"align_attention": 1.0, "heads": 1}, "compares head with head"),
+        ({"init_from_teacher": ["first"], "heads": 1}, "set --heads"),
+        ({"init_from_teacher": ["first"], "encoder_hidden_dim": 32}, "set --hidden-dim"),
+    ],
+)
+def test_layers_of_other_shapes_are_refused(workspace, teacher, wrong, message):
+    with pytest.raises(UserError, match=message):
+        distilled(workspace, **shape(teacher, **wrong))
+
+
+def test_epochs_that_only_align_need_something_to_align():
+    with pytest.raises(ValueError, match="--align-first: say what to align"):
+        settings_of(align_hidden=0.0, align_first=1)
+
+
+def test_a_teacher_that_cannot_give_attention_maps_says_why(workspace, teacher, monkeypatch):
+    def refuse(model, kind):
+        raise ValueError("this model has none that can be looked at")
+
+    monkeypatch.setattr(PreTrainedModel, "set_attn_implementation", refuse)
+    given = shape(teacher, align_hidden=1.0)
+    with pytest.raises(UserError, match=r"bert gives no attention maps: this model has none .*--align-attention 0"):
+        distilled(workspace, **given, align_attention=1.0)
+    assert distilled(workspace, **given, align_attention=0.0).exists()
+
+
+def test_a_recipe_has_alignment_where_something_is_aligned():
+    assert CompressSettings(task="sst-2", attention_loss="kl").recipe() == CompressSettings(task="sst-2").recipe()
+    recipes = [settings_of(**more).recipe() for more in ({}, {"align_hidden": 2.0}, {"attention_loss": "kl"})]
+    assert all(recipe.align for recipe in recipes)
+    assert len({str(recipe) for recipe in recipes}) == 3

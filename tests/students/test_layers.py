@@ -1,0 +1,109 @@
+"""Encoders and embeddings against PyTorch's own modules, and inputs rounded to 8 bits."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from compression.students.batch import Batch
+from compression.students.embeddings import make_embedding
+from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder
+from compression.students.layers import affine_range, round_by, round_each_vector
+from compression.students.settings import StudentSettings
+from compression.students.spec import StudentSpec
+from compression.students.student import Student, compare
+from compression.tokenizers.hash import HashTokenizer
+
+NUMBERS = st.floats(-1000, 1000, width=32)
+MATRICES = arrays(np.float32, st.tuples(st.integers(1, 5), st.integers(1, 9)), elements=NUMBERS).map(torch.from_numpy)
+
+
+def spec(arch="ffn", **given):
+    return StudentSpec(arch, StudentSettings(**{"embedding_dim": 5, "encoder_hidden_dim": 4, **given}), 2)
+
+
+def torch_name(name):
+    return f"{name.removesuffix('.value')}_l0"
+
+
+@pytest.mark.parametrize(("arch", "theirs"), [("bilstm", nn.LSTM), ("rnn", nn.RNN)])
+def test_both_last_states_are_those_of_a_packed_bidirectional_rnn(arch, theirs):
+    torch.manual_seed(1)
+    ours, theirs = BidirectionalEncoder(spec(arch)), theirs(5, 4, batch_first=True, bidirectional=True)
+    weights = {torch_name(name): value for name, value in ours.forward_rnn.state_dict().items()}
+    weights |= {f"{torch_name(name)}_reverse": value for name, value in ours.backward_rnn.state_dict().items()}
+    theirs.load_state_dict(weights)
+    vectors, lengths = torch.randn(4, 7, 5), torch.tensor([3, 7, 1, 5])
+    state = theirs(pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False))[1]
+    last = (state[0] if isinstance(state, tuple) else state).transpose(0, 1).reshape(4, 8)
+    torch.testing.assert_close(ours(vectors, lengths), last, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 3, 7])
+def test_a_convolution_is_torchs_and_its_gates_the_second_half(width):
+    torch.manual_seed(1)
+    encoder = ConvolutionalEncoder(spec("conv", pooling="max", kernel_width=width))
+    kernels = encoder.convolution.weight.dense().view(8, width, 5).transpose(1, 2)
+    vectors, lengths = torch.randn(3, 6, 5), torch.tensor([6, 1, 4])
+    for text, length, pooled in zip(vectors, lengths, encoder(vectors, lengths), strict=True):
+        both = nn.functional.conv1d(text[:length].T, kernels, encoder.convolution.bias, padding=width // 2)
+        torch.testing.assert_close(pooled, (both[:4] * both[4:].sigmoid()).amax(1))
+
+
+def test_the_ffn_is_a_mean():
+    student = Student("ffn", StudentSettings(embedding_dim=5, vocab_size=30), 2).eval()
+    with torch.no_grad():
+        expected = student.embedding.table.weight.dense()[[1, 2]].mean(0)
+        encoded = student.encode(Batch(torch.tensor([[[1], [2], [0]]]), torch.tensor([2])))
+    torch.testing.assert_close(encoded[0], expected)
+
+
+def test_pairs_are_compared_by_their_difference_and_product():
+    u, v = torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 4.0]])
+    assert compare(u, v).tolist() == [[1, -2, 3, 4, 2, 6, 3, -8]]
+
+
+def test_a_hash_embedding_is_a_weighted_sum():
+    module = make_embedding(spec(embedding_type="hash", vocab_size=20))
+    code = torch.tensor([[[5, 23, 39]]])  # rows 0, 1, 1; importance 5, 3, 19 of their sectors
+    with torch.no_grad():
+        importance, table = module.importance.weight.dense(), module.table.weight.dense()
+        expected = importance[5] * table[0] + importance[20 + 3] * table[1] + importance[40 + 19] * table[1]
+        assert torch.allclose(module(code)[0, 0], expected)
+
+
+def test_a_vocabulary_smaller_than_the_ratio_keeps_one_shared_vector():
+    encoded = HashTokenizer(5, 10, 8).encode([text for text, _ in tiny.sentences(60)])
+    ids = torch.from_numpy(encoded.ids.astype(np.int64))[None]
+    assert make_embedding(spec(embedding_type="hash", vocab_size=5))(ids).shape[-1] == 5
+
+
+def range_of(x):
+    return affine_range(x.amin(1, keepdim=True), x.amax(1, keepdim=True))
+
+
+@given(MATRICES)
+def test_rounding_is_off_by_half_a_step_at_most_and_rounding_again_changes_nothing(x):
+    scale, zero_point = range_of(x)
+    once = round_by(x, scale, zero_point)
+    assert ((once - x).abs() <= 0.5 * scale * 1.001 + 1e-30).all()
+    assert (scale > 0).all()
+    assert torch.equal(round_by(once, scale, zero_point), once)
+
+
+@given(MATRICES)
+def test_each_vector_is_rounded_by_itself(x):
+    together = round_each_vector(x)
+    assert torch.equal(together, round_by(x, *range_of(x)))
+    for row in range(len(x)):
+        assert torch.equal(round_each_vector(x[row]), together[row])
+
+
+def test_values_outside_a_calibrated_range_are_clamped():
+    back = round_by(torch.tensor([-5.0, 5.0]), *affine_range(torch.tensor([-1.0]), torch.tensor([1.0])))
+    assert back.abs().max() < 1.01

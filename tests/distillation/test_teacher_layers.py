@@ -17,7 +17,7 @@ from common.teachers.load import load_teacher
 from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
 from compression.distillation.distill import distill
-from compression.distillation.settings import CompressSettings
+from compression.shrinking.settings import CompressSettings
 from compression.students.init import layers_to_copy, start_from_teacher
 from compression.students.scoring import encode_split
 from compression.students.student import Student

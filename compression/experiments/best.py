@@ -1,10 +1,10 @@
-"""Which model to use: the best student of a task within a number of bytes, chosen by validation and never by test."""
+"""`experiment.py best`: the best student of a task within a number of bytes, chosen by validation and never by test."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import pydantic
 
@@ -29,7 +29,7 @@ class BestSettings(QuerySettings):
     max_bytes: int | None = pydantic.Field(None, gt=0)
     """Largest size, in bytes; unset means any."""
     size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_packed"
-    """Which size: of the packed file, of the weights file gzipped, or of the weights file."""
+    """Size to count: of the packed file, of the weights file gzipped, or of the weights file."""
     metric: str | None = None
     """Choose by this metric; unset: the task's first."""
     top: int = pydantic.Field(5, gt=0)
@@ -61,10 +61,6 @@ class Ranking:
     max_bytes: int | None
     candidates: tuple[Candidate, ...]
     notes: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything, in plain types."""
-        return dataclasses.asdict(self)
 
 
 def best(settings: BestSettings) -> Ranking:
@@ -99,7 +95,7 @@ def best(settings: BestSettings) -> Ranking:
 
 
 def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
-    """Rows of the task's students that validation may choose among, and how many were left out."""
+    """Rows of the task's students that were evaluated and not selected on test, and notes on the others."""
     task, paths = load_task(settings.task), settings.paths
     rows: list[Row] = []
     stale = on_test = 0
@@ -114,7 +110,7 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
         rows += [{**row, "run": str(folder)} for row in own if row["validation"]]  # the workspace may have been moved
         stale += not any(row["validation"] for row in own)
     counts = [
-        (stale, "without scores that are true now: run evaluate.py for them"),
+        (stale, "without current scores: run evaluate.py for them"),
         (on_test, "whose weights the test split chose: their scores on it are too good"),
     ]
     notes = [f"left out: {number} student{'s' if number > 1 else ''} {why}" for number, why in counts if number]

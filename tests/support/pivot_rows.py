@@ -111,11 +111,7 @@ def only(rows: list[dict[str, Any]], of: ExperimentRecord = SMALL) -> Pivot:
 
 def texts(pivot: Pivot) -> dict[tuple[str, ...], list[str]]:
     """Labels of a row -> its cells, the best ones with a star."""
-    return {line.labels: [score.text + "*" * score.best for score in line.scores] for line in pivot.rows}
-
-
-def table_of(rows: list[dict[str, Any]], of: ExperimentRecord = SMALL) -> dict[tuple[str, ...], list[str]]:
-    return texts(only(rows, of))
+    return {line.labels: [score.text + "*" * (score.kind == "best") for score in line.scores] for line in pivot.rows}
 
 
 QQP = record(

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from compression.analysis.pictures import COLOURS, svg_markup
-from compression.experiments.report.label_shares import share_tables
+from compression.experiments.report.models_table import label_tables, notes, summary
 from compression.experiments.report.models_table import models_table as group_table
-from compression.experiments.report.models_table import notes, summary
 from compression.experiments.report.page.runs import models_table, runs_table, value_text
 from compression.experiments.report.pivot import Pivot
 from compression.experiments.report.points import panels
@@ -54,13 +53,13 @@ def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitRes
             for number, results in enumerate(splits)
         ],
         shapes=_parameter_shapes(rows),
-        labels=share_tables(record),
+        labels=label_tables(record),
         runs=runs_table(record, rows),
         models=models_table(rows),
         jobs=[(str(job.get("job", "job")), _setting_texts({**job, "job": None})) for job in record.jobs],
         fixed=_setting_texts(record.settings),
         quotes=any(line.quoted for pivot in pivots for line in (*pivot.baselines, *pivot.columns)),
-        notes=dict.fromkeys([*(notes(splits) if splits else ()), *(n for pivot in pivots for n in pivot.notes)]),
+        notes=dict.fromkeys([*notes(splits), *(note for pivot in pivots for note in pivot.notes)]),
     )
 
 
@@ -85,7 +84,7 @@ def _skyline(results: SplitResults, quote: Quote | None, prefix: str) -> str:
     texts = {
         point_id(number, index): point.about
         for number, panel in enumerate(panels([results], quote))
-        for index, point in enumerate(panel.every)
+        for index, point in enumerate(panel.points)
     }
     return svg_markup(draw_skylines([results], quote), prefix, texts)
 

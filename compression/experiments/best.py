@@ -16,8 +16,8 @@ from common.tables import human_bytes
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import readable_models
 from compression.experiments.report.models_table import TERMINAL_WIDTH, metric_heading, score_entry
-from compression.experiments.report.results import Row
-from compression.experiments.report.seed_groups import SeedGroup, Stat, group_rows, stat
+from compression.experiments.report.results import Row, grouped
+from compression.experiments.report.seed_groups import Stat, group_rows, stat
 from compression.experiments.report.table import Entry, Head, Line, Table, plain_table
 
 
@@ -121,14 +121,11 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
 
 def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
     """One for each family whose members' size is known; a family with several test splits is one."""
-    families: dict[str, dict[str, SeedGroup]] = {}
-    for results in group_rows(rows):
-        for group in results.groups:
-            members = ",".join(sorted(str(row["config_hash"]) for row in group.rows))
-            families.setdefault(members, {})[results.split] = group
+    groups = [(results.split, group) for results in group_rows(rows) for group in results.groups]
     found = []
-    for by_split in families.values():
-        group = next(iter(by_split.values()))
+    for splits in grouped(groups, lambda each: str(sorted(str(row["config_hash"]) for row in each[1].rows))).values():
+        by_split = dict(splits)
+        group = splits[0][1]
         sizes = [row[size] for row in group.rows if row.get(size) is not None]
         scores = stat(row["validation"].get(metric) for row in group.rows)
         if scores is None or len(sizes) < len(group.rows):

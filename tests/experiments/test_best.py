@@ -1,5 +1,6 @@
-"""The best model: by validation alone, within a budget, of models whose scores are true now."""
+"""The best model: by validation alone, within a budget, of models with current scores."""
 
+import dataclasses
 import json
 import statistics
 
@@ -81,13 +82,13 @@ def test_validation_ranks_and_test_does_not(known):
     assert "test scores chose nothing" in text
     assert text.splitlines()[-1].startswith(f"Use {SMALL}-s1, ")
     assert max(map(len, text.splitlines()[:-1])) <= 110
-    json.dumps(ranking.as_json())
+    json.dumps(dataclasses.asdict(ranking))
 
 
 def test_what_may_not_be_chosen_is_left_out_and_counted(known):
     ranking = found(known)
     assert ranking.notes == (
-        "left out: 1 student without scores that are true now: run evaluate.py for them",
+        "left out: 1 student without current scores: run evaluate.py for them",
         "left out: 1 student whose weights the test split chose: their scores on it are too good",
     )
     assert ranking.candidates[0].validation.n == 2
@@ -136,5 +137,5 @@ def test_no_student_is_an_error(prepared, models, glue, tmp_path):
         found(prepared)
     workspace = tiny.copy_workspace(models, tmp_path / "workspace")
     prepare(Workspace(workspace), load_task("sst-2"), glue, seed=99)  # no score is of this validation split
-    with pytest.raises(UserError, match="left out: 5 students without scores that are true now"):
+    with pytest.raises(UserError, match="left out: 5 students without current scores"):
         found(workspace)

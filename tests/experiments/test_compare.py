@@ -19,9 +19,8 @@ from compression.distillation.distill import distill
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.evaluation.predictions import read_predictions, write_predictions
 from compression.experiments.compare.compare import compare
-from compression.experiments.compare.comparison import CompareSettings
+from compression.experiments.compare.comparison import CompareSettings, comparison_text, verdict
 from compression.experiments.compare.significance import holm, paired_t
-from compression.experiments.compare.text import comparison_text, verdict
 from compression.experiments.report.record import ExperimentRecord, write_record
 from compression.experiments.report.results import write_results
 
@@ -81,7 +80,7 @@ def test_families_are_compared_seed_by_seed(families):
     text = comparison_text(found)
     assert text.splitlines()[-1] == verdict(found)
     assert max(map(len, text.splitlines()[:-1])) <= 110
-    json.dumps(found.as_json())
+    json.dumps(dataclasses.asdict(found))
 
 
 def _choices(workspace, name):

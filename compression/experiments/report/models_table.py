@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from common.tables import UNITS, human_bytes
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import quoted_shares
+from compression.experiments.report.results import grouped
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat, mean
 from compression.experiments.report.table import Entry, Head, Line, Table, number_entry, text_entry
 
@@ -144,8 +145,7 @@ def warning(selected_on_test: bool) -> str:
 def label_tables(record: ExperimentRecord) -> list[Table]:
     """Return the label shares of each task, in percent, with the thesis's (its table B.1) where it is quoted."""
     tables = []
-    for task in dict.fromkeys(shares.task for shares in record.labels):
-        counted = [shares for shares in record.labels if shares.task == task]
+    for task, counted in grouped(record.labels, lambda shares: shares.task).items():
         labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
         quotes = record.quote is not None and record.quote.task in (None, task)
         quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}

@@ -20,7 +20,7 @@ from compression.experiments.report.pivot_layout import (
 )
 from compression.experiments.report.record import ExperimentRecord, TableLayout
 from compression.experiments.report.reference import QuotedFigure, QuotedPoint, quoted_figures, quoted_points
-from compression.experiments.report.results import Row
+from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import DASH, Stat, mean, mean_over_splits, name_without_seed, stat
 from compression.experiments.report.table import Entry, Head, Line, Table, number_entry, plain_table
 
@@ -171,16 +171,12 @@ def _best(columns: list[Column], found: list[Stat | None], on_test: list[bool]) 
 
     A mean whose weights the test split chose counts only where it chose all.
     """
-    groups: dict[tuple, dict[int, float]] = {}
-    for i, (column, score) in enumerate(zip(columns, found, strict=True)):
-        if score is not None:
-            key = (column.task, column.metric, *column.splits.values())
-            groups.setdefault(key, {})[i] = round(100 * score.mean, 2)
+    shown = {i: round(100 * score.mean, 2) for i, score in enumerate(found) if score is not None}
     best: set[int] = set()
-    for shown in groups.values():
-        rivals = [i for i in shown if not on_test[i]] or list(shown)
+    for group in grouped(shown, lambda i: (columns[i].task, columns[i].metric, *columns[i].splits.values())).values():
+        rivals = [i for i in group if not on_test[i]] or group
         highest = max(shown[i] for i in rivals)
-        best |= {i for i in rivals if shown[i] == highest and len(shown) > 1}
+        best |= {i for i in rivals if shown[i] == highest and len(group) > 1}
     return best
 
 

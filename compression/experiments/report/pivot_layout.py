@@ -12,7 +12,7 @@ from common.data.tasks import Task, load_task
 from common.errors import UserError
 from compression.experiments.report.record import ExperimentRecord, RecordedRun, TableLayout
 from compression.experiments.report.reference import QuotedFigure
-from compression.experiments.report.results import Row
+from compression.experiments.report.results import Row, grouped
 
 Labels = tuple[str, ...]
 _SUFFIX = {"factorize": "+f", "prune": "+p", "quantize": "+q"}
@@ -160,11 +160,9 @@ def _definition(given: str) -> Task | None:
 
 def _only_actions_differ(record: ExperimentRecord, axis: str) -> bool:
     """Whether runs along an axis differ in their actions alone, so that `stage` tells their models apart."""
-    settings: dict[str, list[dict[str, Any]]] = {}
-    for run in record.runs:
-        key = _key({name: label for name, label in run.cell.items() if name != axis}, run.seed)
-        settings.setdefault(key, []).append({**run.settings, "compression_actions": None})
-    return all(given == group[0] for group in settings.values() for given in group)
+    alike = grouped(record.runs, lambda run: _key({n: label for n, label in run.cell.items() if n != axis}, run.seed))
+    settings = [[{**run.settings, "compression_actions": None} for run in runs] for runs in alike.values()]
+    return all(given == group[0] for group in settings for given in group)
 
 
 def _key(cell: dict[str, str], seed: Any) -> str:

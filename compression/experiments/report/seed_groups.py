@@ -7,10 +7,9 @@ import functools
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from common.errors import UserError
-from compression.experiments.report.results import Row
+from compression.experiments.report.results import Row, grouped
 
 DASH = "–"
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
@@ -149,14 +148,12 @@ def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
 
     Two rows of the same model (an evaluation run twice) count once: the later one.
     """
-    splits: dict[tuple[str, str], dict[tuple, dict[Any, Row]]] = {}
-    for row in rows:
-        key = (_group_name(row), str(row.get("cell")), *(row.get(field) for field in _SHARED))
-        splits.setdefault((row["task"], row["split"]), {}).setdefault(key, {})[row.get("seed")] = row
-    return [
-        _split_results(task, split, (SeedGroup(key[0], (*by_seed.values(),)) for key, by_seed in groups.items()))
-        for (task, split), groups in splits.items()
-    ]
+    found = []
+    for (task, split), own in grouped(rows, lambda row: (row["task"], row["split"])).items():
+        groups = grouped(own, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
+        by_seed = {key: {row.get("seed"): row for row in members} for key, members in groups.items()}
+        found.append(_split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items())))
+    return found
 
 
 def _split_results(task: str, split: str, groups: Iterable[SeedGroup]) -> SplitResults:
@@ -217,9 +214,7 @@ def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
     splits = list(dict.fromkeys(row["split"] for own in rows.values() for row in own))
     found: dict[str, SeedGroup] = {}
     for experiment, own in rows.items():
-        models: dict[str, list[Row]] = {}
-        for row in own:
-            models.setdefault(str((row["model"], row["seed"], row.get("cell"))), []).append(row)
+        models = grouped(own, lambda row: str((row["model"], row["seed"], row.get("cell"))))
         means = [row for model in models.values() if (row := mean_over_splits(model, splits))]
         for group in _renamed(experiment, [group for results in group_rows(means) for group in results.groups]):
             scores = sorted((row["model"], str(row["seed"]), str(row["metrics"])) for row in group.rows)
@@ -232,13 +227,13 @@ def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
 def _last_models(rows: Sequence[Row]) -> list[Row]:
     """Rows without those of models that a later action changed in the same cell, or in the same chain."""
 
-    def place(row: Row) -> str:
-        return str((row["task"], row.get("cell")))
-
-    names: dict[str, set[str]] = {}
-    for row in rows:
-        names.setdefault(place(row), set()).add(str(row["model"]))
-    return [row for row in rows if not any(name.startswith(f"{row['model']}+") for name in names[place(row)])]
+    cells = grouped(rows, lambda row: str((row["task"], row.get("cell"))))
+    names = {cell: {str(row["model"]) for row in own} for cell, own in cells.items()}
+    return [
+        row
+        for row in rows
+        if not any(name.startswith(f"{row['model']}+") for name in names[str((row["task"], row.get("cell")))])
+    ]
 
 
 def _renamed(experiment: str, groups: Sequence[SeedGroup]) -> Iterable[SeedGroup]:

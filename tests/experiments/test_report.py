@@ -4,6 +4,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import pivot_rows
 import pytest
 
 from common.errors import UserError
@@ -17,32 +18,10 @@ from compression.experiments.report.table import markdown_table
 
 def row(**changes: Any) -> dict[str, Any]:
     """A student's row of results.json."""
-    return {
-        "task": "sst-2",
-        "split": "test",
-        "model": "ffn-s1",
-        "stage": "distilled",
-        "student_arch": "ffn",
-        "embedding_type": "hash",
-        "embedding_dim": 25,
-        "vocab_size": 5000,
-        "alpha": 0.5,
-        "augmented": True,
-        "seed": 1,
-        "teacher": "roberta",
-        "select_on": "validation",
-        "parameters": 1000,
-        "nonzero_parameters": 900,
-        "bytes_model": 4000,
-        "bytes_gzip": 2000,
-        "bytes_packed": None,
-        "metrics": {"accuracy": 0.8},
-        "rows": 872,
-        "seconds": {"train": 10.0, "evaluate": 1.0},
-        "run": "somewhere",
-        "config_hash": "x",
-        **changes,
-    }
+    own = {"model": "ffn-s1", "student_arch": "ffn", "embedding_type": "hash", "alpha": 0.5, "teacher": "roberta"}
+    own |= {"parameters": 1000, "nonzero_parameters": 900, "bytes_model": 4000, "bytes_gzip": 2000}
+    own |= {"bytes_packed": None, "rows": 872, "seconds": {"train": 10.0, "evaluate": 1.0}}
+    return {**pivot_rows.row(None, 1, {"accuracy": 0.8}), **own, **changes}
 
 
 def chain(title: str = "A title", **changes: Any) -> ExperimentRecord:
@@ -50,18 +29,9 @@ def chain(title: str = "A title", **changes: Any) -> ExperimentRecord:
     return ExperimentRecord(**{"name": "chain", "title": title, "kind": "chain", "definition": "x", **changes})
 
 
-TEACHER = row(
-    model="roberta",
-    stage="teacher",
-    alpha=None,
-    augmented=False,
-    teacher=None,
-    student_arch=None,
-    parameters=1_000_000,
-    bytes_model=4_000_000,
-    bytes_gzip=3_800_000,
-    metrics={"accuracy": 0.95},
-)
+OF_TEACHER = {"model": "roberta", "stage": "teacher", "teacher": None, "student_arch": None, "alpha": None}
+OF_TEACHER |= {"augmented": False, "parameters": 1_000_000, "bytes_model": 4_000_000, "bytes_gzip": 3_800_000}
+TEACHER = row(**OF_TEACHER, metrics={"accuracy": 0.95})
 
 
 def headings_of(rows: list[dict[str, Any]]) -> list[str]:

@@ -131,8 +131,10 @@ def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLay
     def in_order(labels: Iterable[Labels], axes: Sequence[str]) -> list[Labels]:
         """Each once, in the order of the axes; labels that an axis does not have come last."""
         ranks = [{label: rank for rank, label in enumerate(order.get(axis, ()))} for axis in axes]
-        rank_of = lambda each: [rank.get(label, len(rank)) for rank, label in zip(ranks, each, strict=True)]  # noqa: E731
-        return sorted(dict.fromkeys(labels), key=rank_of)
+        return sorted(
+            dict.fromkeys(labels),
+            key=lambda each: [rank.get(label, len(rank)) for rank, label in zip(ranks, each, strict=True)],
+        )
 
     tables = []
     for page in in_order(found, others):

@@ -19,7 +19,7 @@ from compression.experiments.report.results import read_results, write_results
 
 @pytest.fixture
 def folder(swept, tmp_path):
-    """A copy of the sweep's experiment alone, in a workspace of a test's own."""
+    """A copy of the sweep's experiment alone, in a new workspace."""
     folder = tmp_path / "workspace" / "experiments" / "g"
     folder.mkdir(parents=True)
     for name in ("experiment.json", "results.json"):
@@ -48,7 +48,7 @@ def test_a_finished_sweep_is_archived_without_its_machine(swept, tmp_path, monke
         assert str(workspace.parent) not in path.read_text()
 
 
-def test_what_is_unfinished_or_changed_is_not_archived(folder):
+def test_unfinished_and_changed_experiments_are_not_archived(folder):
     wanted = settings(folder)
     rows, record = read_results(folder / "results.json"), read_record(folder)
 
@@ -102,7 +102,7 @@ def test_a_chain_whose_last_run_did_not_end_is_unfinished(tmp_path, status, arch
             read_finished(folder)
 
 
-def test_paths_and_names_of_a_machine_go():
+def test_paths_and_names_of_a_machine_are_removed():
     before = {
         "definition": "packed.yaml data_dir=/data/of/me/glue table=~/x/y.csv lr=1/3",
         "data_dir": "glue/mine",
@@ -134,7 +134,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_portable_stays_as_it_is_and_has_no_path_from_a_root(value):
+def test_portable_values_do_not_change_again_and_have_no_path_from_a_root(value):
     once = portable(value, Path("/ab"))
     assert portable(once, Path("/ab")) == once
     assert not any(text.startswith("/") or " /" in text or "=/" in text for text in leaves(once))

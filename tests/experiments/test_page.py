@@ -1,4 +1,4 @@
-"""The report's page: what it holds, and that no text becomes markup."""
+"""Contents of the report's page, and that no text becomes markup."""
 
 import re
 from collections import Counter
@@ -111,7 +111,7 @@ def test_a_page_of_many_runs_stays_small():
     assert len(page(record, rows).encode()) < 3e6
 
 
-def test_a_page_without_models_shows_what_is_planned():
+def test_a_page_without_models_shows_planned_runs():
     record, _ = sweep()
     text = Parsed(page(record, [])).text
     assert "runs without a result 8" in text

@@ -26,7 +26,7 @@ def description(path: Path) -> str:
         return image.text["Description"]
 
 
-def test_the_committed_page_is_what_its_runs_give(tmp_path):
+def test_the_committed_page_matches_its_runs(tmp_path):
     copied = shutil.copytree(RESULTS, tmp_path / "results", ignore=shutil.ignore_patterns("*.png"))
     page, *pictures = write_page(copied)
     assert page == tmp_path / "results.md"

@@ -1,4 +1,4 @@
-"""The picture of scores against sizes: what is on it, what it says of a point, and where names go."""
+"""The picture of scores against sizes: points, their descriptions, and the places of names."""
 
 import itertools
 from typing import Any
@@ -99,7 +99,7 @@ def dominates(a: Point, b: Point) -> bool:
 
 
 @given(POINTS)
-def test_skyline_holds_exactly_what_nothing_dominates(found: list[Point]):
+def test_skyline_has_exactly_the_points_that_nothing_dominates(found: list[Point]):
     expected = [point for point in found if not any(dominates(other, point) for other in found)]
     assert sorted(skyline(found), key=lambda p: p.size) == sorted(expected, key=lambda p: p.size)
     sizes = [point.size for point in skyline(found)]

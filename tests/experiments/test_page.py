@@ -86,6 +86,7 @@ def test_ids_are_unique_across_figures_and_references_lead_to_them(html):
 NASTY = st.text(alphabet="ab $\\_^{}<>&\"'`-!/=;\n", min_size=1, max_size=12).filter(str.strip)
 
 
+@pytest.mark.slow
 @settings(max_examples=3)
 @given(NASTY)
 def test_no_text_becomes_markup(word: str):

@@ -140,6 +140,7 @@ def test_text_table_aligns():
     )
 
 
+@pytest.mark.slow
 def test_report_files_are_the_same_each_time(tmp_path: Path):
     rows = [TEACHER, row(), row(model="ffn-s2", seed=2, metrics={"accuracy": 0.82})]
     record = chain(jobs=({"job": "compress", "seed": 2},))

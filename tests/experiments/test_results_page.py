@@ -26,6 +26,7 @@ def description(path: Path) -> str:
         return image.text["Description"]
 
 
+@pytest.mark.slow
 def test_the_committed_page_matches_its_runs(tmp_path):
     copied = shutil.copytree(RESULTS, tmp_path / "results", ignore=shutil.ignore_patterns("*.png"))
     page, *pictures = write_page(copied)
@@ -56,6 +57,7 @@ def folder(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_a_page_of_prose_tables_and_pictures(folder, monkeypatch, capsys):
     calls = '{{ by_size("s", "peers", task="sst-2") }}\n\n{{ families("peers", task="sst-2") }}\n\n'
     (folder / TEMPLATE).write_text(f'# Prose\n\n{calls}{{{{ skyline("s", "peers", task="sst-2", picture="sky") }}}}\n')

@@ -19,6 +19,7 @@ has it (`compress.py --help` and so on explain them); --name and --observer are 
 <workspace>/experiments/<name>. `experiment.py sweep --help` and so on explain the other commands.
 """
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,11 +29,13 @@ from common.cli import print_json, run_script
 from common.config import nearest, parse_flags
 from common.errors import UserError
 from common.store.settings import QuerySettings
-from compression.experiments.archive import ArchiveSettings, archive
 from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.chain import Plan, plan_chain, plan_file, run_plan
-from compression.experiments.compare.comparison import CompareSettings
+from compression.experiments.compare.comparison import CompareSettings, comparison_text
 from compression.experiments.jobs import JOBS
+from compression.experiments.report import terminal_report
+from compression.experiments.report.archive import ArchiveSettings, archive
+from compression.experiments.report.results_page import has_page, write_page
 from compression.experiments.sweep.listing import experiments, experiments_text, show, show_text
 from compression.experiments.sweep.settings import SweepSettings
 
@@ -72,8 +75,6 @@ def _run_chain(plan: Plan) -> None:
 
 
 def _show_results(rows: list[dict[str, Any]], record: Any, folder: Path) -> None:
-    from compression.experiments.report import terminal_report
-
     if rows:
         print(terminal_report(rows, record))
     print(f"report: {folder / 'report.html'}")
@@ -113,8 +114,6 @@ def _report(settings: QuerySettings, name: str) -> None:
 
     Example: python experiment.py report table-7-1
     """
-    from compression.experiments.report.results_page import has_page, write_page
-
     if has_page(Path(name)):
         paths = list(map(str, write_page(Path(name))))
         print_json(paths) if settings.json_ else print(f"page: {paths[0]}")
@@ -158,10 +157,9 @@ def _compare(settings: CompareSettings, a: str, b: str) -> None:
     Example: python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
     """
     from compression.experiments.compare.compare import compare  # SciPy loads here, after the flags are checked
-    from compression.experiments.compare.text import comparison_text
 
     found = compare(settings, a, b)
-    print_json(found.as_json()) if settings.json_ else print(comparison_text(found))
+    print_json(dataclasses.asdict(found)) if settings.json_ else print(comparison_text(found))
 
 
 def _best(settings: BestSettings) -> None:
@@ -170,7 +168,7 @@ def _best(settings: BestSettings) -> None:
     Example: python experiment.py best --task rotten-tomatoes --max-bytes 65536
     """
     found = best(settings)
-    print_json(found.as_json()) if settings.json_ else print(best_text(found))
+    print_json(dataclasses.asdict(found)) if settings.json_ else print(best_text(found))
 
 
 VERBS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {

@@ -1,10 +1,10 @@
-"""Which model to use: the best student of a task within a number of bytes, chosen by validation and never by test."""
+"""`experiment.py best`: the best student of a task within a number of bytes, chosen by validation and never by test."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import pydantic
 
@@ -16,8 +16,8 @@ from common.tables import human_bytes
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import readable_models
 from compression.experiments.report.models_table import TERMINAL_WIDTH, metric_heading, score_entry
-from compression.experiments.report.results import Row
-from compression.experiments.report.seed_groups import SeedGroup, Stat, group_rows, stat
+from compression.experiments.report.results import Row, grouped
+from compression.experiments.report.seed_groups import Stat, group_rows, stat
 from compression.experiments.report.table import Entry, Head, Line, Table, plain_table
 
 
@@ -29,7 +29,7 @@ class BestSettings(QuerySettings):
     max_bytes: int | None = pydantic.Field(None, gt=0)
     """Largest size, in bytes; unset means any."""
     size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_packed"
-    """Which size: of the packed file, of the weights file gzipped, or of the weights file."""
+    """Size to count: of the packed file, of the weights file gzipped, or of the weights file."""
     metric: str | None = None
     """Choose by this metric; unset: the task's first."""
     top: int = pydantic.Field(5, gt=0)
@@ -61,10 +61,6 @@ class Ranking:
     max_bytes: int | None
     candidates: tuple[Candidate, ...]
     notes: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything, in plain types."""
-        return dataclasses.asdict(self)
 
 
 def best(settings: BestSettings) -> Ranking:
@@ -99,7 +95,7 @@ def best(settings: BestSettings) -> Ranking:
 
 
 def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
-    """Rows of the task's students that validation may choose among, and how many were left out."""
+    """Rows of the task's students that were evaluated and not selected on test, and notes on the others."""
     task, paths = load_task(settings.task), settings.paths
     rows: list[Row] = []
     stale = on_test = 0
@@ -114,7 +110,7 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
         rows += [{**row, "run": str(folder)} for row in own if row["validation"]]  # the workspace may have been moved
         stale += not any(row["validation"] for row in own)
     counts = [
-        (stale, "without scores that are true now: run evaluate.py for them"),
+        (stale, "without current scores: run evaluate.py for them"),
         (on_test, "whose weights the test split chose: their scores on it are too good"),
     ]
     notes = [f"left out: {number} student{'s' if number > 1 else ''} {why}" for number, why in counts if number]
@@ -125,14 +121,11 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
 
 def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
     """One for each family whose members' size is known; a family with several test splits is one."""
-    families: dict[str, dict[str, SeedGroup]] = {}
-    for results in group_rows(rows):
-        for group in results.groups:
-            members = ",".join(sorted(str(row["config_hash"]) for row in group.rows))
-            families.setdefault(members, {})[results.split] = group
+    groups = [(results.split, group) for results in group_rows(rows) for group in results.groups]
     found = []
-    for by_split in families.values():
-        group = next(iter(by_split.values()))
+    for splits in grouped(groups, lambda each: str(sorted(str(row["config_hash"]) for row in each[1].rows))).values():
+        by_split = dict(splits)
+        group = splits[0][1]
         sizes = [row[size] for row in group.rows if row.get(size) is not None]
         scores = stat(row["validation"].get(metric) for row in group.rows)
         if scores is None or len(sizes) < len(group.rows):

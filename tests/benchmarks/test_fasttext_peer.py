@@ -24,7 +24,7 @@ from common.data.text import split_words
 from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import Workspace, default_root
-from compression.experiments.report.archived import read_finished
+from compression.experiments.report.archive import read_finished
 from compression.experiments.report.record import write_record
 from compression.experiments.report.results import read_results, write_results
 from compression.experiments.sweep.listing import experiments, show, show_text

@@ -5,22 +5,21 @@ from pathlib import Path
 
 import pivot_rows
 import pytest
-import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
+import experiment
 from common.errors import UserError
 from common.store.files import write_json
-from compression.experiments.archive import ArchiveSettings, archive
 from compression.experiments.chain import plan_file
-from compression.experiments.report.archived import portable, read_finished
+from compression.experiments.report.archive import ArchiveSettings, archive, portable, read_finished
 from compression.experiments.report.record import ExperimentRecord, definition_files, read_record, write_record
 from compression.experiments.report.results import read_results, write_results
 
 
 @pytest.fixture
-def experiment(swept, tmp_path):
-    """A copy of the sweep's experiment alone, in a workspace of a test's own."""
+def folder(swept, tmp_path):
+    """A copy of the sweep's experiment alone, in a new workspace."""
     folder = tmp_path / "workspace" / "experiments" / "g"
     folder.mkdir(parents=True)
     for name in ("experiment.json", "results.json"):
@@ -28,14 +27,16 @@ def experiment(swept, tmp_path):
     return folder
 
 
-def settings(experiment: Path) -> ArchiveSettings:
-    return ArchiveSettings(workspace=experiment.parent.parent, to=experiment.parent.parent / "archive")
+def settings(folder: Path) -> ArchiveSettings:
+    return ArchiveSettings(workspace=folder.parent.parent, to=folder.parent.parent / "archive")
 
 
-def test_a_finished_sweep_is_archived_without_its_machine(swept, tmp_path):
+def test_a_finished_sweep_is_archived_without_its_machine(swept, tmp_path, monkeypatch, capsys):
     workspace, grid = swept
-    done = tiny.run_command("experiment.py", "archive", "g", "--workspace", workspace, "--to", tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"archived: {tmp_path / 'g'}\n")
+    words = ["experiment.py", "archive", "g", "--workspace", str(workspace), "--to", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", words)
+    experiment.main()
+    assert capsys.readouterr().out == f"archived: {tmp_path / 'g'}\n"
     assert sorted(path.name for path in (tmp_path / "g").iterdir()) == ["experiment.json", "g.yaml", "results.json"]
     assert (tmp_path / "g" / "g.yaml").read_bytes() == grid.read_bytes()
     before, after = read_finished(workspace / "experiments" / "g"), read_finished(tmp_path / "g")
@@ -47,28 +48,28 @@ def test_a_finished_sweep_is_archived_without_its_machine(swept, tmp_path):
         assert str(workspace.parent) not in path.read_text()
 
 
-def test_what_is_unfinished_or_changed_is_not_archived(experiment):
-    wanted = settings(experiment)
-    rows, record = read_results(experiment / "results.json"), read_record(experiment)
+def test_unfinished_and_changed_experiments_are_not_archived(folder):
+    wanted = settings(folder)
+    rows, record = read_results(folder / "results.json"), read_record(folder)
 
     def refused(words: str) -> None:
         with pytest.raises(UserError, match=words):
             archive(wanted, ["g"])
         assert not wanted.to.exists()
 
-    write_results(experiment / "results.json", rows[1:])
+    write_results(folder / "results.json", rows[1:])
     refused("1 of 4 runs have no rows")
-    (experiment / "results.json").unlink()
+    (folder / "results.json").unlink()
     refused("unfinished")
-    write_json(experiment / "results.json", [{**row, "metrics": {"accuracy": 1.0}} for row in rows])
+    write_json(folder / "results.json", [{**row, "metrics": {"accuracy": 1.0}} for row in rows])
     refused("was changed after it was written")
-    write_results(experiment / "results.json", rows)
-    write_record(experiment, record.model_copy(update={"runs": record.runs[1:]}))
+    write_results(folder / "results.json", rows)
+    write_record(folder, record.model_copy(update={"runs": record.runs[1:]}))
     refused("no longer its own")
 
 
-def test_of_several_experiments_all_are_archived_or_none(experiment):
-    wanted = settings(experiment)
+def test_of_several_experiments_all_are_archived_or_none(folder):
+    wanted = settings(folder)
     with pytest.raises(UserError, match="no experiment 'h'"):
         archive(wanted, ["g", "h"])
     assert not wanted.to.exists()
@@ -101,7 +102,7 @@ def test_a_chain_whose_last_run_did_not_end_is_unfinished(tmp_path, status, arch
             read_finished(folder)
 
 
-def test_paths_and_names_of_a_machine_go():
+def test_paths_and_names_of_a_machine_are_removed():
     before = {
         "definition": "packed.yaml data_dir=/data/of/me/glue table=~/x/y.csv lr=1/3",
         "data_dir": "glue/mine",
@@ -133,7 +134,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_portable_stays_as_it_is_and_has_no_path_from_a_root(value):
+def test_portable_values_do_not_change_again_and_have_no_path_from_a_root(value):
     once = portable(value, Path("/ab"))
     assert portable(once, Path("/ab")) == once
     assert not any(text.startswith("/") or " /" in text or "=/" in text for text in leaves(once))

@@ -20,9 +20,15 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.predictions import read_predictions, write_predictions
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.compare.compare import compare
-from compression.experiments.compare.comparison import CompareSettings
+from compression.experiments.compare.comparison import (
+    CompareSettings,
+    Comparison,
+    Effect,
+    Line,
+    comparison_text,
+    verdict,
+)
 from compression.experiments.compare.significance import holm, paired_t
-from compression.experiments.compare.text import comparison_text, verdict
 from compression.experiments.report.record import ExperimentRecord, write_record
 from compression.experiments.report.results import write_results
 
@@ -36,17 +42,10 @@ def families(prepared, tmp_path_factory):
     """sst-2 in which A has seeds 1, 2, 3 and B 1, 2, 3 and 4, evaluated."""
     workspace = tiny.copy_workspace(prepared, tmp_path_factory.mktemp("families") / "workspace")
     small = {"student_arch": "ffn", "embedding_type": "hash", "only_original_data": True}
-    for alpha, seeds in ((0.0, SEEDS), (1.0, (*SEEDS, 4))):
-        for seed in seeds:
-            values = {
-                **tiny.small(**small),
-                "alpha": alpha,
-                "seed": seed,
-                "epochs": 8 - seed if alpha else 14 + 6 * seed,
-                "lr": 0.03,
-            }
-            folder = distill(tiny.compress_settings(task="sst-2", workspace=workspace, **values))
-            scored(workspace, folder.name)
+    for alpha, seed in [(0.0, seed) for seed in SEEDS] + [(1.0, seed) for seed in (*SEEDS, 4)]:
+        epochs = 8 - seed if alpha else 14 + 6 * seed
+        values = {**tiny.small(**small), "alpha": alpha, "seed": seed, "epochs": epochs, "lr": 0.03}
+        scored(workspace, distill(tiny.compress_settings(task="sst-2", workspace=workspace, **values)).name)
     # Else there is nothing to see in a comparison.
     assert len({result(workspace, f"{name}-s{seed}")["metrics"]["accuracy"] for name in (A, B) for seed in SEEDS}) > 3
     return workspace
@@ -82,7 +81,7 @@ def test_families_are_compared_seed_by_seed(families):
     text = comparison_text(found)
     assert text.splitlines()[-1] == verdict(found)
     assert max(map(len, text.splitlines()[:-1])) <= 110
-    json.dumps(found.as_json())
+    json.dumps(dataclasses.asdict(found))
 
 
 def _choices(workspace, name):
@@ -97,7 +96,7 @@ def test_swapped_families_swap_everything(families):
     assert tests[0] == [(seed, c, b, p) for seed, b, c, p in tests[1]]
 
 
-def test_a_family_is_no_better_than_itself(families):
+def test_a_family_is_not_better_than_itself(families):
     found = compared(families, A, A)
     assert {(test.b, test.c, test.p_value) for test in found.lines[0].tests} == {(0, 0, 1.0)}
     assert found.verdict.interval.p_value == 1.0
@@ -118,25 +117,19 @@ def test_single_models_are_compared_over_test_rows(families):
 
 
 @pytest.mark.parametrize(
-    ("differences", "text"),
+    ("gains", "text"),
     [
-        (
-            (0.01, 0.02, 0.03),
-            "no difference that these seeds can show (A − B: +2.0 points, 95 % CI -0.5 to +4.5, 3 seeds)",
-        ),
-        ((0.019, 0.02, 0.021), "A is better than B by 2.0 points (95 % CI 1.8 to 2.2, 3 seeds)"),
-        ((-0.019, -0.02, -0.021), "B is better than A by 2.0 points (95 % CI 1.8 to 2.2, 3 seeds)"),
+        ((1, 2, 3), "no difference that these seeds can show (A − B: +2.0 points, 95 % CI -0.5 to +4.5, 3 seeds)"),
+        ((1.9, 2, 2.1), "A is better than B by 2.0 points (95 % CI 1.8 to 2.2, 3 seeds)"),
+        ((-1.9, -2, -2.1), "B is better than A by 2.0 points (95 % CI 1.8 to 2.2, 3 seeds)"),
     ],
 )
-def test_the_verdict_in_words(families, differences, text):
-    found = compared(families, A, B)
-    scores = tuple((0.5 + difference, 0.5) for difference in differences)
-    a = 0.5 + sum(differences) / 3
-    effect = dataclasses.replace(
-        found.verdict, a=a, b=0.5, scores=scores, interval=paired_t(differences, found.confidence)
-    )
-    line = dataclasses.replace(found.lines[0], effects=(effect,))
-    assert verdict(dataclasses.replace(found, lines=(line,))) == text
+def test_the_verdict_in_words(gains, text):
+    interval = paired_t([gain / 100 for gain in gains], 0.95)
+    scores = tuple((0.5 + gain / 100, 0.5) for gain in gains)
+    effect = Effect("accuracy", 0.5 + sum(gains) / 300, 0.5, scores, interval)
+    line = Line("sst-2", "test", "", {}, SEEDS, (effect,), ())
+    assert verdict(Comparison("a", "b", 0.95, (line,), None, ())) == text
 
 
 @pytest.mark.parametrize(
@@ -148,19 +141,14 @@ def test_the_verdict_in_words(families, differences, text):
             {},
             f"no model and no family of models 'ffn-hash6-a1-aug' in any task; did you mean {B}",
         ),
-        (
-            f"{B}-s4",
-            A,
-            {},
-            f"have no row of the same task, split and seed to compare .seeds: {B}-s4 has 4 and {A} has 1, 2, 3",
-        ),
+        (f"{B}-s4", A, {}, rf"the same task, split and seed to compare \(seeds: {B}-s4 has 4 and {A} has 1, 2, 3"),
         (A, B, {"task": "qqp"}, f"no model and no family of models '{A}' in qqp"),
         (A, B, {"metric": "acuracy"}, "sst-2, test: no metric 'acuracy'; did you mean accuracy"),
         (A, B, {"split": "dev"}, "sst-2 has no test split 'dev'"),
         ("tiny-bert", B, {}, "tiny-bert was not evaluated in its present form"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(families, a, b, given, message):
+def test_errors(families, a, b, given, message):
     with pytest.raises(UserError, match=message):
         compared(families, a, b, **given)
 
@@ -184,9 +172,8 @@ def test_predictions_of_other_data_are_refused(families, glue, tmp_path):
     other = shutil.copytree(glue / "SST-2", tmp_path / "glue/SST-2")
     (other / "dev.tsv").write_text("".join((glue / "SST-2/dev.tsv").open().readlines()[:21]))
     prepare(Workspace(workspace), load_task("sst-2"), other.parent, tiny.SEED)
-    with pytest.raises(
-        UserError, match=f"{A}-s1 was not evaluated in its present form on the present data: run: python evaluate"
-    ):
+    message = f"{A}-s1 was not evaluated in its present form on the present data: run: python evaluate"
+    with pytest.raises(UserError, match=message):
         compared(workspace, A, B)
     for seed in SEEDS:
         scored(workspace, f"{A}-s{seed}")
@@ -226,9 +213,8 @@ def test_experiments_are_compared_cell_by_cell(families, tmp_path):
     assert all(line.seeds == SEEDS for line in found.lines)
     means = [line.effects[0].mean for line in found.lines]
     assert found.overall.mean == pytest.approx(sum(means) / 2)
-    per_seed = [
-        sum(a - b for a, b in (line.effects[0].scores[place] for line in found.lines)) / 2 for place in range(3)
-    ]
+    low, high = (line.effects[0].scores for line in found.lines)
+    per_seed = [sum(a - b for a, b in pairs) / 2 for pairs in zip(low, high, strict=True)]
     assert found.overall.interval.low == pytest.approx(paired_t(per_seed, 0.95).low)
     raw = [test.p_value for line in found.lines for test in line.tests]
     assert [test.p_holm for line in found.lines for test in line.tests] == holm(raw)
@@ -252,12 +238,12 @@ def test_models_of_an_experiment_may_be_gone(families, tmp_path):
     assert any(f"{A}-s1 is gone" in note for note in found.notes)
 
 
-def test_chains_tell_several_models_apart_by_name(families):
+def test_models_of_chains_are_paired_by_name(families):
     rows = [{**result(families, f"{name}-s{seed}"), "run": "gone"} for name in (A, B) for seed in SEEDS]
     record(families, "chain", rows)
     found = compared(families, "chain", "chain")
     assert [line.cell for line in found.lines] == [{"model": A}, {"model": B}]
-    # One family a side: the same task, split, stage and seed is enough.
+    # With one family each, the same task, split, stage and seed is enough.
     record(families, "first", rows[:3])
     record(families, "second", rows[3:])
     assert [(line.cell, line.seeds) for line in compared(families, "first", "second").lines] == [({}, SEEDS)]
@@ -267,20 +253,13 @@ def test_a_regression_has_intervals_but_no_mcnemar(families, tmp_path):
     task, rng = load_task("sts-b"), np.random.default_rng(5)
     labels = rng.uniform(0, 5, 40).astype(np.float32)
     split = Split(["a"] * 40, ["b"] * 40, labels, np.arange(40))
-    rows = []
     for name, noise in (("close", 0.05), ("far", 0.5)):
         logits = (labels / 5 + rng.normal(0, noise, 40)).astype(np.float32)[:, None]
-        row = {
-            **result(families, f"{A}-s1"),
-            "task": "sts-b",
-            "model": name,
-            "run": str(tmp_path / "models/sts-b" / name),
-        }
-        row |= {"data": "d", "evaluation": name}
-        row["metrics"] = score(task, labels, logits)
+        own = {"task": "sts-b", "model": name, "run": str(tmp_path / "models/sts-b" / name), "data": "d"}
+        own |= {"evaluation": name, "metrics": score(task, labels, logits)}
+        row = result(families, f"{A}-s1") | own
         write_predictions(tmp_path / "store" / name, task, row, split, logits)
         record(tmp_path, name, [row])
-        rows.append(row)
     found = compared(tmp_path, "close", "far")
     (line,) = found.lines
     assert line.tests == ()

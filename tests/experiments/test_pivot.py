@@ -1,9 +1,15 @@
-"""Tables of means and deviations: layout, the bold rule, and what is missing."""
+"""Tables of means and deviations: layout, the bold rule, what is missing, and their forms and files."""
 
+import csv
+import io
+import re
 import statistics
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pivot_rows import (
     ALPHA_0,
     METHODS,
@@ -15,7 +21,6 @@ from pivot_rows import (
     record,
     row,
     scored,
-    table_of,
     teacher,
     texts,
     thesis_grid,
@@ -23,67 +28,32 @@ from pivot_rows import (
 )
 
 from common.errors import UserError
-from compression.experiments.report.pivot import Score, pivots
+from compression.experiments.report import terminal_report, write_report
+from compression.experiments.report.pivot import Pivot, csv_pivot, pivots
 from compression.experiments.report.pivot_layout import stage_label
 from compression.experiments.report.record import Quote
+from compression.experiments.report.table import escape_latex, latex_table, markdown_table
+
+STUDENT = {"student_arch": values("bilstm", axis="student_arch")}
+MNLI = record({**STUDENT, "method": {"alpha 0": {"task": "mnli"}}})
+ACTIONS = {
+    "q": {"compression_actions": ["distill", "quantize"]},
+    "pq": {"compression_actions": ["distill", "prune", "quantize"]},
+}
+STAGES = {"distilled": "distilled", "+p": "pruned", "+q": "quantized", "+p+q": "quantized"}
 
 
-def test_mean_deviation_and_the_best_of_a_row():
-    pivot = only(scored(NO_DISTIL, 0.78, 0.80, 0.78, 0.80) + scored(ALPHA_0, 0.81, 0.82, 0.83, 0.84))
-    assert [" · ".join(column.levels) for column in pivot.columns] == ["no distil · accuracy", "alpha 0 · accuracy"]
-    assert texts(pivot) == {("bilstm",): ["79.00 ± 1.15", "82.50 ± 1.29*"]}
-    assert pivot.title == "sst-2"
-    first = pivot.rows[0].scores[0]
-    assert (first.sort, first.sd, first.n) == (0.79, statistics.stdev([0.78, 0.80, 0.78, 0.80]), 4)
+def compressed(actions: str, scores: dict[str, float]) -> list[dict[str, Any]]:
+    """Rows of one run's models: distilled, +p, +q, +p+q -> score."""
+    cell = {"student_arch": "bilstm", "actions": actions}
+    return [
+        row(cell, 1, {"accuracy": score}, model="bilstm-s1" + kind.removeprefix("distilled"), stage=STAGES[kind])
+        for kind, score in scores.items()
+    ]
 
 
-def test_rows_and_columns_are_in_the_order_of_the_axes():
-    grid = thesis_grid(skip=[{"student_arch": "bilstm", "embedding_type": "hash"}])
-    late = {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": "25", "method": "alpha 0"}
-    pivot = only(scored(late, 0.8, 0.8, 0.8, 0.8), grid)
-    assert pivot.layout.rows == ("student_arch", "embedding_type", "embedding_dim")
-    assert texts(pivot) == {
-        ("bilstm", "bpe", "25"): ["–", "–"],
-        ("ffn", "bpe", "25"): ["–", "–"],
-        ("ffn", "hash", "25"): ["–", "80.00 ± 0.00"],
-    }
-
-
-def test_columns_keep_their_order_where_the_first_row_lacks_one():
-    grid = record(
-        {"student_arch": values("rnn", "ffn", axis="student_arch"), "method": METHODS},
-        skip=[{"student_arch": "rnn", "method": "no distil"}],
-    )
-    assert [column.labels for column in only([], grid).columns] == [("no distil",), ("alpha 0",)]
-
-
-def test_all_that_show_the_same_number_are_best():
-    rows = scored(NO_DISTIL, 0.80001, 0.8, 0.8, 0.8) + scored(ALPHA_0, 0.8, 0.8, 0.8, 0.8)
-    assert [score.best for score in only(rows).rows[0].scores] == [True, True]
-
-
-def test_one_seed_has_no_deviation_and_missing_seeds_are_counted():
-    assert table_of(scored(NO_DISTIL, 0.8) + scored(ALPHA_0, 0.7, 0.8, 0.9)) == {
-        ("bilstm",): ["80.00 (1/4)*", "80.00 ± 10.00 (3/4)*"]
-    }
-    one = record({"student_arch": values("bilstm", axis="student_arch"), "method": METHODS}, seeds=[1])
-    cell = only(scored(NO_DISTIL, 0.8), one).rows[0].scores[0]
-    assert (cell.text, cell.sd) == ("80.00", None)
-
-
-def test_without_results_a_table_has_dashes_and_without_a_layout_there_is_no_table():
-    assert table_of([]) == {("bilstm",): ["–", "–"]}
-    assert only([]).rows[0].scores[0] == Score(planned=4)
-    assert only([]).rows[0].size is None
-    assert pivots([], SMALL.model_copy(update={"table": None})) == []
-
-
-def test_scores_on_validation_rows_are_not_mixed_in():
-    rows = scored(ALPHA_0, 0.8, 0.8, 0.8, 0.8) + scored(ALPHA_0, 0.1, 0.1, 0.1, 0.1, split="validation")
-    assert table_of(rows) == {("bilstm",): ["–", "80.00 ± 0.00"]}
-
-
-MNLI = record({"student_arch": values("bilstm", axis="student_arch"), "method": {"alpha 0": {"task": "mnli"}}})
+COMPRESSED = compressed("q", {"distilled": 0.80, "+q": 0.79})
+COMPRESSED += compressed("pq", {"distilled": 0.80, "+p": 0.78, "+p+q": 0.77})
 
 
 def mnli(seed: int, matched: float, mismatched: float) -> list[dict[str, Any]]:
@@ -93,39 +63,100 @@ def mnli(seed: int, matched: float, mismatched: float) -> list[dict[str, Any]]:
     ]
 
 
-def test_mnli_is_the_mean_of_two_splits_then_over_seeds():
-    pivot = only(mnli(1, 0.60, 0.70) + mnli(2, 0.62, 0.66), MNLI)
-    assert [column.heading for column in pivot.columns] == ["accuracy (m+mm)/2"]
-    cell = pivot.rows[0].scores[0]
-    assert cell.sort == pytest.approx(0.645)
-    assert cell.sd == pytest.approx(statistics.stdev([0.65, 0.64]))
-    assert cell.text == "64.50 ± 0.71 (2/4)"
-    without_one = only(mnli(1, 0.60, 0.70) + mnli(2, 0.62, 0.66)[:1], MNLI)
-    assert without_one.rows[0].scores[0].text == "65.00 (1/4)"
+def heads(pivot: Pivot) -> list[str]:
+    return [" · ".join(column.levels) for column in pivot.columns]
 
 
-def test_splits_have_columns_of_their_own_where_they_are_not_averaged():
-    assert MNLI.table is not None
+def test_mean_deviation_and_the_best_of_a_row():
+    pivot = only(scored(NO_DISTIL, 0.78, 0.80, 0.78, 0.80) + scored(ALPHA_0, 0.81, 0.82, 0.83, 0.84))
+    assert heads(pivot) == ["no distil · accuracy", "alpha 0 · accuracy"]
+    assert texts(pivot) == {("bilstm",): ["79.00 ± 1.15", "82.50 ± 1.29*"]}
+    assert pivot.title == "sst-2"
+    first = pivot.rows[0].scores[0]
+    assert (first.sort, first.sd, first.n) == (0.79, statistics.stdev([0.78, 0.80, 0.78, 0.80]), 4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "grid", "cells"),
+    [
+        pytest.param(
+            scored(NO_DISTIL, 0.80001, 0.8, 0.8, 0.8) + scored(ALPHA_0, 0.8, 0.8, 0.8, 0.8),
+            SMALL,
+            ["80.00 ± 0.00*", "80.00 ± 0.00*"],
+            id="all that show the same number are best",
+        ),
+        pytest.param(
+            scored(NO_DISTIL, 0.8) + scored(ALPHA_0, 0.7, 0.8, 0.9),
+            SMALL,
+            ["80.00 (1/4)*", "80.00 ± 10.00 (3/4)*"],
+            id="missing seeds are counted, and one has no deviation",
+        ),
+        pytest.param(
+            scored(NO_DISTIL, 0.8),
+            record({**STUDENT, "method": METHODS}, seeds=[1]),
+            ["80.00", "–"],
+            id="one planned seed",
+        ),
+        pytest.param([], SMALL, ["–", "–"], id="without results"),
+        pytest.param(
+            scored(ALPHA_0, 0.8, 0.8, 0.8, 0.8) + scored(ALPHA_0, 0.1, 0.1, 0.1, 0.1, split="validation"),
+            SMALL,
+            ["–", "80.00 ± 0.00"],
+            id="validation scores are not mixed in",
+        ),
+        pytest.param(
+            mnli(1, 0.60, 0.70) + mnli(2, 0.62, 0.66), MNLI, ["64.50 ± 0.71 (2/4)"], id="the mean of two splits"
+        ),
+        pytest.param(
+            mnli(1, 0.60, 0.70) + mnli(2, 0.62, 0.66)[:1], MNLI, ["65.00 (1/4)"], id="a seed without one of two splits"
+        ),
+        pytest.param(
+            [
+                row(cell, seed, {"accuracy": accuracy, "f1": f1}, task="qqp")
+                for cell, accuracy, f1 in ((NO_DISTIL, 0.8, 0.6), (ALPHA_0, 0.7, 0.65))
+                for seed in SEEDS
+            ],
+            QQP,
+            ["80.00 ± 0.00*", "60.00 ± 0.00", "70.00 ± 0.00", "65.00 ± 0.00*"],
+            id="each metric has its best",
+        ),
+        pytest.param(
+            COMPRESSED[::-1],
+            record({**STUDENT, "actions": ACTIONS}, columns=["actions"], seeds=[1]),
+            ["79.00*", "77.00"],
+            id="without stages a run stands for its last model",
+        ),
+    ],
+)
+def test_cells_of_a_row(rows, grid, cells):
+    assert texts(only(rows, grid)) == {("bilstm",): cells}
+
+
+def test_rows_and_columns_are_in_the_order_of_the_axes():
+    grid = thesis_grid(skip=[{"student_arch": "bilstm", "embedding_type": "hash"}])
+    late = {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": "25", "method": "alpha 0"}
+    assert texts(only(scored(late, 0.8, 0.8, 0.8, 0.8), grid)) == {
+        ("bilstm", "bpe", "25"): ["–", "–"],
+        ("ffn", "bpe", "25"): ["–", "–"],
+        ("ffn", "hash", "25"): ["–", "80.00 ± 0.00"],
+    }
+    grid = record(
+        {"student_arch": values("rnn", "ffn", axis="student_arch"), "method": METHODS},
+        skip=[{"student_arch": "rnn", "method": "no distil"}],
+    )
+    assert [column.labels for column in only([], grid).columns] == [("no distil",), ("alpha 0",)]
+
+
+def test_without_a_layout_there_is_no_table():
+    assert pivots([], SMALL.model_copy(update={"table": None})) == []
+
+
+def test_splits_have_separate_columns_where_they_are_not_averaged():
+    assert heads(only(mnli(1, 0.60, 0.70), MNLI)) == ["alpha 0 · accuracy (m+mm)/2"]
     apart = MNLI.model_copy(update={"table": MNLI.table.model_copy(update={"average_splits": False})})
     pivot = only(mnli(1, 0.60, 0.70), apart)
-    assert [column.heading for column in pivot.columns] == ["accuracy test_matched", "accuracy test_mismatched"]
+    assert heads(pivot) == ["alpha 0 · accuracy test_matched", "alpha 0 · accuracy test_mismatched"]
     assert texts(pivot) == {("bilstm",): ["60.00 (1/4)", "70.00 (1/4)"]}
-
-
-def test_two_metrics_are_two_columns_each_with_its_best():
-    rows = [
-        row(cell, seed, {"accuracy": accuracy, "f1": f1}, task="qqp")
-        for cell, accuracy, f1 in ((NO_DISTIL, 0.8, 0.6), (ALPHA_0, 0.7, 0.65))
-        for seed in SEEDS
-    ]
-    pivot = only(rows, QQP)
-    assert [" · ".join(column.levels) for column in pivot.columns] == [
-        "no distil · accuracy",
-        "no distil · f1",
-        "alpha 0 · accuracy",
-        "alpha 0 · f1",
-    ]
-    assert texts(pivot) == {("bilstm",): ["80.00 ± 0.00*", "60.00 ± 0.00", "70.00 ± 0.00", "65.00 ± 0.00*"]}
 
 
 def test_a_task_without_rows_has_the_metrics_of_its_definition():
@@ -133,7 +164,7 @@ def test_a_task_without_rows_has_the_metrics_of_its_definition():
 
 
 def test_one_table_a_task_unless_the_task_is_laid_out():
-    axes = {"task": values("sst-2", "qqp", axis="task"), "student_arch": values("bilstm", axis="student_arch")}
+    axes = {"task": values("sst-2", "qqp", axis="task"), **STUDENT}
     cells = [{"task": task, "student_arch": "bilstm"} for task in axes["task"]]
     rows = [
         row(cells[1], 1, {"accuracy": 0.8, "f1": 0.7}, task="qqp", parameters=9),
@@ -144,142 +175,91 @@ def test_one_table_a_task_unless_the_task_is_laid_out():
     apart = pivots(rows, record(axes, columns=["student_arch"], seeds=[1]))
     assert [pivot.title for pivot in apart] == ["sst-2", "qqp"]
     assert [[cell.text for cell in pivot.baselines[0].scores] for pivot in apart] == [["95.00"], ["92.00", "91.00"]]
-    next_to = only(rows, record(axes, columns=["task"], seeds=[1]))
-    headings = [" · ".join(column.levels) for column in next_to.columns]
-    assert headings == ["sst-2 · accuracy", "qqp · accuracy", "qqp · f1"]
-    assert texts(next_to) == {("bilstm",): ["90.00", "80.00", "70.00"]}
-    assert [line.labels for line in next_to.baselines] == [("minilm",)]
-    assert [cell.text for cell in next_to.baselines[0].scores] == ["95.00", "92.00", "91.00"]
-    assert (next_to.rows[0].parameters, next_to.rows[0].size) == (None, None)
+    side_by_side = only(rows, record(axes, columns=["task"], seeds=[1]))
+    assert heads(side_by_side) == ["sst-2 · accuracy", "qqp · accuracy", "qqp · f1"]
+    assert texts(side_by_side) == {("bilstm",): ["90.00", "80.00", "70.00"]}
+    (baseline,) = side_by_side.baselines
+    assert (baseline.labels, [cell.text for cell in baseline.scores]) == (("minilm",), ["95.00", "92.00", "91.00"])
+    assert (side_by_side.rows[0].parameters, side_by_side.rows[0].size) == (None, None)
     below = only(rows, record(axes, rows=["task"], columns=["student_arch"], seeds=[1]))
     assert texts(below) == {("sst-2",): ["90.00", "–"], ("qqp",): ["80.00", "70.00"]}
     assert [line.labels for line in below.baselines] == [("minilm, sst-2",), ("minilm, qqp",)]
 
 
 def test_an_axis_left_out_of_the_layout_makes_tables():
-    axes = {"student_arch": values("bilstm", axis="student_arch"), "method": METHODS}
-    axes["pooling"] = values("last", "max", axis="pooling")
-    rows = scored({**ALPHA_0, "pooling": "max"}, 0.8, 0.8, 0.8, 0.8)
-    tables = pivots(rows, record(axes))
+    axes = {**STUDENT, "method": METHODS, "pooling": values("last", "max", axis="pooling")}
+    tables = pivots(scored({**ALPHA_0, "pooling": "max"}, 0.8, 0.8, 0.8, 0.8), record(axes))
     assert [table.title for table in tables] == ["sst-2, pooling last", "sst-2, pooling max"]
     assert [texts(table)["bilstm",] for table in tables] == [["–", "–"], ["–", "80.00 ± 0.00"]]
 
 
-ACTIONS = {
-    "q": {"compression_actions": ["distill", "quantize"]},
-    "pq": {"compression_actions": ["distill", "prune", "quantize"]},
-}
-
-
-def compressed(actions: str, **scores: float) -> list[dict[str, Any]]:
-    """Rows of one run's models: distilled, p, q, pq -> score."""
-    cell = {"student_arch": "bilstm", "actions": actions}
-    kinds = {
-        "distilled": ("", "distilled"),
-        "p": ("+p", "pruned"),
-        "q": ("+q", "quantized"),
-        "pq": ("+p+q", "quantized"),
+def test_stages_as_rows_of_runs_with_different_actions():
+    grid = record({**STUDENT, "actions": ACTIONS}, rows=["student_arch", "stage"], columns=["task"], seeds=[1])
+    pivot = only(COMPRESSED, grid)
+    assert {labels[1]: cells for labels, cells in texts(pivot).items()} == {
+        "distilled": ["80.00"],
+        "+p": ["78.00"],
+        "+q": ["79.00"],
+        "+p+q": ["77.00"],
     }
-    return [
-        row(cell, 1, {"accuracy": score}, model=f"bilstm-1f3a9c2e-s1{kinds[kind][0]}", stage=kinds[kind][1])
-        for kind, score in scores.items()
-    ]
-
-
-def test_stages_as_rows_though_runs_with_other_actions_make_them():
-    grid = record(
-        {"student_arch": values("bilstm", axis="student_arch"), "actions": ACTIONS},
-        rows=["student_arch", "stage"],
-        columns=["task"],
-        seeds=[1],
-    )
-    rows = compressed("q", distilled=0.80, q=0.79) + compressed("pq", distilled=0.80, p=0.78, pq=0.77)
-    pivot = only(rows, grid)
-    assert texts(pivot) == {
-        ("bilstm", "distilled"): ["80.00"],
-        ("bilstm", "+p"): ["78.00"],
-        ("bilstm", "+q"): ["79.00"],
-        ("bilstm", "+p+q"): ["77.00"],
-    }
-    assert [line.size_field for line in pivot.rows] == ["bytes_model", *["bytes_gzip"] * 3]
-    assert [line.size for line in pivot.rows] == [1_600_000, *[1_400_000] * 3]
+    sizes = [("bytes_model", 1_600_000), *[("bytes_gzip", 1_400_000)] * 3]
+    assert [(line.size_field, line.size) for line in pivot.rows] == sizes
     assert [line.labels[1] for line in only([], grid).rows] == ["distilled", "+p", "+q", "+p+q"]
-
-
-def test_without_stages_a_run_stands_for_its_last_model():
-    grid = record(
-        {"student_arch": values("bilstm", axis="student_arch"), "actions": ACTIONS}, columns=["actions"], seeds=[1]
-    )
-    rows = compressed("q", distilled=0.80, q=0.79) + compressed("pq", distilled=0.80, p=0.78, pq=0.77)
-    for ordered in (rows, rows[::-1]):
-        assert table_of(ordered, grid) == {("bilstm",): ["79.00*", "77.00"]}
 
 
 def test_weights_chosen_on_test_are_marked_and_best_only_among_such():
     cheat = scored(NO_DISTIL, 0.9, 0.9, 0.9, 0.9, select_on="test")
     mixed = only(cheat + scored(ALPHA_0, 0.8, 0.8, 0.8, 0.8))
-    assert texts(mixed) == {("bilstm",): ["90.00 ± 0.00 †", "80.00 ± 0.00*"]}
-    assert mixed.rows[0].headings == ("bilstm",)
     both = only(cheat + scored(ALPHA_0, 0.8, 0.8, 0.8, 0.8, select_on="test"))
-    assert texts(both) == {("bilstm",): ["90.00 ± 0.00*", "80.00 ± 0.00"]}
-    assert both.rows[0].headings == ("bilstm †",)
+    assert [[entry.text for entry in pivot.table().lines[0].entries] for pivot in (mixed, both)] == [
+        ["bilstm", "400,000", "1.600", "90.00 ± 0.00 †", "80.00 ± 0.00"],
+        ["bilstm †", "400,000", "1.600", "90.00 ± 0.00", "80.00 ± 0.00"],
+    ]
+    assert [[score.kind for score in pivot.rows[0].scores] for pivot in (mixed, both)] == [["", "best"], ["best", ""]]
     assert any(note.startswith("†") for note in both.notes)
 
 
 def test_the_thesis_is_next_to_ours_and_never_best():
-    grid = thesis_grid(quote=Quote(table="7.1", task="sst-2"))
     cell = {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": "25"}
     rows = scored({**cell, "method": "no distil"}, 0.5, 0.5, 0.5, 0.5, alpha=1.0, augmented=False)
     rows += scored({**cell, "method": "alpha 0"}, 0.6, 0.6, 0.6, 0.6)
-    pivot = only(rows, grid)
+    pivot = only(rows, thesis_grid(quote=Quote(table="7.1", task="sst-2")))
     assert [column.levels[-1] for column in pivot.columns] == ["accuracy", "accuracy, thesis, SST-2 (quoted)"] * 2
     assert [column.quoted for column in pivot.columns] == [False, True] * 2
     found = texts(pivot)
     assert found["bilstm", "bpe", "25"] == ["50.00 ± 0.00", "82.9 ± 0.6", "60.00 ± 0.00*", "88.6 ± 0.4"]
-    # Not run yet: known from the settings it is to have.
+    # Not run yet: identified by its planned settings.
     assert found["ffn", "hash", "25"] == ["–", "75.0 ± 0.7", "–", "81.2 ± 0.5"]
-    assert [(line.labels[0], line.quoted) for line in pivot.baselines] == [
-        ("RoBERTa-large", True),
-        ("TinyBERT-6", True),
-        ("GLUE BiLSTM GloVe", True),
-        ("GLUE BiLSTM ELMo", True),
-    ]
+    names = ["RoBERTa-large", "TinyBERT-6", "GLUE BiLSTM GloVe", "GLUE BiLSTM ELMo"]
+    assert [(line.labels[0], line.quoted) for line in pivot.baselines] == [(name, True) for name in names]
     assert [cell.text for cell in pivot.baselines[0].scores] == ["–", "96.56", "–", "96.56"]
 
 
-def test_only_the_very_student_is_quoted():
-    axes = {"vocab_size": values(2500, 5000, 1000, axis="vocab_size"), "method": METHODS}
-    given = {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25}
-    axes["method"] = {label: {**settings, **given} for label, settings in METHODS.items()}
+def test_only_the_same_student_is_quoted():
+    student = {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25}
+    axes = {"vocab_size": values(2500, 5000, 1000, axis="vocab_size")}
+    axes["method"] = {label: {**given, **student} for label, given in METHODS.items()}
     pivot = only([], record(axes, rows=["vocab_size"], quote=Quote(table="7.1")))
     assert {labels: cells[1::2] for labels, cells in texts(pivot).items()} == {
         ("2500",): ["74.8 ± 1.1", "80.2 ± 0.2"],
         ("5000",): ["75.0 ± 0.7", "81.2 ± 0.5"],
         ("1000",): ["–", "–"],
     }
+    # A distilled student's figure is not that of a pruned one.
+    grid = thesis_grid(quote=Quote(table="7.1"))
+    pruned = {"compression_actions": ["distill", "prune"]}
+    runs = [run.model_copy(update={"settings": {**run.settings, **pruned}}) for run in grid.runs]
+    assert not any(column.quoted for column in only([], grid.model_copy(update={"runs": tuple(runs)})).columns)
 
 
 def test_pooling_is_known_from_a_runs_rows():
     axes = {"method": {"alpha 0": {"embedding_type": "hash", "embedding_dim": 100}}}
     grid = record({"student_arch": values("rnn", axis="student_arch"), **axes}, quote=Quote(table="7.6"))
     assert [column.quoted for column in only([], grid).columns] == [False]
-    cell = {"student_arch": "rnn", "method": "alpha 0"}
     student = {"student_arch": "rnn", "embedding_type": "hash", "embedding_dim": 100}
+    cell = {"student_arch": "rnn", "method": "alpha 0"}
     rows = scored(cell, 0.8, 0.8, 0.8, 0.8, **student, settings={"pooling": "max", "loss": "mse"})
-    assert table_of(rows, grid) == {("rnn",): ["80.00 ± 0.00", "81.9"]}
-
-
-def test_a_pruned_student_does_not_get_the_figure_of_the_distilled_one():
-    grid = thesis_grid(quote=Quote(table="7.1"))
-    grid = grid.model_copy(
-        update={
-            "runs": tuple(
-                run.model_copy(update={"settings": {**run.settings, "compression_actions": ["distill", "prune"]}})
-                for run in grid.runs
-            )
-        }
-    )
-    assert not any(column.quoted for column in only([], grid).columns)
+    assert texts(only(rows, grid)) == {("rnn",): ["80.00 ± 0.00", "81.9"]}
 
 
 def test_an_unknown_table_cannot_be_quoted():
@@ -299,3 +279,110 @@ def test_an_unknown_table_cannot_be_quoted():
 )
 def test_stages_are_read_from_the_end_of_a_name(name, stage, label):
     assert stage_label({"model": name, "stage": stage}) == label
+
+
+def test_files(tmp_path: Path):
+    rows = [teacher({"accuracy": 0.93}), *scored(NO_DISTIL, 0.78, 0.80), *scored(ALPHA_0, 0.81, 0.82, 0.83, 0.84)]
+    paths = write_report(tmp_path, rows, SMALL)
+    assert {"table.md", "table.csv", "table.tex", "report.md", "report.html", "skyline.png"} <= set(paths)
+    line = "| bilstm | 400,000 | 1.600 | 79.00 ± 1.41 (2/4) | **82.50 ± 1.29** |"
+    assert line in paths["table.md"].read_text(encoding="utf-8")
+    report = paths["report.md"].read_text(encoding="utf-8")
+    assert report.index(line) < report.index("| **bilstm, alpha 0** |")
+    first, second = csv.DictReader(paths["table.csv"].open(encoding="utf-8", newline=""))
+    assert (first["kind"], first["student_arch"], first["bytes"]) == ("teacher", "minilm", "90000000.0")
+    assert second["no distil · accuracy, mean"] == repr(statistics.fmean([0.78, 0.80]))
+    assert second["no distil · accuracy, n"] == "2"
+    assert r"\textbf{82.50 $\pm$ 1.29}" in paths["table.tex"].read_text(encoding="utf-8")
+
+
+def test_each_of_several_tables_has_its_files(tmp_path: Path):
+    axes = {"task": values("sst-2", "qqp", axis="task"), **STUDENT}
+    paths = write_report(tmp_path, [], record(axes, columns=["student_arch"]))
+    assert sorted(name for name in paths if "table" in name) == [
+        f"table-{task}.{kind}" for task in ("qqp", "sst-2") for kind in ("csv", "md", "tex")
+    ]
+    assert "skyline.png" not in paths
+
+
+def test_the_terminal_shows_the_table_where_it_fits():
+    rows = scored(NO_DISTIL, 0.78, 0.80) + scored(ALPHA_0, 0.81, 0.82, 0.83, 0.84)
+    text = terminal_report(rows, SMALL)
+    assert "82.50 ± 1.29*" in text
+    assert max(map(len, text.splitlines())) <= 110
+    wide = record({**STUDENT, "method": {f"condition {i} " + "of many words" * 3: {} for i in range(9)}})
+    assert "Best student: bilstm, alpha 0" in terminal_report(rows, wide)
+    unquoted = terminal_report([teacher({"accuracy": 0.93})], thesis_grid(quote=Quote(table="7.1")))
+    assert "quoted" not in unquoted.lower()
+    assert "minilm" in unquoted
+
+
+NASTY = st.text(st.sampled_from("\\{}$&#%_^~<>|[]*-\"'`,\n\t aé±†"), min_size=1, max_size=8)
+LABELS = st.lists(NASTY, min_size=1, max_size=3, unique=True)
+
+
+def cells_of(line: str) -> int:
+    """Columns that a line of a LaTeX table fills."""
+    spans = sum(int(width) - 1 for width in re.findall(r"\\multicolumn\{(\d+)\}", line))
+    return len(re.findall(r"(?<!\\)&", line)) + 1 + spans
+
+
+@settings(max_examples=60)
+@given(LABELS, LABELS, NASTY)
+def test_any_labels_make_sound_tables(rows: list[str], columns: list[str], axis: str):
+    axes = {axis: {label: {} for label in rows}, "c": {label: {} for label in columns}}
+    found = [row({axis: rows[0], "c": label}, 1, {"accuracy": 0.5}) for label in columns]
+    pivot = only(found, record(axes, rows=[axis], columns=["c"], seeds=[1]))
+    text = latex_table(pivot.table())
+    bare = re.sub(r"\\[\\{}$&#%_]", "", text.split("\n", 1)[1])
+    assert bare.count("{") == bare.count("}")
+    assert not set('#%^~"|<>') & set(bare)
+    assert bare.count("$") % 2 == 0
+    body = [line for line in text.splitlines() if line.endswith(r"\\")]
+    width = 1 + 2 + len(pivot.columns)
+    assert {cells_of(re.sub(r"\\\\$", "", line)) for line in body} == {width}
+    assert not any(line.startswith(("[", "*")) for line in body)
+    lines = markdown_table(pivot.table()).splitlines()
+    assert len(lines) == 2 + len(rows)
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {width + 1}
+
+
+def test_latex():
+    assert escape_latex("100 % of_x & {y} \\ 5--6\n[a]") == r"100 \% of\_x \& \{y\} \textbackslash{} 5-{}-6 {[}a]"
+    assert escape_latex("82.50 ± 1.29 †") == r"82.50 $\pm$ 1.29 $\dagger$"
+    text = latex_table(only([], QQP).table())
+    assert r"\multicolumn{2}{c}{no distil} & \multicolumn{2}{c}{alpha 0} \\" in text
+    assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in text
+
+
+CELLS = st.tuples(st.sampled_from(["no distil", "alpha 0"]), st.sampled_from(SEEDS))
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(CELLS, st.floats(0, 1, allow_nan=False)))
+def test_every_mean_in_the_csv_is_of_the_rows(scores: dict[tuple[str, int], float]):
+    rows = [
+        row({"student_arch": "bilstm", "method": method}, seed, {"accuracy": score})
+        for (method, seed), score in scores.items()
+    ]
+    (line,) = csv.DictReader(io.StringIO(csv_pivot(only(rows))))
+    for method in METHODS:
+        of_cell = [score for (name, _), score in scores.items() if name == method]
+        mean, sd = line[f"{method} · accuracy, mean"], line[f"{method} · accuracy, sd"]
+        assert line[f"{method} · accuracy, n"] == str(len(of_cell))
+        assert mean == (repr(statistics.fmean(of_cell)) if of_cell else "")
+        assert sd == (repr(statistics.stdev(of_cell)) if len(of_cell) > 1 else "")
+
+
+def test_cells_show_the_size_of_the_packed_file_where_the_layout_asks_for_it():
+    rows = scored(NO_DISTIL, 0.78, 0.80, 0.78, 0.80, bytes_packed=21_400)
+    rows += scored(ALPHA_0, 0.81, 0.82, 0.83, 0.84, bytes_packed=None)
+    pivot = only(rows, record({**STUDENT, "method": METHODS}, sizes=True))
+    assert texts(pivot) == {("bilstm",): ["79.00 ± 1.15 · 21.4 KB", "82.50 ± 1.29*"]}
+    first = markdown_table(pivot.table()).splitlines()[0]
+    assert first == "| student_arch | no distil · accuracy | alpha 0 · accuracy |"
+    assert any("packed file" in note for note in pivot.notes)
+    assert not any("P:" in note for note in pivot.notes)
+    (line,) = csv.DictReader(io.StringIO(csv_pivot(pivot)))
+    assert line["no distil · accuracy, bytes_packed"] == "21400.0"
+    assert line["alpha 0 · accuracy, bytes_packed"] == ""

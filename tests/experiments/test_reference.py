@@ -9,24 +9,15 @@ import pytest
 
 from common.data.tasks import load_task
 from common.errors import UserError
-from compression.experiments.report.reference import (
-    FOLDER,
-    QuotedFigure,
-    quotable_tables,
-    quoted_figures,
-    quoted_points,
-    quoted_shares,
-)
+from compression.experiments.report import reference
+from compression.experiments.report.reference import QuotedFigure, quoted_figures, quoted_points, quoted_shares
 
-LINES = list(csv.DictReader((FOLDER / "thesis_tables.csv").open(encoding="utf-8", newline="")))
+LINES = list(csv.DictReader(reference.FILE.open(encoding="utf-8", newline="")))
 
 
 def figure(table: str, task: str, metric: str = "accuracy", **fields: Any) -> QuotedFigure:
-    (found,) = [
-        each
-        for each in quoted_figures(table)
-        if (each.task, each.metric) == (task, metric) and fields.items() <= each.fields.items()
-    ]
+    figures = [each for each in quoted_figures(table) if (each.task, each.metric) == (task, metric)]
+    (found,) = [each for each in figures if fields.items() <= each.fields.items()]
     return found
 
 
@@ -35,6 +26,7 @@ def test_every_line_of_the_tables_is_there():
         "7.1": 4 + 22 * 4,
         "7.2": 2 * (4 + 16 * 4),
         "7.3": 4 + 16 * 4,
+        "7.5": 4 * 44,
         "7.6": 8 * 4,
         "A.1": 6 * 4,
         "A.2": 6 * 4,
@@ -79,27 +71,21 @@ def test_rows_read_off_the_thesis():
 def test_points_of_table_7_5():
     points = quoted_points("qqp")
     assert len(points) == 44
-    assert [point.name for point in points if point.baseline] == [
-        "RoBERTa-large",
-        "TinyBERT-6",
-        "GLUE BiLSTM GloVe",
-        "GLUE BiLSTM ELMo",
-    ]
+    baselines = ["RoBERTa-large", "TinyBERT-6", "GLUE BiLSTM GloVe", "GLUE BiLSTM ELMo"]
+    assert [point.name for point in points if point.baseline] == baselines
     assert points[0].metrics == pytest.approx({"accuracy": 0.9215, "f1": 0.8958})
     assert points[0].parameters == 3.6e8
-    (small,) = [point for point in points if point.name == "FFN-Hash25*+p+q"]
-    assert small.size_bytes == pytest.approx(42_000)
-    (small,) = [point for point in quoted_points("sst-2") if point.name == "FFN-Hash25*+p+q"]
-    assert small.size_bytes == pytest.approx(27_000)
+    for task, size in (("qqp", 42_000), ("sst-2", 27_000)):
+        (small,) = [point for point in quoted_points(task) if point.name == "FFN-Hash25*+p+q"]
+        assert small.size_bytes == pytest.approx(size)
     assert quoted_points("rotten-tomatoes") == []
 
 
 def test_stages_of_table_7_5():
     both = figure("7.5", "mnli", student_arch="ffn", embedding_type="hash", vocab_size=2500, stage="+p+q")
     assert (both.mean, both.sd, both.text) == (pytest.approx(0.4947), None, "49.47")
-    assert Counter(each.fields["stage"] for each in quoted_figures("7.5")) == dict.fromkeys(
-        ("distilled", "+p", "+q", "+p+q"), 40
-    )
+    stages = Counter(each.fields["stage"] for each in quoted_figures("7.5"))
+    assert stages == dict.fromkeys(("distilled", "+p", "+q", "+p+q"), 40)
 
 
 @pytest.mark.parametrize("task", ["sst-2", "qqp", "mnli"])
@@ -113,7 +99,7 @@ def test_shares_are_of_the_tasks_labels_and_add_up(task: str):
 
 
 def test_only_tables_that_are_there_can_be_quoted():
-    assert quotable_tables() == ("7.1", "7.2", "7.3", "7.5", "7.6", "A.1", "A.2", "B.1")
+    assert reference.quotable_tables() == ("7.1", "7.2", "7.3", "7.5", "7.6", "A.1", "A.2", "B.1")
     assert quoted_figures("B.1") == []
     with pytest.raises(UserError, match=r"no table '7\.4' of the thesis"):
         quoted_figures("7.4")

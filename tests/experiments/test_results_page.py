@@ -9,12 +9,13 @@ import tiny
 from archive_rows import SMALL, fasttext, grid
 from PIL import Image
 
+import experiment
 from common.errors import UserError
 from common.store.files import write_json
-from compression.experiments.report.archived import portable, read_finished
+from compression.experiments.report.archive import portable, read_finished
 from compression.experiments.report.record import write_record
 from compression.experiments.report.results import read_results, write_results
-from compression.experiments.report.results_page import TEMPLATE, Page, write_page
+from compression.experiments.report.results_page import TEMPLATE, Page, has_page, write_page
 
 RESULTS = tiny.ROOT / "docs" / "results"
 ARCHIVES = [path.parent for path in sorted(RESULTS.glob("*/experiment.json"))]
@@ -25,21 +26,22 @@ def description(path: Path) -> str:
         return image.text["Description"]
 
 
-def test_the_committed_page_is_what_its_runs_give(tmp_path):
+@pytest.mark.slow
+def test_the_committed_page_matches_its_runs(tmp_path):
     copied = shutil.copytree(RESULTS, tmp_path / "results", ignore=shutil.ignore_patterns("*.png"))
     page, *pictures = write_page(copied)
     assert page == tmp_path / "results.md"
     assert page.read_bytes() == (tiny.ROOT / "docs" / "results.md").read_bytes()
-    # Pictures by what they say they show: other versions of a font draw other pixels.
+    # Pictures are compared by their descriptions: other versions of a font draw other pixels.
     assert {path.name for path in pictures} == {path.name for path in RESULTS.glob("*.png")}
     assert [description(path) for path in pictures] == [description(RESULTS / path.name) for path in pictures]
 
 
 @pytest.mark.parametrize("folder", ARCHIVES, ids=lambda folder: folder.name)
-def test_committed_archives_are_whole_and_of_no_machine(folder):
+def test_committed_archives_are_whole_and_name_no_machine(folder):
     one = read_finished(folder)
-    told_of = one.record.model_dump(mode="json")
-    assert portable(told_of, Path("/nowhere")) == told_of
+    fields = one.record.model_dump(mode="json")
+    assert portable(fields, Path("/nowhere")) == fields
     assert [portable(row, Path("/nowhere")) for row in one.rows] == list(one.rows)
     source = one.record.definition.split()[0]
     assert not source.endswith(".yaml") or (folder / source).is_file()
@@ -55,14 +57,16 @@ def folder(tmp_path):
     return folder
 
 
-def test_a_page_of_prose_tables_and_pictures(folder):
+@pytest.mark.slow
+def test_a_page_of_prose_tables_and_pictures(folder, monkeypatch, capsys):
     calls = '{{ by_size("s", "peers", task="sst-2") }}\n\n{{ families("peers", task="sst-2") }}\n\n'
     (folder / TEMPLATE).write_text(f'# Prose\n\n{calls}{{{{ skyline("s", "peers", task="sst-2", picture="sky") }}}}\n')
     paths = [folder.parent / "results.md", folder / "sky.png"]
     assert write_page(folder) == paths
     before = [path.read_bytes() for path in paths]
-    done = tiny.run_command("experiment.py", "report", folder, "--json")
-    assert json.loads(done.stdout) == list(map(str, paths))
+    monkeypatch.setattr("sys.argv", ["experiment.py", "report", str(folder), "--json"])
+    experiment.main()
+    assert json.loads(capsys.readouterr().out) == list(map(str, paths))
     assert [path.read_bytes() for path in paths] == before
     page = (folder.parent / "results.md").read_text()
     assert page.startswith("# Prose\n\n| Size class |")
@@ -90,7 +94,7 @@ def test_a_page_of_prose_tables_and_pictures(folder):
         ("\n{{ table( }}", "line 2: unexpected"),
     ],
 )
-def test_what_is_wrong_in_a_template_is_said_with_its_line_and_nothing_is_written(folder, template, words):
+def test_errors_of_a_template_name_its_line_and_nothing_is_written(folder, template, words):
     (folder / TEMPLATE).write_text('{{ skyline("s", task="sst-2", picture="sky") }}' + template)
     with pytest.raises(UserError, match=words):
         write_page(folder)
@@ -105,7 +109,7 @@ def test_edited_rows_make_no_page(folder):
         Page(folder).render('{{ by_size("s", task="sst-2") }}')
 
 
-def test_what_the_test_split_chose_is_marked(folder):
+def test_models_selected_on_test_are_marked(folder):
     chosen = grid("t", {"12k": {**SMALL["12k"], "more": {"select_on": "test"}}})
     write_record(folder / "t", chosen.record)
     write_results(folder / "t" / "results.json", chosen.rows)
@@ -115,5 +119,5 @@ def test_what_the_test_split_chose_is_marked(folder):
 
 
 def test_a_folder_without_a_template_is_refused(folder):
-    done = tiny.run_command("experiment.py", "report", folder)
-    assert (done.returncode, done.stderr) == (2, f"error: {folder}: no {TEMPLATE} in it\n")
+    with pytest.raises(UserError, match=f"{folder}: no {TEMPLATE} in it"):
+        has_page(folder)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.data.tasks import load_task
@@ -55,6 +55,7 @@ def test_swapped_sides_swap_mcnemar(rows):
     assert mcnemar(a, a) == (0, 0, 1.0)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=6))
 def test_swapped_sides_negate_the_interval(differences):
     one, other = paired_t(differences, 0.9), paired_t([-value for value in differences], 0.9)
@@ -71,6 +72,7 @@ def test_holm_keeps_order_and_never_lowers(p_values):
 
 
 @pytest.mark.filterwarnings("ignore:A single label")
+@settings(max_examples=40)
 @given(st.data(), st.sampled_from([("sst-2", 2), ("mnli", 3)]))
 def test_metrics_of_counts_are_those_of_rows(data, task):
     name, classes = task

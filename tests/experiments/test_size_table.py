@@ -3,16 +3,20 @@
 import pivot_rows
 from archive_rows import SMALL, fasttext, grid
 
-from compression.experiments.report.archived import Archived
-from compression.experiments.report.merged import merged
-from compression.experiments.report.points import PACKED, panels, skyline
+from compression.experiments.report.archive import Archived
+from compression.experiments.report.points import PACKED, panels
 from compression.experiments.report.record import ExperimentRecord
+from compression.experiments.report.seed_groups import SplitResults, merged
 from compression.experiments.report.size_table import size_table
 
 
-def test_a_table_by_size_tells_teachers_ours_peers_and_the_thesis_apart():
+def of_task(task: str, *experiments: Archived) -> SplitResults:
+    return merged({one.record.name: one.rows for one in experiments}, task)
+
+
+def test_a_table_of_teachers_students_peers_and_the_thesis():
     targets = {"12 KB": {"accuracy": 0.81}, "32 KB": {"accuracy": 0.82}, "400 KB": {"accuracy": 0.885}}
-    table = size_table(merged([grid("s", SMALL), fasttext()], "sst-2"), targets, quotes=["FFN-Hash25*+q", "TinyBERT-6"])
+    table = size_table(of_task("sst-2", grid("s", SMALL), fasttext()), targets, quotes=["FFN-Hash25*+q", "TinyBERT-6"])
     assert table.splitlines() == [
         "| Size class | Model | Packed file | Parameters | Accuracy, % | Target |",
         "|---|---|---:|---:|---:|---|",
@@ -29,24 +33,24 @@ def test_a_table_by_size_tells_teachers_ours_peers_and_the_thesis_apart():
     ]
 
 
-def test_a_target_that_is_missed_says_by_how_much_for_each_metric():
+def test_a_missed_target_has_the_difference_for_each_metric():
     one = grid("s", {"400k": {"score": 0.84, "bytes": 300_000}}, seeds=(1,))
     rows = tuple({**row, "task": "qqp", "metrics": {**row["metrics"], "f1": 0.80}} for row in one.rows)
-    group = merged([Archived(one.record, rows)], "qqp")
+    group = of_task("qqp", Archived(one.record, rows))
     table = size_table(group, {"400 KB": {"accuracy": 0.85, "f1": 0.82}})
     assert "| 85.00 (1) | 80.00 (1) | accuracy ≥ 85.00: reached; f1 ≥ 82.00: missed by 2.00 |" in table
 
 
-def test_of_a_chain_of_actions_the_last_model_stands_for_all():
-    group = merged([grid("s", SMALL)], "sst-2")
+def test_of_a_chain_of_actions_the_last_model_counts():
+    group = of_task("sst-2", grid("s", SMALL))
     assert [one.name for one in group.groups] == ["minilm", "12k", "32k"]
     assert all(row["model"].endswith("+q") for one in group.groups[1:] for row in one.rows)
 
 
-def test_one_cell_with_several_outcomes_tells_them_by_what_was_done():
+def test_models_of_one_cell_are_named_by_their_actions():
     one = grid("s", {"12k": SMALL["12k"]}, seeds=(1,))
     more = tuple({**row, "model": "ffn-12k-s1+p", "stage": "pruned"} for row in one.rows[1:2])
-    names = [group.name for group in merged([Archived(one.record, (*one.rows, *more))], "sst-2").groups]
+    names = [group.name for group in of_task("sst-2", Archived(one.record, (*one.rows, *more))).groups]
     assert names == ["minilm", "12k +q", "12k +p"]
 
 
@@ -56,14 +60,14 @@ def test_scores_of_several_test_splits_are_means_and_a_model_without_one_is_left
         for seed, split, score in ((1, "test_matched", 0.6), (1, "test_mismatched", 0.7), (2, "test_matched", 0.9))
     ]
     record = ExperimentRecord(name="m", title="m", kind="chain", definition="m")
-    table = size_table(merged([Archived(record, tuple(rows))], "mnli"))
+    table = size_table(of_task("mnli", Archived(record, tuple(rows))))
     assert "Accuracy, % (m+mm)/2" in table
     assert "| 65.00 (1) |" in table
 
 
 def test_peers_are_drawn_by_packed_size_and_are_not_on_our_skyline():
-    (panel,) = panels([merged([grid("s", SMALL), fasttext()], "sst-2")], size=PACKED)
-    assert [(point.label, point.size) for point in panel.peers] == [("fasttext-small", 31_000)]
-    assert [(point.label, point.kind) for point in skyline(panel.found)] == [("12k", "student"), ("minilm", "teacher")]
-    assert panel.found[-1].about.splitlines()[-1] == "90 MB of weights"
-    assert panel.found[0].about.splitlines()[-1] == "12 KB packed, 7,501 times smaller than minilm"
+    (panel,) = panels([of_task("sst-2", grid("s", SMALL), fasttext())], size=PACKED)
+    assert [(point.label, point.size) for point in panel.of("peer")] == [("fasttext-small", 31_000)]
+    assert [(point.label, point.kind) for point in panel.best] == [("12k", "student"), ("minilm", "teacher")]
+    assert panel.ours[-1].about.splitlines()[-1] == "90 MB of weights"
+    assert panel.ours[0].about.splitlines()[-1] == "12 KB packed, 7,501 times smaller than minilm"

@@ -1,4 +1,4 @@
-"""The picture of scores against sizes: what is on it, what it says of a point, and where names go."""
+"""The picture of scores against sizes: points, their descriptions, and the places of names."""
 
 import itertools
 from typing import Any
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compression.analysis.pictures import svg_markup
-from compression.experiments.report.points import Point, panels, points, quoted, skyline
+from compression.experiments.report.points import Point, panels, skyline
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points
 from compression.experiments.report.seed_groups import group_rows
@@ -34,9 +34,9 @@ def texts(figure: Any) -> list[Any]:
     return [text for text in figure.axes[0].texts if text.get_text()]
 
 
-def test_what_a_point_says():
-    (results,) = group_rows([TEACHER, row("ffn-s1", 20_000, 0.8), row("ffn-s2", 20_000, 0.82, seed=2)])
-    student, teacher = points(results, "accuracy")
+def test_descriptions_of_points():
+    (panel,) = panels(group_rows([TEACHER, row("ffn-s1", 20_000, 0.8), row("ffn-s2", 20_000, 0.82, seed=2)]))
+    student, teacher = panel.points
     assert student.about.splitlines() == [
         "ffn",
         "Accuracy, %: 81.00 ± 1.41, 2 seeds",
@@ -46,32 +46,27 @@ def test_what_a_point_says():
 
 
 def test_the_thesis_is_drawn_where_quoted_and_never_on_our_skyline():
-    (results,) = group_rows([TEACHER, row("ffn", 20_000, 0.1)])
-    (panel,) = panels([results], Quote(table="7.5"))
-    assert len(panel.quoted) == len(quoted_points("sst-2")) > 4
-    assert {point.kind for point in panel.quoted} == {"quoted", "baseline"}
-    (line,) = [line for line in draw_skylines([results], Quote(table="7.5")).axes[0].lines if len(line.get_xdata()) > 1]
+    splits = group_rows([TEACHER, row("ffn", 20_000, 0.1)])
+    (panel,) = panels(splits, Quote(table="7.5"))
+    assert len(panel.of("quoted", "baseline")) == len(quoted_points("sst-2")) > len(panel.of("quoted"))
+    (line,) = [line for line in draw_skylines(splits, Quote(table="7.5")).axes[0].lines if len(line.get_xdata()) > 1]
     assert list(line.get_xdata()) == [20_000, 50_000_000]
-    (panel,) = panels([results])
-    assert panel.quoted == ()
+    (panel,) = panels(splits)
+    assert panel.points == (*panel.ours,)
 
 
 def test_the_thesis_has_no_validation_scores_and_no_other_tasks():
-    (test, validation, other) = group_rows(
-        [row("a", 9, 0.5), row("a", 9, 0.5, split="validation"), row("a", 9, 0.5, task="cola")]
-    )
-    assert [len(quoted(group, "accuracy", Quote(table="7.1"))) > 0 for group in (test, validation, other)] == [
-        True,
-        False,
-        False,
-    ]
-    assert quoted(other, "accuracy", Quote(table="7.1", task="sst-2")) == quoted(test, "accuracy", Quote(table="7.1"))
+    splits = group_rows([row("a", 9, 0.5), row("a", 9, 0.5, split="validation"), row("a", 9, 0.5, task="cola")])
+    test, validation, other = panels(splits, Quote(table="7.1"))
+    assert [len(panel.of("quoted")) > 0 for panel in (test, validation, other)] == [True, False, False]
+    other = panels(splits, Quote(table="7.1", task="sst-2"))[2]
+    assert other.of("quoted") == test.of("quoted")
 
 
 def test_of_many_points_only_the_skyline_is_named_and_no_name_covers_another():
-    (results,) = group_rows(many())
-    figure = draw_skylines([results])
-    best = {point.label for point in skyline(points(results, "accuracy"))}
+    splits = group_rows(many())
+    (panel,), figure = panels(splits), draw_skylines(splits)
+    best = {point.label for point in panel.best}
     assert len(best) > 10
     assert {text.get_text() for text in texts(figure)} == best
     renderer = figure.canvas.get_renderer()
@@ -79,7 +74,7 @@ def test_of_many_points_only_the_skyline_is_named_and_no_name_covers_another():
     assert not [pair for pair in itertools.combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     inside = figure.axes[0].get_window_extent().padded(1)
     assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
-    markers = figure.axes[0].transData.transform([(p.size, 100 * p.score) for p in points(results, "accuracy")])
+    markers = figure.axes[0].transData.transform([(p.size, 100 * p.score) for p in panel.points])
     assert not [box for box in boxes for x, y in markers if box.contains(x, y)]
 
 
@@ -88,15 +83,10 @@ def test_few_points_are_all_named_where_there_is_room():
     assert {text.get_text() for text in texts(draw_skylines([results]))} == {"minilm", "good", "worse"}
 
 
-def test_signs_of_formulas_are_just_signs():
+def test_formulas_are_drawn_as_text():
     name = r"$\frac{ and \$x_1$"
     figure = draw_skylines(group_rows([row(name, 20_000, 0.8, task=name)]))
     assert f'class="point"><title>{name}</title>' in svg_markup(figure, "p-", {"point-0-0": name})
-
-
-def test_skyline_of_a_known_case():
-    small, better, dominated = Point("s", 10, 0.7), Point("b", 30, 0.8), Point("d", 40, 0.75)
-    assert skyline([dominated, better, small]) == [small, better]
 
 
 POINTS = st.lists(
@@ -109,7 +99,7 @@ def dominates(a: Point, b: Point) -> bool:
 
 
 @given(POINTS)
-def test_skyline_holds_exactly_what_nothing_dominates(found: list[Point]):
+def test_skyline_has_exactly_the_points_that_nothing_dominates(found: list[Point]):
     expected = [point for point in found if not any(dominates(other, point) for other in found)]
     assert sorted(skyline(found), key=lambda p: p.size) == sorted(expected, key=lambda p: p.size)
     sizes = [point.size for point in skyline(found)]

@@ -13,27 +13,11 @@ METHODS = {"no distil": {"alpha": 1.0, "only_original_data": True}, "alpha 0": {
 
 def row(cell: dict[str, str] | None, seed: int, metrics: dict[str, float] | None, **changes: Any) -> dict[str, Any]:
     """A student's row of results.json."""
-    return {
-        "task": "sst-2",
-        "split": "test",
-        "model": f"bilstm-bpe25-a0-aug-1f3a9c2e-s{seed}",
-        "stage": "distilled",
-        "student_arch": "bilstm",
-        "embedding_type": "bpe",
-        "embedding_dim": 25,
-        "vocab_size": 5000,
-        "alpha": 0.0,
-        "augmented": True,
-        "seed": seed,
-        "teacher": "minilm",
-        "select_on": "validation",
-        "parameters": 400_000,
-        "bytes_model": 1_600_000,
-        "bytes_gzip": 1_400_000,
-        "metrics": metrics,
-        **({} if cell is None else {"cell": cell}),
-        **changes,
-    }
+    own = {"task": "sst-2", "split": "test", "model": f"bilstm-bpe25-a0-aug-1f3a9c2e-s{seed}", "stage": "distilled"}
+    own |= {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": 25, "vocab_size": 5000, "alpha": 0.0}
+    own |= {"augmented": True, "seed": seed, "teacher": "minilm", "select_on": "validation", "metrics": metrics}
+    own |= {"parameters": 400_000, "bytes_model": 1_600_000, "bytes_gzip": 1_400_000}
+    return {**own, **({} if cell is None else {"cell": cell}), **changes}
 
 
 def teacher(metrics: dict[str, float], **changes: Any) -> dict[str, Any]:
@@ -111,11 +95,7 @@ def only(rows: list[dict[str, Any]], of: ExperimentRecord = SMALL) -> Pivot:
 
 def texts(pivot: Pivot) -> dict[tuple[str, ...], list[str]]:
     """Labels of a row -> its cells, the best ones with a star."""
-    return {line.labels: [score.text + "*" * score.best for score in line.scores] for line in pivot.rows}
-
-
-def table_of(rows: list[dict[str, Any]], of: ExperimentRecord = SMALL) -> dict[tuple[str, ...], list[str]]:
-    return texts(only(rows, of))
+    return {line.labels: [score.text + "*" * (score.kind == "best") for score in line.scores] for line in pivot.rows}
 
 
 QQP = record(

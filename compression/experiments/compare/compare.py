@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from common.config import nearest
-from common.data.tasks import ENTITY_METRICS
+from common.data.split import read_report
+from common.data.tasks import ENTITY_METRICS, Task, load_task
 from common.errors import UserError
+from common.training.models import ModelConfig
+from compression.evaluation.evaluate import saved_rows
+from compression.evaluation.models import readable_models
 from compression.evaluation.predictions import Predictions, find_scores, read_predictions
 from compression.experiments.compare.comparison import CompareSettings, Comparison, Effect, Interval, Line, PairTest
-from compression.experiments.compare.pairing import BySeed, Key, paired_rows
 from compression.experiments.compare.significance import bootstrap, holm, mcnemar, paired_t
+from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE
+from compression.experiments.report.results import Row, read_results
+from compression.experiments.report.seed_groups import name_without_seed
 
-Row = dict[str, Any]
+
+class Key(NamedTuple):
+    """Fields that two rows share to be compared, besides the seed. cell: axes and labels; stage: '' for families."""
+
+    task: str
+    split: str
+    stage: str = ""
+    cell: tuple[tuple[str, str], ...] = ()
+
+
+_Rows = dict[Key, dict[Any, Row]]
+"""Rows of one of the two, by key and seed."""
 _Pair = tuple[Predictions, Predictions]
 
 
@@ -24,9 +41,16 @@ def compare(settings: CompareSettings, a: str, b: str) -> Comparison:
 
     Differences are paired by seed: with two seeds or more a t interval of their mean, with one a bootstrap over the
     test rows; of classes also McNemar's exact test for each pair. With several lines p-values are adjusted too (Holm).
+    Two names of experiments mean these; other names are models or families of models.
     Raises UserError for unknown names, a common seed that is missing, or scores of different data.
     """
-    pairs, notes = paired_rows(settings, a, b)
+    experiments = [name for name in (a, b) if (settings.paths.experiment(name) / RECORD_FILE).exists()]
+    if len(experiments) == 2:
+        first, second = _experiments(settings, a, b)
+    else:
+        hint = f"; {experiments[0]} is an experiment: compare it with another one" if experiments else ""
+        first, second = _models(settings, a, b, hint)
+    pairs, notes = _paired(a, b, first, second)
     lines = [_line(settings, key, by_seed, notes) for key, by_seed in pairs.items()]
     overall = None
     if len(lines) > 1:
@@ -34,7 +58,124 @@ def compare(settings: CompareSettings, a: str, b: str) -> Comparison:
     return Comparison(a, b, settings.confidence, tuple(lines), overall, tuple(dict.fromkeys(notes)))
 
 
-def _line(settings: CompareSettings, key: Key, by_seed: BySeed, notes: list[str]) -> Line:
+def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict[Any, tuple[Row, Row]]], list[str]]:
+    """Key -> seed -> rows of A and B, and notes on what was left out."""
+    pairs, notes = {}, []
+    for key in [key for key in first if first[key].keys() & second.get(key, {}).keys()]:
+        one, other = first[key], second[key]
+        pairs[key] = {seed: (row, other[seed]) for seed, row in one.items() if seed in other}
+        for name, own in ((a, one), (b, other)):
+            if alone := [str(seed) for seed in own if seed not in pairs[key]]:
+                notes.append(f"only {name} has seed {', '.join(alone)}: left out")
+    if not pairs:
+        seeds = [sorted({str(seed) for rows in found.values() for seed in rows}) for found in (first, second)]
+        known = " and ".join(f"{name} has {', '.join(own) or 'none'}" for name, own in zip((a, b), seeds, strict=True))
+        raise UserError(f"{a} and {b} have no row of the same task, split and seed to compare (seeds: {known})")
+    for name, keys in ((a, first), (b, second)):
+        others = [" ".join([*dict(k.cell).values(), k.stage, k.task, k.split]) for k in keys if k not in pairs]
+        if others:
+            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+            notes.append(f"only {name} has {', '.join(others[:3])}{more} with a common seed: left out")
+    for left, right in (pair for by_seed in pairs.values() for pair in by_seed.values()):
+        if left.get("data") != right.get("data"):
+            raise UserError(
+                f"{left['model']} and {right['model']} were scored on other data of {left['task']}, {left['split']}: "
+                "evaluate both again"
+            )
+    return pairs, notes
+
+
+def _experiments(settings: CompareSettings, a: str, b: str) -> list[_Rows]:
+    """Rows of students. Rows without a cell are separated by their family, where there are several families."""
+    task = load_task(settings.task).name if settings.task else None
+    found = []
+    for name in (a, b):
+        rows = read_results(settings.paths.experiment(name) / RESULTS_FILE)
+        rows = [row for row in rows if row["stage"] != "teacher" and task in (None, row["task"])]
+        found.append([row for row in rows if settings.split in (None, row["split"])])
+        if not found[-1]:
+            asked = " ".join(filter(None, [settings.task, settings.split]))
+            raise UserError(f"experiment {name} has no scores of students{f' on {asked}' if asked else ''}")
+    families = [{(name_without_seed(row), _key(row)) for row in rows} for rows in found]
+    by_name = any(len(named) > len({key for _, key in named}) for named in families)
+    both = []
+    for rows in found:
+        keyed: _Rows = {}
+        for row in rows:
+            key = _key(row)
+            if by_name and not row.get("cell"):
+                key = key._replace(cell=(("model", name_without_seed(row)),))
+            keyed.setdefault(key, {})[row["seed"]] = row
+        both.append(keyed)
+    return both
+
+
+def _key(row: Row) -> Key:
+    """+q and +p+q are both the stage `quantized`: the actions after distilling are in the name."""
+    _, plus, actions = str(row["model"]).partition("+")
+    cell = tuple(sorted((row.get("cell") or {}).items()))
+    return Key(row["task"], row["split"], plus + actions or row["stage"], cell)
+
+
+def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]:
+    """Rows of models and families. Two single models are compared whatever their seeds."""
+    task, members = _members(settings, a, b, hint)
+    if settings.split not in (None, *task.test_splits):
+        raise UserError(f"{task.name} has no test split {settings.split!r} (it has: {', '.join(task.test_splits)})")
+    seeds: list[Any] = [[config.seed for config in configs] for configs in members]
+    single = [[config.name for config in configs] for configs in members] == [[a], [b]]
+    if single and seeds[0] != seeds[1]:
+        seeds = [[f"{seeds[0][0]} / {seeds[1][0]}"]] * 2
+    both = []
+    for configs, names in zip(members, seeds, strict=True):
+        keyed: _Rows = {}
+        for config, seed in zip(configs, names, strict=True):
+            rows = saved_rows(settings.paths, task, settings.paths.model(task.models_task, config.name), config)
+            if not rows:
+                raise UserError(
+                    f"{config.name} was not evaluated in its present form on the present data: "
+                    f"run: python evaluate.py --task {task.argument} --model-name {config.name}"
+                )
+            for row in rows:
+                if settings.split in (None, row["split"]):
+                    keyed.setdefault(Key(task.name, row["split"]), {})[seed] = row
+        both.append(keyed)
+    return both
+
+
+def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task, list[list[ModelConfig]]]:
+    """The task that has both names, and the models of each name: of that very name, or else the family's members."""
+    asked = load_task(settings.task) if settings.task else None
+    models = settings.paths.root / "models"
+    folders = [models / asked.models_task] if asked else sorted(models.glob("[!.]*"))
+    known = {folder.name: readable_models(folder) for folder in folders}
+    found = {
+        task: [[c for c in configs if c.name == name] or [c for c in configs if _family(c) == name] for name in (a, b)]
+        for task, configs in known.items()
+    }
+    both = [task for task, members in found.items() if all(members)]
+    if len(both) == 1:
+        # A task of the user's own is known by the file in the report of its data.
+        task = asked or load_task(read_report(settings.paths, both[0]).get("task_file") or both[0])
+        return task, found[both[0]]
+    if both:
+        raise UserError(f"{a} and {b} are in several tasks: give --task ({', '.join(both)})")
+    where = []
+    for i, name in enumerate((a, b)):
+        tasks = [task for task, members in found.items() if members[i]]
+        where.append(f"{name} is of {', '.join(tasks)}")
+        if not tasks:
+            names = {own for configs in known.values() for config in configs for own in (config.name, _family(config))}
+            near = nearest(name, names)
+            raise UserError(f"no model and no family of models {name!r} in {settings.task or 'any task'}{near}{hint}")
+    raise UserError(f"models of different tasks cannot be compared: {'; '.join(where)}")
+
+
+def _family(config: ModelConfig) -> str:
+    return name_without_seed({"model": config.name, "seed": config.seed})
+
+
+def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row]], notes: list[str]) -> Line:
     pairs = list(by_seed.values())
     common = [name for name in pairs[0][0]["metrics"] if all(name in row["metrics"] for pair in pairs for row in pair)]
     if not common or (settings.metric and settings.metric not in common):
@@ -44,16 +185,16 @@ def _line(settings: CompareSettings, key: Key, by_seed: BySeed, notes: list[str]
     if of_words:
         notes.append(f"no McNemar test or bootstrap for {key.task}: they are of rows, and its answers of words")
     predictions = [None if of_words else _predictions(settings, pair, notes) for pair in pairs]
+    first = predictions[0]
     effects = []
     for name in sorted(common, key=lambda name: name != settings.metric):
         scores = [(a["metrics"][name], b["metrics"][name]) for a, b in pairs]
-        effects.append(_effect(name, scores, settings.confidence, predictions[0]))
+        effects.append(_effect(name, scores, settings.confidence, first))
     tests = tuple(
         PairTest(seed, *mcnemar(*both))
         for seed, both in zip(by_seed, predictions, strict=True)
         if both and not both[0].regression and both[0].labelled.any()
     )
-    first = predictions[0]
     if not tests and first is not None:
         why = "a regression" if first[0].regression else "without labels"
         notes.append(f"no McNemar test for {key.task}: it is of right and wrong classes, and {key.task} is {why}")
@@ -85,24 +226,17 @@ def _predictions(settings: CompareSettings, pair: tuple[Row, Row], notes: list[s
 
 
 def _adjusted(lines: list[Line]) -> list[Line]:
-    """The lines with p-values adjusted for their number."""
-    known = [line.effects[0].interval for line in lines]
-    seeds = iter(holm([one.p_value for one in known if one and one.p_value is not None]))
+    """The lines with p-values adjusted for their number, those of main metrics and those of McNemar's tests."""
+    seeds = iter(holm([p for line in lines if (p := line.effects[0].p_value) is not None]))
     tests = iter(holm([test.p_value for line in lines for test in line.tests]))
-
-    def effects(line: Line) -> Iterator[Effect]:
+    adjusted = []
+    for line in lines:
         main, *others = line.effects
-        has_p = main.interval and main.interval.p_value is not None
-        yield from (dataclasses.replace(main, p_holm=next(seeds)) if has_p else main, *others)
-
-    return [
-        dataclasses.replace(
-            line,
-            effects=tuple(effects(line)),
-            tests=tuple(dataclasses.replace(test, p_holm=next(tests)) for test in line.tests),
-        )
-        for line in lines
-    ]
+        if main.p_value is not None:
+            main = dataclasses.replace(main, p_holm=next(seeds))
+        of_line = tuple(dataclasses.replace(test, p_holm=next(tests)) for test in line.tests)
+        adjusted.append(dataclasses.replace(line, effects=(main, *others), tests=of_line))
+    return adjusted
 
 
 def _overall(settings: CompareSettings, lines: list[Line]) -> Effect:

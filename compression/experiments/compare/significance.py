@@ -74,16 +74,12 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
             rng=np.random.default_rng(0),
         ).confidence_interval
     else:
-        low, high = np.quantile(_draw_classes(metric, labels, *choices), [(1 - confidence) / 2, (1 + confidence) / 2])
+        # Rows of the same label and choices are alike: a draw is a number of each kind.
+        kinds, counts = np.unique(np.stack([labels, *choices], 1), axis=0, return_counts=True)
+        drawn = np.random.default_rng(0).multinomial(counts.sum(), counts / counts.sum(), DRAWS)  # [draws, kinds]
+        a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column]) for column in (1, 2))
+        low, high = np.quantile(a - b, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(mean, float(low), float(high), "bootstrap over test rows", None)
-
-
-def _draw_classes(metric: str, labels: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Differences, float64 [DRAWS]. Rows of the same label and choices are alike: a draw is a number of each kind."""
-    kinds, counts = np.unique(np.stack([labels, first, second], 1), axis=0, return_counts=True)
-    drawn = np.random.default_rng(0).multinomial(counts.sum(), counts / counts.sum(), DRAWS)  # [draws, kinds]
-    a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column]) for column in (1, 2))
-    return a - b
 
 
 def class_scores(metric: str, counts: np.ndarray, labels: np.ndarray, choices: np.ndarray) -> np.ndarray:

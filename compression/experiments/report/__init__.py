@@ -11,8 +11,7 @@ from pathlib import Path
 from common.errors import UserError
 from common.store.files import write_text
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.label_shares import share_tables
-from compression.experiments.report.models_table import TERMINAL_WIDTH, models_table, notes, summary
+from compression.experiments.report.models_table import TERMINAL_WIDTH, label_tables, models_table, notes, summary
 from compression.experiments.report.page import render_page
 from compression.experiments.report.pivot import Pivot, csv_pivot, pivots, terminal_pivot
 from compression.experiments.report.record import ExperimentRecord, settings_lines
@@ -58,7 +57,7 @@ def terminal_report(rows: Sequence[Row], record: ExperimentRecord) -> str:
         every = dict.fromkeys(note for *_, notes in fitting for note in notes)
         return "\n\n".join([*(f"{title}\n{text}" for title, text, _ in fitting), filled(every)])
     parts = [terminal_table(rows)] if rows else []
-    parts += [f"{table.title}\n{plain_table(table)}" for table in share_tables(record)]
+    parts += [f"{table.title}\n{plain_table(table)}" for table in label_tables(record)]
     return "\n\n".join(parts) or "No model was evaluated."
 
 
@@ -100,10 +99,10 @@ def _markdown(record: ExperimentRecord, splits: list[SplitResults], tables: list
     for pivot in tables:
         parts += _section(pivot, "##")
     parts += ["![Scores against sizes](skyline.png)"] if splits else []
-    for table in share_tables(record):
-        parts += [f"## {escape_markdown(table.title)}", markdown_table(table)]
-    for results in splits:
-        parts += [f"## {escape_markdown(results.heading)}", markdown_table(models_table(results))]
+    titled = [(table.title, table) for table in label_tables(record)]
+    titled += [(results.heading, models_table(results)) for results in splits]
+    for title, table in titled:
+        parts += [f"## {escape_markdown(title)}", markdown_table(table)]
     parts += ["## How to read this", markdown_list(notes(splits))] if splits else []
     # Four tildes: nothing in JSON ends such a block.
     parts += ["## Settings", "\n".join(["~~~~json", *settings_lines(record), "~~~~"])]

@@ -1,11 +1,14 @@
-"""Tables of all models scored on a split, and what a reader has to know about them."""
+"""Tables of all models scored on a split, how to read them, and tables of the data's labels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from common.tables import UNITS, human_bytes
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat
+from compression.experiments.report.record import ExperimentRecord
+from compression.experiments.report.reference import quoted_shares
+from compression.experiments.report.results import grouped
+from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat, mean
 from compression.experiments.report.table import Entry, Head, Line, Table, number_entry, text_entry
 
 TERMINAL_WIDTH = 110
@@ -28,19 +31,14 @@ CORRELATIONS = {
 SELECTED_ON_TEST = "† The test split itself chose these weights, as in the thesis: their scores on it are too good."
 
 
-def percent(score: Stat) -> str:
-    """'79.25 ± 0.31 (4)': mean, sample standard deviation and number of seeds, times 100."""
-    return f"{score.text} ({score.n})"
-
-
 def metric_heading(name: str) -> str:
     """'accuracy' -> 'Accuracy, %', 'matthews' -> 'Matthews × 100'."""
     return f"{CORRELATIONS[name]} × 100" if name in CORRELATIONS else f"{TITLES.get(name, name)}, %"
 
 
 def score_entry(score: Stat | None) -> Entry:
-    """Return the entry of a mean over seeds."""
-    return Entry(percent(score), score.mean) if score else text_entry(None)
+    """Return '79.25 ± 0.31 (4)': mean, sample standard deviation, times 100, and number of seeds."""
+    return Entry(f"{score.text} ({score.n})", score.mean) if score else text_entry(None)
 
 
 def models_table(results: SplitResults, terminal: bool = False) -> Table:
@@ -58,6 +56,7 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
     def size(field: str, unit: int = 1) -> list[Entry]:
         return [number_entry(group.size(field), ",.1f" if unit > 1 else ",.0f", unit) for group in groups]
 
+    seconds = [mean((row.get("seconds") or {}).get("train") for row in group.rows) for group in groups]
     cells = any(group.rows[0].get("cell") for group in groups)  # names of cells include their training
     wide = not terminal
     columns = [
@@ -71,7 +70,7 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         (True, "bytes_gzip, KB", size("bytes_gzip", 1000)),
         (wide, "bytes_packed, KB", size("bytes_packed", 1000)),
         *((True, metric_heading(name), [score_entry(g.metric(name)) for g in groups]) for name in results.metrics),
-        (wide, "Training, s", [number_entry(group.training_seconds(), ",.1f") for group in groups]),
+        (wide, "Training, s", [number_entry(each, ",.1f") for each in seconds]),
         (wide, than, [ratio(group, "bytes_model") for group in groups]),
         (True, than if terminal else f"gzipped, {than}", [ratio(group, "bytes_gzip") for group in groups]),
     ]
@@ -85,25 +84,32 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
 
 
 def notes(splits: Sequence[SplitResults]) -> list[str]:
-    """Return what a reader has to know to read the tables of models, one or two sentences each."""
+    """Return how to read the tables of models, one or two sentences each; none without a table."""
     groups = [group for results in splits for group in results.groups]
-    lines = [
-        "Scores are means over seeds ± the sample standard deviation (n − 1), with the number of seeds in brackets.",
-        f"bytes_model is the weights file, bytes_gzip that file gzipped. {UNITS}",
-    ]
     metrics = {name for results in splits for name in results.metrics}
-    if metrics & set(CORRELATIONS):
-        lines.append("Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them.")
-    if metrics & {"agreement", "agreement_pearson"}:
-        lines.append("Rows without labels have no score but agreement with the teacher.")
-    if any(group.is_teacher for group in groups):
-        lines.append(
+    known = [
+        (
+            splits,
+            "Scores are means over seeds ± the sample standard deviation (n − 1), "
+            "with the number of seeds in brackets.",
+        ),
+        (splits, f"bytes_model is the weights file, bytes_gzip that file gzipped. {UNITS}"),
+        (
+            metrics & set(CORRELATIONS),
+            "Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them.",
+        ),
+        (
+            metrics & {"agreement", "agreement_pearson"},
+            "Rows without labels have no score but agreement with the teacher.",
+        ),
+        (
+            any(group.is_teacher for group in groups),
             "Times smaller: the teacher's bytes_model divided by the model's bytes_model, "
-            "and (the thesis's measure) by its bytes_gzip."
-        )
-    if any(group.selected_on_test for group in groups):
-        lines.append(SELECTED_ON_TEST)
-    return lines
+            "and (the thesis's measure) by its bytes_gzip.",
+        ),
+        (any(group.selected_on_test for group in groups), SELECTED_ON_TEST),
+    ]
+    return [note for applies, note in known if applies]
 
 
 def summary(results: SplitResults) -> str:
@@ -115,15 +121,17 @@ def summary(results: SplitResults) -> str:
     title = CORRELATIONS.get(metric) or TITLES.get(metric, metric)
     unit = "" if metric in CORRELATIONS else " %"
 
-    def mean(group: SeedGroup) -> str:
+    def shown(group: SeedGroup) -> str:
         score = group.metric(metric)
         return f"{100 * score.mean:.2f}{unit}" if score else ""
 
     size, teacher = best.size("bytes_gzip"), results.teacher_of(best)
-    text = f"Best student: {best.label}, {title.lower() if metric in ('accuracy', 'agreement') else title} {mean(best)}"
+    text = (
+        f"Best student: {best.label}, {title.lower() if metric in ('accuracy', 'agreement') else title} {shown(best)}"
+    )
     text += f", {human_bytes(size)} gzipped" if size else ""
     if teacher and (ratio := results.times_smaller(best, "bytes_gzip")):
-        has = f" has {mean(teacher)} in" if mean(teacher) else " takes"
+        has = f" has {shown(teacher)} in" if shown(teacher) else " takes"
         text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.size('bytes_model') or 0)}"
         text += f", {ratio:,.0f} times as much"
     return text + "."
@@ -132,3 +140,23 @@ def summary(results: SplitResults) -> str:
 def warning(selected_on_test: bool) -> str:
     """Return the note on models selected on test as a paragraph of its own, or nothing."""
     return f"\n\n{SELECTED_ON_TEST}" if selected_on_test else ""
+
+
+def label_tables(record: ExperimentRecord) -> list[Table]:
+    """Return the label shares of each task, in percent, with the thesis's (its table B.1) where it is quoted."""
+    tables = []
+    for task, counted in grouped(record.labels, lambda shares: shares.task).items():
+        labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
+        quotes = record.quote is not None and record.quote.task in (None, task)
+        quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}
+        theirs = [quoted.get(shares.rows, {}) for shares in counted]
+        shown = [label for label in labels if any(label in own for own in theirs)]
+        heads = [Head(("Rows",), numeric=False), Head(("Count",)), *(Head((f"{label}, %",)) for label in labels)]
+        heads += [Head((f"{label}, %, thesis (quoted)",), quoted=True) for label in shown]
+        lines = []
+        for shares, own in zip(counted, theirs, strict=True):
+            entries = [number_entry(shares.shares.get(label), ".2%") for label in labels]
+            entries += [number_entry(own.get(label), ".1%") for label in shown]
+            lines.append(Line([text_entry(shares.rows), number_entry(shares.count), *entries]))
+        tables.append(Table(f"{task}, labels", heads, lines))
+    return tables

@@ -1,37 +1,38 @@
-"""Where in a table of means a run of a sweep and the rows of its models belong."""
+"""Rows, columns and cells of a table of means, from a sweep's runs and its rows of results.json."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.data.tasks import load_task
+from common.data.tasks import Task, load_task
 from common.errors import UserError
 from compression.experiments.report.record import ExperimentRecord, RecordedRun, TableLayout
-from compression.experiments.report.results import Row
+from compression.experiments.report.reference import QuotedFigure
+from compression.experiments.report.results import Row, grouped
 
-STAGES = ("distilled", "+f", "+p", "+f+p", "+q", "+f+q", "+p+q", "+f+p+q")
-"""Labels of the axis `stage`, in order: what was done to a student."""
 Labels = tuple[str, ...]
-Scored = dict[Any, dict[str, Row]]
-"""Seed -> split -> row."""
 _SUFFIX = {"factorize": "+f", "prune": "+p", "quantize": "+q"}
+_STAGE_SUFFIX = {"factorized": "+f", "pruned": "+p", "quantized": "+q"}
+_STAGES = ("distilled", "+f", "+p", "+f+p", "+q", "+f+q", "+p+q", "+f+p+q")
+"""Labels of the axis `stage`, in order: the actions that a student has undergone."""
 _DEFAULTS = {"student_arch": "bilstm", "vocab_size": 5000, "alpha": 0.0}
 """compress.py's defaults that do not depend on the architecture."""
+_MATCHED = ("test_matched", "test_mismatched")
 
 
 @dataclasses.dataclass
 class Cell:
-    """Where a row and a column meet. planned: seeds of its runs; settings: of its runs; scored: its rows."""
+    """A row's cell in a column. planned: seeds of its runs; settings: of its runs; scored: seed -> split -> row."""
 
     task: str
     stage: str
     planned: set[int] = dataclasses.field(default_factory=set)
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    scored: Scored = dataclasses.field(default_factory=dict)
+    scored: dict[Any, dict[str, Row]] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> list[Row]:
@@ -49,6 +50,27 @@ class Cell:
         return {**fields, "stage": self.stage}
 
 
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One metric under one label of every column axis.
+
+    heading: the metric as shown; task: whose scores these are, None where every row has its own; splits: task -> test
+    splits to average; quoted: whether these are the thesis's figures.
+    """
+
+    labels: Labels
+    metric: str
+    heading: str
+    task: str | None
+    splits: dict[str, tuple[str, ...]]
+    quoted: bool = False
+
+    @property
+    def levels(self) -> Labels:
+        """Its labels, then 'accuracy' or 'accuracy, thesis, SST-2 (quoted)'."""
+        return (*self.labels, self.heading)
+
+
 @dataclasses.dataclass
 class PivotTable:
     """A table's cells by the labels of row and column, and these labels in order."""
@@ -63,49 +85,37 @@ class PivotTable:
         """Tasks of its cells."""
         return list(dict.fromkeys(cell.task for cell in self.cells.values()))
 
-    def of_task(self, task: str) -> list[Cell]:
-        """Return a task's cells."""
-        return [cell for cell in self.cells.values() if cell.task == task]
-
 
 def stage_label(row: Row) -> str:
-    """Return one of STAGES, by the end of the model's name: +p+q of 'x+p+q4', or else by the row's stage."""
-    by_stage = {"factorized": "+f", "pruned": "+p", "quantized": "+q"}
-    if row.get("stage") not in by_stage:
+    """Return 'distilled', '+p', ... by the end of the model's name ('+p+q' of 'x+p+q4'), or else by the row's stage."""
+    if row.get("stage") not in _STAGE_SUFFIX:
         return "distilled"
     ending = re.search(r"(?:\+[fpq][^+]*)+$", str(row["model"]))
-    return "".join(re.findall(r"\+[fpq]", ending.group())) if ending else by_stage[row["stage"]]
-
-
-def task_name(given: str) -> str:
-    """Return a task's name from the value of --task: the name itself, or the path of a YAML file, which may be gone."""
-    if not given.endswith((".yaml", ".yml")):
-        return given
-    try:
-        return load_task(given).name
-    except UserError:
-        return Path(given).stem
+    return "".join(re.findall(r"\+[fpq]", ending.group())) if ending else _STAGE_SUFFIX[row["stage"]]
 
 
 def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLayout) -> list[PivotTable]:
     """Return a table for each value of the axes that the layout leaves out, and for each task unless it is laid out."""
     laid_out = (*layout.rows, *layout.columns)
     by_stage = "stage" in laid_out
-    others = [axis for axis in record.axes if axis not in (*laid_out, "task")]
-    others = [axis for axis in others if not (by_stage and _only_actions_differ(record, axis))]
-    others = others if "task" in laid_out else ["task", *others]
+    others = [] if "task" in laid_out else ["task"]
+    others += [
+        axis
+        for axis in record.axes
+        if axis not in (*laid_out, "task") and not (by_stage and _only_actions_differ(record, axis))
+    ]
     found: dict[Labels, dict[tuple[Labels, Labels], Cell]] = {}
 
     def cell_of(labels: dict[str, str]) -> Cell:
-        page, *at = (tuple(labels.get(a, "") for a in axes) for axes in (others, layout.rows, layout.columns))
-        return found.setdefault(page, {}).setdefault((at[0], at[1]), Cell(labels["task"], labels["stage"]))
+        page, row, column = (tuple(labels.get(a, "") for a in axes) for axes in (others, layout.rows, layout.columns))
+        return found.setdefault(page, {}).setdefault((row, column), Cell(labels["task"], labels["stage"]))
 
     last_stage: dict[str, str] = {}
     for run in record.runs:
         stages = _planned_stages(run)
         last_stage[_key(run.cell, run.seed)] = stages[-1]
         for stage in stages if by_stage else stages[-1:]:
-            cell = cell_of({**run.cell, "task": task_name(str(run.settings.get("task", ""))), "stage": stage})
+            cell = cell_of({**run.cell, "task": _task_name(str(run.settings.get("task", ""))), "stage": stage})
             cell.planned.add(run.seed)
             cell.settings = run.settings
     for row in rows:
@@ -116,27 +126,45 @@ def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLay
         if by_stage or last_stage.get(_key(row["cell"], row.get("seed")), stage) == stage:
             cell = cell_of({**row["cell"], "task": row["task"], "stage": stage})
             cell.scored.setdefault(row.get("seed"), {})[row["split"]] = row
-    order = {axis: list(labels) for axis, labels in record.axes.items()}
-    order |= {"task": list(map(task_name, order.get("task", ()))), "stage": list(STAGES)}
-    return [
-        PivotTable(
-            ", ".join(x if axis == "task" else f"{axis} {x}" for axis, x in zip(others, page, strict=True))
-            or record.title,
-            _sorted((row for row, _ in found[page]), layout.rows, order),
-            _sorted((column for _, column in found[page]), layout.columns, order),
-            found[page],
+    order = {**record.axes, "task": list(map(_task_name, record.axes.get("task", ()))), "stage": _STAGES}
+
+    def in_order(labels: Iterable[Labels], axes: Sequence[str]) -> list[Labels]:
+        """Each once, in the order of the axes; labels that an axis does not have come last."""
+        ranks = [{label: rank for rank, label in enumerate(order.get(axis, ()))} for axis in axes]
+        return sorted(
+            dict.fromkeys(labels),
+            key=lambda each: [rank.get(label, len(rank)) for rank, label in zip(ranks, each, strict=True)],
         )
-        for page in _sorted(found, others, order)
-    ]
+
+    tables = []
+    for page in in_order(found, others):
+        names = [label if axis == "task" else f"{axis} {label}" for axis, label in zip(others, page, strict=True)]
+        row_labels, column_labels = zip(*found[page], strict=True)
+        shown = (in_order(row_labels, layout.rows), in_order(column_labels, layout.columns))
+        tables.append(PivotTable(", ".join(names) or record.title, *shown, found[page]))
+    return tables
+
+
+def _task_name(given: str) -> str:
+    """The name of a task from the value of --task: the name itself, or the path of a YAML file, which may be gone."""
+    if not given.endswith((".yaml", ".yml")):
+        return given
+    task = _definition(given)
+    return task.name if task else Path(given).stem
+
+
+def _definition(given: str) -> Task | None:
+    try:
+        return load_task(given)
+    except UserError:
+        return None
 
 
 def _only_actions_differ(record: ExperimentRecord, axis: str) -> bool:
     """Whether runs along an axis differ in their actions alone, so that `stage` tells their models apart."""
-    settings: dict[str, list[dict[str, Any]]] = {}
-    for run in record.runs:
-        key = _key({name: label for name, label in run.cell.items() if name != axis}, run.seed)
-        settings.setdefault(key, []).append({**run.settings, "compression_actions": None})
-    return all(given == group[0] for group in settings.values() for given in group)
+    alike = grouped(record.runs, lambda run: _key({n: label for n, label in run.cell.items() if n != axis}, run.seed))
+    settings = [[{**run.settings, "compression_actions": None} for run in runs] for runs in alike.values()]
+    return all(given == group[0] for group in settings for given in group)
 
 
 def _key(cell: dict[str, str], seed: Any) -> str:
@@ -147,14 +175,51 @@ def _planned_stages(run: RecordedRun) -> list[str]:
     """Stages of the models of a run: every action saves one."""
     actions = run.settings.get("compression_actions") or ["distill"]
     suffixes = [_SUFFIX.get(action, "") for action in ([actions] if isinstance(actions, str) else actions)]
-    return ["".join(suffixes[: i + 1]) or STAGES[0] for i in range(len(suffixes))]
+    return ["".join(suffixes[: i + 1]) or "distilled" for i in range(len(suffixes))]
 
 
-def _sorted(labels: Iterable[Labels], axes: Sequence[str], order: dict[str, list[str]]) -> list[Labels]:
-    """Each once, in the axes' order; a label that its axis does not have comes after those it has."""
+def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure]) -> Iterator[Column]:
+    """Yield, under every label of the columns, our metrics, the main one first, then those quoted."""
+    layout, quote = record.table, record.quote
+    for labels in table.columns:
+        tasks = [labels[layout.columns.index("task")]] if "task" in layout.columns else table.tasks
+        only = tasks[0] if len(tasks) == 1 else None
+        known = {task: _metrics_and_splits(table, task) for task in tasks}
+        splits = {task: own for task, (_, own) in known.items()}
+        for metric in dict.fromkeys(metric for metrics, _ in known.values() for metric in metrics):
+            # Rows of several tasks share one column, which cannot be of one task's splits.
+            if layout.average_splits or only is None:
+                yield Column(labels, metric, averaged(metric, splits[only]) if only else metric, only, splits)
+            else:
+                for split in splits[only]:
+                    heading = metric if len(splits[only]) == 1 else f"{metric} {split}"
+                    yield Column(labels, metric, heading, only, {only: (split,)})
+        if quote is not None:
+            tasks = [quote.task] if quote.task else tasks
+            only = tasks[0] if len(tasks) == 1 else None
+            source = f"thesis, {only.upper()} (quoted)" if only else "thesis (quoted)"
+            for metric in dict.fromkeys(figure.metric for figure in figures if figure.task in tasks):
+                # The thesis has one figure for MNLI's two test splits.
+                heading = averaged(metric, _MATCHED) if only == "mnli" else metric
+                yield Column(labels, metric, f"{heading}, {source}", only, {}, quoted=True)
 
-    def rank(each: Labels) -> list[int]:
-        known = [order.get(axis, []) for axis in axes]
-        return [names.index(label) if label in names else len(names) for names, label in zip(known, each, strict=True)]
 
-    return sorted(dict.fromkeys(labels), key=rank)
+def averaged(metric: str, splits: Sequence[str]) -> str:
+    """'accuracy' over MNLI's two test splits is 'accuracy (m+mm)/2'."""
+    if len(splits) == 1:
+        return metric
+    return f"{metric} (m+mm)/2" if tuple(splits) == _MATCHED else f"{metric}, mean of {' and '.join(splits)}"
+
+
+def _metrics_and_splits(table: PivotTable, task: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A task's metrics and test splits as its rows have them, else as the task is defined, where that is still here."""
+    cells = [cell for cell in table.cells.values() if cell.task == task]
+    rows = [row for cell in cells for row in cell.rows]
+    metrics = next((tuple(row["metrics"]) for row in rows if row.get("metrics")), ())
+    splits = tuple(dict.fromkeys(row["split"] for row in rows))
+    if not (metrics and splits):
+        given = (str(cell.settings["task"]) for cell in cells if "task" in cell.settings)
+        defined = _definition(next(given, task))
+        metrics = metrics or (defined.all_metrics if defined else ("score",))
+        splits = splits or (defined.test_splits if defined else ("test",))
+    return metrics, splits

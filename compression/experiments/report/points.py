@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,8 +11,10 @@ from common.tables import human_bytes
 from compression.experiments.report.models_table import metric_heading
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat
+from compression.experiments.report.seed_groups import SplitResults
 
+_FEW = 24
+"""With more points than this in a panel, only those of the skyline have names and error bars."""
 SIZE = "bytes_gzip"
 """The thesis's measure of size. Zeros stay in the weights file, so bytes_model would not show the gain of pruning."""
 PACKED = "bytes_packed"
@@ -39,50 +42,69 @@ class Point:
 class Panel:
     """Contents of one pair of axes: a metric on a split, by the size in a field of its rows.
 
-    found: our models; peers: other libraries'; quoted: the thesis's. The skyline is of our own alone.
+    points: our models, then other libraries', then the thesis's; the skyline is of our own alone.
     """
 
     title: str
     metric: str
-    found: tuple[Point, ...]
-    quoted: tuple[Point, ...]
-    peers: tuple[Point, ...] = ()
-    size: str = SIZE
+    points: tuple[Point, ...]
+    size: str
+
+    def of(self, *kinds: str) -> list[Point]:
+        """Return the points of these kinds."""
+        return [point for point in self.points if point.kind in kinds]
+
+    @functools.cached_property
+    def ours(self) -> list[Point]:
+        """Our models, from small to large."""
+        return self.of("student", "teacher")
+
+    @functools.cached_property
+    def best(self) -> list[Point]:
+        """The skyline."""
+        return skyline(self.ours)
 
     @property
-    def every(self) -> tuple[Point, ...]:
-        """All points, in the order of their ids."""
-        return (*self.found, *self.peers, *self.quoted)
+    def few(self) -> bool:
+        """Whether there is room for names and error bars of all our models."""
+        return len(self.ours) <= _FEW
+
+    def shown_spread(self, point: Point) -> float:
+        """Return a point's spread, or 0 where there is no room for its error bar."""
+        return point.spread if self.few or point in self.best else 0.0
 
 
 def panels(splits: Sequence[SplitResults], quote: Quote | None = None, size: str = SIZE) -> list[Panel]:
     """Return a panel for each task, split and metric of which a model of ours has both a score and a size."""
-    found: list[Panel] = []
+    found = []
     for results in splits:
         for metric in results.metrics:
-            every = points(results, metric, size)
-            ours = tuple(point for point in every if point.kind != "peer")
-            peers = tuple(point for point in every if point.kind == "peer")
-            theirs = tuple(quoted(results, metric, quote))
-            found += [Panel(f"{results.task}, {results.split}", metric, ours, theirs, peers, size)] if ours else []
-    return found
+            own = sorted(_points(results, metric, size), key=lambda point: point.kind == "peer")
+            every = (*own, *_quoted(results, metric, quote))
+            found.append(Panel(f"{results.task}, {results.split}", metric, every, size))
+    return [panel for panel in found if panel.ours]
 
 
-def points(results: SplitResults, metric: str, size: str = SIZE) -> list[Point]:
-    """Return the groups whose size and score are known, from small to large."""
+def _points(results: SplitResults, metric: str, size: str) -> list[Point]:
+    """The groups whose size and score are known, from small to large."""
     found = []
     for group in results.groups:
         field = "bytes_model" if size == PACKED and group.is_teacher else size
         size_bytes, score = group.size(field), group.metric(metric)
         if size_bytes and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
-            about = _about(results, group, metric, score, f"{human_bytes(size_bytes)} {_MEASURED[field]}", size)
+            seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
+            about = f"{group.label}\n{metric_heading(metric)}: {score.text}, {seeds}"
+            about += f"\n{human_bytes(size_bytes)} {_MEASURED[field]}"
+            teacher, ratio = results.teacher_of(group), results.times_smaller(group, size)
+            if teacher and ratio and teacher is not group:
+                about += f", {ratio:,.0f} times smaller than {teacher.name}"
             found.append(Point(group.label, size_bytes, score.mean, score.sd or 0.0, kind, about))
     return sorted(found, key=lambda point: point.size)
 
 
-def quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Point]:
-    """Return the thesis's models with a size and this metric, from small to large; none where nothing is quoted.
+def _quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Point]:
+    """The thesis's models with a size and this metric, from small to large; none where nothing is quoted.
 
     Only test splits get them: the thesis scored no other.
     """
@@ -90,7 +112,7 @@ def quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Poin
         return []
     found, task = [], quote.task or results.task
     for point in quoted_points(task):
-        if point.size_bytes and metric in point.metrics:
+        if metric in point.metrics:
             score = point.metrics[metric]
             about = f"{point.name}\nthesis, {task.upper()} (quoted)\n{metric_heading(metric)}: {100 * score:.2f}"
             about += f"\n{human_bytes(point.size_bytes)} on disk"
@@ -109,10 +131,3 @@ def skyline(candidates: Sequence[Point]) -> list[Point]:
         if not best or point.score > best[-1].score or (point.score, point.size) == (best[-1].score, best[-1].size):
             best.append(point)
     return best
-
-
-def _about(results: SplitResults, group: SeedGroup, metric: str, score: Stat, size: str, field: str) -> str:
-    teacher, ratio = results.teacher_of(group), results.times_smaller(group, field)
-    smaller = f", {ratio:,.0f} times smaller than {teacher.name}" if teacher and ratio and teacher is not group else ""
-    seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
-    return f"{group.label}\n{metric_heading(metric)}: {score.text}, {seeds}\n{size}{smaller}"

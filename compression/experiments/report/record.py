@@ -11,7 +11,7 @@ from common.config import Settings, build, load_yaml
 from common.errors import UserError
 from common.store.files import read_json
 from compression.augmentation.label_shift import LabelShares
-from compression.experiments.report.results import write_lines
+from compression.experiments.report.results import grouped, write_lines
 
 RECORD_FILE = "experiment.json"
 RESULTS_FILE = "results.json"
@@ -137,15 +137,11 @@ def settings_lines(record: ExperimentRecord) -> list[str]:
     if own:
         shared = {name: value for name, value in own[0].items() if all(name in o and o[name] == value for o in own)}
         lines.append({"seeds": record.seeds, "settings": shared})
-        cells: dict[str, dict[str, Any]] = {}
-        for run, settings in zip(record.runs, own, strict=True):
-            others = {name: value for name, value in settings.items() if name not in shared}
-            line = cells.setdefault(str(sorted(run.cell.items())), {"cell": run.cell, "seeds": [], "settings": others})
-            line["seeds"].append(run.seed)
-        for line in cells.values():
-            if set(line["seeds"]) == set(record.seeds):
-                del line["seeds"]
-        lines += cells.values()
+        for runs in grouped(record.runs, lambda run: str(sorted(run.cell.items()))).values():
+            seeds = [run.seed for run in runs]
+            others = {k: v for k, v in runs[0].settings.items() if k != "seed" and k not in shared}
+            some = {} if set(seeds) == set(record.seeds) else {"seeds": seeds}
+            lines.append({"cell": runs[0].cell, **some, "settings": others})
     elif record.settings:
         lines.append({"settings": record.settings})
     return [json.dumps(line, ensure_ascii=False, default=str) for line in lines]

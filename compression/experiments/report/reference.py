@@ -1,37 +1,25 @@
-"""The thesis's own figures (configs/reference), to show next to ours and never to mix with them."""
+"""The thesis's own figures (configs/reference), shown next to ours and never mixed with them."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import functools
-import re
 from typing import Any
 
 from common.config import CONFIG_DIR
 from common.errors import UserError
 
-FOLDER = CONFIG_DIR / "reference"
+FILE = CONFIG_DIR / "reference" / "thesis_tables.csv"
 QUOTED_TEACHER = "RoBERTa-large"
 """The thesis's teacher, as its tables name it."""
-_TASKS = {
-    "sst-2": ({"accuracy": "sst2_accuracy"}, "size_mb_single_sentence"),
-    "qqp": ({"accuracy": "qqp_accuracy", "f1": "qqp_f1"}, "size_mb_sentence_pair"),
-    "mnli": ({"accuracy": "mnli_accuracy"}, "size_mb_sentence_pair"),
-}
-"""Table 7.5's columns by task: those of the metrics, and the size of the models that read one sentence or two."""
-_STUDENT = re.compile(r"(BiLSTM|RNN|FFN)-(Hash|BPE|Char)(\d+)(\*?)((?:\+[pq])*)")
-"""A student's name in table 7.5; the star means a vocabulary of 2,500 in place of 5,000."""
 _FIELDS = {
-    **dict.fromkeys(("student_arch", "embedding_type", "pooling", "loss"), str),
+    **dict.fromkeys(("student_arch", "embedding_type", "pooling", "loss", "stage"), str),
     **dict.fromkeys(("embedding_dim", "vocab_size"), int),
     "alpha": float,
     "augmented": "true".__eq__,
 }
-"""Columns of the tables that identify a student, and how to read them."""
-_LABEL_TABLE, _SHARE_OF = "B.1", "share of "
-_WITH_PARAMETERS = "7.1"
-"""The table with the baselines' numbers of parameters; 7.2 and 7.3 have the same."""
+"""Columns that identify a student -> how to read them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +33,7 @@ class QuotedPoint:
     metrics: dict[str, float]
     size_bytes: float
     baseline: bool
-    parameters: float | None = None
+    parameters: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,27 +54,20 @@ class QuotedFigure:
 
 def quoted_points(task: str) -> list[QuotedPoint]:
     """Return the models of table 7.5 with their scores on a task, in its order; none for a task not in the thesis."""
-    if task not in _TASKS:
-        return []
-    metrics, size = _TASKS[task]
-    baselines = [line for line in _lines("thesis_tables.csv") if not line["embedding_type"]]
-    parameters = {b["student_arch"]: float(b["parameters"]) for b in baselines if b["table"] == _WITH_PARAMETERS}
-    return [
-        QuotedPoint(
-            name=line["model"],
-            metrics={metric: _share(line[column]) for metric, column in metrics.items()},
-            size_bytes=float(line[size]) * 1e6,
-            baseline=not _STUDENT.fullmatch(line["model"]),
-            parameters=parameters.get(line["model"]),
-        )
-        for line in _lines("thesis_table_7_5.csv")
-    ]
+    # Tables 7.1 to 7.3 give the baselines the same numbers of parameters.
+    parameters = {line["model"]: float(line["parameters"]) for line in _lines("7.1") if line["model"]}
+    found: dict[str, QuotedPoint] = {}
+    for line in _lines("7.5"):
+        if line["task"] == task:
+            name, size, baseline = line["model"], float(line["size_mb"]) * 1e6, not line["embedding_type"]
+            point = found.setdefault(name, QuotedPoint(name, {}, size, baseline, parameters.get(name)))
+            point.metrics[line["metric"]] = _share(line["mean"])
+    return list(found.values())
 
 
-@functools.cache
 def quotable_tables() -> tuple[str, ...]:
     """Return the names of the tables that a sweep may quote."""
-    return tuple(sorted({line["table"] for line in _lines("thesis_tables.csv")} | {"7.5"}))
+    return tuple(sorted({line["table"] for line in _all_lines()}))
 
 
 def quoted_figures(table: str) -> list[QuotedFigure]:
@@ -96,49 +77,37 @@ def quoted_figures(table: str) -> list[QuotedFigure]:
     """
     if table not in quotable_tables():
         raise UserError(f"quote: no table {table!r} of the thesis is here (there are: {', '.join(quotable_tables())})")
-    if table == "7.5":
-        return [figure for task in _TASKS for figure in _compressed(task)]
-    students = (line for line in _lines("thesis_tables.csv") if line["table"] == table and line["embedding_type"])
     return [
         QuotedFigure(
             task=line["task"],
-            fields={name: read(line[name]) for name, read in _FIELDS.items() if line[name]} | {"stage": "distilled"},
+            fields={"stage": "distilled"} | {name: read(line[name]) for name, read in _FIELDS.items() if line[name]},
             metric=line["metric"],
             mean=_share(line["mean"]),
             sd=_share(line["sd"]) if line["sd"] else None,
             text=line["mean"] + (f" ± {line['sd']}" if line["sd"] else ""),
         )
-        for line in students
+        for line in _lines(table)
+        if line["embedding_type"]
     ]
-
-
-def _compressed(task: str) -> list[QuotedFigure]:
-    """Table 7.5's students on a task."""
-    named = [(line, match) for line in _lines("thesis_table_7_5.csv") if (match := _STUDENT.fullmatch(line["model"]))]
-    figures = []
-    for line, match in named:
-        arch, embedding, dim, star, suffix = match.groups()
-        fields = {"student_arch": arch.lower(), "embedding_type": embedding.lower(), "embedding_dim": int(dim)}
-        fields |= {"vocab_size": 2500 if star else 5000, "stage": suffix or "distilled"}
-        for metric, column in _TASKS[task][0].items():
-            figures.append(QuotedFigure(task, fields, metric, _share(line[column]), None, line[column]))
-    return figures
 
 
 def quoted_shares(task: str, augmented: bool) -> dict[str, float]:
     """Return label -> share, from 0 to 1, in table B.1, of the original or the augmented rows; empty if unknown."""
-    wanted = (_LABEL_TABLE, task, str(augmented).lower())
     return {
-        line["metric"].removeprefix(_SHARE_OF): _share(line["mean"])
-        for line in _lines("thesis_tables.csv")
-        if (line["table"], line["task"], line["augmented"]) == wanted
+        line["metric"].removeprefix("share of "): _share(line["mean"])
+        for line in _lines("B.1")
+        if (line["task"], line["augmented"]) == (task, str(augmented).lower())
     }
 
 
 @functools.cache
-def _lines(name: str) -> tuple[dict[str, str], ...]:
-    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
+def _all_lines() -> tuple[dict[str, str], ...]:
+    with FILE.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
+
+
+def _lines(table: str) -> list[dict[str, str]]:
+    return [line for line in _all_lines() if line["table"] == table]
 
 
 def _share(percent: str) -> float:

@@ -1,16 +1,25 @@
 """results.json: rows of scores and sizes, each with a checksum, so that a file edited by hand is noticed."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from common.errors import UserError
 from common.store.files import fingerprint, read_json, write_text
 
 Row = dict[str, Any]
+T = TypeVar("T")
 NEEDED = ("task", "split", "model", "stage", "seed", "metrics", "bytes_model", "bytes_gzip")
 """Fields that every row has."""
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """Return key -> items, in the order in which they first appear."""
+    groups: dict[Any, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def write_lines(path: Path, value: list[Any] | dict[str, Any]) -> None:

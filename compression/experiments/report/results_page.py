@@ -21,13 +21,12 @@ from common.errors import UserError
 from common.store.files import write_text
 from common.tables import human_bytes
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.archived import Archived, read_finished
-from compression.experiments.report.merged import merged
+from compression.experiments.report.archive import Archived, read_finished
 from compression.experiments.report.models_table import SELECTED_ON_TEST, metric_heading, models_table, warning
 from compression.experiments.report.pivot import pivots
 from compression.experiments.report.points import PACKED, panels
 from compression.experiments.report.record import Quote
-from compression.experiments.report.seed_groups import SplitResults, group_rows
+from compression.experiments.report.seed_groups import SplitResults, group_rows, merged
 from compression.experiments.report.size_table import LIMITS, Targets, size_table
 from compression.experiments.report.skyline import draw_skylines
 from compression.experiments.report.table import markdown_table
@@ -115,14 +114,17 @@ class Page:
         limits: Sequence[int] = LIMITS,
     ) -> str:
         """Return the table of a task by size, of all the experiments' models."""
-        return size_table(merged(self._all(names), task), targets, quotes, limits)
+        return size_table(self._merged(names, task), targets, quotes, limits)
 
     def skyline(self, *names: str, task: str, picture: str, quoted: bool = False) -> str:
         """Add a picture of scores against packed sizes under a name. Returns the Markdown that shows it."""
         if picture in self.pictures or Path(picture).name != picture:
             raise UserError(f"skyline: {picture!r} is not the name of a picture, or that of another one")
-        self.pictures[picture] = (merged(self._all(names), task), Quote(table="7.5") if quoted else None)
+        self.pictures[picture] = (self._merged(names, task), Quote(table="7.5") if quoted else None)
         return f"![Scores on {task} against sizes]({self.folder.name}/{picture}.png)"
+
+    def _merged(self, names: Sequence[str], task: str) -> SplitResults:
+        return merged({one.record.name: one.rows for one in self._all(names)}, task)
 
     def _all(self, names: Sequence[str]) -> list[Archived]:
         if not names:
@@ -138,5 +140,5 @@ def described(results: SplitResults, quote: Quote | None) -> str:
     return "\n".join(
         f"{metric_heading(panel.metric)}: {point.label} {100 * point.score:.2f} in {human_bytes(point.size)}"
         for panel in panels([results], quote, PACKED)
-        for point in panel.every
+        for point in panel.points
     )

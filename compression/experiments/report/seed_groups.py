@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
-from collections.abc import Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from compression.experiments.report.results import Row
+from common.errors import UserError
+from compression.experiments.report.results import Row, grouped
 
 DASH = "–"
-_SAME = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
-_SAME += ("alpha", "augmented", "teacher", "select_on", "parameters")
+_SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
+_SHARED += ("alpha", "augmented", "teacher", "select_on", "parameters")
 """Fields that all seeds of a group share, besides task, split and name."""
 _STUDENT_AXES = ("student_arch", "embedding_type", "embedding_dim")
 """Axes whose labels are shown without the axis's name."""
@@ -75,7 +76,7 @@ class SeedGroup:
 
     @property
     def trained_on(self) -> str:
-        """What it learned from, in words: labels, teacher or both, and augmented rows."""
+        """Source of its training labels, and whether rows were augmented."""
         alpha, augmented = self.rows[0].get("alpha"), self.rows[0].get("augmented")
         if alpha == 1 and augmented:
             return "labels, the teacher's where augmented"
@@ -94,10 +95,6 @@ class SeedGroup:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return stat((row.get("metrics") or {}).get(name) for row in self.rows)
 
-    def training_seconds(self) -> float | None:
-        """Return mean seconds of training; None for what was pruned or quantized from a trained model."""
-        return mean((row.get("seconds") or {}).get("train") for row in self.rows)
-
 
 @dataclasses.dataclass(frozen=True)
 class SplitResults:
@@ -110,8 +107,7 @@ class SplitResults:
     @functools.cached_property
     def metrics(self) -> list[str]:
         """Names of metrics in the task's order: its main one first."""
-        names = [name for group in self.groups for row in group.rows for name in row.get("metrics") or {}]
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(name for group in self.groups for row in group.rows for name in row["metrics"] or {}))
 
     @property
     def heading(self) -> str:
@@ -152,23 +148,20 @@ def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
 
     Two rows of the same model (an evaluation run twice) count once: the later one.
     """
-    splits: dict[tuple[str, str], dict[tuple, dict[Any, Row]]] = {}
-    for row in rows:
-        key = (group_name(row), str(row.get("cell")), *(row.get(field) for field in _SAME))
-        splits.setdefault((row["task"], row["split"]), {}).setdefault(key, {})[row.get("seed")] = row
-    return [
-        SplitResults(task, split, teachers_first(SeedGroup(key[0], (*of.values(),)) for key, of in groups.items()))
-        for (task, split), groups in splits.items()
-    ]
+    found = []
+    for (task, split), own in grouped(rows, lambda row: (row["task"], row["split"])).items():
+        groups = grouped(own, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
+        by_seed = {key: {row.get("seed"): row for row in members} for key, members in groups.items()}
+        found.append(_split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items())))
+    return found
 
 
-def teachers_first(groups: Iterable[SeedGroup]) -> tuple[SeedGroup, ...]:
-    """Return groups in their order, the teachers before the others."""
-    return tuple(sorted(groups, key=lambda group: not group.is_teacher))
+def _split_results(task: str, split: str, groups: Iterable[SeedGroup]) -> SplitResults:
+    return SplitResults(task, split, tuple(sorted(groups, key=lambda group: not group.is_teacher)))
 
 
-def group_name(row: Row) -> str:
-    """Return the name of a row's group: by its cell in a sweep ('bilstm bpe 25, alpha 0 +p+q'), else by its model's.
+def _group_name(row: Row) -> str:
+    """The name of a row's group: by its cell in a sweep ('bilstm bpe 25, alpha 0 +p+q'), else by its model's.
 
     Models of a sweep have hashes in their names, which mean nothing to a reader.
     """
@@ -181,12 +174,83 @@ def group_name(row: Row) -> str:
         student = f"{row.get('student_arch')} {student}"  # a bare '25' would mean nothing
     # A label of several words is clear by itself; one word may be a number that needs its axis.
     words = [student, *(label if " " in label else f"{axis} {label}" for axis, label in labels.items())]
-    name = ", ".join(filter(None, words)) or "the only cell"
-    _, plus, suffix = str(row["model"]).partition("+")
-    return f"{name} {plus}{suffix}" if plus else name
+    return f"{', '.join(filter(None, words)) or 'the only cell'} {_actions(row)}".rstrip()
+
+
+def _actions(row: Row) -> str:
+    """'+p+q' of the model 'bilstm-s1+p+q'."""
+    _, plus, actions = str(row["model"]).partition("+")
+    return plus + actions
 
 
 def name_without_seed(row: Row) -> str:
     """'bilstm-bpe25-a0-aug-s3201976+p' of seed 3201976 is 'bilstm-bpe25-a0-aug+p'."""
-    stem, plus, suffix = str(row["model"]).partition("+")
-    return stem.removesuffix(f"-s{row.get('seed')}") + plus + suffix
+    actions = _actions(row)
+    return str(row["model"]).removesuffix(actions).removesuffix(f"-s{row.get('seed')}") + actions
+
+
+def mean_over_splits(rows: Iterable[Row], splits: Sequence[str]) -> Row | None:
+    """Return a model's row with the mean scores over test splits, or None where it lacks one of them."""
+    by_split = {row["split"]: row for row in rows}
+    if not splits or not by_split.keys() >= set(splits):
+        return None
+    metrics = [by_split[split]["metrics"] or {} for split in splits]
+    known = [name for name in metrics[0] if all(one.get(name) is not None for one in metrics)]
+    means = {name: statistics.fmean(one[name] for one in metrics) for name in known}
+    return {**by_split[splits[0]], "split": " and ".join(splits), "metrics": means}
+
+
+def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
+    """Return the seed groups of a task in several experiments, by name, over its test splits, teachers first.
+
+    Of a chain of actions the last model counts. Where there are several test splits, a seed's score is the mean over
+    them. A group that several experiments have, as they may have the same teacher, is there once. Raises UserError
+    where no experiment has a test row of the task.
+    """
+    rows = {
+        name: [row for row in _last_models(own) if row["task"] == task and row["split"].startswith("test")]
+        for name, own in experiments.items()
+    }
+    splits = list(dict.fromkeys(row["split"] for own in rows.values() for row in own))
+    found: dict[str, SeedGroup] = {}
+    for experiment, own in rows.items():
+        models = grouped(own, lambda row: str((row["model"], row["seed"], row.get("cell"))))
+        means = [row for model in models.values() if (row := mean_over_splits(model, splits))]
+        for group in _renamed(experiment, [group for results in group_rows(means) for group in results.groups]):
+            scores = sorted((row["model"], str(row["seed"]), str(row["metrics"])) for row in group.rows)
+            found.setdefault(str(scores), group)
+    if not found:
+        raise UserError(f"no model of {task} was scored on test in {' or '.join(rows)}")
+    return _split_results(task, " and ".join(splits), found.values())
+
+
+def _last_models(rows: Sequence[Row]) -> list[Row]:
+    """Rows without those of models that a later action changed in the same cell, or in the same chain."""
+
+    cells = grouped(rows, lambda row: str((row["task"], row.get("cell"))))
+    names = {cell: {str(row["model"]) for row in own} for cell, own in cells.items()}
+    return [
+        row
+        for row in rows
+        if not any(name.startswith(f"{row['model']}+") for name in names[str((row["task"], row.get("cell")))])
+    ]
+
+
+def _renamed(experiment: str, groups: Sequence[SeedGroup]) -> Iterable[SeedGroup]:
+    """The groups named by their cells' labels alone ('FFN-Hash25, 4 bits'), or by the experiment in a single cell.
+
+    Where names are the same, the suffix of the actions is added. Groups of a chain keep their names.
+    """
+
+    def name_of(group: SeedGroup) -> str:
+        cell = group.rows[0].get("cell")
+        if cell is None:
+            return group.name
+        return ", ".join(str(label) for axis, label in cell.items() if axis != "task") or experiment
+
+    counts = Counter(map(name_of, groups))
+    for group in groups:
+        name = name_of(group)
+        if counts[name] > 1 and "cell" in group.rows[0]:
+            name = f"{name} {_actions(group.rows[0])}".rstrip()
+        yield dataclasses.replace(group, name=name)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from common.tables import human_bytes
 from compression.experiments.report.models_table import metric_heading
-from compression.experiments.report.point_labels import place_column, place_label
-from compression.experiments.report.points import PACKED, SIZE, Panel, Point, panels, skyline
+from compression.experiments.report.points import PACKED, SIZE, Panel, Point, panels
 from compression.experiments.report.record import Quote
 from compression.experiments.report.seed_groups import SplitResults
 
@@ -24,10 +24,14 @@ _MEASURES = {
     PACKED: f"Size of the packed file, all in ({PACKED}; teachers, quoted: the weights), logarithmic",
 }
 _SIZE_INCHES = (8.6, 5.9)
-_FEW = 24
-"""With more points than this in a panel, only those of the skyline have names and error bars."""
 _MARKER = 7
 """Pixels around a point that its marker fills."""
+_DISTANCES = (7, 10, 14)
+"""Distances of a name from its point, in points of 1/72 inch, from near to far."""
+_DIRECTIONS = (0, 180, 90, 270, 45, 315, 135, 225, 158, 202, 22, 338, 112, 68, 248, 292)
+_FONT = 8
+_LABEL = {"fontsize": _FONT, "zorder": 6, "parse_math": False}
+_LINE = {"arrowstyle": "-", "color": "#777777", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
 _DOMINATED = {"marker": "o", "color": _GREY, "markeredgewidth": 0.4}
 _HOLLOW = {"color": _PURPLE, "markerfacecolor": "none", "markeredgewidth": 0.9, "zorder": 2}
 _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -36,10 +40,7 @@ _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
     "quoted": ("thesis (quoted)", {"marker": "s", "markersize": 4.5, **_HOLLOW}),
     "baseline": ("thesis (quoted)", {"marker": "s", "markersize": 6.5, **_HOLLOW}),
     "best": ("student on the skyline", {"marker": "o", "color": _BLUE, "markersize": 6.5, "zorder": 4}),
-    "few": (
-        "dominated student (named where there is room)",
-        {"markersize": 6, **_DOMINATED},
-    ),
+    "few": ("dominated student (named where there is room)", {"markersize": 6, **_DOMINATED}),
     "many": ("dominated student", {"markersize": 4.5, **_DOMINATED}),
 }
 """Kind of a point -> its text in the legend, and how its marker looks."""
@@ -71,7 +72,7 @@ def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None, si
 
 
 def point_id(panel: int, point: int) -> str:
-    """Return the gid of a point's marker: the panel's number, and the point's in `Panel.every`."""
+    """Return the gid of a point's marker: the panel's number, and the point's in `Panel.points`."""
     return f"point-{panel}-{point}"
 
 
@@ -79,27 +80,23 @@ def _at(point: Point) -> tuple[float, float]:
     return point.size, 100 * point.score
 
 
-def _is_few(panel: Panel) -> bool:
-    return len(panel.found) <= _FEW
-
-
 def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
-    best = skyline(panel.found)
     axes.set_xscale("log")
     steps = {"drawstyle": "steps-post", "color": _GREEN, "linewidth": 1.8, "zorder": 2.5}
-    axes.plot(*zip(*map(_at, best), strict=True), label="skyline: best up to a size", **steps)
+    axes.plot(*zip(*map(_at, panel.best), strict=True), label="skyline: best up to a size", **steps)
     named = set()
-    for index, point in enumerate(panel.every):  # a line of one marker each, so that each has an id
-        dominated = "few" if _is_few(panel) else "many"
-        text, look = _LOOKS[point.kind if point.kind != "student" else "best" if point in best else dominated]
+    for index, point in enumerate(panel.points):  # a line of one marker each, so that each has an id
+        kind = point.kind
+        if kind == "student":
+            kind = "best" if point in panel.best else "few" if panel.few else "many"
+        text, look = _LOOKS[kind]
         look = {"zorder": 3, "markeredgecolor": look["color"] if "markerfacecolor" in look else "white", **look}
         look |= {"label": "_nolegend_" if text in named else text, "gid": point_id(number, index)}
         named.add(text)
         axes.plot(*_at(point), linestyle="none", in_layout=False, **look)
-        if point in panel.found and point.spread and (point in best or _is_few(panel)):
-            low, high = 100 * (point.score - point.spread), 100 * (point.score + point.spread)
+        if point in panel.ours and (spread := panel.shown_spread(point)):
             bar = {"color": look["color"], "linewidth": 0.9, "zorder": 2.8, "in_layout": False}
-            axes.plot([point.size, point.size], [low, high], **bar)
+            axes.plot(*zip(*_ends(point, spread), strict=True), **bar)
     _set_limits(axes, panel)
     axes.set_ylabel(metric_heading(panel.metric))
     axes.set_title(panel.title, loc="left", fontsize=11, parse_math=False)
@@ -110,12 +107,17 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
     axes.legend(**place, frameon=False, fontsize=8.5, columnspacing=1.6, handletextpad=0.5)
 
 
+def _ends(point: Point, spread: float) -> list[tuple[float, float]]:
+    """The lower and the upper end of a point's error bar."""
+    return [(point.size, 100 * (point.score + side * spread)) for side in (-1, 1)]
+
+
 def _set_limits(axes: Axes, panel: Panel) -> None:
     """Leave room for names on the left and above, where no points are, and put ticks such as 100 KB on the x axis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    sizes = [point.size for point in panel.every]
-    scores = [100 * (point.score + side * point.spread) for point in panel.every for side in (-1, 1)]
+    sizes = [point.size for point in panel.points]
+    scores = [score for point in panel.points for _, score in _ends(point, point.spread)]
     span = max(sizes) / min(sizes)
     axes.set_xlim(min(sizes) / (2 * span**0.2), max(sizes) * 2 * span**0.04)
     pad = max(0.12 * (max(scores) - min(scores)), 1.0)
@@ -132,30 +134,68 @@ def _place_labels(axes: Axes, panel: Panel) -> None:
 
     Of many points only the skyline's are named, in a column.
     """
-    best = skyline(panel.found)
-    column = [(point.label, _at(point)) for point in best if point.kind != "teacher"]
-    if column and not _is_few(panel):
-        place_column(axes, column, min(point.size for point in panel.every))
-    obstacles = list(_obstacles(axes, panel, best))
-    for point in sorted(panel.found, key=lambda p: (p.kind != "teacher", p not in best, -p.score)):
-        if point.kind == "teacher" or _is_few(panel):
-            colour = "black" if point.kind == "teacher" or point in best else "#666666"
-            obstacles += place_label(axes, point.label, _at(point), obstacles, colour)
-    for point in (*panel.peers, *panel.quoted):
-        if point.kind != "quoted":
-            colour = _PURPLE if point.kind == "baseline" else _ORANGE
-            obstacles += place_label(axes, point.label, _at(point), obstacles, colour)
+    column = [(point.label, _at(point)) for point in panel.best if point.kind != "teacher"]
+    if column and not panel.few:
+        _place_column(axes, column, min(point.size for point in panel.points))
+    obstacles = list(_obstacles(axes, panel))
+    ours = sorted(panel.ours, key=lambda point: (point.kind != "teacher", point not in panel.best, -point.score))
+    for point in (*ours, *panel.of("peer", "baseline")):
+        if point.kind != "student" or panel.few:
+            colour = {"peer": _ORANGE, "baseline": _PURPLE, "teacher": "black"}.get(point.kind)
+            colour = colour or ("black" if point in panel.best else "#666666")
+            obstacles += _place_label(axes, point.label, _at(point), obstacles, colour)
 
 
-def _obstacles(axes: Axes, panel: Panel, best: list[Point]) -> Iterator[Bbox]:
+def _obstacles(axes: Axes, panel: Panel) -> Iterator[Bbox]:
     """Boxes, in pixels, of markers, error bars and the skyline's steps."""
     from matplotlib.transforms import Bbox
 
-    for point in panel.every:
-        spread = point.spread if point in best or _is_few(panel) else 0.0
-        ends = [(point.size, 100 * (point.score + side * spread)) for side in (-1, 1)]
-        yield Bbox(axes.transData.transform(ends)).padded(_MARKER)
-    for left, right in itertools.pairwise(best):
+    for point in panel.points:
+        yield Bbox(axes.transData.transform(_ends(point, panel.shown_spread(point)))).padded(_MARKER)
+    for left, right in itertools.pairwise(panel.best):
         corner = (right.size, 100 * left.score)
         for ends in ([_at(left), corner], [corner, _at(right)]):
             yield Bbox(axes.transData.transform(ends)).padded(1)
+
+
+def _place_label(axes: Axes, name: str, at: tuple[float, float], obstacles: Sequence[Bbox], colour: str) -> list[Bbox]:
+    """Write one name at the nearest free place around its point, which is in the axes' own units.
+
+    Returns the name's box, in pixels; none when there was no room without covering an obstacle.
+    """
+    renderer, room = axes.figure.canvas.get_renderer(), axes.get_window_extent().padded(-6)
+    text = axes.annotate(name, at, (0, 0), textcoords="offset points", color=colour, **_LABEL)
+    for distance, angle in itertools.product(_DISTANCES, _DIRECTIONS):
+        across, up = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+        sideways = "left" if across > 0.1 else "right" if across < -0.1 else "center"
+        upright = "bottom" if up > 0.1 else "top" if up < -0.1 else "center"
+        offset = (distance * across, distance * up)
+        text.set(position=offset, horizontalalignment=sideways, verticalalignment=upright)
+        words = text.get_window_extent(renderer).padded(1)
+        within = room.x0 <= words.x0 and words.x1 <= room.x1 and room.y0 <= words.y0 and words.y1 <= room.y1
+        if within and not any(words.overlaps(other) for other in obstacles):
+            return [words]
+    text.remove()
+    return []
+
+
+def _place_column(axes: Axes, named: Sequence[tuple[str, tuple[float, float]]], least: float) -> None:
+    """Write names in a column at the left, each with a line to its point; for many points whose neighbours are close.
+
+    named: names and points of a skyline, from its lower left to its upper right. Up and to the left of a skyline is
+    free room, and lines of names in its own order do not cross: so names only move upwards. The axes, whose x is
+    logarithmic, become wider on the left for the names to fit next to everything from x = least on.
+    """
+    renderer, room = axes.figure.canvas.get_renderer(), axes.get_window_extent()
+    texts = [axes.text(0.01, 0, name, transform=axes.transAxes, **_LABEL) for name, _ in named]
+    widths = [(text.get_window_extent(renderer).x1 - room.x0) / room.width for text in texts]
+    share = min(0.6, max(widths) + 0.03)
+    axes.set_xlim(left=least * (least / axes.get_xlim()[1]) ** (share / (1 - share)))
+    gap = 1.35 * _FONT * axes.figure.dpi / 72 / room.height
+    heights = [(axes.transData.transform(at)[1] - room.y0) / room.height for _, at in named]
+    heights = list(itertools.accumulate(heights, lambda below, height: max(height, below + gap)))
+    for i in reversed(range(len(heights))):  # names that would be above the axes move down again
+        heights[i] = min(heights[i], 1 - gap / 2 if i == len(heights) - 1 else heights[i + 1] - gap)
+    for text, width, height, (_, at) in zip(texts, widths, heights, named, strict=True):
+        text.set(y=height, verticalalignment="center")
+        axes.annotate("", at, (width + 0.005, height), textcoords="axes fraction", arrowprops=_LINE, zorder=2.2)

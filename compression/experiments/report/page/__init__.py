@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compression.analysis.pictures import COLOURS, svg_markup
-from compression.experiments.report.label_shares import share_tables
-from compression.experiments.report.models_table import models_table as group_table
-from compression.experiments.report.models_table import notes, summary
-from compression.experiments.report.page.runs import models_table, runs_table, value_text
+from compression.experiments.report.models_table import label_tables, metric_heading, models_table, notes, summary
 from compression.experiments.report.pivot import Pivot
+from compression.experiments.report.pivot_layout import stage_label
 from compression.experiments.report.points import panels
-from compression.experiments.report.record import ExperimentRecord, Quote
-from compression.experiments.report.results import Row
-from compression.experiments.report.seed_groups import SplitResults
+from compression.experiments.report.record import ExperimentRecord, Quote, RecordedRun
+from compression.experiments.report.results import Row, grouped
+from compression.experiments.report.seed_groups import SplitResults, mean
 from compression.experiments.report.skyline import draw_skylines, point_id
-from compression.experiments.report.table import heading_levels
+from compression.experiments.report.table import Entry, Head, Line, Table, heading_levels, number_entry, text_entry
 
 _HERE = Path(__file__).parent
 _PART_COLOURS = dict(zip(("embedding", "encoder", "classifier"), COLOURS, strict=False))
@@ -48,19 +47,19 @@ def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitRes
             {
                 "heading": results.heading,
                 "summary": summary(results),
-                "table": group_table(results),
+                "table": models_table(results),
                 "skyline": Markup(_skyline(results, record.quote, f"s{number}-")),
             }
             for number, results in enumerate(splits)
         ],
         shapes=_parameter_shapes(rows),
-        labels=share_tables(record),
-        runs=runs_table(record, rows),
-        models=models_table(rows),
+        labels=label_tables(record),
+        runs=_runs_table(record, rows),
+        models=_other_models(rows),
         jobs=[(str(job.get("job", "job")), _setting_texts({**job, "job": None})) for job in record.jobs],
         fixed=_setting_texts(record.settings),
         quotes=any(line.quoted for pivot in pivots for line in (*pivot.baselines, *pivot.columns)),
-        notes=dict.fromkeys([*(notes(splits) if splits else ()), *(n for pivot in pivots for n in pivot.notes)]),
+        notes=dict.fromkeys([*notes(splits), *(note for pivot in pivots for note in pivot.notes)]),
     )
 
 
@@ -85,7 +84,7 @@ def _skyline(results: SplitResults, quote: Quote | None, prefix: str) -> str:
     texts = {
         point_id(number, index): point.about
         for number, panel in enumerate(panels([results], quote))
-        for index, point in enumerate(panel.every)
+        for index, point in enumerate(panel.points)
     }
     return svg_markup(draw_skylines([results], quote), prefix, texts)
 
@@ -112,6 +111,80 @@ def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
     return sorted(shapes.values(), key=lambda shape: (shape["total"], shape["name"]))
 
 
+def _runs_table(record: ExperimentRecord, rows: Iterable[Row]) -> Table | None:
+    """Every run of a sweep, with its scores at each stage; None for a chain."""
+    if not record.runs:
+        return None
+    found = grouped((row for row in rows if row.get("run_id") is not None), lambda row: row["run_id"])
+    every = [row for own in found.values() for row in own]
+    metrics, stages = (list(dict.fromkeys(map(of, every))) for of in (_main_metric, stage_label))
+    title = metric_heading(metrics[0]) if len(metrics) == 1 and metrics[0] else "Score × 100"
+    axes = list(record.axes) or list(record.runs[0].cell)
+
+    def line(run: RecordedRun) -> Line:
+        own = found.get(run.id or "", [])
+        scores = [_score([row for row in own if stage_label(row) == stage]) for stage in stages]
+        entries = [
+            *(text_entry(run.cell.get(axis)) for axis in axes),
+            Entry(str(run.seed), run.seed),
+            *(number_entry(score, ".2f", 0.01) for score in scores),
+            text_entry("done" if own else "missing"),
+            Entry(text_entry(run.id).text[:12], run.id),
+        ]
+        planned = [(f"run with seed {run.seed}", _setting_lines({**record.settings, **run.settings}))]
+        return Line(entries, "" if own else "missing", _details(own) or planned)
+
+    heads = [Head((axis,), numeric=False) for axis in axes]
+    heads += [Head((name,)) for name in ("seed", *(f"{title} ({stage})" for stage in stages))]
+    heads += [Head((name,), numeric=False) for name in ("result", "run")]
+    return Table("Runs", heads, list(map(line, record.runs)))
+
+
+def _other_models(rows: Iterable[Row]) -> Table | None:
+    """Every model that is not of a sweep's run: teachers, and all models of a chain. None without any."""
+    others = (row for row in rows if row.get("run_id") is None)
+    models = grouped(others, lambda row: (row["task"], row["model"]))
+    lines = []
+    for own in models.values():
+        row, score = own[0], _score(own)
+        texts = [text_entry(row.get(field) and str(row[field])) for field in ("model", "task", "stage")]
+        points = number_entry(score, ".2f", 0.01).text
+        shown = points if score is None else f"{points} {_main_metric(row)}"
+        entries = [*texts, number_entry(row.get("seed"), ".0f"), Entry(shown, score)]
+        lines.append(Line(entries, "teacher" if row.get("stage") == "teacher" else "", _details(own[:1])))
+    heads = [Head((name,), numeric=False) for name in ("model", "task", "stage")]
+    return Table("Models", [*heads, Head(("seed",)), Head(("score × 100",))], lines) if lines else None
+
+
+def _main_metric(row: Row) -> str:
+    return next(iter(row.get("metrics") or {}), "")
+
+
+def _score(rows: Sequence[Row]) -> float | None:
+    """The mean of the main metric over the test splits of one model."""
+    return mean((row.get("metrics") or {}).get(_main_metric(row)) for row in rows)
+
+
+def _details(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Settings of each model of a run: all of the first model's, and of the others those that differ from it."""
+    models = {row["model"]: row.get("settings") or {} for row in rows}
+    first = next(iter(models.values()), {})
+    found = []
+    for number, (model, settings) in enumerate(models.items()):
+        shown = {key: value for key, value in settings.items() if not number or first.get(key, key) != value}
+        found.append((model, _setting_lines(shown)))
+    return found if first else []
+
+
+def _setting_lines(settings: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name}: {_value_text(value)}" for name, value in settings.items())
+
+
 def _setting_texts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Settings as names and texts, those that are set."""
-    return [(name, value_text(value)) for name, value in settings.items() if value is not None]
+    return [(name, _value_text(value)) for name, value in settings.items() if value is not None]
+
+
+def _value_text(value: Any) -> str:
+    """A setting's value as JSON, a text without its quotes."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

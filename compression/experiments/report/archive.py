@@ -1,4 +1,4 @@
-"""Archived experiments: the input of a page of results, small enough to be committed, without a machine's paths.
+"""`experiment.py archive`: finished experiments in a folder that can be committed, without a machine's paths.
 
 <folder>/<name>/ has experiment.json and results.json, as in a workspace, and the YAML file of the experiment.
 """
@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from common.config import build
 from common.errors import UserError
 from common.store.files import read_json, whole_folder, write_text
+from common.store.settings import WorkspaceSettings
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, read_record, write_record
 from compression.experiments.report.results import Row, read_results, write_results
 
 _OF_A_MACHINE = {"host", "hostname", "user", "username", "pid", "started", "ended", "date", "created"}
-"""Fields of a place, person or time; no setting has such a name."""
+"""Fields that name a machine, person or time; no setting has such a name."""
 _PATH = re.compile(r"""(?<![^\s='"(\[,])(?:(?:~\w*|\.\.)?/|[A-Za-z]:[/\\])[^\s'",)\]]*""")
 """A path from a root, a home or the folder above, within words: `data_dir=/data/glue`."""
+
+
+class ArchiveSettings(WorkspaceSettings):
+    """Archiving."""
+
+    to: Path = Path("docs/results")
+    """Folder of archived experiments; each is written to a folder of its own name in it, whole or not at all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +36,25 @@ class Archived:
     """A finished experiment: its record and its rows."""
 
     record: ExperimentRecord
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
+
+
+def archive(settings: ArchiveSettings, names: Sequence[str]) -> list[Path]:
+    """Archive experiments, all or none. Returns their new folders.
+
+    Raises UserError for one that is unfinished, or whose rows were changed by hand.
+    """
+    finished = [read_finished(settings.paths.experiment(name)) for name in names]
+    root, folders = settings.paths.root, []
+    for one in finished:
+        record = build(ExperimentRecord, portable(one.record.model_dump(mode="json", exclude={"files"}), root))
+        folders.append(settings.to / record.name)
+        with whole_folder(folders[-1]) as partial:
+            write_record(partial, record)
+            write_results(partial / RESULTS_FILE, [portable(row, root) for row in one.rows])
+            for name, text in one.record.files.items():
+                write_text(partial / name, text)
+    return folders
 
 
 def read_finished(folder: Path) -> Archived:
@@ -57,28 +84,14 @@ def read_finished(folder: Path) -> Archived:
         )
     if found - planned:
         raise UserError(f"{name}: rows of runs that are no longer its own; run it again")
-    return Archived(record, tuple(rows))
-
-
-def write_archive(experiment: Archived, root: Path, to: Path) -> Path:
-    """Write a finished experiment to <to>/<name>, whole or not at all. Returns that folder.
-
-    root: the workspace, to which paths become relative.
-    """
-    record = build(ExperimentRecord, portable(experiment.record.model_dump(mode="json", exclude={"files"}), root))
-    with whole_folder(to / record.name) as partial:
-        write_record(partial, record)
-        write_results(partial / RESULTS_FILE, [portable(row, root) for row in experiment.rows])
-        for name, text in experiment.record.files.items():
-            write_text(partial / name, text)
-    return to / record.name
+    return Archived(record, rows)
 
 
 def portable(value: Any, root: Path, key: str = "") -> Any:
     """Return a value of a record or a row without a machine's paths and names; numbers and settings stay as they are.
 
-    Paths in the workspace become relative to it, other paths become their last names; a row's `run` is its model's
-    folder even where the workspace was moved. Names of machines and users, and times of day, are left out.
+    Paths in the workspace, `root`, become relative to it, other paths become their last names; a row's `run` is its
+    model's folder even where the workspace was moved. Names of machines and users, and times of day, are left out.
     """
     if isinstance(value, dict):
         return {name: portable(one, root, name) for name, one in value.items() if name not in _OF_A_MACHINE}

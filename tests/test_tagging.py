@@ -23,7 +23,6 @@ from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.inference.predict import PredictSettings, predict
-from compression.packing import write_packed
 from compression.runtime import load
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
@@ -165,7 +164,7 @@ def test_a_packed_student_tags_as_the_student_does(tmp_path, arch, embedding):
         tmp_path / "s", arch, embedding, "affine-row", labels=tiny_tags.LABELS, tokens=True, max_tokens=9
     )
     texts = [text for text, _ in tiny.sentences(12)] + ["", "ünïcode \u200b 漢字", "a " * 20 + "b"]
-    packed = load(write_packed(folder)).logits(texts)
+    packed = load(packed_students.write_packed(folder)).logits(texts)
     student, tokenizer, _ = load_student(folder, CPU)
     labels = np.zeros((len(texts), 1), np.int64)
     split = Split(texts, None, labels, np.arange(len(texts)))

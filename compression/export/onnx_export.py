@@ -73,7 +73,7 @@ class Exporter(Graph):
         logits = self.linear("classifier.3", hidden)
         return self.finish(config.name, "logits", logits, config.outputs, metadata(config))
 
-    def _inputs(self, suffix: str) -> tuple[str, str]:
+    def _add_inputs(self, suffix: str) -> tuple[str, str]:
         """Ids and lengths of a sentence."""
         width = HASHES if self.settings["embedding_type"] == "hash" else 1
         ids = self.input(f"ids{suffix}", ["batch", f"time{suffix}", width])
@@ -81,14 +81,14 @@ class Exporter(Graph):
 
     def _together(self, suffixes: Sequence[str]) -> str:
         """All sentences as one text, [batch, width of the encoder's output]."""
-        inputs = [self._inputs(suffix) for suffix in suffixes]
+        inputs = [self._add_inputs(suffix) for suffix in suffixes]
         batch = self.node("Shape", inputs[0][1])
         vectors = [(self._embed(ids), lengths) for ids, lengths in inputs]
         return TransformerNodes(self, self.student.encoder).encode(vectors, batch)
 
     def _encode(self, suffix: str) -> str:
         """One sentence, [batch, width of the encoder's output]."""
-        ids, lengths = self._inputs(suffix)
+        ids, lengths = self._add_inputs(suffix)
         # Recurrent operators want time first.
         vectors = self._embed(self.node("Transpose", ids, perm=[1, 0, 2]))
         longest = self.length(ids, 1)

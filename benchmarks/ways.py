@@ -1,4 +1,4 @@
-"""One way of classifying text, in a process of its own: way_NAME.py MODEL TEXTS CLOCK PASSES
+"""One way of classifying text, in a separate process: way_NAME.py MODEL TEXTS CLOCK PASSES
 
 way_packed.py reads a .fwt file, way_pytorch.py a student's folder, way_fasttext.py fastText's .bin; TEXTS has one
 sentence a line. The first line printed comes as soon as the first sentence's label is known: CPU seconds so far. After

@@ -79,7 +79,8 @@ class Model:
         sentences = list(text) if isinstance(text, tuple | list) else [text]
         if len(sentences) != 1 + self.pair or not all(isinstance(sentence, str) for sentence in sentences):
             raise PackedError(f"{self.name} reads {'pairs of texts' if self.pair else 'single texts'}")
-        return [sentence if sentence.isascii() else _without_surrogates(sentence) for sentence in sentences]
+        # UTF-8 cannot hold halves of surrogate pairs: they become the replacement character.
+        return [s.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for s in sentences]
 
     def _encode(self, sentence: str) -> tuple[Sequence[int], list[int]]:
         """Return the ids of a sentence, and where words are labelled the index of each one's first token."""
@@ -125,15 +126,6 @@ def _by_text(flat: np.ndarray, counts: np.ndarray) -> np.ndarray:
     padded = np.full((*mask.shape, flat.shape[1]), np.nan, np.float32)
     padded[mask] = flat
     return padded
-
-
-def _without_surrogates(text: str) -> str:
-    """Return the text with the replacement character for halves of surrogate pairs, which UTF-8 cannot hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def load(path: str | os.PathLike) -> Model:

@@ -92,7 +92,9 @@ def test_a_regression_gives_its_score(tmp_path):
     assert np.array_equal(model.probabilities(TEXTS), same(folder))
 
 
-@pytest.mark.parametrize(("arch", "embedding"), zip(("bilstm", "conv") * 2, saved.EMBEDDINGS, strict=True))
+@pytest.mark.parametrize(
+    ("arch", "embedding"), [("bilstm", "bpe"), ("conv", "hash"), ("bilstm", "char"), ("conv", "wordpiece")]
+)
 def test_texts_are_cut_where_pytorch_cuts_them(tmp_path, arch, embedding):
     same(saved.write_student(tmp_path / "s", arch, embedding, max_tokens=3))
 

@@ -16,13 +16,7 @@ from compression.packing.ans import encode_pairs
 from compression.packing.arrays import store_first
 from compression.packing.streams import Streams
 from compression.runtime.tokenizers.bpe import WORDS
-from compression.runtime.vocabulary import (
-    LOWERCASE,
-    MOST_PIECE_LENGTH,
-    MOST_PIECES,
-    MOST_WORD_PIECES,
-    coded_indexes,
-)
+from compression.runtime.vocabulary import LOWERCASE, MOST_PIECE_LENGTH, MOST_PIECES, MOST_WORD_PIECES, coded_indexes
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import MODEL_FILE, BpeTokenizer
 from compression.tokenizers.bpe_model import SPACE, BpeModel

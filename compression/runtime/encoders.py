@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from compression.runtime.shapes import EncoderSize
+from compression.runtime.shapes import GATES, TRANSFORMERS, EncoderSize
 from compression.runtime.weights import LARGEST
 
 Weights = dict[str, np.ndarray]
@@ -221,24 +221,19 @@ class Transformer(Encoder):
         self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the indexes of some texts, and their states [texts, time, hidden] with those of special tokens."""
-        owner, sentences = owners(lengths), 1 + self._size.pair
-        # Before a token are a first token for each text so far, and a separator for each sentence that has ended.
-        positions = np.arange(len(ids)) + owner // sentences + 1 + owner
-        whole = lengths.reshape(-1, sentences).sum(1) + sentences + 1
-        starts = np.cumsum(whole) - whole
-        tokens = np.full(whole.sum(), SEPARATOR)
-        tokens[starts], tokens[positions] = FIRST, ids
-        segments = np.zeros(len(tokens), np.int64)
-        if self._size.pair:
-            segments[positions[owner % 2 == 1]] = 1
-            segments[starts + whole - 1] = 1
-        order = np.argsort(-whole, kind="stable")
+        count = 1 + self._size.pair
+        sentences = [[*sentence, SEPARATOR] for sentence in np.split(ids, np.cumsum(lengths)[:-1])]
+        texts = [[FIRST, *itertools.chain(*sentences[i : i + count])] for i in range(0, len(sentences), count)]
+        order = np.argsort([-len(text) for text in texts], kind="stable")
         for start in range(0, len(order), self.batch_size):
             batch = order[start : start + self.batch_size]
-            steps = np.arange(whole[batch[0]])
-            mask = steps < whole[batch, None]
-            read = starts[batch, None] + np.minimum(steps, whole[batch, None] - 1)
-            states = self._embed(table, tokens[read], segments[read])
+            whole = np.array([len(texts[i]) for i in batch])
+            mask = np.arange(whole[0]) < whole[:, None]
+            tokens = np.full(mask.shape, SEPARATOR)
+            tokens[mask] = np.concatenate([texts[i] for i in batch])
+            separators = tokens == SEPARATOR
+            segments = np.minimum(np.cumsum(separators, 1) - separators, count - 1)  # separators before the token
+            states = self._embed(table, tokens, segments)
             for number in range(self._size.depth):
                 states = self._layer(states, mask, number)
             yield batch, states
@@ -290,13 +285,10 @@ class Transformer(Encoder):
 
 ENCODERS: dict[str, type[Encoder]] = {
     "ffn": Mean,
-    "rnn": Recurrent,
-    "bilstm": Recurrent,
     "conv": Convolution,
-    "transformer": Transformer,
-    "recursive": Transformer,
+    **dict.fromkeys(GATES, Recurrent),
+    **dict.fromkeys(TRANSFORMERS, Transformer),
 }
-"""By architecture."""
 FIRST, SEPARATOR = -2, -1
 """Ids of a transformer's special tokens, in front of a text and after each of its sentences."""
 

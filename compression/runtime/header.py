@@ -6,14 +6,7 @@ import numpy as np
 
 from compression.runtime.entropy import RAW, SYMBOLS_PER_BYTE, decode_stream
 from compression.runtime.reader import MOST_VALUES, PackedError, Reader
-from compression.runtime.shapes import (
-    ARCHS,
-    EMBEDDINGS,
-    ENCODER_FIELDS,
-    TRANSFORMERS,
-    EncoderSize,
-    student_shapes,
-)
+from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS, TRANSFORMERS, EncoderSize, student_shapes
 from compression.runtime.tokenizers.bpe import BytePairs
 from compression.runtime.tokenizers.char import ALPHABET
 from compression.runtime.vocabulary import Vocabulary, read_word_pieces

@@ -65,7 +65,12 @@ class Model:
                 parts.append(self._forward(np.array(ids), np.array(lengths), np.array(words)))
                 ids, lengths, words = [], [], []
         logits = np.concatenate(parts)
-        return _by_text(logits, np.array(counts, np.int64)) if self.tokens else logits
+        if not self.tokens:
+            return logits
+        mask = np.arange(max(counts, default=0)) < np.array(counts).reshape(-1, 1)
+        by_text = np.full((*mask.shape, self.outputs), np.nan, np.float32)
+        by_text[mask] = logits
+        return by_text
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return the softmax of the logits; of a regression the score itself, [texts, 1]."""
@@ -118,14 +123,6 @@ def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> BytePairs | Wo
         return Characters()
     table, importance = weights["embedding.table.weight"], weights["embedding.importance.weight"]
     return HashedWords(header.vocab_size, table, importance, header.max_tokens)
-
-
-def _by_text(flat: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """[words of all texts, outputs] -> [texts, words, outputs], NaN past a text's last word."""
-    mask = np.arange(counts.max(initial=0)) < counts[:, None]
-    padded = np.full((*mask.shape, flat.shape[1]), np.nan, np.float32)
-    padded[mask] = flat
-    return padded
 
 
 def load(path: str | os.PathLike) -> Model:

@@ -11,17 +11,14 @@ TRANSFORMERS = ARCHS[4:]
 """Architectures that read a pair as one text."""
 EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
 GATES = {"rnn": 1, "bilstm": 4}
-_RECURRENT_FIELDS = {"hidden": "size"}
-_TRANSFORMER_FIELDS = {
-    "hidden": "size", "depth": "byte", "heads": "byte", "intermediate": "size", "adapters": "number",
-}  # fmt: skip
 ENCODER_FIELDS = {
     "ffn": {},
-    "rnn": _RECURRENT_FIELDS,
-    "bilstm": _RECURRENT_FIELDS,
     "conv": {"hidden": "size", "kernel_width": "byte"},
-    "transformer": _TRANSFORMER_FIELDS,
-    "recursive": _TRANSFORMER_FIELDS,
+    **{arch: {"hidden": "size"} for arch in GATES},
+    **{
+        arch: {"hidden": "size", "depth": "byte", "heads": "byte", "intermediate": "size", "adapters": "number"}
+        for arch in TRANSFORMERS
+    },
 }
 """Architecture -> the fields of EncoderSize that its files have, and the methods that read and write them."""
 

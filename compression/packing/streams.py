@@ -53,7 +53,7 @@ class Streams:
 
 
 class MatrixStreams:
-    """The part of the streams that one matrix writes to: a compression.students.weights.MatrixWriter."""
+    """The part of the streams that one matrix writes to, see compression.students.weights."""
 
     def __init__(self, streams: Streams, matrix: str) -> None:
         self._streams, self._matrix = streams, matrix

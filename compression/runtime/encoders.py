@@ -142,8 +142,9 @@ class Recurrent(Encoder):
     ) -> np.ndarray:
         """Longest text first: at each step the texts that go on are the first ones, and nothing is padded."""
         size = len(lengths)
-        state, cell = np.zeros((2, 2, size, self._hidden), np.float32)
-        best = np.full_like(state, -np.inf)
+        state = np.zeros((2, size, self._hidden), np.float32)
+        cell = np.zeros_like(state) if self._lstm else None
+        best = np.full_like(state, -np.inf) if self._pool_max else None
         block = max(1, self.values_at_once // (size * max(self._bias.size, 2 * table.shape[1])))
         for first in range(0, lengths[0], block):
             steps = np.arange(first, min(first + block, lengths[0]))[:, None]
@@ -156,30 +157,36 @@ class Recurrent(Encoder):
             changes = [0, *(np.flatnonzero(np.diff(live)) + 1).tolist(), len(steps)]
             for start, end in itertools.pairwise(changes):
                 texts = int(live[start])
-                seen = self._steps(inputs[:, start:end, :texts], state[:, :texts], cell[:, :texts])
-                if self._pool_max:
-                    np.maximum(best[:, :texts], seen.max(1), out=best[:, :texts])
+                views = [None if array is None else array[:, :texts] for array in (state, cell, best)]
+                seen = None if states is None else np.empty((2, end - start, texts, self._hidden), np.float32)
+                self._steps(inputs[:, start:end, :texts], *views, seen)
                 if states is not None:
                     states[tokens[0, start:end, :texts], : self._hidden] = seen[0]
                     states[tokens[1, start:end, :texts], self._hidden :] = seen[1]
-        return (best if self._pool_max else state).transpose(1, 0, 2).reshape(size, -1)
+        return (state if best is None else best).transpose(1, 0, 2).reshape(size, -1)
 
-    def _steps(self, inputs: np.ndarray, state: np.ndarray, cell: np.ndarray) -> np.ndarray:
-        """Take steps with the same texts; return the states, [2, steps, texts, hidden].
+    def _steps(
+        self,
+        inputs: np.ndarray,
+        state: np.ndarray,
+        cell: np.ndarray | None,
+        best: np.ndarray | None,
+        seen: np.ndarray | None,
+    ) -> None:
+        """Take steps with the same texts, in place.
 
-        inputs: [2, steps, texts, gates * hidden], of weight_ih and bias; state, cell: [2, texts, hidden], changed in
-        place.
+        inputs: [2, steps, texts, gates * hidden], of weight_ih and bias; state, cell, best: [2, texts, hidden];
+        seen: [2, steps, texts, hidden], becomes the states.
         """
         gates = np.empty((2, *inputs.shape[2:]), np.float32)
-        seen = np.empty((*inputs.shape[:3], self._hidden), np.float32)
-        take, forget, give, candidate = np.split(gates, 4, 2) if self._lstm else (gates,) * 4
+        take, forget, give, candidate = np.split(gates, 4, 2) if cell is not None else (gates,) * 4
         sigmoids = gates[..., : 3 * self._hidden]
         half = np.float32(0.5)
         for number, step in enumerate(inputs.swapaxes(0, 1)):
             np.matmul(state, self._weight_hh, gates)
             np.add(gates, step, gates)
-            np.tanh(gates, gates if self._lstm else state)
-            if self._lstm:
+            np.tanh(gates, state if cell is None else gates)
+            if cell is not None:
                 np.multiply(sigmoids, half, sigmoids)
                 np.add(sigmoids, half, sigmoids)
                 np.multiply(cell, forget, cell)
@@ -187,8 +194,10 @@ class Recurrent(Encoder):
                 np.add(cell, candidate, cell)
                 np.tanh(cell, state)
                 np.multiply(state, give, state)
-            seen[:, number] = state
-        return seen
+            if best is not None:
+                np.maximum(best, state, out=best)
+            if seen is not None:
+                seen[:, number] = state
 
 
 class Transformer(Encoder):
@@ -222,7 +231,8 @@ class Transformer(Encoder):
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the indexes of some texts, and their states [texts, time, hidden] with those of special tokens."""
         count = 1 + self._size.pair
-        sentences = [[*sentence, SEPARATOR] for sentence in np.split(ids, np.cumsum(lengths)[:-1])]
+        tokens, ends = ids.tolist(), np.cumsum(lengths).tolist()
+        sentences = [[*tokens[start:end], SEPARATOR] for start, end in itertools.pairwise([0, *ends])]
         texts = [[FIRST, *itertools.chain(*sentences[i : i + count])] for i in range(0, len(sentences), count)]
         order = np.argsort([-len(text) for text in texts], kind="stable")
         for start in range(0, len(order), self.batch_size):
@@ -230,7 +240,7 @@ class Transformer(Encoder):
             whole = np.array([len(texts[i]) for i in batch])
             mask = np.arange(whole[0]) < whole[:, None]
             tokens = np.full(mask.shape, SEPARATOR)
-            tokens[mask] = np.concatenate([texts[i] for i in batch])
+            tokens[mask] = [*itertools.chain.from_iterable(texts[i] for i in batch)]
             separators = tokens == SEPARATOR
             segments = np.minimum(np.cumsum(separators, 1) - separators, count - 1)  # separators before the token
             states = self._embed(table, tokens, segments)
@@ -306,13 +316,19 @@ def gelu(x: np.ndarray) -> np.ndarray:
 def erf(x: np.ndarray) -> np.ndarray:
     """Return the error function to float32's precision: a quotient of polynomials, as in Eigen."""
     x = np.clip(x, -4, 4)
-    return x * np.polyval(_ERF_NUMERATOR, x * x) / np.polyval(_ERF_DENOMINATOR, x * x)
+    square = x * x
+    numerator, denominator = (np.full_like(x, first) for first in (_ERF_NUMERATOR[0], _ERF_DENOMINATOR[0]))
+    for polynomial, coefficients in ((numerator, _ERF_NUMERATOR), (denominator, _ERF_DENOMINATOR)):
+        for coefficient in coefficients[1:]:
+            polynomial *= square
+            polynomial += np.float32(coefficient)
+    return x * numerator / denominator
 
 
-_ERF_NUMERATOR = np.array((
+_ERF_NUMERATOR = (
     -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
     -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02,
-), np.float32)  # fmt: skip
-_ERF_DENOMINATOR = np.array((
+)  # fmt: skip
+_ERF_DENOMINATOR = (
     -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
-), np.float32)  # fmt: skip
+)  # fmt: skip

@@ -85,7 +85,10 @@ class Model:
         if len(sentences) != 1 + self.pair or not all(isinstance(sentence, str) for sentence in sentences):
             raise PackedError(f"{self.name} reads {'pairs of texts' if self.pair else 'single texts'}")
         # UTF-8 cannot hold halves of surrogate pairs: they become the replacement character.
-        return [s.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for s in sentences]
+        return [
+            s if s.isascii() else s.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            for s in sentences
+        ]
 
     def _encode(self, sentence: str) -> tuple[Sequence[int], list[int]]:
         """Return the ids of a sentence, and where words are labelled the index of each one's first token."""

@@ -48,13 +48,18 @@ class HashedWords:
 
     def encode(self, text: str) -> list[int]:
         """Return one id a word or sign. It is valid until `table` is called."""
+        words = split_words(text)[: self._max_tokens]
         ids = self._ids
-        return [ids.setdefault(word, len(ids)) for word in split_words(text)[: self._max_tokens]]
+        try:
+            return [ids[word] for word in words]
+        except KeyError:
+            return [ids.setdefault(word, len(ids)) for word in words]
 
     def table(self) -> np.ndarray:
         """Return the vectors of all words met, float32 [words, dim]; they are forgotten when there are too many."""
         table = self._table
-        if new := list(self._ids)[len(table) :]:
+        if len(table) < len(self._ids):
+            new = list(self._ids)[len(table) :]
             table = self._table = np.concatenate([table, self._vectors(new)])
         if table.size > self.most_values:
             self._start()

@@ -34,7 +34,8 @@ from common.training.loop import fit
 from common.training.models import read_config
 from compression.augmentation.preprocess import PreprocessSettings
 from compression.distillation.trainer import make_optimizer
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import weights_of
 from compression.settings import CompressSettings

@@ -4,7 +4,7 @@
     python benchmarks/augmentation.py --memory
 
 The loop is what TinyBERT's data_augmentation.py does: for every word of every sentence the whole model, its output
-layer at every place, and an argsort of the vocabulary at the masked one. Both ways run in this process by turns over
+layer at every token, and an argsort of the vocabulary at the masked one. Both ways run in this process by turns over
 the same sentences, and their rows must be equal. Without --masked-lm the model is the packaged MiniLM below an
 untrained output layer: which words come out is nonsense then, but that changes nothing about the time they take.
 """
@@ -38,7 +38,7 @@ Clock = Callable[[], float]
 
 
 class PlainCandidates:
-    """The k likeliest words in a word's place, one word of one sentence at a time."""
+    """The k likeliest words instead of a word, one word of one sentence at a time."""
 
     def __init__(self, model: HuggingFaceMaskedLM, k: int) -> None:
         self.model, self.k = model, k
@@ -55,14 +55,14 @@ class PlainCandidates:
                     candidates[span] = self._one(pieces.ids, pieces.spans.index(span), text[slice(*span)].lower())
         return found
 
-    def _one(self, ids: list[int], place: int, own: str) -> list[str]:
-        masked = [*ids[:place], self.model.mask_id, *ids[place + 1 :]]
+    def _one(self, ids: list[int], index: int, word_there: str) -> list[str]:
+        masked = [*ids[:index], self.model.mask_id, *ids[index + 1 :]]
         with torch.inference_mode():
-            logits = self.model.model(input_ids=torch.tensor([masked])).logits[0, place]
+            logits = self.model.model(input_ids=torch.tensor([masked])).logits[0, index]
         chosen: list[str] = []
         for piece in torch.argsort(logits, descending=True)[: 20 * self.k].tolist():
             word = self.words[piece]
-            if len(word) > 1 and word not in (own, self.words[ids[place]]):
+            if len(word) > 1 and word not in (word_there, self.words[ids[index]]):
                 chosen.append(word)
                 if len(chosen) == self.k:
                     break

@@ -1,4 +1,4 @@
-"""fastText in an environment of its own: a job as JSON on stdin, its results as JSON on stdout.
+"""fastText in a separate environment: a job as JSON on stdin, its results as JSON on stdout.
 
 A job trains one model of the lines in `train` with `settings` (train_supervised's own arguments), and writes a file of
 it for each of `cuts`: {"size": null} is the whole model (a .bin), {"size": N, "retrain": E} one quantized by

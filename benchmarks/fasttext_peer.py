@@ -4,7 +4,7 @@
     python benchmarks/fasttext_peer.py --task sst-2 --augmented eight --teacher minilm
 
 It learns from the rows that students learn from, as their hash tokenizer reads them: those of train with their labels,
-and with --augmented, in models of their own, these and the augmented rows with the teacher's choices. A pair is one
+and with --augmented, in separate models, these and the augmented rows with the teacher's choices. A pair is one
 line, in which the words of the second sentence are marked.
 
 Tuning: the settings of fasttext_models.py, the same for every task and set of rows. Each trains a model with the first
@@ -172,7 +172,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--task", default="sst-2", help="task whose rows are learned")
     parser.add_argument("--sizes", type=int, nargs="+", default=[12_000, 32_000, 100_000, 400_000], help="in bytes")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(NAMED_SEEDS.values())[:3], help="first: tuning's")
-    parser.add_argument("--augmented", metavar="NAME", help="augmented rows to learn from too, in models of their own")
+    parser.add_argument("--augmented", metavar="NAME", help="augmented rows to learn from too, in separate models")
     parser.add_argument("--teacher", metavar="NAME", help="whose choices are their labels; unset: the only teacher")
     parser.add_argument("--draws", type=int, default=32, help="settings drawn from the wide grid (default: 32)")
     parser.add_argument("--tune-share", type=float, help="part of train to tune on, drawn; unset: all of it")

@@ -1,6 +1,6 @@
 """fastText for comparison: an environment that has it, a task's rows as its lines, and models trained on them.
 
-Its Python package needs an older NumPy than the project's, so it has a virtual environment of its own and runs there
+Its Python package needs an older NumPy than the project's, so it runs in a separate virtual environment
 (fasttext_inside.py).
 """
 

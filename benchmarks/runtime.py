@@ -32,6 +32,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace, default_root
 from common.tables import text_table
 from common.training.models import WEIGHTS_FILE, find_model, read_config, saved_models
+from compression.packing import pack_student
 
 HERE = Path(__file__).parent
 FILES = (WEIGHTS_FILE, "bpe.model")
@@ -72,7 +73,7 @@ def measure(way: Way, texts: Path, split: Split, clock: str) -> dict[str, Any]:
 
 def _started(way: Way, texts: Path, clock: str, passes: int) -> subprocess.Popen:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [way.python, HERE / "ways.py", way.kind, way.model, texts, clock, passes]
+    command = [way.python, HERE / f"way_{way.kind}.py", way.model, texts, clock, passes]
     return subprocess.Popen(list(map(str, command)), env=os.environ | threads, stdout=subprocess.PIPE, text=True)
 
 
@@ -114,8 +115,6 @@ def students(paths: Workspace, task: Task, given: dict[str, str | None]) -> dict
 
 def packed(folder: Path, target: Path) -> Path:
     """A student's packed file, in another folder."""
-    from compression.packing import pack_student
-
     path = target / f"{folder.name}.fwt"
     path.write_bytes(pack_student(folder))
     return path

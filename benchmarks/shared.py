@@ -97,7 +97,7 @@ def memory_peak() -> int:
 
 
 def in_a_process(*words: object) -> str:
-    """Run the same script with other arguments in a process of its own. Returns the last line it printed."""
+    """Run the same script with other arguments in a separate process. Returns the last line it printed."""
     command = [sys.executable, sys.argv[0], *map(str, words)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
 

@@ -8,7 +8,7 @@ Both ways train the thesis's shapes on the same rows, made into tokens beforehan
 compress.py's own loop and its defaults, the other with packed sequences, batches of 50, a DataLoader and a collate
 function in Python, and the same optimizer. Targets are the labels as logits of -1 and 1. The final loss is over rows
 held out from both: ours keeps the epoch of the best accuracy on them, the plain loop its last; the training loss is the
-mean over the last epoch. --memory trains an FFN for one epoch on so many rows, each time in a process of its own:
+mean over the last epoch. --memory trains an FFN for one epoch on so many rows, each time in a separate process:
 seconds a row, and the peak of the whole process.
 """
 

@@ -1,12 +1,12 @@
-"""One way of classifying text, in a process of its own: ways.py WAY MODEL TEXTS CLOCK PASSES
+"""One way of classifying text, in a separate process: way_NAME.py MODEL TEXTS CLOCK PASSES
 
-WAY is packed, pytorch or fasttext; MODEL a .fwt file, a student's folder or fastText's .bin; TEXTS one sentence a line.
-The first line printed comes as soon as the first sentence's label is known: CPU seconds so far. After it, unless PASSES
-is 0, comes a line of JSON: seconds by CLOCK (wall or cpu) of the best pass over all sentences and of the median
-sentence alone, the most bytes held, and all labels.
+way_packed.py reads a .fwt file, way_pytorch.py a student's folder, way_fasttext.py fastText's .bin; TEXTS has one
+sentence a line. The first line printed comes as soon as the first sentence's label is known: CPU seconds so far. After
+it, unless PASSES is 0, comes a line of JSON: seconds by CLOCK (wall or cpu) of the best pass over all sentences and of
+the median sentence alone, the most bytes held, and all labels.
 
-benchmarks/runtime.py starts it and times it. It imports nothing that its way does not need: fastText's Python has other
-packages than the project's.
+benchmarks/runtime.py starts the three scripts and times them. Each imports only what it needs: fastText's Python has
+other packages than the project's.
 """
 
 import json
@@ -25,45 +25,6 @@ CHUNK = 1024
 
 Classify = Callable[[list[str]], list[str]]
 """Labels of sentences."""
-
-
-def packed(model: str) -> Classify:
-    """A packed file through the runtime that needs NumPy alone."""
-    from compression.runtime import load
-
-    loaded = load(model)
-    return lambda texts: [loaded.labels[i] for i in loaded.logits(texts).argmax(1)]
-
-
-def pytorch(model: str) -> Classify:
-    """The same student through PyTorch, as evaluate.py scores it."""
-    import torch
-
-    from common.progress import show_bars
-    from compression.students.batch import EncodedRows
-    from compression.students.saved import load_student
-    from compression.students.scoring import student_logits
-
-    torch.set_num_threads(1)
-    show_bars(False)
-    device = torch.device("cpu")
-    student, tokenizer, config = load_student(Path(model), device)
-
-    def classify(texts: list[str]) -> list[str]:
-        return [
-            config.labels[i] for i in student_logits(student, EncodedRows(tokenizer.encode(texts)), device).argmax(1)
-        ]
-
-    return classify
-
-
-def fasttext(model: str) -> Classify:
-    """fastText's own Python package."""
-    import fasttext as library
-
-    library.FastText.eprint = lambda *words: None  # a warning at every load
-    loaded = library.load_model(model)
-    return lambda texts: [labels[0].removeprefix("__label__") for labels in loaded.predict(texts)[0]]
 
 
 def measure(classify: Classify, texts: list[str], clock: Callable[[], float], passes: int) -> dict[str, Any]:
@@ -97,20 +58,15 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def main() -> None:
-    """Load, answer the first text, and measure if asked to."""
-    way, model, path, clock, passes = sys.argv[1:]
+def run(load: Callable[[str], Classify]) -> None:
+    """Load a model, answer the first text, and measure if asked to."""
+    model, path, clock, passes = sys.argv[1:]
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     texts = Path(path).read_text(encoding="utf-8").split("\n")
-    classify = {"packed": packed, "pytorch": pytorch, "fasttext": fasttext}[way](model)
+    classify = load(model)
     classify(texts[:1])
     print(time.process_time(), flush=True)
     if int(passes):
         chosen = {"wall": time.perf_counter, "cpu": time.process_time}[clock]
         print(json.dumps(measure(classify, texts, chosen, int(passes))))
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
-    main()

@@ -24,7 +24,6 @@ from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
-from compression.packing import write_packed
 from compression.runtime import load
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
@@ -169,7 +168,7 @@ def test_a_packed_student_tags_as_the_student_does(tmp_path, arch, embedding):
         tmp_path / "s", arch, embedding, "affine-row", labels=tiny_tags.LABELS, tokens=True, max_tokens=9
     )
     texts = [text for text, _ in tiny.sentences(12)] + ["", "ünïcode \u200b 漢字", "a " * 20 + "b"]
-    packed = load(write_packed(folder)).logits(texts)
+    packed = load(packed_students.write_packed(folder)).logits(texts)
     student, tokenizer, _ = load_student(folder, CPU)
     split = words_of(*texts)
     own = student_logits(student, encode_split(tokenizer, split), CPU)

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.errors import UserError
+from compression.students.student import Student
 
 if TYPE_CHECKING:
     import onnx
 
-    from compression.students.student import Student
-
 OPSET = 17
 IR_VERSION = 8
 """Versions that a reader must know; these two are of 2022, for older runtimes."""
-TYPES = {np.int64: "INT64", np.float32: "FLOAT"}
 
 
 def import_onnx() -> Any:
@@ -35,14 +33,15 @@ class Graph:
 
     def __init__(self, student: Student) -> None:
         """student: the model whose weights the graph takes. Raises UserError when the onnx library is not installed."""
-        self._onnx, self._student = import_onnx(), student
+        self._onnx, self.student = import_onnx(), student
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
         self._inputs: list[onnx.ValueInfoProto] = []
 
     def input(self, name: str, shape: list[int | str]) -> str:
         """Add an int64 input; a dimension given by a word may be any number, the same wherever the word is used."""
-        self._inputs.append(self._value(name, np.int64, shape))
+        kind = self._onnx.TensorProto.INT64
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, shape))
         return name
 
     def constant(self, name: str, array: np.ndarray) -> str:
@@ -62,17 +61,29 @@ class Graph:
 
     def matrix(self, name: str) -> str:
         """Add one of the student's matrices, float32."""
-        return self.constant(name, self._student.get_submodule(name).dense().numpy())
+        return self.constant(name, self.student.get_submodule(name).dense().numpy())
 
     def vector(self, name: str) -> str:
         """Add one of the student's biases or norms."""
-        return self.constant(name, self._student.vector(name).numpy())
+        return self.constant(name, self.student.vector(name).numpy())
 
     def linear(self, name: str, x: str) -> str:
         """Apply one of the student's linear layers to x [..., inputs]."""
-        weight = self._student.get_submodule(f"{name}.weight").dense().numpy()
+        weight = self.student.get_submodule(f"{name}.weight").dense().numpy()
         product = self.node("MatMul", x, self.constant(f"{name}.weight", weight.T))
         return self.node("Add", product, self.vector(f"{name}.bias"))
+
+    def squeeze(self, x: str, *axes: int) -> str:
+        """Remove axes of length one."""
+        return self.node("Squeeze", x, self.integers(*axes))
+
+    def unsqueeze(self, x: str, *axes: int) -> str:
+        """Add axes of length one."""
+        return self.node("Unsqueeze", x, self.integers(*axes))
+
+    def length(self, x: str, axis: int) -> str:
+        """Return the length of an axis, int64 without dimensions."""
+        return self.squeeze(self.node("Shape", x, start=axis, end=axis + 1), 0)
 
     def node(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
         """Apply an operator. Returns the name of its first output."""
@@ -85,13 +96,10 @@ class Graph:
         """Return the model with one float32 output [batch, width], checked by onnx's own checker."""
         helper = self._onnx.helper
         self._nodes.append(helper.make_node("Identity", [value], [output], name=output))
-        result = self._value(output, np.float32, ["batch", width])
+        result = helper.make_tensor_value_info(output, self._onnx.TensorProto.FLOAT, ["batch", width])
         graph = helper.make_graph(self._nodes, name, self._inputs, [result], list(self._constants.values()))
         opset = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="featherweight")
         helper.set_model_props(model, metadata)
         self._onnx.checker.check_model(model, full_check=True)
         return model
-
-    def _value(self, name: str, dtype: type, shape: list[int | str]) -> onnx.ValueInfoProto:
-        return self._onnx.helper.make_tensor_value_info(name, getattr(self._onnx.TensorProto, TYPES[dtype]), shape)

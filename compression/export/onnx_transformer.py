@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from compression.export.onnx_graph import Graph
-
-if TYPE_CHECKING:
-    from compression.students.transformer import TransformerEncoder
+from compression.students.transformer import TransformerEncoder
 
 
 class TransformerNodes:
@@ -26,19 +23,20 @@ class TransformerNodes:
         graph = self.graph
         vectors, segments, lengths, steps = self._framed(sentences, batch)
         positions = graph.node("Gather", graph.matrix("encoder.positions.weight"), steps)
-        summed = graph.node("Add", self._projected(vectors), positions)
+        if hasattr(self.encoder.projection, "weight"):
+            vectors = graph.linear("encoder.projection", vectors)
+        summed = graph.node("Add", vectors, positions)
         summed = graph.node("Add", summed, graph.node("Gather", graph.matrix("encoder.segments.weight"), segments))
         states = self._norm(summed, "norm")
-        mask = graph.node("Less", steps, graph.node("Unsqueeze", lengths, graph.integers(1)))
-        mask = graph.node("Unsqueeze", mask, graph.integers(1, 2))
+        mask = graph.unsqueeze(graph.node("Less", steps, graph.unsqueeze(lengths, 1)), 1, 2)
         for number in range(self.encoder.depth):
             states = self._layer(states, mask, number)
-        return graph.node("Squeeze", graph.node("Gather", states, graph.integers(0), axis=1), graph.integers(1))
+        return graph.squeeze(graph.node("Gather", states, graph.integers(0), axis=1), 1)
 
     def _framed(self, sentences: Sequence[tuple[str, str]], batch: str) -> tuple[str, str, str, str]:
         """As `framed`: vectors, segments [batch, time] and lengths; and the numbers of the tokens, int64 [time]."""
         graph = self.graph
-        first, separator = (self._special(number, batch) for number in (0, 1))
+        first, separator = (self._special_token(number, batch) for number in (0, 1))
         parts = [first, *(part for vectors, _ in sentences for part in (vectors, separator))]
         joined = graph.node("Concat", *parts, axis=1)
         one = graph.number(1)
@@ -47,47 +45,37 @@ class TransformerNodes:
             lengths = graph.node("Add", lengths, graph.node("Add", length, one))
         longest = graph.node("ReduceMax", lengths, keepdims=0)
         steps = graph.node("Range", graph.number(0), longest, one)
-        row = graph.node("Unsqueeze", steps, graph.integers(0))
-        zeros = graph.node("Mul", graph.node("Unsqueeze", lengths, graph.integers(1)), graph.integers(0))
+        row = graph.unsqueeze(steps, 0)
+        zeros = graph.node("Mul", graph.unsqueeze(lengths, 1), graph.integers(0))
         indices = graph.node("Add", zeros, row)
         segments = graph.node("Mul", indices, graph.integers(0))
         start = column = one
         for number, (vectors, length) in enumerate(sentences):
-            offset = graph.node("Sub", row, graph.node("Unsqueeze", start, graph.integers(-1)))
-            within = graph.node("Less", offset, graph.node("Unsqueeze", length, graph.integers(1)))
-            end = graph.node("Add", column, self._time(vectors))
+            offset = graph.node("Sub", row, graph.unsqueeze(start, -1))
+            within = graph.node("Less", offset, graph.unsqueeze(length, 1))
+            end = graph.node("Add", column, graph.length(vectors, 1))
             index = graph.node("Where", within, graph.node("Add", column, offset), end)
             reached = graph.node("GreaterOrEqual", offset, graph.integers(0))
             indices = graph.node("Where", reached, index, indices)
             segments = graph.node("Where", reached, graph.integers(number), segments)
             start = graph.node("Add", graph.node("Add", start, length), one)
             column = graph.node("Add", end, one)
-        whole = graph.node("Expand", graph.node("Unsqueeze", indices, graph.integers(2)), self._shape_of_width())
+        dim = self.encoder.marks.weight.dense().shape[1]
+        whole = graph.node("Expand", graph.unsqueeze(indices, 2), graph.integers(1, 1, dim))
         return graph.node("GatherElements", joined, whole, axis=1), segments, lengths, steps
 
-    def _special(self, number: int, batch: str) -> str:
-        """Return one of the special tokens, [batch, 1, dim]."""
+    def _special_token(self, number: int, batch: str) -> str:
+        """Return the vector of one of the special tokens, [batch, 1, dim]."""
         vector = self.encoder.marks.weight.dense()[number]
         shape = self.graph.node("Concat", batch, self.graph.integers(1, len(vector)), axis=0)
         return self.graph.node("Expand", self.graph.constant(f"encoder.special_{number}", vector.numpy()), shape)
-
-    def _time(self, vectors: str) -> str:
-        """Return the number of tokens of the longest text, int64."""
-        return self.graph.node("Squeeze", self.graph.node("Shape", vectors, start=1, end=2), self.graph.integers(0))
-
-    def _shape_of_width(self) -> str:
-        return self.graph.integers(1, 1, self.encoder.marks.weight.dense().shape[1])
-
-    def _projected(self, vectors: str) -> str:
-        has_projection = hasattr(self.encoder.projection, "weight")
-        return self.graph.linear("encoder.projection", vectors) if has_projection else vectors
 
     def _layer(self, states: str, mask: str, number: int) -> str:
         graph, name = self.graph, f"blocks.{number % len(self.encoder.blocks)}"
         read = self._adapted(self._attend(states, mask, f"{name}.attention"), number, 0)
         states = self._norm(graph.node("Add", states, read), f"{name}.attention_norm")
-        fed = graph.linear(f"encoder.{name}.down", self._gelu(graph.linear(f"encoder.{name}.up", states)))
-        return self._norm(graph.node("Add", states, self._adapted(fed, number, 1)), f"{name}.output_norm")
+        fed = self._adapted(self._feed_forward(states, name), number, 1)
+        return self._norm(graph.node("Add", states, fed), f"{name}.output_norm")
 
     def _attend(self, states: str, mask: str, name: str) -> str:
         graph, attention = self.graph, self.encoder.get_submodule(name)
@@ -108,14 +96,15 @@ class TransformerNodes:
     def _adapted(self, states: str, number: int, index: int) -> str:
         if not len(self.encoder.adapters[number]):
             return states
-        graph, name = self.graph, f"adapters.{number}.{index}"
-        adapted = graph.linear(f"encoder.{name}.up", self._gelu(graph.linear(f"encoder.{name}.down", states)))
-        return graph.node("Add", states, adapted)
+        return self.graph.node("Add", states, self._feed_forward(states, f"adapters.{number}.{index}", "down", "up"))
 
-    def _gelu(self, x: str) -> str:
+    def _feed_forward(self, x: str, name: str, first: str = "up", second: str = "down") -> str:
+        """Apply two linear layers with GELU between them."""
         graph = self.graph
+        x = graph.linear(f"encoder.{name}.{first}", x)
         share = graph.node("Add", graph.node("Erf", graph.node("Mul", x, graph.number(0.5**0.5))), graph.number(1.0))
-        return graph.node("Mul", graph.node("Mul", x, graph.number(0.5)), share)
+        gelu = graph.node("Mul", graph.node("Mul", x, graph.number(0.5)), share)
+        return graph.linear(f"encoder.{name}.{second}", gelu)
 
     def _norm(self, x: str, name: str) -> str:
         scale, bias = (self.graph.vector(f"encoder.{name}.{own}") for own in ("weight", "bias"))

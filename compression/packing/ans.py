@@ -1,23 +1,25 @@
-"""The entropy coder's writing half: rANS (Duda, 2013) over many states side by side. The reading half is in runtime.py.
+"""The entropy coder's writing half: rANS (Duda, 2013) over many lanes. The reading half is compression.runtime.entropy.
 
-Symbol i belongs to state i mod lanes, so that numpy decodes one symbol of every lane at a time. States begin at 2^16
+Symbol i belongs to lane i mod lanes, so that NumPy decodes one symbol of every lane at a time. States begin at 2^16
 plus two bytes that would be stored raw otherwise: the decoder ends where the encoder began and finds them there, so a
 lane costs little as long as there are such bytes.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
-from compression.packing.head import HeadWriter
-from compression.runtime import MOST_STEPS, PAIR_BITS, PairModel, frequencies, pair_lanes, step_weights
+from compression.packing.header import HeaderWriter
+from compression.runtime.entropy import CODE_BITS, LOWEST_STATE, MOST_STEPS, Array, frequencies, step_weights
+from compression.runtime.vocabulary import PAIR_BITS, PairModel, pair_lanes
 
-_STATE = 1 << 16
 _MOST_STEPS, _USUAL_STEPS = MOST_STEPS // 2, 1024
 _TOP_STEP = 60
+
+Slots = tuple[np.ndarray, np.ndarray]
+"""Frequency and first slot of each symbol, uint64."""
 
 
 def table_steps(counts: np.ndarray) -> np.ndarray:
@@ -28,92 +30,73 @@ def table_steps(counts: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, steps, 0).astype(np.uint8)
 
 
-def write_table(head: HeadWriter, steps: np.ndarray) -> None:
+def write_table(header: HeaderWriter, steps: np.ndarray) -> None:
     """Write a table as the runtime reads it: the number of symbols less one, then differences of the steps."""
-    head.byte(len(steps) - 1)
-    head.bytes(np.diff(steps, prepend=np.uint8(0)).astype(np.uint8).tobytes())
+    header.byte(len(steps) - 1)
+    header.data += np.diff(steps, prepend=np.uint8(0)).astype(np.uint8).tobytes()
 
 
-def table_bits(steps: np.ndarray, bits: int) -> np.ndarray:
+def table_bits(steps: np.ndarray) -> np.ndarray:
     """Return what each symbol costs with a table, in bits; a high cost for those that the table lacks."""
-    return symbol_bits(step_weights(steps), bits)
+    frequency = frequencies(step_weights(steps))
+    return np.where(frequency > 0, CODE_BITS - np.log2(np.maximum(frequency, 1)), 40.0)
 
 
-def symbol_bits(weights: np.ndarray, bits: int) -> np.ndarray:
-    """As table_bits, for weights."""
-    frequency = frequencies(weights, bits)
-    return np.where(frequency > 0, bits - np.log2(np.maximum(frequency, 1)), 40.0)
+def stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Return arrays as rows of one matrix, padded with zeros."""
+    widest = max(map(len, rows))
+    return np.stack([np.pad(row, (0, widest - len(row))) for row in rows])
 
 
-@dataclasses.dataclass
-class Coded:
-    """Symbols to be coded, with the table of each. weights: int64, one array a table; bits: what each symbol takes."""
-
-    symbols: np.ndarray
-    tables: np.ndarray
-    weights: list[np.ndarray]
-
-
-def encode_stream(arrays: Sequence[Coded], bits: int, spare: bytes) -> tuple[bytes, int]:
-    """Return (a stream, how many of the spare bytes its states carry)."""
-    total = sum(len(array.symbols) for array in arrays)
+def encode_stream(arrays: Sequence[Array], spare: bytes) -> tuple[bytes, int]:
+    """Return (a stream of coded arrays, how many of the spare bytes its states carry)."""
+    total = sum(array.count for array in arrays)
     if not total:
         return b"", 0
     # A lane takes a byte or so that holds nothing, and two more where no spare bytes are left to carry.
     lanes = max(-(-total // _MOST_STEPS), min(len(spare) // 2, -(-total // _USUAL_STEPS)))
-    frequency, start = _looked_up(arrays, bits)
-    carried = spare[: 2 * lanes]
-    states = _first_states(carried, lanes)
-    starts = range((total - 1) // lanes * lanes, -1, -lanes)
-    words = [_push(states, frequency[i : i + lanes], start[i : i + lanes], bits) for i in starts]
-    head = HeadWriter()
-    head.number(lanes)
-    stream = head.data + states.astype("<u4").tobytes() + b"".join(reversed(words))
-    return stream, len(carried)
+    frequency, first = [], []
+    for array in arrays:
+        of_tables = stacked([frequencies(weights) for weights in array.weights])
+        chosen = array.tables(), array.values
+        frequency.append(of_tables[chosen])
+        first.append((np.cumsum(of_tables, 1) - of_tables)[chosen])
+    slots = (np.concatenate(frequency).astype(np.uint64), np.concatenate(first).astype(np.uint64))
+    steps = [(slots[0][i : i + lanes], slots[1][i : i + lanes]) for i in range(0, total, lanes)]
+    stream, carried = _encode(steps, lanes, CODE_BITS, spare)
+    header = HeaderWriter()
+    header.number(lanes)
+    return bytes(header.data) + stream, carried
 
 
-def encode_pairs(letters: str, indices: np.ndarray, pairs: np.ndarray, words: bool, spare: bytes) -> tuple[bytes, int]:
-    """As encode_stream, for the parts of a vocabulary's unions: tables depend on the pairs before, see PairModel."""
+def encode_pairs(
+    characters: str, indexes: np.ndarray, pairs: np.ndarray, words: bool, spare: bytes
+) -> tuple[bytes, int]:
+    """As encode_stream, for the parts of a vocabulary's merges: tables depend on the pairs before, see PairModel."""
     if not len(pairs):
         return b"", 0
     lanes = pair_lanes(len(pairs))
-    model = PairModel(letters, indices, words)
+    model = PairModel(characters, indexes, words)
     steps = []
     for first in range(0, len(pairs), lanes):
         block = pairs[first : first + lanes]
         for side in (0, 1):
-            frequency = model.frequencies(side, first + len(block))
-            begin = np.cumsum(frequency) - frequency
-            steps.append((frequency[block[:, side]].astype(np.uint64), begin[block[:, side]].astype(np.uint64)))
+            frequency = model.frequencies(side, first + len(block)).astype(np.uint64)
+            start = np.cumsum(frequency) - frequency
+            steps.append((frequency[block[:, side]], start[block[:, side]]))
         model.learn(first, block)
+    return _encode(steps, lanes, PAIR_BITS, spare)
+
+
+def _encode(steps: Sequence[Slots], lanes: int, bits: int, spare: bytes) -> tuple[bytes, int]:
+    """steps: the symbols that are decoded at a time, one for each lane, of which the last ones may have none."""
     carried = spare[: 2 * lanes]
-    states = _first_states(carried, lanes)
-    words_out = [_push(states, f, s, PAIR_BITS) for f, s in reversed(steps)]
-    return states.astype("<u4").tobytes() + b"".join(reversed(words_out)), len(carried)
-
-
-def _first_states(carried: bytes, lanes: int) -> np.ndarray:
-    return np.frombuffer(carried + bytes(2 * lanes - len(carried)), "<u2").astype(np.uint64) + np.uint64(_STATE)
-
-
-def _push(states: np.ndarray, f: np.ndarray, s: np.ndarray, bits: int) -> bytes:
-    """Code one symbol of each lane, in place; returns the words that overflow. f, s: frequencies and first slots."""
-    x = states[: len(f)]
-    full = x >= f << np.uint64(32 - bits)
-    words = (x[full] & np.uint64(0xFFFF)).astype("<u2").tobytes()
-    x[full] >>= np.uint64(16)
-    x[:] = (x // f << np.uint64(bits)) + x % f + s
-    return words
-
-
-def _looked_up(arrays: Sequence[Coded], bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return frequency and first slot of every symbol, uint64."""
-    looked_up, starts = [], []
-    for array in arrays:
-        tables = [frequencies(weights, bits) for weights in array.weights]
-        widest = max(map(len, tables))
-        frequency = np.stack([np.pad(table, (0, widest - len(table))) for table in tables])
-        begin = np.cumsum(frequency, 1) - frequency
-        looked_up.append(frequency[array.tables, array.symbols])
-        starts.append(begin[array.tables, array.symbols])
-    return np.concatenate(looked_up).astype(np.uint64), np.concatenate(starts).astype(np.uint64)
+    states = np.frombuffer(carried.ljust(2 * lanes, b"\0"), "<u2").astype(np.uint64) + np.uint64(LOWEST_STATE)
+    words = []
+    for frequency, first in reversed(steps):
+        x = states[: len(frequency)]
+        full = x >= frequency << np.uint64(32 - bits)
+        words.append((x[full] & np.uint64(0xFFFF)).astype("<u2").tobytes())
+        x[full] >>= np.uint64(16)
+        x[:] = (x // frequency << np.uint64(bits)) + x % frequency + first
+    return states.astype("<u4").tobytes() + b"".join(reversed(words)), len(carried)

@@ -9,15 +9,17 @@ Deflate and LZMA were never smaller for any array, see docs/format.md.
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import hashlib
+import operator
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 
-from compression.packing.ans import Coded, table_bits, table_steps, write_table
-from compression.packing.head import HeadWriter
-from compression.runtime import BLOCK, BY_COLUMN, BY_ROW, CODE_BITS, CODED, CONSTANT, RAW, step_weights
+from compression.packing.ans import stacked, table_bits, table_steps, write_table
+from compression.packing.header import HeaderWriter
+from compression.runtime.entropy import BLOCK, BY_COLUMN, BY_ROW, CODED, CONSTANT, RAW, Array, step_weights
 
 CLASSES = (2, 3, 4, 8)
 _ROUNDS = 5
@@ -25,119 +27,100 @@ _NOISE = 0.99
 """An array that one table does not make smaller than this share is not tried with classes."""
 
 
-@dataclasses.dataclass
-class Stored:
-    """An array and how it is stored. symbols: uint8 [count]; cost: bits, tables and classes included."""
+class Stored(Array):
+    """An array with its values, uint8 [count]. cost: bits, tables and classes included; steps: the tables' bytes."""
 
-    symbols: np.ndarray
-    columns: int
-    mode: int
-    cost: float
-    steps: list[np.ndarray] = dataclasses.field(default_factory=list)
-    classes: Stored | None = None
+    def __init__(
+        self,
+        values: np.ndarray,
+        columns: int,
+        mode: int,
+        cost: float,
+        steps: Sequence[np.ndarray] = (),
+        classes: Stored | None = None,
+    ) -> None:
+        super().__init__(len(values), columns, mode, [step_weights(table) for table in steps])
+        self.values, self.cost, self.steps, self.classes = values, cost, steps, classes
 
-    def write(self, head: HeadWriter) -> None:
-        """Write the array's description, as runtime.Array reads it."""
-        head.byte(self.mode)
+    def write(self, header: HeaderWriter, first: bool = False) -> None:
+        """Write the array's description, as Array.read reads it. first: of the first stream."""
+        header.byte(self.mode)
         if self.mode == CONSTANT:
-            head.byte(int(self.symbols[0]) if len(self.symbols) else 0)
+            header.byte(int(self.values[0]) if self.count else 0)
         if self.classes is not None:
-            head.byte(len(self.steps))
-            self.classes.write_aside(head)
+            header.byte(len(self.steps))
+            self.classes.write(header, first=True)
         for steps in self.steps:
-            write_table(head, steps)
+            write_table(header, steps)
+        if self.mode == RAW and first:
+            header.data += self.values.tobytes()
 
-    def write_aside(self, head: HeadWriter) -> None:
-        """Write an array of the first stream: as `write`, and raw numbers go into the head."""
-        self.write(head)
-        if self.mode == RAW:
-            head.bytes(self.symbols.tobytes())
-
-    @property
-    def tables(self) -> np.ndarray:
-        """Which table each number is coded with."""
-        if self.classes is None:
-            return np.zeros(len(self.symbols), np.int64)
-        lines = self.classes.symbols.astype(np.int64)
-        rows = -(-len(self.symbols) // self.columns)
-        spread = np.repeat(lines, self.columns) if self.mode == BY_ROW else np.tile(lines, rows)
-        return spread[: len(self.symbols)]
-
-    @property
-    def coded(self) -> Coded:
-        """For the entropy coder; of modes CODED and above."""
-        return Coded(self.symbols, self.tables, [step_weights(steps) for steps in self.steps])
-
-    @property
     def bits(self) -> np.ndarray:
-        """Bits of each number in its stream, float64 [count]; 0 for a constant."""
-        if self.mode in (RAW, CONSTANT):
-            return np.full(len(self.symbols), 8.0 if self.mode == RAW else 0.0)
-        costs = [table_bits(steps, CODE_BITS) for steps in self.steps]
-        widest = max(map(len, costs))
-        return np.stack([np.pad(cost, (0, widest - len(cost))) for cost in costs])[self.tables, self.symbols]
+        """Return the bits of each number in its stream, float64 [count]. Only of modes CODED and above."""
+        return stacked([table_bits(steps) for steps in self.steps])[self.tables(), self.values]
 
 
-def store_aside(symbols: np.ndarray) -> Stored:
-    """Return the smallest form of an array of the first stream, which has no classes. symbols: uint8, any shape."""
-    return min(_plain(symbols.reshape(-1), BLOCK), key=lambda stored: stored.cost)
+def store_first(values: np.ndarray) -> Stored:
+    """Return the smallest form of an array of the first stream, which has no classes. values: uint8, any shape."""
+    return min(_plain(values.reshape(-1), BLOCK), key=operator.attrgetter("cost"))
 
 
-def store(symbols: np.ndarray) -> Stored:
-    """Return the smallest form of an array of the main stream. symbols: uint8 [rows, columns], or [count].
+def store(values: np.ndarray) -> Stored:
+    """Return the smallest form of an array of the main stream. values: uint8 [rows, columns], or [count].
 
     Results are cached: a search for a budget packs the same codes many times.
     """
-    flat = np.ascontiguousarray(symbols).reshape(-1)
-    matrix = symbols.ndim == 2 and symbols.shape[1] > 1
-    columns = symbols.shape[1] if matrix else BLOCK
+    flat = np.ascontiguousarray(values).reshape(-1)
+    is_matrix = values.ndim == 2 and values.shape[1] > 1
+    columns = values.shape[1] if is_matrix else BLOCK
     key = hashlib.sha256(flat).digest() + columns.to_bytes(4, "little")
     if key not in _cache:
         if len(_cache) >= _CACHED:
             del _cache[next(iter(_cache))]
-        _cache[key] = dataclasses.replace(_smallest(flat, columns, matrix), symbols=flat[:0])
-    return dataclasses.replace(_cache[key], symbols=flat)
+        _cache[key] = _smallest(flat, columns, is_matrix)
+        _cache[key].values = flat[:0]
+    stored = copy.copy(_cache[key])
+    stored.values = flat
+    return stored
 
 
 _cache: dict[bytes, Stored] = {}
 _CACHED = 1024
 
 
-def _smallest(flat: np.ndarray, columns: int, matrix: bool) -> Stored:
+def _smallest(flat: np.ndarray, columns: int, is_matrix: bool) -> Stored:
     forms = _plain(flat, columns)
     noise = len(forms) > 1 and forms[1].cost > _NOISE * forms[0].cost
     if forms[0].mode != CONSTANT and not noise and len(flat) > 2 * BLOCK:
         forms += _by_classes(flat, columns, BY_ROW)
-        if matrix:
+        if is_matrix:
             forms += _by_classes(flat, columns, BY_COLUMN)
-    return min(forms, key=lambda stored: stored.cost)
+    return min(forms, key=operator.attrgetter("cost"))
 
 
 def _plain(flat: np.ndarray, columns: int) -> list[Stored]:
+    """Return the array raw and coded with one table, or as a constant."""
     counts = np.bincount(flat, minlength=1)
     if np.count_nonzero(counts) < 2:
         return [Stored(flat, columns, CONSTANT, 8.0)]
     steps = table_steps(counts)
-    cost = float(table_bits(steps, CODE_BITS) @ counts[: len(steps)])
-    return [
-        Stored(flat, columns, RAW, 8.0 * len(flat)),
-        Stored(flat, columns, CODED, cost + _tables_bits([steps]), [steps]),
-    ]
+    cost = float(table_bits(steps) @ counts[: len(steps)]) + _tables_cost([steps])
+    return [Stored(flat, columns, RAW, 8.0 * len(flat)), Stored(flat, columns, CODED, cost, [steps])]
 
 
-def _tables_bits(steps: list[np.ndarray]) -> float:
-    """Return about the bits of tables in the head, which is deflated as a whole."""
-    head = HeadWriter()
-    for table in steps:
-        write_table(head, table)
-    return 8.0 * min(len(head.data), len(zlib.compress(head.data, 6)) - 8)
+def _tables_cost(tables: Sequence[np.ndarray]) -> float:
+    """Return about the bits of tables in the header, which is deflated as a whole."""
+    header = HeaderWriter()
+    for steps in tables:
+        write_table(header, steps)
+    return 8.0 * min(len(header.data), len(zlib.compress(header.data, 6)) - 8)
 
 
 def _by_classes(flat: np.ndarray, columns: int, mode: int) -> list[Stored]:
-    rows = -(-len(flat) // columns)
+    """Return the array coded with several numbers of tables, one for each class of rows or columns ("lines")."""
     index = np.arange(len(flat))
     line = index // columns if mode == BY_ROW else index % columns
-    lines = rows if mode == BY_ROW else columns
+    lines = -(-len(flat) // columns) if mode == BY_ROW else columns
     width = int(flat.max()) + 1
     counts = np.bincount(line * width + flat, minlength=lines * width).reshape(lines, width)
     counts = counts.astype(np.float32)
@@ -147,20 +130,13 @@ def _by_classes(flat: np.ndarray, columns: int, mode: int) -> list[Stored]:
     for classes in CLASSES:
         if classes < lines:
             of_line = _cluster(counts, classes, by_entropy)
-            steps = [table_steps(counts[of_line == c].sum(0)) for c in range(of_line.max() + 1)]
-            if all(np.count_nonzero(step) > 1 for step in steps):
-                forms.append(_classed(flat, columns, mode, of_line, steps, counts))
+            steps = [table_steps(counts[of_line == number].sum(0)) for number in range(of_line.max() + 1)]
+            if all(np.count_nonzero(table) > 1 for table in steps):
+                stored = store_first(of_line.astype(np.uint8))
+                bits = stacked([table_bits(table) for table in steps])
+                cost = float((bits[of_line] * counts).sum()) + stored.cost + _tables_cost(steps)
+                forms.append(Stored(flat, columns, mode, cost, steps, stored))
     return forms
-
-
-def _classed(
-    flat: np.ndarray, columns: int, mode: int, of_line: np.ndarray, steps: list[np.ndarray], counts: np.ndarray
-) -> Stored:
-    width = counts.shape[1]
-    costs = np.stack([np.pad(table_bits(step, CODE_BITS), (0, width - len(step))) for step in steps])
-    kinds = store_aside(of_line.astype(np.uint8))
-    cost = float((costs[of_line] * counts).sum()) + kinds.cost + _tables_bits(steps)
-    return Stored(flat, columns, mode, cost, steps, kinds)
 
 
 def _cluster(counts: np.ndarray, classes: int, start: np.ndarray) -> np.ndarray:

@@ -1,99 +1,125 @@
-"""The vocabulary of byte pairs in a packed file: letters, and unions of two symbols in the merges' order.
+"""Vocabularies in a packed file.
 
-A sentencepiece model file spends 320 KB on 5,000 pieces. What its encoder needs is which unions there are and which of
-them comes first. A union is written as the numbers of its two parts, and a symbol that has been a part before costs
-less the more often it was one.
+A sentencepiece model file spends 320 KB on 5,000 pieces. What its encoder needs is which merges there are and which of
+them comes first. A merge is written as the indexes of its two parts, and a symbol that has been a part before costs
+less the more often it was one. Word pieces are sorted, each without the characters it shares with the one before.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 import numpy as np
 
 from common.errors import UserError
-from compression.packing.arrays import Stored, store_aside
-from compression.packing.head import HeadWriter
-from compression.runtime import MOST_PIECE_LENGTH, MOST_PIECES
+from compression.packing.ans import encode_pairs
+from compression.packing.arrays import store_first
+from compression.packing.streams import Streams
+from compression.runtime.tokenizers.bpe import WORDS
+from compression.runtime.vocabulary import LOWERCASE, MOST_PIECE_LENGTH, MOST_PIECES, MOST_WORD_PIECES, coded_indexes
+from compression.tokenizers import Tokenizer
+from compression.tokenizers.bpe import MODEL_FILE, BpeTokenizer
 from compression.tokenizers.bpe_model import SPACE, BpeModel
+from compression.tokenizers.wordpiece import UNKNOWN, WordPieceTokenizer
 
 _ROUNDS = 4
 
 
-@dataclasses.dataclass(frozen=True)
-class PackedVocabulary:
-    """A vocabulary ready to be written.
+class PackedBytePairs:
+    """Byte pairs ready to be written. rows: for each row of the packed table, its row in the student's."""
 
-    rows: for each row of the packed table, its row in the student's; pairs: numbers of both parts, int64 [unions, 2],
-    of unions that are not spelt out; spelt: place among the unions -> text; states: of each symbol.
-    """
+    def __init__(self, model: BpeModel) -> None:
+        """Raises UserError when the vocabulary is too large."""
+        if len(model.states) > MOST_PIECES // 2 or any(len(piece) > MOST_PIECE_LENGTH for piece in model.merges):
+            limit = f"more than {MOST_PIECES // 2:,} pieces, or an overlong one"
+            raise UserError(f"{MODEL_FILE}: cannot be packed: {limit}")
+        self._model, self.rows = model, model.rows.astype(np.int64)
+        self._pairs, self._literal = _parts(model)
 
-    letters: str
-    unions: int
-    spelt: dict[int, str]
-    pairs: np.ndarray
-    states: Stored
-    rows: np.ndarray
-    flags: int
-    base: int
-    rules: dict[str, str | None]
-
-    def write(self, head: HeadWriter) -> None:
-        """As runtime.Vocabulary reads it."""
-        head.byte(self.flags)
-        head.byte(self.base)
-        head.number(len(self.rules))
-        for key, value in self.rules.items():
-            head.text(key)
-            head.byte(value is not None)
+    def write(self, streams: Streams) -> None:
+        """Write everything but the pairs, as the runtime's Vocabulary reads it."""
+        header, model = streams.header, self._model
+        header.byte(model.flags)
+        header.byte(model.base)
+        header.number(len(model.rules))
+        for key, value in model.rules.items():
+            header.text(key)
+            header.byte(value is not None)
             if value is not None:
-                head.text(value)
-        head.text(self.letters)
-        head.number(self.unions)
-        head.number(len(self.spelt))
-        place = -1
-        for union, text in sorted(self.spelt.items()):
-            head.number(union - place - 1)
-            head.text(text)
-            place = union
+                header.text(value)
+        header.text(model.characters)
+        header.number(len(model.merges))
+        header.number(len(self._literal))
+        before = -1
+        for index, text in self._literal.items():
+            header.number(index - before - 1)
+            header.text(text)
+            before = index
+        streams.add_first(store_first(model.states), "vocabulary")
 
-    @property
-    def coded_indices(self) -> np.ndarray:
-        """Number of each union that is not spelt out, among all symbols."""
-        return len(self.letters) + np.array([i for i in range(self.unions) if i not in self.spelt], np.int64)
+    def encode(self, spare: bytes) -> tuple[bytes, int]:
+        """Return (the stream of pairs, how many of the spare bytes it carries)."""
+        characters = self._model.characters
+        indexes = coded_indexes(len(characters), len(self._model.merges), self._literal)
+        return encode_pairs(characters, indexes, self._pairs, bool(self._model.flags & WORDS), spare)
 
 
 @functools.lru_cache(maxsize=4)
-def pack_vocabulary(model: BpeModel) -> PackedVocabulary:
-    """Return a model's vocabulary ready to be written. Raises UserError when it is too large."""
-    if len(model.states) > MOST_PIECES // 2 or any(len(piece) > MOST_PIECE_LENGTH for piece in model.merges):
-        raise UserError(f"cannot be packed: more than {MOST_PIECES // 2:,} pieces, or an overlong one")
-    pairs, spelt = _parts(model.characters, model.merges)
-    states, rows = store_aside(model.states), model.rows.astype(np.int64)
-    return PackedVocabulary(
-        model.characters, len(model.merges), spelt, pairs, states, rows, model.flags, model.base, model.rules
-    )
+def _parts(model: BpeModel) -> tuple[np.ndarray, dict[int, str]]:
+    """Return both parts of each merge, int64 [merges that are not literal, 2], and index -> text of literal merges.
 
-
-def _parts(letters: str, unions: list[str]) -> tuple[np.ndarray, dict[int, str]]:
-    """Both parts of each union, and the unions that no two earlier symbols make. Where several pairs do, the one whose
-    parts are parts most often: it costs least."""
-    number = {symbol: i for i, symbol in enumerate([*letters, *unions])}
+    Literal merges are those that no two earlier symbols give. Where several pairs do, the one whose parts are parts
+    most often is taken: it costs least.
+    """
+    characters, merges = model.characters, model.merges
+    index_of = {symbol: i for i, symbol in enumerate([*characters, *merges])}
     choices: list[list[tuple[int, int]]] = []
-    spelt: dict[int, str] = {}
-    for place, union in enumerate(unions):
-        halves = ((union[:i], union[i:]) for i in range(1, len(union)))
-        numbers = [(number[a], number[b]) for a, b in halves if a in number and b in number]
-        numbers = [pair for pair in numbers if max(pair) < len(letters) + place]
-        if numbers:
-            choices.append(numbers)
+    literal: dict[int, str] = {}
+    for index, merge in enumerate(merges):
+        halves = ((merge[:i], merge[i:]) for i in range(1, len(merge)))
+        found = [(index_of[a], index_of[b]) for a, b in halves if a in index_of and b in index_of]
+        found = [pair for pair in found if max(pair) < len(characters) + index]
+        if found:
+            choices.append(found)
         else:
-            spelt[place] = union
-    pairs = np.array([numbers[0] for numbers in choices]).reshape(-1, 2)
+            literal[index] = merge
+    if len([character for character in characters if character != SPACE]) < 2:
+        return np.zeros((0, 2), np.int64), dict(enumerate(merges))  # no choice, no code
+    pairs = np.array([found[0] for found in choices]).reshape(-1, 2)
     for _ in range(_ROUNDS):
-        left, right = (np.bincount(pairs[:, side], minlength=len(number)) for side in (0, 1))
-        pairs = np.array([max(numbers, key=lambda p: left[p[0]] * right[p[1]]) for numbers in choices]).reshape(-1, 2)
-    if len([letter for letter in letters if letter != SPACE]) < 2:
-        return np.zeros((0, 2), np.int64), dict(enumerate(unions))  # no choice, no code
-    return pairs, spelt
+        left, right = (np.bincount(pairs[:, side], minlength=len(index_of)) for side in (0, 1))
+        pairs = np.array([max(found, key=lambda p: left[p[0]] * right[p[1]]) for found in choices]).reshape(-1, 2)
+    return pairs, literal
+
+
+class PackedWordPieces:
+    """Word pieces ready to be written. rows: for each row of the packed table, its row in the student's."""
+
+    def __init__(self, tokenizer: WordPieceTokenizer) -> None:
+        """Raises UserError when they cannot be packed."""
+        row_of = {piece: row for row, piece in enumerate(tokenizer.pieces) if row != UNKNOWN}
+        self._lowercase, self._pieces = tokenizer.lowercase, sorted(row_of)
+        if len(row_of) != len(tokenizer.pieces) - 1 or len(row_of) > MOST_WORD_PIECES:
+            raise UserError(f"cannot be packed: a word piece is repeated, or there are more than {MOST_WORD_PIECES:,}")
+        if any(not 0 < len(piece) <= MOST_PIECE_LENGTH for piece in row_of):
+            raise UserError("cannot be packed: a word piece is empty or overlong")
+        self.rows = np.array([UNKNOWN, *(row_of[piece] for piece in self._pieces)])
+
+    def write(self, streams: Streams) -> None:
+        """Write the pieces, as the runtime's read_word_pieces reads them."""
+        header = streams.header
+        header.byte(LOWERCASE * self._lowercase)
+        header.number(len(self._pieces))
+        before = ""
+        for piece in self._pieces:
+            common = next((i for i, (a, b) in enumerate(zip(before, piece, strict=False)) if a != b), len(before))
+            header.number(common)
+            header.text(piece[common:])
+            before = piece
+
+
+def pack_vocabulary(tokenizer: Tokenizer) -> PackedBytePairs | PackedWordPieces | None:
+    """Return a tokenizer's vocabulary, if it has one. Raises UserError when it cannot be packed."""
+    if isinstance(tokenizer, BpeTokenizer):
+        return PackedBytePairs(tokenizer.model)
+    return PackedWordPieces(tokenizer) if isinstance(tokenizer, WordPieceTokenizer) else None

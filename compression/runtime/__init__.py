@@ -22,36 +22,12 @@ if sys.argv[:1] == ["-m"]:
     # nothing from threads, which take time to start and to wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from compression.runtime.entropy import (
-    BLOCK,
-    BY_COLUMN,
-    BY_ROW,
-    CODE_BITS,
-    CODED,
-    CONSTANT,
-    MOST_STEPS,
-    RAW,
-    Array,
-    decode_stream,
-    frequencies,
-    step_weights,
-)
-from compression.runtime.header import PAIR, POOL_MAX, TOKENS
-from compression.runtime.model import MAGIC, VERSION, Model, load, load_bytes
-from compression.runtime.reader import PackedError, Reader
-from compression.runtime.shapes import ARCHS, EMBEDDINGS, TRANSFORMERS, EncoderSize, encoder_shapes, positions_of
+from compression.runtime.model import Model, load
+from compression.runtime.reader import PackedError
+from compression.runtime.shapes import ARCHS, TRANSFORMERS, EncoderSize, student_shapes
 from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, UNKNOWN, UNUSED, USED, WORDS, BytePairs, prepare
 from compression.runtime.tokenizers.char import ALPHABET, Characters
 from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes, split_words
 from compression.runtime.tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from compression.runtime.tokenizers.wordpiece import WordPieces
-from compression.runtime.vocabulary import (
-    LOWERCASE,
-    MOST_PIECE_LENGTH,
-    MOST_PIECES,
-    MOST_WORD_PIECES,
-    PAIR_BITS,
-    PairModel,
-    pair_lanes,
-)
-from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, LARGEST, MASKED, PRODUCT, RESIDUAL
+from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, PRODUCT, RESIDUAL

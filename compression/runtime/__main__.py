@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from compression.runtime.model import Model, load
 from compression.runtime.reader import PackedError
@@ -13,7 +13,7 @@ from compression.runtime.reader import PackedError
 _PROGRAM = "python -m compression.runtime" if __package__ else f"python {sys.argv[0]}"
 _USAGE = f"""usage: {_PROGRAM} FILE.fwt [TEXT ...]   (lines of standard input without TEXT;
        a model of pairs takes two TEXTs a pair, or lines of two texts with a tab between them)"""
-_LINES_AT_ONCE, _CHARACTERS_AT_ONCE = 1 << 12, 1 << 20
+_LINES_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 20
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -31,11 +31,11 @@ def main(arguments: Sequence[str]) -> None:
         return
     batch: list = []
     longest = 0
-    for number, line in enumerate(_lines(sys.stdin.buffer), 1):
+    for number, line in enumerate(sys.stdin.buffer, 1):
         batch.append(_parse(model, line, number))
         longest = max(longest, len(line))
         # Answers to words are padded to the longest line.
-        if len(batch) == _LINES_AT_ONCE or (model.tokens and longest * len(batch) > _CHARACTERS_AT_ONCE):
+        if len(batch) == _LINES_AT_ONCE or (model.tokens and longest * len(batch) > _BYTES_AT_ONCE):
             _print(model, batch)
             batch, longest = [], 0
     _print(model, batch)
@@ -46,44 +46,34 @@ def tidy(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def _lines(stream: Iterator[bytes]) -> Iterator[str]:
-    """Yield lines of UTF-8. Raises PackedError naming the first that is not."""
-    for number, line in enumerate(stream, 1):
-        try:
-            yield line.decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise PackedError(f"line {number}: not UTF-8") from None
-
-
-def _parse(model: Model, line: str, number: int) -> str | tuple[str, ...]:
+def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise PackedError(f"line {number}: not UTF-8") from None
     if not model.pair:
-        return tidy(line)
-    texts = tuple(tidy(part) for part in line.split("\t"))
+        return tidy(text)
+    texts = tuple(tidy(part) for part in text.split("\t"))
     if len(texts) != 2:
         raise PackedError(f"line {number}: {len(texts)} texts; {model.name} reads two with a tab between them")
     return texts
 
 
 def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> None:
-    for answer in _answers(model, texts):
-        print(answer)
-    sys.stdout.flush()
-
-
-def _answers(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line for each text: the label and all probabilities, or a regression's score.
+    """Print a line for each text: the label and all probabilities, or a regression's score.
 
     Of a model that labels words: a line for each word with its tag, and an empty one.
     """
     for text, row in zip(texts, model.probabilities(texts).tolist(), strict=True):
         if model.tokens:
             tags = (model.labels[word.index(max(word))] for word in row)
-            yield "".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False))
+            print("".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False)))
         elif model.labels:
             shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
-            yield f"{model.labels[row.index(max(row))]}\t{shares}"
+            print(f"{model.labels[row.index(max(row))]}\t{shares}")
         else:
-            yield f"{row[0]:.6f}"
+            print(f"{row[0]:.6f}")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ _QUARTER_POWERS = np.array((65536, 77936, 92682, 110218), np.int64)
 """2 ** (16 + i / 4)."""
 
 
-def frequencies(weights: np.ndarray, bits: int) -> np.ndarray:
+def frequencies(weights: np.ndarray, bits: int = CODE_BITS) -> np.ndarray:
     """Return integer frequencies in proportion to weights (int64, not negative) that sum to 1 << bits.
 
     A frequency is at least 1 where the weight is positive, and at most 63 / 64 of the sum. Raises PackedError for fewer
@@ -52,46 +52,32 @@ def step_weights(steps: np.ndarray) -> np.ndarray:
 
 
 class Array:
-    """An array [rows, columns] of bytes: first how it is stored, then, once its stream is decoded, its values.
+    """An array [rows, columns] of bytes: how it is stored, and once its stream is decoded its values.
 
-    values: uint8 or uint16 [count]; of one dimension: rows of BLOCK values, the last one shorter.
+    values: uint8 or uint16 [count]; of one dimension: rows of BLOCK values, the last one shorter. weights: int64, of
+    each table; classes: the table of each row or column.
     """
 
-    def __init__(self, count: int, columns: int = BLOCK, weights: Sequence[np.ndarray] = ()) -> None:
-        self.count, self.columns = count, columns
-        self.mode, self.constant = CODED, 0
-        self.weights = list(weights)
+    def __init__(self, count: int, columns: int = BLOCK, mode: int = CODED, weights: Sequence[np.ndarray] = ()) -> None:
+        self.count, self.columns, self.mode, self.weights = count, columns, mode, weights
+        self.constant = 0
         self.classes: Array | None = None
         self.values = np.zeros(0, np.uint8)
 
     @classmethod
-    def read(cls, reader: Reader, count: int, columns: int = BLOCK) -> Array:
-        """Read how an array of the main stream is stored."""
-        array = cls(count, columns)
-        array.mode = reader.byte(BY_COLUMN + 1)
-        if array.mode in (BY_ROW, BY_COLUMN):
+    def read(cls, reader: Reader, count: int, columns: int = BLOCK, first: bool = False) -> Array:
+        """Read how an array is stored. first: of the first stream, without classes, and raw values in the header."""
+        array = cls(count, columns, reader.byte((CODED if first else BY_COLUMN) + 1))
+        tables = int(array.mode == CODED)
+        if array.mode > CODED:
             tables = reader.byte(MOST_TABLES)
-            array.classes = cls.read_aside(reader, array.rows if array.mode == BY_ROW else columns)
-            array.weights = [_read_table(reader) for _ in range(tables)]
-        else:
-            array._read_parameter(reader)
-        return array
-
-    @classmethod
-    def read_aside(cls, reader: Reader, count: int) -> Array:
-        """Read how an array of the first stream is stored: never by classes, and raw values are in the header."""
-        array = cls(count)
-        array.mode = reader.byte(CODED + 1)
-        array._read_parameter(reader)
-        if array.mode == RAW:
+            array.classes = cls.read(reader, array.rows if array.mode == BY_ROW else columns, first=True)
+        elif array.mode == CONSTANT:
+            array.constant = reader.byte()
+        elif array.mode == RAW and first:
             array.values = np.frombuffer(reader.take(count), np.uint8)
+        array.weights = [_read_table(reader) for _ in range(tables)]
         return array
-
-    def _read_parameter(self, reader: Reader) -> None:
-        if self.mode == CONSTANT:
-            self.constant = reader.byte()
-        elif self.mode == CODED:
-            self.weights = [_read_table(reader)]
 
     @property
     def rows(self) -> int:
@@ -103,11 +89,10 @@ class Array:
         if self.classes is None:
             return np.zeros(self.count, np.uint16)
         classes = self.classes.values.astype(np.uint16)
-        if len(classes) and classes.max() >= len(self.weights):
+        if classes.max() >= len(self.weights):
             raise PackedError("a row of numbers has no table")
-        if self.mode == BY_ROW:
-            return np.repeat(classes, self.columns)[: self.count]
-        return np.tile(classes, self.rows)[: self.count]
+        spread = np.repeat(classes, self.columns) if self.mode == BY_ROW else np.tile(classes, self.rows)
+        return spread[: self.count]
 
 
 def _read_table(reader: Reader) -> np.ndarray:
@@ -118,74 +103,86 @@ def _read_table(reader: Reader) -> np.ndarray:
     return step_weights(steps)
 
 
-def decode_stream(reader: Reader, arrays: Sequence[Array], bits: int, limit: int) -> bytes:
+class Lanes:
+    """The states of a stream, uint32, and the words that refill them."""
+
+    def __init__(self, reader: Reader, count: int) -> None:
+        self._reader = reader
+        self.states = np.frombuffer(reader.take(4 * count), "<u4").astype(np.uint32)
+        self._words = np.frombuffer(reader.rest(), "<u2", reader.left // 2)
+        self._read = 0
+
+    def refill(self, states: np.ndarray) -> None:
+        """Shift a word into each of some states that has become too small, in place."""
+        small = (states < LOWEST_STATE).nonzero()[0]
+        if len(small):
+            words = self._words[self._read : self._read + len(small)]
+            if len(words) < len(small):
+                raise PackedError("a stream ends too early")
+            states[small] = states[small] << np.uint32(16) | words
+            self._read += len(small)
+
+    def end(self) -> bytes:
+        """Go past the words that were read, and return the two bytes that each state carries."""
+        self._reader.take(2 * self._read)
+        carried = self.states - np.uint32(LOWEST_STATE)  # wraps around where the state is smaller
+        if carried.max() >= LOWEST_STATE:
+            raise PackedError("a stream does not end where it began")
+        return carried.astype("<u2").tobytes()
+
+
+def decode_stream(reader: Reader, arrays: Sequence[Array], limit: int) -> bytes:
     """Fill in the values of all coded and constant arrays of a stream. Returns the bytes that its states carry."""
     for array in arrays:
         if array.mode == CONSTANT:
             array.values = np.full(array.count, array.constant, np.uint8)
-        elif array.mode >= CODED and not array.count:
-            array.values = np.zeros(0, np.uint8)
     coded = [array for array in arrays if array.mode >= CODED and array.count]
     total = sum(array.count for array in coded)
     if not total:
         return b""
     if total > limit or sum(len(array.weights) for array in coded) > MOST_TABLES:
         raise PackedError("a stream claims more numbers than it can hold")
-    slots, symbols, first = _slots(coded, bits)
-    lanes = reader.number(total)
-    if not lanes or -(-total // lanes) > MOST_STEPS:
+    slots, symbols, first = _slots(coded)
+    count = reader.number(total)
+    if not count or -(-total // count) > MOST_STEPS:
         raise PackedError("a stream has too few lanes")
-    states = np.frombuffer(reader.take(4 * lanes), "<u4").astype(np.uint32)
-    words = np.frombuffer(reader.rest(), "<u2", reader.left // 2)
+    lanes = Lanes(reader, count)
     decoded = np.concatenate([array.tables() + np.uint16(start) for array, start in zip(coded, first, strict=True)])
     decoded = decoded.astype(np.uint32)
-    decoded <<= bits
-    reader.take(2 * _decode(states, words, decoded, slots, bits))
+    decoded <<= CODE_BITS
+    _decode(lanes, decoded, slots)
+    carried = lanes.end()
     start = 0
     for array in coded:
         array.values = symbols[decoded[start : start + array.count]]
         start += array.count
-    carried = states - LOWEST_STATE
-    if states.min() < LOWEST_STATE or carried.max() >= LOWEST_STATE:
-        raise PackedError("a stream does not end where it began")
-    return carried.astype("<u2").tobytes()
+    return carried
 
 
-def _slots(coded: Sequence[Array], bits: int) -> tuple[np.ndarray, np.ndarray, list[int]]:
+def _slots(coded: Sequence[Array]) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """Return for each slot of each table frequency << 16 | offset within the symbol's interval, and the symbol; and the
     index of each array's first table."""
     slots, symbols, first = [], [], []
     for array in coded:
         first.append(len(slots))
         for weights in array.weights:
-            frequency = frequencies(weights, bits)
+            frequency = frequencies(weights)
             symbol = np.repeat(np.arange(len(frequency), dtype=np.uint16), frequency)
             starts = np.cumsum(frequency) - frequency
-            slots.append((frequency[symbol] << 16 | np.arange(1 << bits) - starts[symbol]).astype(np.uint32))
+            slots.append((frequency[symbol] << 16 | np.arange(1 << CODE_BITS) - starts[symbol]).astype(np.uint32))
             symbols.append(symbol)
     return np.concatenate(slots), np.concatenate(symbols), first
 
 
-def _decode(states: np.ndarray, words: np.ndarray, decoded: np.ndarray, slots: np.ndarray, bits: int) -> int:
-    """Decode in place. Returns how many words were read.
-
-    decoded: table index << bits of each value, becomes the index of its slot; states: [lanes], become the last ones.
-    """
-    lanes, read, mask = len(states), 0, np.uint32((1 << bits) - 1)
-    shift, half, low = np.uint32(bits), np.uint32(16), np.uint32(0xFFFF)
-    for start in range(0, len(decoded), lanes):
-        slot = decoded[start : start + lanes]
-        x = states[: len(slot)]
+def _decode(lanes: Lanes, decoded: np.ndarray, slots: np.ndarray) -> None:
+    """Decode in place. decoded: table index << CODE_BITS of each value, becomes the index of its slot."""
+    mask, shift, half, low = map(np.uint32, ((1 << CODE_BITS) - 1, CODE_BITS, 16, 0xFFFF))
+    for start in range(0, len(decoded), len(lanes.states)):
+        slot = decoded[start : start + len(lanes.states)]
+        x = lanes.states[: len(slot)]
         slot |= x & mask
         entry = slots[slot]
         x >>= shift
         x *= entry >> half
         x += entry & low
-        small = (x < LOWEST_STATE).nonzero()[0]
-        if len(small):
-            more = words[read : read + len(small)]
-            if len(more) < len(small):
-                raise PackedError("a stream ends too early")
-            x[small] = x[small] << half | more
-            read += len(small)
-    return read
+        lanes.refill(x)

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compression.runtime.encoders.conv import Convolution
-from compression.runtime.encoders.mean import Mean
-from compression.runtime.encoders.recurrent import Recurrent
-from compression.runtime.encoders.transformer import Transformer
+from compression.runtime.encoders import ENCODERS
 from compression.runtime.header import Header
 from compression.runtime.reader import PackedError, Reader
 from compression.runtime.shapes import TRANSFORMERS
@@ -39,9 +36,10 @@ class Model:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
         self.outputs, self.tokens = header.outputs, header.tokens
-        self._table = weights["embedding.table"]
+        self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
-        self._encoder = _encoder(header, weights)
+        of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
+        self._encoder = ENCODERS[header.arch](of_encoder, header.size, header.pool_max)
         self._layers = [
             (np.ascontiguousarray(weights[f"classifier.{i}.weight"].T), weights[f"classifier.{i}.bias"]) for i in (0, 3)
         ]
@@ -56,7 +54,6 @@ class Model:
         ids: list[int] = []
         lengths: list[int] = []
         words: list[int] = []
-        self._make_room()
         for number, text in enumerate(texts, 1):
             for sentence in self._sentences(text):
                 found, starts = self._encode(sentence)
@@ -67,9 +64,13 @@ class Model:
             if number == len(texts) or len(lengths) >= _TEXTS_AT_ONCE * (1 + self.pair) or len(ids) > _TOKENS_AT_ONCE:
                 parts.append(self._forward(np.array(ids), np.array(lengths), np.array(words)))
                 ids, lengths, words = [], [], []
-                self._make_room()
         logits = np.concatenate(parts)
-        return _by_text(logits, np.array(counts, np.int64)) if self.tokens else logits
+        if not self.tokens:
+            return logits
+        mask = np.arange(max(counts, default=0)) < np.array(counts).reshape(-1, 1)
+        by_text = np.full((*mask.shape, self.outputs), np.nan, np.float32)
+        by_text[mask] = logits
+        return by_text
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return the softmax of the logits; of a regression the score itself, [texts, 1]."""
@@ -79,15 +80,15 @@ class Model:
         powers = np.exp(logits - logits.max(-1, keepdims=True))
         return powers / powers.sum(-1, keepdims=True)
 
-    def _make_room(self) -> None:
-        if isinstance(self._tokenizer, HashedWords):
-            self._tokenizer.make_room()
-
     def _sentences(self, text: str | tuple[str, str]) -> list[str]:
         sentences = list(text) if isinstance(text, tuple | list) else [text]
         if len(sentences) != 1 + self.pair or not all(isinstance(sentence, str) for sentence in sentences):
             raise PackedError(f"{self.name} reads {'pairs of texts' if self.pair else 'single texts'}")
-        return [sentence if sentence.isascii() else _without_surrogates(sentence) for sentence in sentences]
+        # UTF-8 cannot hold halves of surrogate pairs: they become the replacement character.
+        return [
+            s if s.isascii() else s.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            for s in sentences
+        ]
 
     def _encode(self, sentence: str) -> tuple[Sequence[int], list[int]]:
         """Return the ids of a sentence, and where words are labelled the index of each one's first token."""
@@ -102,7 +103,7 @@ class Model:
         return ids[: self.max_tokens], starts
 
     def _forward(self, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
-        table = self._tokenizer.table if isinstance(self._tokenizer, HashedWords) else self._table
+        table = self._tokenizer.table() if isinstance(self._tokenizer, HashedWords) else self._table
         if self.tokens:
             encoded = self._encoder.states(table, ids, lengths)[words]
         else:
@@ -123,39 +124,8 @@ def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> BytePairs | Wo
         return WordPieces(*header.word_pieces)
     if header.embedding == "char":
         return Characters()
-    table, importance = weights["embedding.table"], weights["embedding.importance"]
+    table, importance = weights["embedding.table.weight"], weights["embedding.importance.weight"]
     return HashedWords(header.vocab_size, table, importance, header.max_tokens)
-
-
-def _encoder(header: Header, weights: dict[str, np.ndarray]) -> Mean | Recurrent | Convolution | Transformer:
-    if header.arch in TRANSFORMERS:
-        return Transformer(weights, header.size)
-    if header.arch == "ffn":
-        return Mean()
-    if header.arch == "conv":
-        return Convolution(weights["convolution.weight"], weights["convolution.bias"], header.size.kernel_width)
-    both = [
-        np.stack([weights[f"{direction}_rnn.{name}"] for direction in ("forward", "backward")])
-        for name in ("weight_ih", "weight_hh", "bias")
-    ]
-    return Recurrent(*both, header.arch == "bilstm", header.pool_max)
-
-
-def _by_text(flat: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """[words of all texts, outputs] -> [texts, words, outputs], NaN past a text's last word."""
-    mask = np.arange(counts.max(initial=0)) < counts[:, None]
-    padded = np.full((*mask.shape, flat.shape[1]), np.nan, np.float32)
-    padded[mask] = flat
-    return padded
-
-
-def _without_surrogates(text: str) -> str:
-    """Return the text with the replacement character for halves of surrogate pairs, which UTF-8 cannot hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def load(path: str | os.PathLike) -> Model:

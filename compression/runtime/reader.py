@@ -45,11 +45,11 @@ class Reader:
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
             value |= (byte & 127) << shift
-            if byte < 128 and value <= most:
-                return value
             if byte < 128:
                 break
-        raise PackedError(f"a number in the file is larger than {most:,}")
+        if byte > 127 or value > most:
+            raise PackedError(f"a number in the file is larger than {most:,}")
+        return value
 
     def size(self) -> int:
         """Return a number that is at least one."""

@@ -1,37 +1,54 @@
-"""Architectures, and the shapes of all weights of an encoder, in the order of a file."""
+"""Architectures, and the name and shape of every weight of a student, in the order of a file."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from compression.runtime.tokenizers.hash import HASHES
 
 ARCHS = ("ffn", "rnn", "bilstm", "conv", "transformer", "recursive")
 TRANSFORMERS = ARCHS[4:]
 """Architectures that read a pair as one text."""
 EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
 GATES = {"rnn": 1, "bilstm": 4}
+ENCODER_FIELDS = {
+    "ffn": {},
+    "conv": {"hidden": "size", "kernel_width": "byte"},
+    **{arch: {"hidden": "size"} for arch in GATES},
+    **{
+        arch: {"hidden": "size", "depth": "byte", "heads": "byte", "intermediate": "size", "adapters": "number"}
+        for arch in TRANSFORMERS
+    },
+}
+"""Architecture -> the fields of EncoderSize that its files have, and the methods that read and write them."""
 
 Shapes = dict[str, tuple[int, ...]]
 """Name of a matrix or vector -> (rows, columns), or (length,)."""
 
 
 class EncoderSize(NamedTuple):
-    """The sizes of an encoder. depth: layers, or times that the one is used; positions: most tokens of a text."""
+    """The sizes of an encoder. depth: layers, or how often the one layer is used."""
 
     arch: str
     pair: bool
+    max_tokens: int
     dim: int
-    hidden: int
+    hidden: int = 0
     kernel_width: int = 0
     depth: int = 0
     heads: int = 0
     intermediate: int = 0
     adapters: int = 0
-    positions: int = 0
 
     @property
     def shared(self) -> bool:
         """Whether one layer serves all iterations."""
         return self.arch == "recursive"
+
+    @property
+    def positions(self) -> int:
+        """Most tokens of a transformer's text: one sentence or two, a special token after each, one in front."""
+        return 1 + (1 + self.pair) * (self.max_tokens + 1)
 
     @property
     def output(self) -> int:
@@ -40,50 +57,55 @@ class EncoderSize(NamedTuple):
         return width * (4 if self.pair and self.arch not in TRANSFORMERS else 1)
 
 
-def positions_of(max_tokens: int, pair: bool) -> int:
-    """Return the most tokens of a transformer's text: one sentence or two, a special token after each, one in front."""
-    return 1 + (1 + pair) * (max_tokens + 1)
+def student_shapes(size: EncoderSize, rows: int, vocab_size: int, classifier: int, outputs: int) -> Shapes:
+    """Return the shapes of all matrices and vectors, by the names that students give them.
+
+    rows: of the embedding's table; vocab_size: of hash embeddings, else 0; classifier: the hidden layer's units.
+    """
+    shapes: Shapes = {"embedding.table.weight": (rows, size.dim)}
+    if vocab_size:
+        shapes["embedding.importance.weight"] = (HASHES * vocab_size, 1)
+    shapes |= {f"encoder.{name}": shape for name, shape in _encoder_shapes(size).items()}
+    return shapes | _layer("classifier.0", classifier, size.output) | _layer("classifier.3", outputs, classifier)
 
 
-def encoder_shapes(size: EncoderSize) -> Shapes:
-    """Return the shapes of an encoder's matrices and vectors, by the names that students give them."""
+def _encoder_shapes(size: EncoderSize) -> Shapes:
     dim, hidden = size.dim, size.hidden
-    if size.arch == "ffn":
-        return {}
+    shapes: Shapes = {}
     if size.arch == "conv":
-        return _linear("convolution", size.kernel_width * dim, 2 * hidden)
+        return _layer("convolution", 2 * hidden, size.kernel_width * dim)
     if size.arch in TRANSFORMERS:
-        return _transformer(size)
-    gates, shapes = GATES[size.arch] * hidden, {}
-    for direction in ("forward_rnn", "backward_rnn"):
-        shapes[f"{direction}.weight_ih"], shapes[f"{direction}.weight_hh"] = (gates, dim), (gates, hidden)
-        shapes[f"{direction}.bias"] = (gates,)
+        return _transformer_shapes(size)
+    if size.arch in GATES:
+        gates = GATES[size.arch] * hidden
+        for name in ("forward_rnn", "backward_rnn"):
+            shapes |= {
+                f"{name}.weight_ih": (gates, dim),
+                f"{name}.weight_hh": (gates, hidden),
+                f"{name}.bias": (gates,),
+            }
     return shapes
 
 
-def _transformer(size: EncoderSize) -> Shapes:
+def _transformer_shapes(size: EncoderSize) -> Shapes:
     hidden = size.hidden
-    shapes = _linear("projection", size.dim, hidden) if size.dim != hidden else {}
+    shapes = _layer("projection", hidden, size.dim) if size.dim != hidden else {}
+    # marks: the vectors of the two special tokens.
     shapes |= {"marks.weight": (2, size.dim), "positions.weight": (size.positions, hidden)}
-    shapes |= {"segments.weight": (2, hidden), **_norm("norm", hidden)}
+    shapes |= {"segments.weight": (2, hidden), **_layer("norm", hidden)}
     for number in range(1 if size.shared else size.depth):
         name = f"blocks.{number}."
         for part in ("query", "key", "value", "output"):
-            shapes |= _linear(f"{name}attention.{part}", hidden, hidden)
-        shapes |= _norm(f"{name}attention_norm", hidden)
-        shapes |= _linear(f"{name}up", hidden, size.intermediate)
-        shapes |= _linear(f"{name}down", size.intermediate, hidden)
-        shapes |= _norm(f"{name}output_norm", hidden)
+            shapes |= _layer(f"{name}attention.{part}", hidden, hidden)
+        shapes |= _layer(f"{name}attention_norm", hidden)
+        shapes |= _layer(f"{name}up", size.intermediate, hidden) | _layer(f"{name}down", hidden, size.intermediate)
+        shapes |= _layer(f"{name}output_norm", hidden)
     for number in range(size.depth if size.adapters else 0):
-        for adapter in (0, 1):
-            shapes |= _linear(f"adapters.{number}.{adapter}.down", hidden, size.adapters)
-            shapes |= _linear(f"adapters.{number}.{adapter}.up", size.adapters, hidden)
+        for name in (f"adapters.{number}.0", f"adapters.{number}.1"):
+            shapes |= _layer(f"{name}.down", size.adapters, hidden) | _layer(f"{name}.up", hidden, size.adapters)
     return shapes
 
 
-def _linear(name: str, inputs: int, outputs: int) -> Shapes:
-    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
-
-
-def _norm(name: str, width: int) -> Shapes:
-    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+def _layer(name: str, outputs: int, *inputs: int) -> Shapes:
+    """Return the shapes of a linear layer, or without inputs of a normalisation."""
+    return {f"{name}.weight": (outputs, *inputs), f"{name}.bias": (outputs,)}

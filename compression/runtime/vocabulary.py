@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compression.runtime.entropy import LOWEST_STATE, frequencies
+from compression.runtime.entropy import Lanes, frequencies
 from compression.runtime.reader import PackedError, Reader
 from compression.runtime.tokenizers.bpe import UNKNOWN, WORDS, BytePairs
 from compression.runtime.tokenizers.normalisation import NMT_NFKC, SPACE, Normaliser
@@ -55,42 +55,29 @@ class Vocabulary:
             self.literal[index] = reader.text()
         if index >= self.merges:
             raise PackedError("a piece is beyond the last one")
-        self._states = streams.add_first(reader, streams.count(1, len(self.characters) + self.merges))
+        self._states = streams.add_first(reader, streams.count(len(self.characters) + self.merges))
 
     def read_pairs(self, reader: Reader) -> bytes:
         """Decode both parts of all merges that are not literal. Returns the bytes that the states carry."""
-        self._pairs = np.zeros((self.merges - len(self.literal), 2), np.int64)
-        if not len(self._pairs):
+        indexes = coded_indexes(len(self.characters), self.merges, self.literal)
+        self._pairs = np.zeros((len(indexes), 2), np.int64)
+        if not len(indexes):
             return b""
-        lanes = pair_lanes(len(self._pairs))
-        states = np.frombuffer(reader.take(4 * lanes), "<u4").astype(np.int64)
-        words = np.frombuffer(reader.rest(), "<u2", reader.left // 2).astype(np.int64)
-        read = 0
-        is_coded = np.array([index not in self.literal for index in range(self.merges)])
-        coded = len(self.characters) + np.flatnonzero(is_coded)
-        model = PairModel(self.characters, coded, bool(self.flags & WORDS))
-        for first in range(0, len(self._pairs), lanes):
-            block = self._pairs[first : first + lanes]
-            x = states[: len(block)]
+        lanes = Lanes(reader, pair_lanes(len(indexes)))
+        model = PairModel(self.characters, indexes, bool(self.flags & WORDS))
+        for first in range(0, len(indexes), len(lanes.states)):
+            block = self._pairs[first : first + len(lanes.states)]
+            x = lanes.states[: len(block)]
             for side in (0, 1):
                 frequency = model.frequencies(side, first + len(block))
                 ends = np.cumsum(frequency)
-                slot = x & 0xFFFF
+                slot = x & np.uint32((1 << PAIR_BITS) - 1)
                 part = np.searchsorted(ends, slot, "right")
-                x[:] = frequency[part] * (x >> 16) + slot - ends[part] + frequency[part]
-                small = (x < LOWEST_STATE).nonzero()[0]
-                more = words[read : read + len(small)]
-                if len(more) < len(small):
-                    raise PackedError("the pairs end too early")
-                x[small] = x[small] << 16 | more
-                read += len(small)
+                x[:] = frequency[part] * (x >> np.uint32(PAIR_BITS)) + slot - ends[part] + frequency[part]
+                lanes.refill(x)
                 block[:, side] = part
             model.learn(first, block)
-        reader.take(2 * read)
-        carried = states - LOWEST_STATE
-        if carried.min() < 0 or carried.max() >= LOWEST_STATE:
-            raise PackedError("the pairs do not end where they began")
-        return carried.astype("<u2").tobytes()
+        return lanes.end()
 
     def byte_pairs(self) -> BytePairs:
         """Return the tokenizer. Raises PackedError for a vocabulary that contradicts itself."""
@@ -111,6 +98,11 @@ class Vocabulary:
         return BytePairs(len(self.characters), symbols, self._states.values.tolist(), self._normaliser, self.flags)
 
 
+def coded_indexes(characters: int, merges: int, literal: dict[int, str]) -> np.ndarray:
+    """Return the index of each merge that is not literal among all symbols, int64."""
+    return characters + np.array([index for index in range(merges) if index not in literal], np.int64)
+
+
 def pair_lanes(merges: int) -> int:
     """Return how many merges are coded in one step."""
     return min(merges, 128, max(8, merges // 16))
@@ -119,8 +111,7 @@ def pair_lanes(merges: int) -> int:
 class PairModel:
     """How likely each symbol is the left or the right part of the next merges: by how often it has been one so far.
 
-    characters: the first symbols. indexes: int64, each coded merge's index among all symbols. words: no right part
-    begins with a space.
+    characters: the first symbols. indexes: see `coded_indexes`. words: no right part begins with a space.
     """
 
     def __init__(self, characters: str, indexes: np.ndarray, words: bool) -> None:

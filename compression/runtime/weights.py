@@ -11,8 +11,8 @@ from compression.runtime.reader import MOST_VALUES, PackedError, Reader
 
 FLOAT32, FLOAT16, AFFINE, CODEBOOK, PRODUCT = range(5)
 """How a matrix is stored."""
-MASKED, RESIDUAL = 1, 1
-"""Options of float matrices and of affine codes."""
+MASKED, RESIDUAL, PER_ROW, PER_COLUMN = 1, 1, 2, 4
+"""Options: of float matrices; of affine codes; scales (or codebooks) for each row, scales for each column."""
 LARGEST = np.float32(1e4)
 """No weight is larger, so that the logits of any text are finite."""
 
@@ -20,16 +20,18 @@ LARGEST = np.float32(1e4)
 class Streams:
     """All arrays of a file in the order of its two streams, and the number of float32 values that matrices share.
 
-    first: arrays that are decoded before the others, which depend on them: masks, zero points, classes, states.
+    first: arrays that are decoded before the others, which depend on them: masks, zero points, classes, states. masked:
+    a mask, and the byte planes of the values that it leaves.
     """
 
     def __init__(self) -> None:
         self.first: list[Array] = []
         self.main: list[Array] = []
+        self.masked: list[tuple[Array, list[Array]]] = []
         self.floats = 0
         self._total = 0
 
-    def count(self, rows: int, columns: int) -> int:
+    def count(self, rows: int, columns: int = 1) -> int:
         """Return rows * columns. Raises PackedError when the values of a file are too many."""
         self._total += rows * columns
         if self._total > MOST_VALUES:
@@ -38,7 +40,7 @@ class Streams:
 
     def add_first(self, reader: Reader, count: int) -> Array:
         """Read the description of an array of the first stream."""
-        self.first.append(Array.read_aside(reader, count))
+        self.first.append(Array.read(reader, count, first=True))
         return self.first[-1]
 
     def add(self, reader: Reader, count: int, columns: int = BLOCK) -> Array:
@@ -50,9 +52,16 @@ class Streams:
 
     def add_floats(self, count: int) -> slice:
         """Reserve float32 values. Returns where they are among the shared ones."""
-        self.count(1, count)
-        self.floats += count
+        self.floats += self.count(count)
         return slice(self.floats - count, self.floats)
+
+    def apply_masks(self) -> None:
+        """Once the first stream is decoded: set how many values the masked byte planes hold."""
+        for mask, planes in self.masked:
+            if mask.values.max(initial=0) > 1:
+                raise PackedError("a mask holds more than zeros and ones")
+            for plane in planes:
+                plane.count = int(np.count_nonzero(mask.values))
 
 
 class Matrix:
@@ -62,38 +71,30 @@ class Matrix:
         self.shape = rows, columns
         count, width = streams.count(rows, columns), columns if columns > 1 else BLOCK
         self.form = reader.byte(PRODUCT + 1)
-        self.option = 0 if self.form == PRODUCT else reader.byte(8)
+        if self.form == PRODUCT:
+            rank = reader.size()
+            self.left = Matrix(reader, streams, rows, rank)
+            self.right = Matrix(reader, streams, rank, columns)
+            return
+        self.option = reader.byte(8)
+        by_row, by_column = bool(self.option & PER_ROW), bool(self.option & PER_COLUMN)
         if self.form in (FLOAT32, FLOAT16):
             self.mask = streams.add_first(reader, count) if self.option & MASKED else None
             self.planes = [streams.add(reader, count, width) for _ in range(4 if self.form == FLOAT32 else 2)]
-            if self.mask is not None and any(plane.classes is not None for plane in self.planes):
-                raise PackedError("numbers behind a mask have no classes")
+            if self.mask is not None:
+                streams.masked.append((self.mask, self.planes))
+                if any(plane.classes is not None for plane in self.planes):
+                    raise PackedError("numbers behind a mask have no classes")
         elif self.form == AFFINE:
-            by_row, by_column = self.option & 2, self.option & 4
             self._scales_shape = rows if by_row else 1, columns if by_column else 1
             scales = self._scales_shape[0] * self._scales_shape[1]
             self.zero_point = streams.add_first(reader, scales)
             self.codes = streams.add(reader, count, width)
             self.floats = streams.add_floats(scales)
-        elif self.form == CODEBOOK:
+        else:
             self.levels = reader.byte() + 1
             self.codes = streams.add(reader, count, width)
-            self.floats = streams.add_floats(self.levels * (rows if self.option & 2 else 1))
-        else:
-            rank = reader.size()
-            self.left = Matrix(reader, streams, rows, rank)
-            self.right = Matrix(reader, streams, rank, columns)
-
-    def apply_mask(self) -> None:
-        """Once the first stream is decoded: set how many values the byte planes hold."""
-        if self.form == PRODUCT:
-            self.left.apply_mask()
-            self.right.apply_mask()
-        elif self.form in (FLOAT32, FLOAT16) and self.mask is not None:
-            if self.mask.values.max(initial=0) > 1:
-                raise PackedError("a mask holds more than zeros and ones")
-            for plane in self.planes:
-                plane.count = int(np.count_nonzero(self.mask.values))
+            self.floats = streams.add_floats(self.levels * (rows if by_row else 1))
 
     def value(self, floats: np.ndarray) -> np.ndarray:
         """Return the matrix, float32 [rows, columns]. floats: float32, all shared values."""

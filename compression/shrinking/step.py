@@ -78,7 +78,7 @@ class CompressionContext:
         recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0}
         if settings.guide == "student":
             recipe["alpha"] = 0.0
-            text = distillation_text(settings, self.task)
+            text, _ = distillation_text(settings, self.task)
             parent, tokenizer, _ = load_student(self.parent_folder, CPU)
             logits = student_logits(parent, encode_split(tokenizer, text), CPU, f"{self.parent.name} guides")
             rows = DistillationSet(text, logits, None, not settings.only_original_data)

@@ -1,6 +1,6 @@
 """A student's sizes, and the name and shape of each of its weights.
 
-The list of an encoder's layers stands once, in compression.runtime, which may import nothing of the project. The torch
+The list of a student's layers stands once, in compression.runtime, which may import nothing of the project. The torch
 model takes its widths from here, the packer its order; a test holds the torch model's own shapes against these.
 """
 
@@ -10,9 +10,8 @@ import dataclasses
 
 from common.config import build
 from common.training.models import ModelConfig
-from compression.runtime import TRANSFORMERS, EncoderSize, encoder_shapes, positions_of
+from compression.runtime import TRANSFORMERS, EncoderSize, student_shapes
 from compression.runtime.shapes import Shapes
-from compression.runtime.tokenizers.hash import HASHES
 from compression.students.settings import StudentSettings
 from compression.tokenizers.char import VOCABULARY_SIZE
 from compression.tokenizers.hash import shared_rows
@@ -46,16 +45,17 @@ class StudentSpec:
     def encoder(self) -> EncoderSize:
         """The encoder's sizes."""
         settings = self.settings
-        widths = settings.embedding_dim, settings.encoder_hidden_dim, settings.kernel_width
-        size = EncoderSize(self.arch, self.pair, *widths)
-        if not self.reads_together:
-            return size
-        return size._replace(
-            depth=settings.iterations if size.shared else settings.layers,
-            heads=settings.heads,
-            intermediate=settings.intermediate_dim,
-            adapters=settings.adapters,
-            positions=positions_of(settings.max_tokens, self.pair),
+        return EncoderSize(
+            self.arch,
+            self.pair,
+            settings.max_tokens,
+            settings.embedding_dim,
+            settings.encoder_hidden_dim,
+            settings.kernel_width,
+            settings.iterations if self.arch == "recursive" else settings.layers,
+            settings.heads,
+            settings.intermediate_dim,
+            settings.adapters,
         )
 
     @property
@@ -70,15 +70,9 @@ class StudentSpec:
 
         A recurrent layer's two biases are only ever added: they are one entry, `encoder.forward_rnn.bias`.
         """
-        settings, size = self.settings, self.encoder
-        shapes: Shapes = {"embedding.table.weight": (self.table_rows, settings.embedding_dim)}
-        if settings.embedding_type == "hash":
-            shapes["embedding.importance.weight"] = (HASHES * settings.vocab_size, 1)
-        shapes |= {f"encoder.{name}": shape for name, shape in encoder_shapes(size).items()}
-        hidden = settings.cls_hidden_dim
-        shapes |= {"classifier.0.weight": (hidden, size.output), "classifier.0.bias": (hidden,)}
-        shapes |= {"classifier.3.weight": (self.outputs, hidden), "classifier.3.bias": (self.outputs,)}
-        return shapes
+        settings = self.settings
+        vocab_size = settings.vocab_size if settings.embedding_type == "hash" else 0
+        return student_shapes(self.encoder, self.table_rows, vocab_size, settings.cls_hidden_dim, self.outputs)
 
     def matrices(self) -> list[str]:
         """Return the names of all matrices, in the order of a packed file."""

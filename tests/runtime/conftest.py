@@ -1,15 +1,14 @@
 """Fixtures: packed students of every kind, some taken apart for damaging, and the joined runtime."""
 
 import importlib.util
-import subprocess
-import sys
+import runpy
 
 import damage
 import packed_students as made
 import pytest
 import tiny
 
-from compression.packing import ans, pack_student, write_packed
+from compression.packing import ans, pack_student
 from compression.runtime import load
 
 
@@ -18,10 +17,16 @@ def models(tmp_path_factory):
     """Name -> (loaded model, folder) of packed students: one for each embedding, one of convolutions."""
     folder = tmp_path_factory.mktemp("packed")
     found = {}
-    for name, embedding, arch in (("bpe", "bpe", "bilstm"), ("hash", "hash", "ffn"), ("char", "char", "rnn"),
-                                  ("windows", "bpe", "conv"), ("wordpiece", "wordpiece", "transformer")):  # fmt: skip
-        student = made.write_student(folder / name, arch, embedding, "affine-row", pooling="max")
-        found[name] = load(write_packed(student)), student
+    for name, embedding, arch, max_tokens in (
+        ("bpe", "bpe", "bilstm", 512),
+        ("hash", "hash", "ffn", 512),
+        ("char", "char", "rnn", 512),
+        ("windows", "bpe", "conv", 512),
+        ("wordpiece", "wordpiece", "transformer", 64),
+    ):
+        sizes = {"pooling": "max", "max_tokens": max_tokens}
+        student = made.write_student(folder / name, arch, embedding, "affine-row", **sizes)
+        found[name] = load(made.write_packed(student)), student
     return found
 
 
@@ -34,10 +39,8 @@ def honest(tmp_path_factory):
         # Many lanes: small files are decoded in a few steps of numpy, and damage meets states as often as words.
         monkeypatch.setattr(ans, "_USUAL_STEPS", 16)
         for number, (arch, embedding, form, more) in enumerate(damage.TINY):
-            model = made.pieces(vocab_size=72) if embedding == "bpe" else None
-            student = made.write_student(
-                folder / str(number), arch, embedding, form, model=model, **{**damage.SIZES, **more}
-            )
+            sizes = {**damage.SIZES, **more, "model": made.pieces(vocab_size=72)}
+            student = made.write_student(folder / str(number), arch, embedding, form, **sizes)
             found.append(damage.take_apart(pack_student(student)))
     return found
 
@@ -46,7 +49,7 @@ def honest(tmp_path_factory):
 def joined(tmp_path_factory):
     """Path of the joined runtime."""
     path = tmp_path_factory.mktemp("joined") / "featherweight_runtime.py"
-    subprocess.run([sys.executable, tiny.ROOT / "runtimes" / "python" / "join.py", path], check=True)
+    path.write_text(runpy.run_path(str(tiny.ROOT / "runtimes/python/join.py"))["join"](), encoding="utf-8")
     return path
 
 

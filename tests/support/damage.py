@@ -2,7 +2,8 @@
 
 import zlib
 
-from compression.runtime import MAGIC, VERSION, Reader
+from compression.runtime.model import MAGIC, VERSION
+from compression.runtime.reader import Reader
 
 SIZES = {"embedding_dim": 3, "encoder_hidden_dim": 2, "cls_hidden_dim": 2, "vocab_size": 20, "labels": ["a", "b"]}
 """Of very small students."""
@@ -57,15 +58,7 @@ def splice(rng, data):
     return data[:a] + data[b : b + n % 50] + data[a + n % 50 :]
 
 
-HUGE = (
-    b"\xff" * 9,
-    b"\xff\xff\xff\x07",
-    b"\x80\x80\x80\x08",
-    b"\xff\xff\x03",
-    b"\xff\x7f",
-    b"\x80\x80\x04",
-    b"\x00",
-)
+HUGE = (b"\xff" * 9, b"\xff\xff\xff\x07", b"\x80\x80\x80\x08", b"\xff\xff\x03", b"\xff\x7f", b"\x80\x80\x04", b"\x00")
 
 
 def huge(rng, data):

@@ -6,8 +6,17 @@ import json
 from pathlib import Path
 
 import numpy as np
+import sentencepiece
 import tiny
+import torch
 from safetensors.numpy import save_file
+
+from compression.packing import pack_student
+from compression.students.batch import EncodedRows
+from compression.students.saved import load_student
+from compression.students.scoring import student_logits
+from compression.students.settings import StudentSettings
+from compression.students.spec import StudentSpec
 
 ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char", "wordpiece")
 FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-all", "ternary", "codebook",
@@ -20,8 +29,6 @@ DIM, HIDDEN, CLASSIFIER, VOCAB, KERNEL = 6, 5, 7, 120, 3
 @functools.cache
 def pieces(vocab_size=VOCAB, seed_text=True, **more):
     """Bytes of a sentencepiece model trained on the tiny sentences, and on a few letters beyond ASCII."""
-    import sentencepiece
-
     texts = [text.lower() for text, _ in tiny.sentences(200)] + ["caf\u00e9 na\u00efve \ud55c\uad6d \u03c3\u03c2 0"] * 3
     file = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -33,7 +40,7 @@ def pieces(vocab_size=VOCAB, seed_text=True, **more):
 
 @functools.cache
 def word_pieces():
-    """The unknown piece, letters, their like within words, and words, in no order."""
+    """The unknown piece, letters, letters within words, and words, in no order."""
     letters = sorted({letter for text, _ in tiny.sentences(200) for letter in text.lower() if letter != " "})
     words = sorted({word for text, _ in tiny.sentences(20) for word in text.lower().split()}, reverse=True)
     return list(dict.fromkeys(["[UNK]", *words, *letters, *(f"##{letter}" for letter in letters), "\u4e2d"]))
@@ -66,9 +73,6 @@ def matrix(rng, shape, form):
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
     """Write and return a student's folder. given: other student settings, `model` (a sentencepiece
     model's bytes), `labels`, `tokens`, `edit`."""
-    from compression.students.settings import StudentSettings
-    from compression.students.spec import StudentSpec
-
     rng = np.random.default_rng(seed)
     model = given.pop("model", None) or pieces()
     tokens = given.pop("tokens", False)
@@ -103,15 +107,21 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
     return tiny.write_manifest(folder, **config)
 
 
+def write_packed(folder):
+    """Pack a student into its own folder, and return the file."""
+    path = folder / f"{folder.name}.fwt"
+    path.write_bytes(pack_student(folder))
+    return path
+
+
+@functools.lru_cache(4)
+def _loaded(folder):
+    return load_student(folder, torch.device("cpu"))[:2]
+
+
 def torch_logits(folder, texts):
     """PyTorch's logits of texts (or pairs), one after the other."""
-    import torch
-
-    from compression.students.batch import EncodedRows
-    from compression.students.saved import load_student
-    from compression.students.scoring import student_logits
-
-    student, tokenizer, _ = load_student(folder, torch.device("cpu"))
+    student, tokenizer = _loaded(folder)
     columns = [[text] for text in texts] if isinstance(texts[0], str) else [list(pair) for pair in texts]
     rows = (EncodedRows(*(tokenizer.encode([sentence]) for sentence in sentences)) for sentences in columns)
     return np.concatenate([student_logits(student, row, torch.device("cpu")) for row in rows])

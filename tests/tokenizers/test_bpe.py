@@ -15,7 +15,8 @@ from unicode_torture import TORTURE
 
 from common.errors import UserError
 from compression.packing import pack_student
-from compression.runtime import IDENTITY, NFKC, NMT_NFKC, Normaliser, load_bytes
+from compression.runtime import IDENTITY, NFKC, NMT_NFKC, Normaliser
+from compression.runtime.model import load_bytes
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_model import mark_unused
 from compression.tokenizers.charsmap import base_rules, differences, express, read_rules

@@ -30,14 +30,11 @@ def hash_codes(words: Sequence[str], count: int) -> np.ndarray:
 
 
 class HashedWords:
-    """Words as ids in the order in which they first appear, and the vectors of these words.
-
-    The table of vectors grows with each new word, and starts from nothing again when it has become large.
-    """
+    """Words as ids in the order in which they first appear, and the vectors of these words."""
 
     after_word = ""
     most_values = 3 << 20
-    """Numbers in the table that are kept from one batch to the next."""
+    """Numbers in the table that is kept from one batch to the next."""
 
     def __init__(self, vocab_size: int, shared: np.ndarray, importance: np.ndarray, max_tokens: int) -> None:
         """shared: float32 [rows, dim]; importance: float32 [3 vocab_size, 1]."""
@@ -49,13 +46,8 @@ class HashedWords:
         self._ids = {"": 0}  # the token of an empty text
         self._table = np.zeros((0, self._shared.shape[1]), np.float32)
 
-    def make_room(self) -> None:
-        """Forget all words when there are too many. Ids given before are invalid then."""
-        if self._table.size > self.most_values:
-            self._start()
-
     def encode(self, text: str) -> list[int]:
-        """Return one id a word or sign."""
+        """Return one id a word or sign. It is valid until `table` is called."""
         words = split_words(text)[: self._max_tokens]
         ids = self._ids
         try:
@@ -63,14 +55,15 @@ class HashedWords:
         except KeyError:
             return [ids.setdefault(word, len(ids)) for word in words]
 
-    @property
     def table(self) -> np.ndarray:
-        """Vectors of all words met, float32 [words, dim]."""
-        known = len(self._table)
-        if known < len(self._ids):
-            new = list(self._ids)[known:]
-            self._table = np.concatenate([self._table, self._vectors(new)])
-        return self._table
+        """Return the vectors of all words met, float32 [words, dim]; they are forgotten when there are too many."""
+        table = self._table
+        if len(table) < len(self._ids):
+            new = list(self._ids)[len(table) :]
+            table = self._table = np.concatenate([table, self._vectors(new)])
+        if table.size > self.most_values:
+            self._start()
+        return table
 
     def _vectors(self, words: list[str]) -> np.ndarray:
         vectors = np.zeros((len(words), self._shared.shape[1]), np.float32)

@@ -1,11 +1,49 @@
-"""Where a packed file's bytes go: streams that several tensors share are divided into whole bytes that sum up."""
+"""Writing a packed file's header, and counting whose the file's bytes are."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+
+
+class HeaderWriter:
+    """Bytes written one after the other, in the forms that the runtime's Reader reads.
+
+    owners: (owner, bytes written for it), in order.
+    """
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.owners: list[tuple[str, int]] = []
+
+    @contextlib.contextmanager
+    def owner(self, name: str) -> Iterator[None]:
+        """Count what is written within for this owner. Owners do not nest."""
+        before = len(self.data)
+        yield
+        self.owners.append((name, len(self.data) - before))
+
+    def byte(self, value: int) -> None:
+        """Write one byte."""
+        self.data.append(value)
+
+    def number(self, value: int) -> None:
+        """Write seven bits a byte, lowest first, the eighth bit set where more follow."""
+        while value > 127:
+            self.data.append(value & 127 | 128)
+            value >>= 7
+        self.data.append(value)
+
+    size = number
+
+    def text(self, value: str) -> None:
+        """Write a length in bytes, then UTF-8."""
+        data = value.encode()
+        self.number(len(data))
+        self.data += data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +82,5 @@ class ByteCounts:
 
     def sections(self) -> list[PackedSection]:
         """Return all that have bytes."""
-        return [
-            PackedSection(name, name.split(".")[0], count, coder)
-            for (name, coder), count in self._bytes.items()
-            if count
-        ]
+        found = self._bytes.items()
+        return [PackedSection(name, name.split(".")[0], count, coder) for (name, coder), count in found if count]

@@ -1,0 +1,334 @@
+"""Encoders: the token ids of a batch, one text after the other, to one vector a text or one a token."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from compression.runtime.shapes import GATES, TRANSFORMERS, EncoderSize
+from compression.runtime.weights import LARGEST
+
+Weights = dict[str, np.ndarray]
+
+
+class Encoder:
+    """Base of all encoders. weights: by the names of `student_shapes`, without "encoder."; pool_max: whether the last
+    states are not taken but the maximum over all.
+
+    Calling an encoder returns float32 [texts, width], its method `states` float32 [tokens, width]. table: float32 [ids,
+    dim]; ids: int64 [tokens of all texts]; lengths: int64 [texts], none zero.
+    """
+
+    def __init__(self, weights: Weights, size: EncoderSize, pool_max: bool) -> None:
+        self._weights, self._size, self._pool_max = weights, size, pool_max
+
+
+class Mean(Encoder):
+    """The mean of a text's vectors. It has no states of tokens."""
+
+    values_at_once = 1 << 20
+
+    def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return [texts, dim]."""
+        sums = np.zeros((len(lengths), table.shape[1]), np.float32)
+        owner = owners(lengths)
+        block = max(1, self.values_at_once // table.shape[1])
+        for start in range(0, len(ids), block):
+            texts = owner[start : start + block]
+            first = np.flatnonzero(np.diff(texts, prepend=-1))
+            sums[texts[first]] += np.add.reduceat(table.take(ids[start : start + block], 0), first)
+        return sums / lengths[:, None].astype(np.float32)
+
+
+class Convolution(Encoder):
+    """Gated units over a window of tokens centred at each one, and the maximum of each unit over the tokens."""
+
+    values_at_once = 1 << 17
+    """Few enough for the processor's cache."""
+
+    def __init__(self, weights: Weights, size: EncoderSize, pool_max: bool) -> None:
+        super().__init__({}, size, pool_max)
+        # value * sigmoid(gate) = value / 2 * (tanh(gate / 2) + 1): all is halved once. Values are first, gates last.
+        half = np.float32(0.5)
+        self._weight = np.ascontiguousarray(weights["convolution.weight"].T) * half
+        self._bias = weights["convolution.bias"] * half
+
+    def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return [texts, hidden]."""
+        best = np.full((len(lengths), self._size.hidden), -np.inf, np.float32)
+        for owner, states in self._blocks(table, ids, lengths):
+            first = np.flatnonzero(np.diff(owner, prepend=-1))
+            texts = owner[first]
+            best[texts] = np.maximum(best[texts], np.maximum.reduceat(states, first))
+        return np.clip(best, -LARGEST, LARGEST, best)  # no real state is cut; logits of any file stay finite
+
+    def states(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return [tokens, hidden]."""
+        states = np.concatenate([states for _, states in self._blocks(table, ids, lengths)])
+        return np.clip(states, -LARGEST, LARGEST, states)
+
+    def _blocks(
+        self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield for some tokens at a time the index of the text of each, and their states [tokens, hidden]."""
+        owner, ends = owners(lengths), np.cumsum(lengths)
+        reach, hidden = self._size.kernel_width // 2, self._size.hidden
+        window = np.arange(-reach, reach + 1)
+        block = max(1, self.values_at_once // max(self._weight.shape))
+        for start in range(0, len(ids), block):
+            texts = owner[start : start + block]
+            tokens = np.arange(start, start + len(texts))[:, None] + window
+            end = ends[texts][:, None]
+            vectors = table.take(ids.take(tokens, mode="clip"), 0)
+            vectors[(tokens < end - lengths[texts][:, None]) | (tokens >= end)] = 0
+            both = vectors.reshape(len(texts), -1) @ self._weight
+            both += self._bias
+            values, gates = both[:, :hidden], both[:, hidden:]
+            np.tanh(gates, gates)
+            gates += 1
+            values *= gates
+            yield texts, values
+
+
+class Recurrent(Encoder):
+    """A bidirectional LSTM or Elman RNN: both directions are computed together, the second one from last to first."""
+
+    batch_size = 64
+    values_at_once = 1 << 20
+
+    def __init__(self, weights: Weights, size: EncoderSize, pool_max: bool) -> None:
+        super().__init__({}, size, pool_max)
+        weight_ih, weight_hh, bias = (
+            np.stack([weights[f"{direction}_rnn.{name}"] for direction in ("forward", "backward")])
+            for name in ("weight_ih", "weight_hh", "bias")
+        )
+        self._hidden, self._lstm = size.hidden, size.arch == "bilstm"
+        if self._lstm:
+            # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2: all gates are one tanh. PyTorch's order is input, forget,
+            # candidate, output; the three sigmoids come first here.
+            order = np.arange(4 * size.hidden).reshape(4, -1)[[0, 1, 3, 2]].reshape(-1)
+            half = np.repeat(np.array((0.5, 0.5, 0.5, 1), np.float32), size.hidden)
+            weight_ih, weight_hh = (matrix[:, order] * half[:, None] for matrix in (weight_ih, weight_hh))
+            bias = bias[:, order] * half
+        self._weight_ih = np.ascontiguousarray(weight_ih.transpose(0, 2, 1))
+        self._weight_hh = np.ascontiguousarray(weight_hh.transpose(0, 2, 1))
+        self._bias = bias[:, None]
+
+    def __call__(
+        self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray, states: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return [texts, 2 hidden]: the last state of each direction, or the maximum over its states.
+
+        states: filled in where given, [tokens, 2 hidden].
+        """
+        starts = np.cumsum(lengths) - lengths
+        order = np.argsort(-lengths, kind="stable")  # texts of similar length are read together
+        result = np.empty((len(lengths), 2 * self._hidden), np.float32)
+        for start in range(0, len(order), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            result[batch] = self._batch(table, ids, starts[batch], lengths[batch], states)
+        return result
+
+    def states(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return [tokens, 2 hidden]."""
+        states = np.empty((len(ids), 2 * self._hidden), np.float32)
+        self(table, ids, lengths, states)
+        return states
+
+    def _batch(
+        self, table: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, states: np.ndarray | None
+    ) -> np.ndarray:
+        """Longest text first: at each step the texts that go on are the first ones, and nothing is padded."""
+        size = len(lengths)
+        state = np.zeros((2, size, self._hidden), np.float32)
+        cell = np.zeros_like(state) if self._lstm else None
+        best = np.full_like(state, -np.inf) if self._pool_max else None
+        block = max(1, self.values_at_once // (size * max(self._bias.size, 2 * table.shape[1])))
+        for first in range(0, lengths[0], block):
+            steps = np.arange(first, min(first + block, lengths[0]))[:, None]
+            step = np.minimum(steps, lengths - 1)
+            tokens = np.stack([starts + step, starts + lengths - 1 - step])
+            inputs = np.matmul(table.take(ids[tokens.reshape(2, -1)], 0), self._weight_ih)
+            inputs += self._bias
+            inputs = inputs.reshape(2, len(steps), size, -1)
+            live = (steps < lengths).sum(1)
+            changes = [0, *(np.flatnonzero(np.diff(live)) + 1).tolist(), len(steps)]
+            for start, end in itertools.pairwise(changes):
+                texts = int(live[start])
+                views = [None if array is None else array[:, :texts] for array in (state, cell, best)]
+                seen = None if states is None else np.empty((2, end - start, texts, self._hidden), np.float32)
+                self._steps(inputs[:, start:end, :texts], *views, seen)
+                if states is not None:
+                    states[tokens[0, start:end, :texts], : self._hidden] = seen[0]
+                    states[tokens[1, start:end, :texts], self._hidden :] = seen[1]
+        return (state if best is None else best).transpose(1, 0, 2).reshape(size, -1)
+
+    def _steps(
+        self,
+        inputs: np.ndarray,
+        state: np.ndarray,
+        cell: np.ndarray | None,
+        best: np.ndarray | None,
+        seen: np.ndarray | None,
+    ) -> None:
+        """Take steps with the same texts, in place.
+
+        inputs: [2, steps, texts, gates * hidden], of weight_ih and bias; state, cell, best: [2, texts, hidden];
+        seen: [2, steps, texts, hidden], becomes the states.
+        """
+        gates = np.empty((2, *inputs.shape[2:]), np.float32)
+        take, forget, give, candidate = np.split(gates, 4, 2) if cell is not None else (gates,) * 4
+        sigmoids = gates[..., : 3 * self._hidden]
+        half = np.float32(0.5)
+        for number, step in enumerate(inputs.swapaxes(0, 1)):
+            np.matmul(state, self._weight_hh, gates)
+            np.add(gates, step, gates)
+            np.tanh(gates, state if cell is None else gates)
+            if cell is not None:
+                np.multiply(sigmoids, half, sigmoids)
+                np.add(sigmoids, half, sigmoids)
+                np.multiply(cell, forget, cell)
+                np.multiply(candidate, take, candidate)
+                np.add(cell, candidate, cell)
+                np.tanh(cell, state)
+                np.multiply(state, give, state)
+            if best is not None:
+                np.maximum(best, state, out=best)
+            if seen is not None:
+                seen[:, number] = state
+
+
+class Transformer(Encoder):
+    """Layers of self-attention and feed-forward maps, or one layer used several times; the state at the first token.
+
+    A pair is one text.
+    """
+
+    batch_size = 64
+    largest_state = np.float32(1e12)
+
+    def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return [texts, hidden]. ids, lengths: of single texts, or of both sentences of each pair in a row."""
+        result = np.empty((len(lengths) // (1 + self._size.pair), self._size.hidden), np.float32)
+        for batch, states in self._batches(table, ids, lengths):
+            result[batch] = states[:, 0]
+        return result
+
+    def states(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return [tokens, hidden], of single texts only."""
+        starts = np.cumsum(lengths) - lengths
+        result = np.empty((len(ids), self._size.hidden), np.float32)
+        for batch, states in self._batches(table, ids, lengths):
+            steps = np.arange(states.shape[1] - 2)
+            mask = steps < lengths[batch, None]
+            result[(starts[batch, None] + steps)[mask]] = states[:, 1:-1][mask]
+        return result
+
+    def _batches(
+        self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the indexes of some texts, and their states [texts, time, hidden] with those of special tokens."""
+        count = 1 + self._size.pair
+        tokens, ends = ids.tolist(), np.cumsum(lengths).tolist()
+        sentences = [[*tokens[start:end], SEPARATOR] for start, end in itertools.pairwise([0, *ends])]
+        texts = [[FIRST, *itertools.chain(*sentences[i : i + count])] for i in range(0, len(sentences), count)]
+        order = np.argsort([-len(text) for text in texts], kind="stable")
+        for start in range(0, len(order), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            whole = np.array([len(texts[i]) for i in batch])
+            mask = np.arange(whole[0]) < whole[:, None]
+            tokens = np.full(mask.shape, SEPARATOR)
+            tokens[mask] = [*itertools.chain.from_iterable(texts[i] for i in batch)]
+            separators = tokens == SEPARATOR
+            segments = np.minimum(np.cumsum(separators, 1) - separators, count - 1)  # separators before the token
+            states = self._embed(table, tokens, segments)
+            for number in range(self._size.depth):
+                states = self._layer(states, mask, number)
+            yield batch, states
+
+    def _embed(self, table: np.ndarray, tokens: np.ndarray, segments: np.ndarray) -> np.ndarray:
+        """tokens, segments: [texts, time] -> [texts, time, hidden]."""
+        vectors = table.take(np.maximum(tokens, 0), 0)
+        vectors[tokens == FIRST], vectors[tokens == SEPARATOR] = self._weights["marks.weight"]
+        if "projection.weight" in self._weights:
+            vectors = self._linear(vectors, "projection")
+        positions = self._weights["positions.weight"][: tokens.shape[1]]
+        return self._norm(vectors + positions + self._weights["segments.weight"][segments], "norm")
+
+    def _layer(self, states: np.ndarray, mask: np.ndarray, number: int) -> np.ndarray:
+        """states: [texts, time, hidden] -> the same shape. mask: bool [texts, time], the tokens of each text."""
+        name = f"blocks.{0 if self._size.shared else number}."
+        read = self._adapt(self._attend(states, mask, f"{name}attention."), f"adapters.{number}.0.")
+        states = self._norm(states + read, f"{name}attention_norm")
+        output = self._linear(gelu(self._linear(states, f"{name}up")), f"{name}down")
+        return self._norm(states + self._adapt(output, f"adapters.{number}.1."), f"{name}output_norm")
+
+    def _attend(self, states: np.ndarray, mask: np.ndarray, name: str) -> np.ndarray:
+        texts, time, _ = states.shape
+        query, key, value = (
+            self._linear(states, f"{name}{part}").reshape(texts, time, self._size.heads, -1).transpose(0, 2, 1, 3)
+            for part in ("query", "key", "value")
+        )
+        scores = query @ key.transpose(0, 1, 3, 2) / np.float32(query.shape[-1] ** 0.5)
+        scores = np.where(mask[:, None, None], scores, -np.inf)
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        read = (powers / powers.sum(-1, keepdims=True)) @ value
+        return self._linear(read.transpose(0, 2, 1, 3).reshape(states.shape), f"{name}output")
+
+    def _adapt(self, states: np.ndarray, name: str) -> np.ndarray:
+        if not self._size.adapters:
+            return states
+        return states + self._linear(gelu(self._linear(states, f"{name}down")), f"{name}up")
+
+    def _linear(self, states: np.ndarray, name: str) -> np.ndarray:
+        return states @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+
+    def _norm(self, states: np.ndarray, name: str) -> np.ndarray:
+        # No real state is cut; squares of any file's stay finite.
+        states = np.clip(states, -self.largest_state, self.largest_state)
+        states = states - states.mean(-1, keepdims=True)
+        deviation = np.sqrt(np.square(states).mean(-1, keepdims=True) + np.float32(1e-12))
+        return states / deviation * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+
+
+ENCODERS: dict[str, type[Encoder]] = {
+    "ffn": Mean,
+    "conv": Convolution,
+    **dict.fromkeys(GATES, Recurrent),
+    **dict.fromkeys(TRANSFORMERS, Transformer),
+}
+FIRST, SEPARATOR = -2, -1
+"""Ids of a transformer's special tokens, in front of a text and after each of its sentences."""
+
+
+def owners(lengths: np.ndarray) -> np.ndarray:
+    """Return the index of the text of each token."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """Return x times the share of the normal distribution below x (Hendrycks and Gimpel, 2016), float32."""
+    return x * np.float32(0.5) * (1 + erf(x * np.float32(0.5**0.5)))
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """Return the error function to float32's precision: a quotient of polynomials, as in Eigen."""
+    x = np.clip(x, -4, 4)
+    square = x * x
+    numerator, denominator = (np.full_like(x, first) for first in (_ERF_NUMERATOR[0], _ERF_DENOMINATOR[0]))
+    for polynomial, coefficients in ((numerator, _ERF_NUMERATOR), (denominator, _ERF_DENOMINATOR)):
+        for coefficient in coefficients[1:]:
+            polynomial *= square
+            polynomial += np.float32(coefficient)
+    return x * numerator / denominator
+
+
+_ERF_NUMERATOR = (
+    -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
+    -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02,
+)  # fmt: skip
+_ERF_DENOMINATOR = (
+    -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
+)  # fmt: skip

@@ -10,7 +10,7 @@ from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root
-from common.training.models import GENERAL, general_folder, model_folder, read_config
+from common.training.models import GENERAL, model_folder, read_config
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
 Action = Literal["pretrain", "distill", "factorize", "prune", "quantize", "pack", "export"]
@@ -370,7 +370,8 @@ def _shape_of_start(given: dict[str, Any]) -> dict[str, Any]:
     if not given.get("start_from"):
         return {}
     try:
-        config = read_config(general_folder(Workspace(given.get("workspace", default_root())), given["start_from"]))
+        paths = Workspace(given.get("workspace", default_root()))
+        config = read_config(model_folder(paths, GENERAL, given["start_from"]))
     except UserError:
         return {}
     return {"student_arch": config.arch, **config.student}
@@ -394,7 +395,7 @@ def _recipe_of(given: dict[str, Any], task: Task) -> dict[str, Any]:
         return {}
     paths = Workspace(given.get("workspace", default_root()))
     try:
-        config = read_config(model_folder(paths, task, name))
+        config = read_config(model_folder(paths, task.models_task, name))
     except UserError:
         return {}
     known = set(DistillSettings.model_fields) - set(StageSettings.model_fields)

@@ -187,7 +187,7 @@ def test_09_whole_words_are_masked_split_words_get_neighbours_and_pairs_stay_pai
         glove=None,
         candidates=1,
         variants=20,
-        probability=0.5,
+        replace_probability=0.5,
         fraction=1.0,
         held_out=(),
         seed=1,

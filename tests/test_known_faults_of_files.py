@@ -218,7 +218,7 @@ def test_18_the_process_is_left_as_it_was(workspace):
 def test_18_an_explicit_choice_of_cpu_is_obeyed_by_every_stage():
     from common.store.settings import StageSettings
     from common.teachers.settings import FinetuneSettings
-    from compression.augmentation.preprocess import PreprocessSettings
+    from compression.augmentation.settings import PreprocessSettings
 
     for settings in (FinetuneSettings, PreprocessSettings, CompressSettings, EvaluateSettings):
         assert issubclass(settings, StageSettings)

@@ -1,7 +1,5 @@
 """Rows by the names that --generate-loss and --augmented give them: train, augmented rows, validation, test splits."""
 
-from pathlib import Path
-
 from common.data.split import Split, find_splits, read_split
 from common.data.tasks import Task
 from common.errors import UserError
@@ -17,21 +15,15 @@ def is_augmented(task: Task, name: str) -> bool:
     return name != PROCESSED and name not in task.splits
 
 
-def rows_file(paths: Workspace, task: Task, name: str) -> Path:
-    """Return the split file of some rows, built or not."""
-    if is_augmented(task, name):
-        return paths.augmented(task.name, name)
-    return paths.split(task.name, "train" if name == PROCESSED else name)
-
-
 def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
     """Return the artifact that holds some rows, its path that of their file.
 
     Raises UserError, with the command, when they are missing, or augmented from other splits than there are now.
     """
-    file, splits = rows_file(paths, task, name), find_splits(paths, task)
+    splits = find_splits(paths, task)
     if not is_augmented(task, name):
-        return Artifact(splits.key, file)
+        return Artifact(splits.key, paths.split(task.name, "train" if name == PROCESSED else name))
+    file = paths.augmented(task.name, name)
     rows = find(file, how_to_build(task, name))
     if read_manifest(folder_of(file)).inputs["splits"] != splits.key:
         raise UserError(f"{file}: augmented from other splits than there are now; {how_to_build(task, name)}")
@@ -45,7 +37,7 @@ def load_rows(paths: Workspace, task: Task, name: str) -> Split:
 
 def how_to_build(task: Task, name: str) -> str:
     """Return the command that builds some rows, for messages."""
-    command = f"run: python preprocess.py --task {task.argument}"
+    command = f"run: {task.prepare_command}"
     if not is_augmented(task, name):
         return command
     return f"{command} --augment tinybert" + (f" --augmented {name}" if name != "tinybert" else "")

@@ -1,6 +1,5 @@
 """Rows of text in memory, and the split files that every later stage reads."""
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -68,15 +67,16 @@ class Split:
     def fingerprint(self) -> str:
         """Return a fingerprint of texts and labels."""
         labels = _label_column(self).to_pylist() if self.tokens else self.labels.tolist()
-        return _fingerprint([*_quoted(self), map(json.dumps, labels)])
-
-    def text_fingerprint(self) -> str:
-        """Return a fingerprint of the texts alone."""
-        return self._text_fingerprint
+        return _fingerprint([*self._quoted(), map(json.dumps, labels)])
 
     @functools.cached_property
-    def _text_fingerprint(self) -> str:
-        return _fingerprint(_quoted(self))
+    def text_fingerprint(self) -> str:
+        """Fingerprint of the texts alone."""
+        return _fingerprint(self._quoted())
+
+    def _quoted(self) -> list[Iterator[str]]:
+        """Return the texts as JSON strings, one column or two."""
+        return [map(encode_basestring, column) for column in self.sentences()]
 
 
 def concatenate(first: Split, second: Split) -> Split:
@@ -88,11 +88,6 @@ def concatenate(first: Split, second: Split) -> Split:
         joined([first.labels, second.labels]),
         np.concatenate([first.source_rows, second.source_rows + first.source_rows.max() + 1]),
     )
-
-
-def _quoted(split: Split) -> list[Iterator[str]]:
-    """Return a split's texts as JSON strings, one column or two."""
-    return [map(encode_basestring, column) for column in split.sentences()]
 
 
 def _fingerprint(columns: Sequence[Iterable[str]]) -> str:
@@ -136,16 +131,14 @@ def read_row_group(path: Path, group: int) -> Split:
     return _as_split(path, pq.ParquetFile(path).read_row_group(group))
 
 
-def count_rows(path: Path, missing: str) -> int:
-    """Return the number of rows of a Parquet file without reading them. Raises UserError as `read_table` does."""
-    with _clear_errors(path, missing):
-        return pq.read_metadata(path).num_rows
+def read_row_groups(path: Path) -> Iterator[Split]:
+    """Yield all row groups of a split file, one at a time in memory."""
+    return (read_row_group(path, group) for group in range(pq.read_metadata(path).num_row_groups))
 
 
-def file_text_fingerprint(path: Path) -> str:
-    """Return the text_fingerprint of a split file, read one row group at a time."""
-    groups = (_quoted(read_row_group(path, group)) for group in range(pq.ParquetFile(path).num_row_groups))
-    return _fingerprint([(row for group in groups for row in map(", ".join, zip(*group, strict=True)))])
+def count_rows(path: Path) -> int:
+    """Return the number of rows of a Parquet file without reading them."""
+    return pq.read_metadata(path).num_rows
 
 
 def _as_split(path: Path, table: pa.Table) -> Split:
@@ -165,14 +158,8 @@ def _as_split(path: Path, table: pa.Table) -> Split:
 
 def read_table(path: Path, missing: str) -> pa.Table:
     """Return a Parquet file's table. Raises UserError when it is missing (with the hint) or damaged."""
-    with _clear_errors(path, missing):
-        return pq.read_table(path)
-
-
-@contextlib.contextmanager
-def _clear_errors(path: Path, missing: str) -> Iterator[None]:
     try:
-        yield
+        return pq.read_table(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; {missing}") from None
     except pa.ArrowInvalid as error:
@@ -189,12 +176,9 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def load_split(paths: Workspace, task: Task, split: str) -> Split:
-    """A prepared split of a task.
-
-    Raises UserError that names the command to run when it is missing, or made from another YAML file of this name.
-    """
+    """Return a prepared split of a task. Raises UserError, with the command, as `find_splits` does."""
     check_prepared(paths, task)
-    return read_split(paths.split(task.name, split), f"run: python preprocess.py --task {task.argument}")
+    return read_split(paths.split(task.name, split), f"run: {task.prepare_command}")
 
 
 def read_report(paths: Workspace, task: str) -> dict[str, Any]:
@@ -208,7 +192,7 @@ def task_file(task: Task) -> str:
 
 
 def definition_of(task: Task) -> dict[str, Any]:
-    """Return what a task's splits depend on beside its files' content: files may be elsewhere, or have other names."""
+    """Return all that a task's splits depend on but the content of its files, whose folder and names do not matter."""
     source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
     rest = task.model_dump(mode="json", exclude={"file", "source", "overlaps", "augment_fraction"})
     return {**rest, "source": source}
@@ -221,21 +205,25 @@ def task_file_of_data(paths: Workspace, task: Task) -> str | None:
 
 
 def check_prepared(paths: Workspace, task: Task) -> None:
-    """Raises UserError for data that were prepared from another YAML file, or from another definition in this one."""
+    """Check that the workspace's data of this name, if any, are this task's. Raises UserError with the command to run.
+
+    They are not where they were prepared from another YAML file, or from another definition in this one.
+    """
     made_from = task_file_of_data(paths, task)
     if made_from is None:
         return
-    command = f"run: python preprocess.py --task {task.argument}"
     if made_from != task_file(task):
         raise UserError(
             f"{task.argument}: the workspace's data of {task.name} were prepared from "
-            f"{made_from or 'the shipped task'}; give one of them another name, or {command}"
+            f"{made_from or 'the shipped task'}; give one of them another name, or run: {task.prepare_command}"
         )
     if read_manifest(paths.splits(task.name)).settings["definition"] != definition_of(task):
-        raise UserError(f"{task.argument}: it has changed since the data of {task.name} were prepared; {command}")
+        raise UserError(
+            f"{task.argument}: it has changed since the data of {task.name} were prepared; run: {task.prepare_command}"
+        )
 
 
 def find_splits(paths: Workspace, task: Task) -> Artifact:
     """Return a task's prepared splits. Raises UserError, with the command, where they are missing or another task's."""
     check_prepared(paths, task)
-    return find(paths.splits(task.name), f"run: python preprocess.py --task {task.argument}")
+    return find(paths.splits(task.name), f"run: {task.prepare_command}")

@@ -13,8 +13,8 @@ from common.progress import say
 from common.seeds import drawn
 from common.store.artifact import Artifact, read_manifest
 from common.teachers.logits import find_logits, load_logits
+from common.training.models import only_teacher
 from common.training.targets import choices
-from compression.augmentation.preprocess import only_teacher
 from compression.settings import DistillSettings
 
 

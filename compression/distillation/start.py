@@ -12,8 +12,7 @@ from common.data.split import load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.artifact import Artifact, artifact_at
-from common.training.models import find_model, members_of, read_config
-from compression.augmentation.preprocess import only_teacher
+from common.training.models import find_model, members_of, only_teacher, read_config
 from compression.distillation.dataset import DistillationSet
 from compression.settings import CompressSettings
 from compression.students.embeddings import load_tokenizer

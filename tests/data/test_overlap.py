@@ -6,7 +6,7 @@ import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.overlap import carve, duplicates, whole_rows
+from common.data.overlap import carve, duplicates, match_keys, whole_rows
 from common.data.prepare import prepare
 from common.data.split import Split, load_split, read_metadata
 from common.data.tasks import Carve, load_task
@@ -28,6 +28,10 @@ def make(first, second=None):
     )
 
 
+def carved_and_kept(split, how, seed=1):
+    return carve(split, how, seed, match_keys(split))
+
+
 def inside(part, whole):
     return f" {part} " in f" {whole} "
 
@@ -35,7 +39,7 @@ def inside(part, whole):
 @given(TEXTS, CARVES, st.integers(0, 5))
 def test_no_train_row_is_part_of_a_carved_one(texts, how, seed):
     split = make(texts)
-    carved, kept = carve(split, how, seed)
+    carved, kept = carved_and_kept(split, how, seed)
     assert not set(carved) & set(kept)
     held_out = [match_key(texts[row]) for row in carved]
     for row in kept:
@@ -49,20 +53,22 @@ def test_no_train_row_is_part_of_a_carved_one(texts, how, seed):
 def test_pairs_share_no_long_sentence(rows, how):
     texts = [f"is this the question number {i} ?" for i in range(7)]
     split = make([texts[a] for a, _ in rows], [texts[b] for _, b in rows])
-    carved, kept = carve(split, how, seed=1)
+    carved, kept = carved_and_kept(split, how)
     held_out = {match_key(column[row]) for column in split.sentences() for row in carved}
     assert all(match_key(column[row]) not in held_out for column in split.sentences() for row in kept)
 
 
 @given(TEXTS, st.integers(0, 5))
 def test_the_same_seed_draws_the_same_rows(texts, seed):
-    first, second = (carve(make(texts), Carve(rows=5), seed) for _ in range(2))
+    first, second = (carved_and_kept(make(texts), Carve(rows=5), seed) for _ in range(2))
     assert all((a == b).all() for a, b in zip(first, second, strict=True))
 
 
 def test_another_seed_draws_other_rows():
     split = make([text for text, _ in tiny.sentences(100)])
-    assert carve(split, Carve(rows=20), 1)[0].tolist() != carve(split, Carve(rows=20), 2)[0].tolist()
+    assert (
+        carved_and_kept(split, Carve(rows=20), 1)[0].tolist() != carved_and_kept(split, Carve(rows=20), 2)[0].tolist()
+    )
 
 
 @given(TEXTS)
@@ -76,7 +82,7 @@ def test_whole_rows_are_part_of_no_longer_row(texts):
 
 def test_only_whole_sentences_are_drawn_with_that_rule():
     texts = ["the film is good and long", "film is good and", "is good", "one more sentence with words", "yes"]
-    carved, kept = carve(make(texts), Carve(rows=2, whole_sentences=True), 1)
+    carved, kept = carved_and_kept(make(texts), Carve(rows=2, whole_sentences=True))
     assert set(carved) <= {0, 3}
     assert not ({1} & set(kept) and 0 in carved)
     assert {2, 4} <= set(kept)  # too short to prove a leak
@@ -85,18 +91,19 @@ def test_only_whole_sentences_are_drawn_with_that_rule():
 def test_rows_with_one_first_sentence_stay_together():
     first = [f"premise {i // 3} of the many" for i in range(60)]
     split = make(first, [f"guess number {i} about it" for i in range(60)])
-    carved, kept = carve(split, Carve(rows=9), 1)
+    carved, kept = carved_and_kept(split, Carve(rows=9))
     assert not {first[i] for i in carved} & {first[i] for i in kept}
     assert len(carved) == 9
 
 
 def test_no_more_than_half_is_carved():
-    carved, kept = carve(make([f"row {i} has its own words" for i in range(10)]), Carve(rows=872), 1)
+    carved, kept = carved_and_kept(make([f"row {i} has its own words" for i in range(10)]), Carve(rows=872))
     assert (len(carved), len(kept)) == (5, 5)
 
 
 def test_repeated_rows_are_found_whatever_their_case_and_punctuation():
-    assert duplicates(make(["A film.", "b", "a  film", "b!", "c"])).tolist() == [2, 3]
+    split = make(["A film.", "b", "a  film", "b!", "c"])
+    assert duplicates(split, match_keys(split)).tolist() == [2, 3]
 
 
 def test_prepare_writes_reuses_and_remakes(tmp_path, glue):

@@ -5,7 +5,7 @@ import pytest
 import tiny
 from own_task import NAMES, WORLD, labelled_rows, own_task, write_csv, write_yaml
 
-from common.data.overlap import duplicates
+from common.data.overlap import duplicates, match_keys
 from common.data.prepare import prepare
 from common.data.readers.tables import read_source
 from common.data.split import load_split, read_report
@@ -95,7 +95,7 @@ def test_texts_of_symbols_alone_differ(tmp_path):
     rows = [(text, NAMES[i % 2]) for i, text in enumerate(WORLD)]
     split = read_source(tmp_path / "rows.csv", own_task(tmp_path, [*rows, ("😀!", ""), ("...", ""), ("?!", "")]))
     assert split.sentence1[: len(WORLD)] == WORLD
-    assert duplicates(split).tolist() == [len(WORLD), len(WORLD) + 2]
+    assert duplicates(split, match_keys(split)).tolist() == [len(WORLD), len(WORLD) + 2]
 
 
 def test_two_tasks_of_one_name_are_never_mixed(tmp_path):

@@ -33,8 +33,8 @@ def test_the_fingerprint_sees_text_order_and_labels():
     assert split.fingerprint() != split.take(np.array([1, 0, 2])).fingerprint()
     other = Split(split.sentence1, None, np.array([1, -1, 1]), split.source_rows)
     assert other.fingerprint() != split.fingerprint()
-    assert other.text_fingerprint() == split.text_fingerprint()
-    assert example(pair=True).text_fingerprint() != split.text_fingerprint()
+    assert other.text_fingerprint == split.text_fingerprint
+    assert example(pair=True).text_fingerprint != split.text_fingerprint
 
 
 def test_a_missing_split_says_what_to_run(tmp_path):

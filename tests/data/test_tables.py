@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from own_task import NAMES, WORLD, WRITERS, own_task, write_csv, write_parquet, write_yaml
 
 from common.data.prepare import prepare
-from common.data.readers.cells import MAX_CHARACTERS
+from common.data.readers.records import MAX_CHARACTERS
 from common.data.readers.tables import read_source
 from common.data.tasks import load_task
 from common.data.text import normalise

@@ -7,7 +7,8 @@ import torch
 from stops import stopped_in_step
 
 import compression.distillation.trainer
-from common.training.models import load_weights, read_config
+from common.training.checkpoint import load_weights
+from common.training.models import read_config
 from compression.shrinking.prune import suffix
 from compression.shrinking.pruning.weights import TARGETS, prunable
 

@@ -16,7 +16,8 @@ from common.teachers.logits import load_logits
 from common.teachers.settings import FinetuneSettings
 from common.training.models import read_config
 from compression.analysis.analyze import AnalyzeSettings, analyze
-from compression.augmentation.preprocess import PreprocessSettings, preprocess
+from compression.augmentation.preprocess import preprocess
+from compression.augmentation.settings import PreprocessSettings
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import EvaluateSettings, evaluate
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary

@@ -1,4 +1,4 @@
-"""Rows of text in memory, and the split files that every later stage reads."""
+"""Rows of text: in memory, in split files, and by their names in a workspace."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from common.data.ragged import from_lists, joined, known, to_lists
 from common.data.tasks import Task
 from common.errors import UserError
-from common.store.artifact import Artifact, find, read_manifest
+from common.store.artifact import Artifact, find, folder_of, read_manifest
 from common.store.files import read_json, whole_file
 from common.store.workspace import Workspace
 
@@ -175,12 +175,6 @@ def read_metadata(path: Path) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in metadata.items() if key != b"ARROW:schema"}
 
 
-def load_split(paths: Workspace, task: Task, split: str) -> Split:
-    """Return a prepared split of a task. Raises UserError, with the command, as `find_splits` does."""
-    check_prepared(paths, task)
-    return read_split(paths.split(task.name, split), f"run: {task.prepare_command}")
-
-
 def read_report(paths: Workspace, task: str) -> dict[str, Any]:
     """Return the report on a task's files, empty where nothing is prepared yet."""
     return read_json(paths.report(task)) if paths.report(task).exists() else {}
@@ -204,26 +198,47 @@ def task_file_of_data(paths: Workspace, task: Task) -> str | None:
     return read_manifest(folder).facts["task_file"] if folder.exists() else None
 
 
-def check_prepared(paths: Workspace, task: Task) -> None:
-    """Check that the workspace's data of this name, if any, are this task's. Raises UserError with the command to run.
+def find_splits(paths: Workspace, task: Task) -> Artifact:
+    """Return a task's prepared splits.
 
-    They are not where they were prepared from another YAML file, or from another definition in this one.
+    Raises UserError, with the command, where they are missing, or were prepared from another YAML file or definition.
     """
-    made_from = task_file_of_data(paths, task)
-    if made_from is None:
-        return
-    if made_from != task_file(task):
+    made_from, command = task_file_of_data(paths, task), f"run: {task.prepare_command}"
+    if made_from not in (None, task_file(task)):
         raise UserError(
             f"{task.argument}: the workspace's data of {task.name} were prepared from "
-            f"{made_from or 'the shipped task'}; give one of them another name, or run: {task.prepare_command}"
+            f"{made_from or 'the shipped task'}; give one of them another name, or {command}"
         )
-    if read_manifest(paths.splits(task.name)).settings["definition"] != definition_of(task):
-        raise UserError(
-            f"{task.argument}: it has changed since the data of {task.name} were prepared; run: {task.prepare_command}"
-        )
+    splits = find(paths.splits(task.name), command)
+    if read_manifest(splits.path).settings["definition"] != definition_of(task):
+        raise UserError(f"{task.argument}: it has changed since the data of {task.name} were prepared; {command}")
+    return splits
 
 
-def find_splits(paths: Workspace, task: Task) -> Artifact:
-    """Return a task's prepared splits. Raises UserError, with the command, where they are missing or another task's."""
-    check_prepared(paths, task)
-    return find(paths.splits(task.name), f"run: {task.prepare_command}")
+PROCESSED = "processed"
+"""The thesis's name for the rows of train."""
+
+
+def is_augmented(task: Task, name: str) -> bool:
+    """Return whether a name of rows, as --generate-loss takes it, is that of augmented ones."""
+    return name != PROCESSED and name not in task.splits
+
+
+def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
+    """Return the artifact that holds a split or augmented rows, its path that of their file.
+
+    Raises UserError, with the command, when they are missing, or augmented from other splits than there are now.
+    """
+    splits = find_splits(paths, task)
+    if not is_augmented(task, name):
+        return Artifact(splits.key, paths.split(task.name, "train" if name == PROCESSED else name))
+    command = f"run: {task.prepare_command} --augment tinybert" + (f" --augmented {name}" if name != "tinybert" else "")
+    rows = find(paths.augmented(task.name, name), command)
+    if read_manifest(folder_of(rows.path)).inputs["splits"] != splits.key:
+        raise UserError(f"{rows.path}: augmented from other splits than there are now; {command}")
+    return rows
+
+
+def load_split(paths: Workspace, task: Task, name: str) -> Split:
+    """Return the rows of a split, or augmented ones. Raises UserError, with the command, as `find_rows` does."""
+    return read_split(find_rows(paths, task, name).path, f"run: {task.prepare_command}")

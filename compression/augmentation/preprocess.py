@@ -7,8 +7,7 @@ import pydantic
 
 from common.config import flag, nearest
 from common.data.prepare import prepare
-from common.data.rows import PROCESSED, is_augmented
-from common.data.split import check_prepared, count_rows, find_splits
+from common.data.split import PROCESSED, count_rows, find_splits, is_augmented
 from common.data.tasks import Task, check_trains, load_task
 from common.errors import UserError
 from common.launch.shards import map_parts
@@ -83,7 +82,6 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     if settings.glue_preprocess or not (settings.augment or logits_over):
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)
         rows |= {name: len(split) for name, split in splits.items()}
-    check_prepared(paths, task)
     if settings.augment:
         rows[settings.augmented] = _augment(settings, paths, task)
     for name in logits_over:

@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 
 from common.data.ragged import joined
-from common.data.rows import find_rows, load_rows
-from common.data.split import Split, find_splits, load_split
+from common.data.split import Split, find_rows, find_splits, load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
@@ -71,7 +70,7 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     own = with_choices(task, train.take(kept), logits)
     if settings.only_original_data:
         return DistillationSet(own, logits, teacher, False)
-    more = load_rows(settings.paths, task, settings.augmented)
+    more = load_split(settings.paths, task, settings.augmented)
     more_logits = load_logits(settings.paths, task, teacher, settings.augmented)
     chosen = _of_kept(settings, more, kept)
     more_logits = more_logits[chosen]
@@ -86,7 +85,7 @@ def distillation_text(settings: DistillSettings, task: Task) -> Split:
     own = train.take(kept)
     if settings.only_original_data:
         return own
-    more = load_rows(settings.paths, task, settings.augmented)
+    more = load_split(settings.paths, task, settings.augmented)
     return _joined(own, more.take(_of_kept(settings, more, kept)))
 
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import pydantic
 
 from common.config import Settings
-from common.data.rows import find_rows
-from common.data.split import find_splits
+from common.data.split import find_rows, find_splits
 from common.data.tasks import Task, check_trains, load_task
 from common.errors import UserError
 from common.progress import say

@@ -53,13 +53,13 @@ def test_a_rows_variants_depend_on_the_seed_and_not_on_the_rows_before_it():
 
 
 def test_variants_differ_from_their_source_and_each_other_and_keep_its_label():
-    made = plain(SENTENCES, n=20)
-    assert (np.diff(made.source_rows) >= 0).all()
+    result = plain(SENTENCES, n=20)
+    assert (np.diff(result.source_rows) >= 0).all()
     for row in range(len(SENTENCES)):
-        variants = [text for text, source in zip(made.sentence1, made.source_rows, strict=True) if source == row]
+        variants = [text for text, source in zip(result.sentence1, result.source_rows, strict=True) if source == row]
         assert 0 < len(variants) <= 20
         assert len({*variants, SENTENCES.sentence1[row]}) == len(variants) + 1
-    assert made.labels.tolist() == SENTENCES.labels[made.source_rows].tolist()
+    assert result.labels.tolist() == SENTENCES.labels[result.source_rows].tolist()
 
 
 def test_single_piece_words_go_to_the_masked_lm_and_the_rest_to_neighbours():
@@ -78,29 +78,31 @@ def test_single_piece_words_go_to_the_masked_lm_and_the_rest_to_neighbours():
 
 
 def test_stop_words_numbers_and_signs_stay():
-    made = plain(split_of(["the film of 1999 , isn't it a 2nd film !"]), n=20, p=1.0)
-    assert made.sentence1
-    for text in made.sentence1:
+    result = plain(split_of(["the film of 1999 , isn't it a 2nd film !"]), n=20, p=1.0)
+    assert result.sentence1
+    for text in result.sentence1:
         assert re.fullmatch(r"the film\w of 1999 , isn't it a 2nd film\w !", text)
     assert not any(replaceable(word) for word in (*ENGLISH_STOP_WORDS, "1999", "!", "x", "isn't", "é1", ""))
     assert replaceable("film")
 
 
 def test_spacing_and_punctuation_between_words_stay():
-    made = plain(split_of(["Great  film(really)—watch it!"]), n=9, p=1.0)
-    assert all(re.fullmatch(r"Great\w  film\w\(really\w\)—watch\w it!", text) for text in made.sentence1)
+    result = plain(split_of(["Great  film(really)—watch it!"]), n=9, p=1.0)
+    assert all(re.fullmatch(r"Great\w  film\w\(really\w\)—watch\w it!", text) for text in result.sentence1)
 
 
 def test_pairs_are_varied_together():
     first = [f"question{chr(97 + i)} number film" for i in range(9)]
     second = [f"answer{chr(97 + i)} number film" for i in range(9)]
-    made = plain(split_of(first, second), n=8)
-    assert made.sentence2 is not None
-    for a, b, row in zip(made.sentence1, made.sentence2, made.source_rows, strict=True):
+    result = plain(split_of(first, second), n=8)
+    assert result.sentence2 is not None
+    for a, b, row in zip(result.sentence1, result.sentence2, result.source_rows, strict=True):
         assert a.startswith(f"question{chr(97 + row)}")
         assert b.startswith(f"answer{chr(97 + row)}")
         assert (a, b) != (first[row], second[row])
-    assert {row for row, b in zip(made.source_rows, made.sentence2, strict=True) if b != second[row]} == set(range(9))
+    assert {row for row, b in zip(result.source_rows, result.sentence2, strict=True) if b != second[row]} == set(
+        range(9)
+    )
 
 
 def test_a_row_without_replaceable_words_or_candidates_has_no_variants():
@@ -155,15 +157,15 @@ def test_clitics_and_emoji_stay(text):
     pieces = split_pieces(text)
     assert "".join(pieces) == text
     assert replaceable_indices(pieces) == []
-    made = plain(split_of([f"film {text} film"]), n=20, p=1.0)
-    assert len(made) > 0
-    assert all(f" {text} " in variant for variant in made.sentence1)
+    result = plain(split_of([f"film {text} film"]), n=20, p=1.0)
+    assert len(result) > 0
+    assert all(f" {text} " in variant for variant in result.sentence1)
 
 
 def test_words_of_other_scripts_are_words():
     assert [split_pieces("שלום עולם")[i] for i in replaceable_indices(split_pieces("שלום עולם"))] == ["שלום", "עולם"]
-    made = plain(split_of(["שלום עולם"]), n=1, p=1.0, masked_lm=lambda word: [word[::-1]])
-    assert made.sentence1 == ["םולש םלוע"]
+    result = plain(split_of(["שלום עולם"]), n=1, p=1.0, masked_lm=lambda word: [word[::-1]])
+    assert result.sentence1 == ["םולש םלוע"]
 
 
 def test_candidates_of_a_repeated_sentence_are_found_once():
@@ -220,14 +222,14 @@ def test_a_malformed_glove_file_names_its_line(tmp_path, text, message):
 def test_augmented_files_vary_train_alone(prepared, task):
     paths, loaded = Workspace(prepared), load_task(task)
     train = load_split(paths, loaded, "train")
-    made = read_split(paths.augmented(task, "tinybert"), "")
-    assert len(made) > 0
+    result = read_split(paths.augmented(task, "tinybert"), "")
+    assert len(result) > 0
     held_out = set()
     for name in ("validation", "test"):
         split = load_split(paths, loaded, name)
         held_out |= {tuple(map(match_key, texts)) for texts in zip(*split.sentences(), strict=True)}
     originals = list(zip(*train.sentences(), strict=True))
-    for texts, row, label in zip(zip(*made.sentences(), strict=True), made.source_rows, made.labels, strict=True):
+    for texts, row, label in zip(zip(*result.sentences(), strict=True), result.source_rows, result.labels, strict=True):
         assert texts != originals[row]
         assert label == train.labels[row]
         assert tuple(map(match_key, texts)) not in held_out
@@ -238,12 +240,12 @@ def test_augmented_files_vary_train_alone(prepared, task):
 
 def test_pairs_keep_a_quarter(prepared, glove):
     paths, task = Workspace(prepared), load_task("qqp")
-    made = read_split(paths.augmented("qqp", "tinybert"), "")
+    result = read_split(paths.augmented("qqp", "tinybert"), "")
     work = AugmentTask(None, glove, 15, 2, 0.4, 1.0, (), tiny.SEED, True, prepared)
     train = load_split(paths, task, "train")
     every = augment(train, 0, CandidateSource(None, Neighbours(load_glove(glove), 15)), work, set())
     # Among 250 variants a quarter by independent draws: 7 is a standard deviation.
-    assert len(made) == pytest.approx(len(every) / 4, abs=3 * np.sqrt(len(every) * 3 / 16))
+    assert len(result) == pytest.approx(len(every) / 4, abs=3 * np.sqrt(len(every) * 3 / 16))
 
 
 @pytest.fixture(scope="module")
@@ -322,17 +324,17 @@ def augmented_bytes(workspace, glove, **given):
 def test_a_task_augmented_with_a_masked_lm(workspace, glove, masked_lm):
     before = augmented_bytes(workspace, glove)
     path = workspace / "data/sst-2/augmented/tinybert.parquet"
-    made = augmented_bytes(workspace, glove, masked_lm=masked_lm)
-    assert made != before
-    assert augmented_bytes(workspace, glove, masked_lm=masked_lm) == made
+    result = augmented_bytes(workspace, glove, masked_lm=masked_lm)
+    assert result != before
+    assert augmented_bytes(workspace, glove, masked_lm=masked_lm) == result
     assert list(path.parent.glob("[!.]*")) == [path]
 
 
 def test_rows_that_are_up_to_date_are_reused(workspace, glove):
     path = workspace / "data/sst-2/augmented/tinybert.parquet"
-    before, made = path.read_bytes(), path.stat().st_mtime_ns
+    before, result = path.read_bytes(), path.stat().st_mtime_ns
     assert augmented_bytes(workspace, glove) == before
-    assert path.stat().st_mtime_ns == made
+    assert path.stat().st_mtime_ns == result
     assert augmented_bytes(workspace, glove, force=True) == before
     assert augmented_bytes(workspace, glove, variants=3) != before
 

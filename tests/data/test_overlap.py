@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tiny
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.data.overlap import carve, duplicates, match_keys, whole_rows
@@ -34,6 +34,7 @@ def inside(part, whole):
     return f" {part} " in f" {whole} "
 
 
+@settings(max_examples=40)
 @given(TEXTS, CARVES, st.integers(0, 5))
 def test_no_train_row_is_part_of_a_carved_one(texts, how, seed):
     split = make(texts)
@@ -47,6 +48,7 @@ def test_no_train_row_is_part_of_a_carved_one(texts, how, seed):
             assert not any(inside(key, other) for other in held_out)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=30), CARVES)
 def test_pairs_share_no_long_sentence(rows, how):
     texts = [f"is this the question number {i} ?" for i in range(7)]
@@ -62,6 +64,7 @@ def test_the_seed_chooses_the_rows():
     assert first == again != other
 
 
+@settings(max_examples=40)
 @given(TEXTS)
 def test_whole_rows_are_part_of_no_longer_row(texts):
     keys = [match_key(text) for text in texts]

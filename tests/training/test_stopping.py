@@ -1,4 +1,4 @@
-"""Stopping: asked once, work is kept and the command ends; asked twice, it ends at once."""
+"""Stopping: after one request work is saved and the command ends; after two it ends at once."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ NAMES = {signal.SIGINT: "ctrl-c", signal.SIGTERM: "terminate"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", NAMES, ids=NAMES.get)
-def test_the_first_signal_asks_and_the_second_one_stops(number):
+def test_the_first_signal_is_a_request_and_the_second_one_stops(number):
     process = subprocess.Popen(
         [sys.executable, "-c", LOOP],
         cwd=tiny.ROOT,

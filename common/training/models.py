@@ -29,25 +29,19 @@ class ModelConfig(Settings):
     """A model's manifest, as the program uses it."""
 
     name: str
-    """Name of the model's folder."""
     key: str
     """Identity of settings and inputs: equal exactly when the same model would come out."""
     kind: Literal["teacher", "student"]
-    """Teacher or student."""
     stage: Literal["teacher", "general", "distilled", "factorized", "pruned", "quantized"]
     """The last action on it."""
     task: str
-    """Task it was trained for."""
     labels: tuple[str, ...]
     """Label names by class index; none for regression."""
     pair: bool
-    """Whether it reads two sentences."""
     tokens: bool = False
-    """Whether it gives every word a label, not the text."""
     arch: str
     """Teacher: its source, such as minilm, or ensemble. Student: bilstm, rnn, ffn or conv."""
     seed: int
-    """Seed it was trained with."""
     select_on: str = "validation"
     """Split that chose its checkpoint; `test` only to reproduce the thesis."""
     teacher: str | None = None
@@ -65,7 +59,6 @@ class ModelConfig(Settings):
     base: str | None = None
     """General student, by name or folder, whose file holds the weights that are not in a student's own."""
     base_key: str | None = None
-    """Key of the base."""
     members: tuple[str, ...] = ()
     """Names of the teachers that an ensemble is the mean of, in the same folder."""
     settings: dict[str, Any] = {}

@@ -90,15 +90,15 @@ class CandidateSource:
         whole: list[dict[Span, list[str]]] = [{} for _ in texts]
         if self._masked:
             whole = self._masked.find(texts, [list(by_index.values()) for by_index in spans], advance)
-        texts_found = list(zip(pieces, spans, whole, strict=True))
+        parsed = list(zip(pieces, spans, whole, strict=True))
         # Words without a prediction are of several pieces.
         near = self._neighbours.of(
             words[i].lower()
-            for words, by_index, predicted in texts_found
+            for words, by_index, predicted in parsed
             for i, span in by_index.items()
             if span not in predicted
         )
-        for words, by_index, predicted in texts_found:
+        for words, by_index, predicted in parsed:
             found = {i: predicted[s] if s in predicted else near[words[i].lower()] for i, s in by_index.items()}
             yield words, {i: [in_case_of(words[i], c) for c in some] for i, some in found.items() if some}
 

@@ -16,7 +16,6 @@ class LabelShares(Settings):
     """Shares of labels among some rows of a task (table B.1 of the thesis)."""
 
     task: str
-    """Name of the task."""
     rows: str
     """Which rows: train, augmented (the teacher's choices), validation, or a test split."""
     shares: dict[str, float]

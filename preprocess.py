@@ -16,13 +16,15 @@ from common.config import parse_flags
 from common.data.split import read_report
 from common.data.tasks import load_task
 from common.store.settings import start
-from compression.augmentation.preprocess import PreprocessSettings, preprocess
+from compression.augmentation.settings import PreprocessSettings
 
 
 def main() -> None:
-    """Parse flags, do the actions, say how many rows each gave."""
+    """Parse flags, do the actions, print how many rows each built."""
     settings = parse_flags(PreprocessSettings, None, __doc__)
     start(settings)
+    from compression.augmentation.preprocess import preprocess  # PyTorch, which --help does not need
+
     done = preprocess(settings)
     if settings.json_:
         print_json({"rows": done, "report": read_report(settings.paths, load_task(settings.task).name)})

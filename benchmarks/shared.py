@@ -122,7 +122,7 @@ class Measured:
 def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
     """Do the work over all of `source`. Returns rows written, and the most bytes held above the loaded models'."""
     map_parts(source, target, Measured(work), Launcher(), target.stem, target.with_suffix(".work"))
-    return {"rows": count_rows(target, ""), "bytes": memory_peak() - held[0]}
+    return {"rows": count_rows(target), "bytes": memory_peak() - held[0]}
 
 
 def print_memory(counts: list[int], text: Path | None, line: Callable[[dict[str, float]], str], as_json: bool) -> None:

@@ -32,7 +32,7 @@ from common.teachers.settings import FinetuneSettings
 from common.training.checkpoint import load_tensors
 from common.training.loop import fit
 from common.training.models import read_config
-from compression.augmentation.preprocess import PreprocessSettings
+from compression.augmentation.settings import PreprocessSettings
 from compression.distillation.trainer import make_optimizer
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings

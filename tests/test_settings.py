@@ -7,7 +7,7 @@ import pytest
 from common.config import CONFIG_DIR, help_groups, load_yaml, parse_flags
 from common.errors import UserError
 from common.teachers.settings import FinetuneSettings
-from compression.augmentation.preprocess import PreprocessSettings
+from compression.augmentation.settings import PreprocessSettings
 from compression.experiments.jobs import JOBS
 from compression.inference.predict import PredictSettings
 from compression.shrinking.settings import CompressSettings, defaults_for

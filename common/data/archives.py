@@ -30,7 +30,12 @@ def unpack_member(archive: Path, member: str, target: Path) -> None:
                     _write(source, target)
         else:
             with tarfile.open(archive, "r:*") as tarred:
-                _unpack_tar(archive, tarred, member, target)
+                info = tarred.getmember(member)
+                _check(archive, member, info.size)
+                source = tarred.extractfile(info) if info.isreg() else None
+                if source is None:
+                    raise UserError(f"{archive}: {member} is not a plain file")
+                _write(source, target)
     except KeyError:
         raise UserError(f"{archive}: holds no {member}") from None
     except FileNotFoundError:
@@ -42,16 +47,6 @@ def unpack_member(archive: Path, member: str, target: Path) -> None:
         if error.errno is not None:  # the system's: a full disk, say
             raise
         raise UserError(f"{archive}: damaged or truncated archive ({error})") from error  # gzip's
-
-
-def _unpack_tar(archive: Path, tarred: tarfile.TarFile, member: str, target: Path) -> None:
-    found = tarred.getmember(member)
-    if not found.isreg():
-        raise UserError(f"{archive}: {member} is not a plain file")
-    _check(archive, member, found.size)
-    source = tarred.extractfile(found)
-    assert source is not None  # a plain file has content
-    _write(source, target)
 
 
 def _check(archive: Path, member: str, size: int) -> None:

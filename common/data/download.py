@@ -1,5 +1,6 @@
-"""Downloads: resumable, and used only after their checksum is verified."""
+"""Files from elsewhere: downloads, resumable and used only after their checksum is verified, and data packages."""
 
+import importlib.util
 import logging
 from pathlib import Path
 
@@ -16,6 +17,14 @@ _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = (20, 60)
 
 
+def package_folder(package: str, missing: str) -> Path:
+    """Return the folder of an installed package that ships files. Raises UserError with the message `missing`."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(missing)
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
 def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir takes a local copy") -> Path:
     """Download `url` into `folder` unless a file with that checksum is there. Returns its path.
 
@@ -25,7 +34,7 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
     Raises UserError when the address cannot be reached or the checksum does not match.
     """
     target = folder / url.rsplit("/", 1)[-1]
-    recorded = target.with_name(f"{target.name}.sha256")
+    recorded, partial = (target.with_name(f"{target.name}.{suffix}") for suffix in ("sha256", "partial"))
     if sha256 is None and recorded.exists():
         sha256 = recorded.read_text(encoding="utf-8").strip()
         if target.exists() and file_sha256(target) != sha256:
@@ -33,23 +42,22 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
     if sha256 is not None and target.exists() and file_sha256(target) == sha256:
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.partial")
     _download(url, partial, instead)
-    found = file_sha256(partial)
-    if sha256 is not None and found != sha256:
+    downloaded = file_sha256(partial)
+    if sha256 is not None and downloaded != sha256:
         partial.unlink()
         raise UserError(f"{url}: the download is not the expected file (the checksum differs); try again")
     partial.replace(target)
     if sha256 is None:
-        write_text(recorded, f"{found}\n")
+        write_text(recorded, f"{downloaded}\n")
     return target
 
 
 def _download(url: str, partial: Path, instead: str) -> None:
-    """Download the rest of `partial`."""
+    """Download the rest of `partial`. A connection that breaks is resumed as long as each attempt adds some bytes."""
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it logs each retry
+    retry = Retry(total=3, backoff_factor=0.5, status_forcelist=(500, 502, 503, 504), allowed_methods=("GET",))
     with requests.Session() as session:
-        retry = Retry(total=3, backoff_factor=0.5, status_forcelist=(500, 502, 503, 504), allowed_methods=("GET",))
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=retry))
         while True:
@@ -57,7 +65,7 @@ def _download(url: str, partial: Path, instead: str) -> None:
             try:
                 return _continue(session, url, partial)
             except (requests.RequestException, HTTPError) as error:
-                if _size(partial) <= before:  # otherwise a cut connection is resumed
+                if _size(partial) <= before:
                     raise UserError(f"{url}: cannot be downloaded ({type(error).__name__}); {instead}") from error
 
 
@@ -79,7 +87,9 @@ def _continue(session: requests.Session, url: str, partial: Path) -> None:
         answer.raise_for_status()
         if answer.status_code != requests.codes.partial_content:
             done = 0
-            _keep_tag(tag_file, answer)
+            # A weak ETag does not identify bytes; the date of the file stands in for it.
+            tag = answer.headers.get("ETag", "")
+            write_text(tag_file, tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", ""))
         total = done + int(answer.headers.get("Content-Length", 0))
         with partial.open("ab" if done else "wb") as file, counter(partial.stem, total, done, unit="B") as advance:
             for chunk in answer.iter_content(_CHUNK_BYTES):
@@ -87,9 +97,3 @@ def _continue(session: requests.Session, url: str, partial: Path) -> None:
                 advance(len(chunk))
     tag_file.unlink(missing_ok=True)
     return None
-
-
-def _keep_tag(path: Path, answer: requests.Response) -> None:
-    """Keep the version of the file at this address: a strong ETag, or its date."""
-    tag = answer.headers.get("ETag", "")
-    write_text(path, tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", ""))

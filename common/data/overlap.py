@@ -1,14 +1,13 @@
 """Carving validation (and test) from train without leaks.
 
-A random slice of SST-2's train rows is not a validation set: rows are overlapping phrases of the same sentences. The
-rules, for every task: (1) draw rows, whole sentences only where the task says so, and rows that share a first sentence
-together; rows without a label are not drawn where there are others; (2) every remaining row that equals a drawn one up
-to case, spacing and punctuation, shares one of its sentences (pairs), or is contained in it (single sentences), leaves
-train.
+SST-2's train rows are overlapping phrases of the same sentences, so a random slice of them leaks. The rules, for every
+task: (1) draw rows, whole sentences only where the task says so, and rows that share a first sentence together; rows
+without a label are not drawn where there are others; (2) every remaining row that equals a drawn one up to case,
+spacing and punctuation, shares one of its sentences (pairs), or is contained in it (single sentences), leaves train.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -40,43 +39,35 @@ def take_keys(keys: Keys, rows: np.ndarray) -> Keys:
     return [[column[row] for row in rows] for column in keys]
 
 
-def carve(split: Split, how: Carve, seed: int, keys: Keys | None = None) -> tuple[np.ndarray, np.ndarray]:
+def carve(split: Split, how: Carve, seed: int, keys: Keys) -> tuple[np.ndarray, np.ndarray]:
     """Choose rows to carve and rows to keep. Returns (carved, kept): sorted row indices; the rest are dropped.
 
-    keys: `match_keys` of the split, where known already.
+    keys: `match_keys` of the split.
     """
-    keys = match_keys(split) if keys is None else keys
     allowed = split.labelled if split.labelled.any() else np.ones(len(split), bool)
     count = int(allowed.sum())
     wanted = min(how.rows or round(count * (how.fraction or 0)), count // 2)
-    drawn = _draw(keys[0], allowed, wanted, how.whole_sentences, seed)
-    touched = touching(keys, take_keys(keys, drawn))
-    kept = np.setdiff1d(np.arange(len(split)), np.union1d(drawn, touched))
-    return drawn, kept
-
-
-def _draw(keys: list[str], allowed: np.ndarray, wanted: int, whole_sentences: bool, seed: int) -> np.ndarray:
-    """Return at least `wanted` allowed rows, drawn at random in groups that share a first sentence."""
+    # Rows that share a first sentence are drawn together.
     groups: dict[str, list[int]] = {}
-    for row in whole_rows(keys) if whole_sentences else range(len(keys)):
+    for row in whole_rows(keys[0]) if how.whole_sentences else range(len(split)):
         if allowed[row]:
-            groups.setdefault(keys[row], []).append(row)
+            groups.setdefault(keys[0][row], []).append(row)
     names = sorted(groups)
     drawn: list[int] = []
     for i in np.random.default_rng(derive("carve", seed)).permutation(len(names)):
         if len(drawn) >= wanted:
             break
         drawn += groups[names[i]]
-    return np.array(sorted(drawn), np.int64)
+    carved = np.array(sorted(drawn), np.int64)
+    leaking = touching(keys, take_keys(keys, carved))
+    return carved, np.setdiff1d(np.arange(len(split)), np.union1d(carved, leaking))
 
 
 class _Texts:
     """Keys indexed by their runs of FEW_WORDS words, to find those that contain another without comparing with all."""
 
-    def __init__(self, keys: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self._holders: dict[str, list[str]] = defaultdict(list)
-        for key in keys:
-            self.add(key)
 
     def add(self, key: str) -> None:
         for run in set(_runs(key)):
@@ -117,7 +108,9 @@ def touching(keys: Keys, held_out: Keys) -> np.ndarray:
     """Return rows of `keys`, int64, that repeat, share a sentence with (pairs) or are part of a held-out row."""
     whole = set(zip(*held_out, strict=True))
     if len(keys) == 1:
-        texts = _Texts(held_out[0])
+        texts = _Texts()
+        for key in held_out[0]:
+            texts.add(key)
         leaks = [texts.contain(key) for key in keys[0]]
     else:
         shared = {key for column in held_out for key in column if len(key.split()) >= FEW_WORDS}
@@ -125,13 +118,12 @@ def touching(keys: Keys, held_out: Keys) -> np.ndarray:
     return np.array([i for i, row in enumerate(zip(*keys, strict=True)) if leaks[i] or row in whole], np.int64)
 
 
-def duplicates(split: Split, keys: Keys | None = None) -> np.ndarray:
+def duplicates(split: Split, keys: Keys) -> np.ndarray:
     """Return rows that repeat another one's text up to case, spacing and punctuation: int64, sorted.
 
-    Of equal rows the first with a label is not among them, or the first where none has one. `keys`, where they are
-    known already, are `match_keys` of the split.
+    Of equal rows the first with a label is not among them, or the first where none has one. keys: the split's.
     """
-    texts = list(zip(*(match_keys(split) if keys is None else keys), strict=True))
+    texts = list(zip(*keys, strict=True))
     seen: set[tuple[str, ...]] = set()
     repeated = []
     for row in np.argsort(~split.labelled, kind="stable").tolist():

@@ -1,6 +1,6 @@
 """The splits of a task, from its source files: read, report, carve, write."""
 
-import importlib.util
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import pydantic
 
 from common.data.archives import unpack_member
-from common.data.download import fetch
+from common.data.download import fetch, package_folder
 from common.data.overlap import carve, duplicates, match_keys, take_keys, touching
 from common.data.readers.tables import read_source
 from common.data.report import as_text, make_report
@@ -93,73 +93,59 @@ def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> 
     counts = np.bincount(read[name].labels[read[name].labels >= 0], minlength=len(task.labels)).tolist()
     wanted = ["train"] if task.tokens else ["train", *task.carving]  # what is carved are texts, not words
     for value, count in zip(task.values, counts, strict=True):
+        problem = f"{files[name]}: label {value!r}"
         if count == 0:
-            raise UserError(
-                f"{files[name]}: label {value!r} never appears; remove it from the labels, or correct the file"
-            )
+            raise UserError(f"{problem} never appears; remove it from the labels, or correct the file")
         if count < len(wanted):
-            raise UserError(
-                f"{files[name]}: label {value!r} appears on {count} row{'s' if count > 1 else ''}; "
-                f"a class needs {len(wanted)}, for {', '.join(wanted)}"
-            )
+            rows = f"{count} row{'s' if count > 1 else ''}"
+            raise UserError(f"{problem} appears on {rows}; a class needs {len(wanted)}, for {', '.join(wanted)}")
 
 
 def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str, Split], dict[str, int]]:
-    """Carve what the files do not give. Returns the splits, and how many rows left train by why (see make_report).
+    """Carve the splits that have no file. Returns the splits, and how many rows left train by why (see make_report).
 
     Raises UserError where train is missing, or too small for that.
     """
     splits = {name: split for name, split in read.items() if name.startswith(("validation", "test"))}
     if task.models_of:
         return splits, {}
-    train = _train_rows(read, task)
-    keys = match_keys(train)
-    rows = np.arange(len(train))  # those still in train
+    sources = [read[name] for name in ("train", "all", "unlabelled") if name in read]
+    if not sources:
+        raise UserError(f"task {task.name}: its source names no train file")
+    whole = functools.reduce(concatenate, sources)
+    keys = match_keys(whole)
+    rows = np.arange(len(whole))  # those still in train
     dropped = {}
     if "test" in task.carving:
-        repeated = duplicates(train, keys)
+        repeated = duplicates(whole, keys)
         rows, dropped["repeated"] = np.setdiff1d(rows, repeated), len(repeated)
     if task.source.kind == "files":  # a benchmark's train and test stay as they are published
         for name, split in splits.items():
             leaking = np.intersect1d(rows, touching(keys, match_keys(split)))
             rows, dropped[name] = np.setdiff1d(rows, leaking), len(leaking)
     for name, how in task.carving.items():
-        carved, kept = carve(train.take(rows), how, seed + (name == "test"), take_keys(keys, rows))
+        carved, kept = carve(whole.take(rows), how, seed + (name == "test"), take_keys(keys, rows))
         if not len(carved) or not len(kept):
             raise UserError(f"{task.name}: {len(rows)} rows are too few to carve {name} from train without a leak")
         dropped[name] = len(rows) - len(carved) - len(kept)
-        splits[name], rows = train.take(rows[carved]), rows[kept]
-    splits = {"train": train.take(rows), **splits}
-    _check_train(task, train, splits["train"])
-    return splits, dropped
-
-
-def _train_rows(read: dict[str, Split], task: Task) -> Split:
-    """Train's rows before anything is carved: the unlabelled file's follow, their source rows counted on."""
-    parts = [read[name] for name in ("train", "all", "unlabelled") if name in read]
-    if not parts:
-        raise UserError(f"task {task.name}: its source names no train file")
-    return parts[0] if len(parts) == 1 else concatenate(*parts)
-
-
-def _check_train(task: Task, before: Split, train: Split) -> None:
-    """Refuse a train split that lost all of its rows, or all of a class."""
-    if not len(train):
+        splits[name], rows = whole.take(rows[carved]), rows[kept]
+    if not len(rows):
         raise UserError(f"{task.name}: every row of train overlaps validation or test; none is left to train on")
-    if task.regression or task.tokens or task.source.kind != "files":
-        return
-    gone = set(before.labels[before.labelled].tolist()) - set(train.labels[train.labelled].tolist())
-    for label in sorted(gone):
-        raise UserError(
-            f"{task.name}: no row of label {task.values[label]!r} is left in train beside validation and test; "
-            "it needs more rows, or give validation and test as files"
-        )
+    train = whole.take(rows)
+    if task.source.kind == "files" and not (task.regression or task.tokens):
+        for label in sorted(set(whole.labels[whole.labelled].tolist()) - set(train.labels[train.labelled].tolist())):
+            raise UserError(
+                f"{task.name}: no row of label {task.values[label]!r} is left in train next to validation and test; "
+                "it needs more rows, or give validation and test as files"
+            )
+    return {"train": train, **splits}, dropped
 
 
 def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dict[str, Path]:
-    """Local paths of a task's files, fetched or unpacked where needed. Raises UserError when they cannot be had."""
+    """Return local paths of a task's files, fetched or unpacked where needed. Raises UserError when one is missing."""
     if source.kind == "package":
-        root = _package_root(source)
+        missing = f"the data package {source.package} is not installed; run: {source.install}"
+        root = package_folder(source.package or "", missing)
     elif data_dir is None and source.kind == "files":
         root = Path(source.folder)
     elif data_dir is None:
@@ -174,18 +160,11 @@ def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dic
         root = _unpacked(source, data_dir, paths)
     else:
         root = data_dir
-    found = {split: root / name for split, name in source.files.items()}
-    for path in found.values():
-        if not path.exists():
+    files = {split: root / name for split, name in source.files.items()}
+    for path in files.values():
+        if not path.is_file():
             raise UserError(f"{path}: no such file" + (f"; {source.obtain}" if source.obtain else ""))
-    return found
-
-
-def _package_root(source: Source) -> Path:
-    spec = importlib.util.find_spec(source.package or "")
-    if spec is None or not spec.submodule_search_locations:
-        raise UserError(f"the data package {source.package} is not installed; run: {source.install}")
-    return Path(next(iter(spec.submodule_search_locations)))
+    return files
 
 
 def _unpacked(source: Source, data_dir: Path | None, paths: Workspace) -> Path:

@@ -4,7 +4,6 @@
 """
 
 import itertools
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,8 @@ from common.tables import text_table
 
 PERCENTILES = (5, 50, 95, 99)
 SHOWN_LABELS = 20
+COUNTS = ("rows", "unlabelled", "empty", "repeated", "contradictory")
+LENGTHS = ("words", "characters")
 
 
 def make_report(
@@ -26,34 +27,19 @@ def make_report(
     dropped: number of rows that left train, by reason: `repeated`, or the name of the split they overlapped.
     """
     texts = {name: _folded(splits[name]) for name in task.splits}
-    # A file that is a split without changes is described once.
-    files = {name: split for name, split in read.items() if splits.get(name) is not split}
+    overlaps = []
+    for name, of in itertools.combinations(texts, 2):
+        if name in ("train", "validation"):
+            held_out = set(texts[of])
+            overlaps.append({"split": name, "of": of, "rows": sum(text in held_out for text in texts[name])})
     return {
         "task": task.name,
         "tokens": task.tokens,
-        "read": {name: describe(task, split, _folded(split)) for name, split in files.items()},
-        "splits": {name: describe(task, splits[name], texts[name]) for name in task.splits},
+        # A file that is a split without changes is described once.
+        "read": {n: _describe(task, file, _folded(file)) for n, file in read.items() if splits.get(n) is not file},
+        "splits": {name: _describe(task, splits[name], texts[name]) for name in task.splits},
         "dropped": dropped,
-        "overlaps": _overlaps(texts),
-    }
-
-
-def describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[str, Any]:
-    """Return counts of one split. texts: its rows without case.
-
-    repeated: rows whose text an earlier row has; contradictory: texts with more than one label.
-    """
-    sentences = [text for column in split.sentences() for text in column]
-    labelled = split.labelled
-    return {
-        "rows": len(split),
-        "unlabelled": int((~labelled).sum()),
-        "empty": sum(not text for text in sentences),
-        "repeated": len(texts) - len(set(texts)),
-        "contradictory": _contradictory(texts, [value.tobytes() for value in split.labels], labelled),
-        "words": _percentiles(text.count(" ") + 1 if text else 0 for text in sentences),
-        "characters": _percentiles(map(len, sentences)),
-        "labels": _balance(task, split.labels[known(split.labels)]),
+        "overlaps": overlaps,
     }
 
 
@@ -62,75 +48,75 @@ def _folded(split: Split) -> list[tuple[str, ...]]:
     return list(zip(*([text.casefold() for text in column] for column in split.sentences()), strict=True))
 
 
-def _contradictory(texts: list[tuple[str, ...]], labels: list[bytes], labelled: np.ndarray) -> int:
+def _describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[str, Any]:
+    """Return counts of one split. texts: its rows without case.
+
+    repeated: rows whose text an earlier row has; contradictory: texts with more than one label.
+    """
+    sentences = [text for column in split.sentences() for text in column]
     first: dict[tuple[str, ...], bytes] = {}
-    contradicted = set()
-    for row in np.flatnonzero(labelled).tolist():
-        if first.setdefault(texts[row], labels[row]) != labels[row]:
-            contradicted.add(texts[row])
-    return len(contradicted)
+    contradictory = set()
+    for row in np.flatnonzero(split.labelled).tolist():
+        label = split.labels[row].tobytes()
+        if first.setdefault(texts[row], label) != label:
+            contradictory.add(texts[row])
+    return {
+        "rows": len(split),
+        "unlabelled": int((~split.labelled).sum()),
+        "empty": sum(not text for text in sentences),
+        "repeated": len(texts) - len(set(texts)),
+        "contradictory": len(contradictory),
+        "words": _percentiles([text.count(" ") + 1 if text else 0 for text in sentences]),
+        "characters": _percentiles(list(map(len, sentences))),
+        "labels": _balance(task, split.labels[known(split.labels)]),
+    }
 
 
-def _percentiles(lengths: Iterable[int]) -> dict[str, int]:
-    values = np.fromiter(lengths, np.int64)
-    found = np.percentile(values, PERCENTILES, method="inverted_cdf")
-    return {str(p): int(value) for p, value in zip(PERCENTILES, found, strict=True)} | {"max": int(values.max())}
+def _percentiles(lengths: list[int]) -> dict[str, int]:
+    values = np.percentile(lengths, PERCENTILES, method="inverted_cdf")
+    return {str(p): int(value) for p, value in zip(PERCENTILES, values, strict=True)} | {"max": max(lengths)}
 
 
 def _balance(task: Task, labels: np.ndarray) -> dict[str, Any]:
     """Return rows (for tokens, words) and share of every class, or lowest, mean and highest score of known labels."""
     if task.regression:
-        parts = {"lowest": np.min, "mean": np.mean, "highest": np.max}
-        return {name: round(float(part(labels)), 4) for name, part in parts.items()} if len(labels) else {}
+        functions = {"lowest": np.min, "mean": np.mean, "highest": np.max} if len(labels) else {}
+        return {name: round(float(function(labels)), 4) for name, function in functions.items()}
     counts = np.bincount(labels, minlength=len(task.labels)).tolist()
-    shares = [round(count / max(len(labels), 1), 4) for count in counts]
-    return {label: {"rows": n, "share": share} for label, n, share in zip(task.labels, counts, shares, strict=True)}
-
-
-def _overlaps(texts: dict[str, list[tuple[str, ...]]]) -> list[dict[str, Any]]:
-    """Return the number of rows of a split whose text a split held out from it has too."""
-    found = []
-    for name, of in itertools.combinations(texts, 2):
-        if name in ("train", "validation"):
-            held_out = set(texts[of])
-            found.append({"split": name, "of": of, "rows": sum(text in held_out for text in texts[name])})
-    return found
+    return {
+        label: {"rows": count, "share": round(count / max(len(labels), 1), 4)}
+        for label, count in zip(task.labels, counts, strict=True)
+    }
 
 
 def as_text(report: dict[str, Any]) -> str:
     """Return the report as aligned lines."""
-    lines = [f"{report['task']}: files and splits", "", *_counts_table(report)]
-    if any(part["rows"] > part["unlabelled"] for part in report["splits"].values()):
-        lines += ["", *_labels_table(report["splits"], "words by label" if report.get("tokens") else "label")]
-    lines.append("")
-    dropped = {name: rows for name, rows in report["dropped"].items() if rows}
-    reasons = [f"{n:,} repeated" if name == "repeated" else f"{n:,} overlapping {name}" for name, n in dropped.items()]
-    lines.append(f"rows that left train: {', '.join(reasons) or 'none'}")
-    left = [f"{entry['rows']:,} of {entry['split']} in {entry['of']}" for entry in report["overlaps"] if entry["rows"]]
-    lines.append(f"rows still in two splits: {', '.join(left) or 'none'}")
-    return "\n".join(lines)
-
-
-def _counts_table(report: dict[str, Any]) -> list[str]:
-    counts = ("rows", "unlabelled", "empty", "repeated", "contradictory")
-    lengths = ("words", "characters")
+    splits = report["splits"]
     scale = "/".join([*map(str, PERCENTILES), "max"])
-    header = ["", *counts, *(f"{name} {scale}" for name in lengths)]
     rows = []
-    parts = [(f"read: {name}", part) for name, part in report["read"].items()] + list(report["splits"].items())
-    for name, part in parts:
-        spread = ["/".join(f"{value:,}" for value in part[length].values()) for length in lengths]
-        rows.append([name, *(f"{part[count]:,}" for count in counts), *spread])
-    return [text_table(header, rows, [False] + [True] * (len(header) - 1))]
-
-
-def _labels_table(splits: dict[str, Any], heading: str) -> list[str]:
-    names = max((list(part["labels"]) for part in splits.values()), key=len)
-    rows = [
-        [name, *(_label_cell(part["labels"].get(name)) for part in splits.values())] for name in names[:SHOWN_LABELS]
+    for name, part in [*((f"read: {name}", part) for name, part in report["read"].items()), *splits.items()]:
+        spread = ["/".join(f"{value:,}" for value in part[length].values()) for length in LENGTHS]
+        rows.append([name, *(f"{part[count]:,}" for count in COUNTS), *spread])
+    header = ["", *COUNTS, *(f"{name} {scale}" for name in LENGTHS)]
+    lines = [f"{report['task']}: files and splits", "", _table(header, rows)]
+    if any(part["rows"] > part["unlabelled"] for part in splits.values()):
+        names = max((list(part["labels"]) for part in splits.values()), key=len)
+        rows = [[name, *(_label_cell(part["labels"].get(name)) for part in splits.values())] for name in names]
+        lines += ["", _table(["words by label" if report["tokens"] else "label", *splits], rows[:SHOWN_LABELS])]
+        if len(names) > SHOWN_LABELS:
+            lines.append(f"... and {len(names) - SHOWN_LABELS} labels more")
+    reasons = [
+        f"{rows:,} repeated" if name == "repeated" else f"{rows:,} overlapping {name}"
+        for name, rows in report["dropped"].items()
+        if rows
     ]
-    more = [f"... and {len(names) - SHOWN_LABELS} labels more"] if len(names) > SHOWN_LABELS else []
-    return [text_table([heading, *splits], rows, [False] + [True] * len(splits)), *more]
+    left = [f"{entry['rows']:,} of {entry['split']} in {entry['of']}" for entry in report["overlaps"] if entry["rows"]]
+    lines += ["", f"rows that left train: {', '.join(reasons) or 'none'}"]
+    return "\n".join([*lines, f"rows still in two splits: {', '.join(left) or 'none'}"])
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    return text_table(header, rows, [False] + [True] * (len(header) - 1))
 
 
 def _label_cell(value: Any) -> str:

@@ -1,6 +1,5 @@
-"""Rows of text in memory, and the split files that every later stage reads."""
+"""Rows of text: in memory, in split files, and by their names in a workspace."""
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 from common.data.ragged import from_lists, joined, known, to_lists
 from common.data.tasks import Task
 from common.errors import UserError
-from common.store.artifact import Artifact, find, read_manifest
+from common.store.artifact import Artifact, find, folder_of, read_manifest
 from common.store.files import read_json, whole_file
 from common.store.workspace import Workspace
 
@@ -68,15 +67,16 @@ class Split:
     def fingerprint(self) -> str:
         """Return a fingerprint of texts and labels."""
         labels = _label_column(self).to_pylist() if self.tokens else self.labels.tolist()
-        return _fingerprint([*_quoted(self), map(json.dumps, labels)])
-
-    def text_fingerprint(self) -> str:
-        """Return a fingerprint of the texts alone."""
-        return self._text_fingerprint
+        return _fingerprint([*self._quoted(), map(json.dumps, labels)])
 
     @functools.cached_property
-    def _text_fingerprint(self) -> str:
-        return _fingerprint(_quoted(self))
+    def text_fingerprint(self) -> str:
+        """Fingerprint of the texts alone."""
+        return _fingerprint(self._quoted())
+
+    def _quoted(self) -> list[Iterator[str]]:
+        """Return the texts as JSON strings, one column or two."""
+        return [map(encode_basestring, column) for column in self.sentences()]
 
 
 def concatenate(first: Split, second: Split) -> Split:
@@ -88,11 +88,6 @@ def concatenate(first: Split, second: Split) -> Split:
         joined([first.labels, second.labels]),
         np.concatenate([first.source_rows, second.source_rows + first.source_rows.max() + 1]),
     )
-
-
-def _quoted(split: Split) -> list[Iterator[str]]:
-    """Return a split's texts as JSON strings, one column or two."""
-    return [map(encode_basestring, column) for column in split.sentences()]
 
 
 def _fingerprint(columns: Sequence[Iterable[str]]) -> str:
@@ -136,16 +131,14 @@ def read_row_group(path: Path, group: int) -> Split:
     return _as_split(path, pq.ParquetFile(path).read_row_group(group))
 
 
-def count_rows(path: Path, missing: str) -> int:
-    """Return the number of rows of a Parquet file without reading them. Raises UserError as `read_table` does."""
-    with _clear_errors(path, missing):
-        return pq.read_metadata(path).num_rows
+def read_row_groups(path: Path) -> Iterator[Split]:
+    """Yield all row groups of a split file, one at a time in memory."""
+    return (read_row_group(path, group) for group in range(pq.read_metadata(path).num_row_groups))
 
 
-def file_text_fingerprint(path: Path) -> str:
-    """Return the text_fingerprint of a split file, read one row group at a time."""
-    groups = (_quoted(read_row_group(path, group)) for group in range(pq.ParquetFile(path).num_row_groups))
-    return _fingerprint([(row for group in groups for row in map(", ".join, zip(*group, strict=True)))])
+def count_rows(path: Path) -> int:
+    """Return the number of rows of a Parquet file without reading them."""
+    return pq.read_metadata(path).num_rows
 
 
 def _as_split(path: Path, table: pa.Table) -> Split:
@@ -165,14 +158,8 @@ def _as_split(path: Path, table: pa.Table) -> Split:
 
 def read_table(path: Path, missing: str) -> pa.Table:
     """Return a Parquet file's table. Raises UserError when it is missing (with the hint) or damaged."""
-    with _clear_errors(path, missing):
-        return pq.read_table(path)
-
-
-@contextlib.contextmanager
-def _clear_errors(path: Path, missing: str) -> Iterator[None]:
     try:
-        yield
+        return pq.read_table(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; {missing}") from None
     except pa.ArrowInvalid as error:
@@ -188,15 +175,6 @@ def read_metadata(path: Path) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in metadata.items() if key != b"ARROW:schema"}
 
 
-def load_split(paths: Workspace, task: Task, split: str) -> Split:
-    """A prepared split of a task.
-
-    Raises UserError that names the command to run when it is missing, or made from another YAML file of this name.
-    """
-    check_prepared(paths, task)
-    return read_split(paths.split(task.name, split), f"run: python preprocess.py --task {task.argument}")
-
-
 def read_report(paths: Workspace, task: str) -> dict[str, Any]:
     """Return the report on a task's files, empty where nothing is prepared yet."""
     return read_json(paths.report(task)) if paths.report(task).exists() else {}
@@ -208,7 +186,7 @@ def task_file(task: Task) -> str:
 
 
 def definition_of(task: Task) -> dict[str, Any]:
-    """Return what a task's splits depend on beside its files' content: files may be elsewhere, or have other names."""
+    """Return all that a task's splits depend on but the content of its files, whose folder and names do not matter."""
     source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
     rest = task.model_dump(mode="json", exclude={"file", "source", "overlaps", "augment_fraction"})
     return {**rest, "source": source}
@@ -220,22 +198,47 @@ def task_file_of_data(paths: Workspace, task: Task) -> str | None:
     return read_manifest(folder).facts["task_file"] if folder.exists() else None
 
 
-def check_prepared(paths: Workspace, task: Task) -> None:
-    """Raises UserError for data that were prepared from another YAML file, or from another definition in this one."""
-    made_from = task_file_of_data(paths, task)
-    if made_from is None:
-        return
-    command = f"run: python preprocess.py --task {task.argument}"
-    if made_from != task_file(task):
+def find_splits(paths: Workspace, task: Task) -> Artifact:
+    """Return a task's prepared splits.
+
+    Raises UserError, with the command, where they are missing, or were prepared from another YAML file or definition.
+    """
+    made_from, command = task_file_of_data(paths, task), f"run: {task.prepare_command}"
+    if made_from not in (None, task_file(task)):
         raise UserError(
             f"{task.argument}: the workspace's data of {task.name} were prepared from "
             f"{made_from or 'the shipped task'}; give one of them another name, or {command}"
         )
-    if read_manifest(paths.splits(task.name)).settings["definition"] != definition_of(task):
+    splits = find(paths.splits(task.name), command)
+    if read_manifest(splits.path).settings["definition"] != definition_of(task):
         raise UserError(f"{task.argument}: it has changed since the data of {task.name} were prepared; {command}")
+    return splits
 
 
-def find_splits(paths: Workspace, task: Task) -> Artifact:
-    """Return a task's prepared splits. Raises UserError, with the command, where they are missing or another task's."""
-    check_prepared(paths, task)
-    return find(paths.splits(task.name), f"run: python preprocess.py --task {task.argument}")
+PROCESSED = "processed"
+"""The thesis's name for the rows of train."""
+
+
+def is_augmented(task: Task, name: str) -> bool:
+    """Return whether a name of rows, as --generate-loss takes it, is that of augmented ones."""
+    return name != PROCESSED and name not in task.splits
+
+
+def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
+    """Return the artifact that holds a split or augmented rows, its path that of their file.
+
+    Raises UserError, with the command, when they are missing, or augmented from other splits than there are now.
+    """
+    splits = find_splits(paths, task)
+    if not is_augmented(task, name):
+        return Artifact(splits.key, paths.split(task.name, "train" if name == PROCESSED else name))
+    command = f"run: {task.prepare_command} --augment tinybert" + (f" --augmented {name}" if name != "tinybert" else "")
+    rows = find(paths.augmented(task.name, name), command)
+    if read_manifest(folder_of(rows.path)).inputs["splits"] != splits.key:
+        raise UserError(f"{rows.path}: augmented from other splits than there are now; {command}")
+    return rows
+
+
+def load_split(paths: Workspace, task: Task, name: str) -> Split:
+    """Return the rows of a split, or augmented ones. Raises UserError, with the command, as `find_rows` does."""
+    return read_split(find_rows(paths, task, name).path, f"run: {task.prepare_command}")

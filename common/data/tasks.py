@@ -1,4 +1,4 @@
-"""The task registry: one YAML file a task in configs/tasks, or a YAML file of the user's own."""
+"""Tasks: one YAML file each, in configs/tasks or written by the user."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -10,14 +10,10 @@ from common.data.iob import check_tags
 from common.errors import UserError
 
 TASK_DIR = CONFIG_DIR / "tasks"
-Metric = Literal[
-    *("accuracy", "f1", "f1_macro", "matthews"),
-    *("pearson", "spearman"),
-    *("entity_f1", "entity_precision", "entity_recall"),
-]
-REGRESSION_METRICS = ("pearson", "spearman")
 CLASSIFICATION_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
+REGRESSION_METRICS = ("pearson", "spearman")
 ENTITY_METRICS = ("entity_f1", "entity_precision", "entity_recall", "accuracy")
+Metric = Literal[*CLASSIFICATION_METRICS, *REGRESSION_METRICS, *ENTITY_METRICS]
 
 
 class Source(Settings):
@@ -113,7 +109,7 @@ class Task(Settings):
         for name in self.source.files:
             if name not in known and not name.startswith("test_"):
                 raise ValueError(f"source.files: unknown split {name!r}{nearest(name, known)} ({', '.join(known)})")
-        if not self.models_of and sum(name in self.source.files for name in ("all", "train")) > 1:
+        if not self.models_of and {"all", "train"} <= self.source.files.keys():
             raise ValueError("source.files: all and train mean the same; give one of them")
         for name, given in (("validation", self.validation), ("test", self.test)):
             if given and (self.models_of or any(file.startswith(name) for file in self.source.files)):
@@ -128,31 +124,30 @@ class Task(Settings):
             raise ValueError("range: the lowest score comes first")
         if self.label_values and len(self.labels) != len(self.label_values):
             raise ValueError("labels and label_values must have the same length")
-        for names in (self.labels, self.label_values):
-            if len(set(names)) != len(names):
-                raise ValueError("labels and label_values must not repeat")
+        if any(len(set(names)) != len(names) for names in (self.labels, self.label_values)):
+            raise ValueError("labels and label_values must not repeat")
         if "sentence1" not in self.columns:
             raise ValueError("columns must name sentence1")
-        if self.tokens:
-            self._check_tokens()
         allowed = REGRESSION_METRICS if self.regression else ENTITY_METRICS if self.tokens else CLASSIFICATION_METRICS
         for metric in self.metrics:
             if metric not in allowed:
                 raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(allowed)})")
         if "f1" in self.metrics and len(self.labels) > 2:
-            raise ValueError("f1 is of two labels' second one; with more labels take f1_macro")
+            raise ValueError("f1 is that of the second of two labels; with more labels use f1_macro")
         return self
 
-    def _check_tokens(self) -> None:
+    @pydantic.model_validator(mode="after")
+    def _check_tokens(self) -> "Task":
+        if not self.tokens:
+            return self
         if self.regression or self.pair:
             raise ValueError("kind: tokens have labels, and texts are single ones")
         if "unlabelled" in self.source.files or self.source.where or self.source.header:
             raise ValueError("kind: files of tokens have a word and its tag a line, and nothing else")
         if self.columns != Task.model_fields["columns"].default:
-            raise ValueError(
-                "kind: files of tokens have no columns to name: a line begins with a word and ends with its tag"
-            )
+            raise ValueError("kind: files of tokens have no columns to name: the word is first in a line, its tag last")
         check_tags(self.labels)
+        return self
 
     @property
     def tokens(self) -> bool:
@@ -204,6 +199,11 @@ class Task(Settings):
         return self.file or self.name
 
     @property
+    def prepare_command(self) -> str:
+        """The command that prepares this task's splits, for messages."""
+        return f"python preprocess.py --task {self.argument}"
+
+    @property
     def splits(self) -> tuple[str, ...]:
         """Names of all splits."""
         return self.test_splits if self.models_of else ("train", "validation", *self.test_splits)
@@ -229,21 +229,17 @@ def load_task(name: str) -> Task:
     Raises UserError: an unknown name, suggesting the nearest; a faulty file; a file that takes a shipped task's name.
     """
     name = str(name)  # YAML reads 5 as a number
-    own = name.endswith((".yaml", ".yml"))
+    own, known = name.endswith((".yaml", ".yml")), known_tasks()
     path = Path(name) if own else TASK_DIR / f"{name}.yaml"
-    if own and not path.exists():
-        raise UserError(f"{name}: no such file")
-    if not path.exists():
-        known = known_tasks()
-        raise UserError(
-            f"unknown task {name!r}{nearest(name, known)} "
-            f"(tasks: {', '.join(known)}; or the YAML file of one of your own)"
-        )
+    if not own and name not in known:
+        listed = ", ".join(known)
+        raise UserError(f"unknown task {name!r}{nearest(name, known)} (tasks: {listed}; or your own YAML file)")
+    values = load_yaml(path)
     try:
-        task = build(Task, load_yaml(path))
+        task = build(Task, values)
         if not own or path.parent.resolve() == TASK_DIR.resolve():
             return task
-        if task.name in known_tasks():
+        if task.name in known:
             raise UserError(f"name: {task.name} is the name of a shipped task; give yours another")
         source = task.source
         if source.kind == "files":

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pydantic
 
 from common.data.ragged import from_lists, to_lists
-from common.data.rows import PROCESSED, find_rows, is_augmented
-from common.data.split import Split, read_table
+from common.data.split import PROCESSED, Split, find_rows, is_augmented, read_table
 from common.data.tasks import Task
 from common.devices import Precision, pick_device, pick_dtype, pick_precision
 from common.errors import UserError
@@ -121,7 +120,7 @@ def generate(
 ) -> Path:
     """Build the logits of a teacher over some rows, for an ensemble those of its members first. Returns their file.
 
-    rows: a name as in common.data.rows. Raises UserError when teacher or rows are missing.
+    rows: a name as --generate-loss takes it. Raises UserError when teacher or rows are missing.
     """
     _, config = find_model(paths, task, teacher)
     rows = "train" if rows == PROCESSED else rows

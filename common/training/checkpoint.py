@@ -1,4 +1,4 @@
-"""A training run's state in one safetensors file: weights, best weights, optimizer, progress. Never a pickle."""
+"""Tensors in safetensors files, never pickles: models' weights, and the state of a training run."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from safetensors.torch import save
 
 from common.errors import UserError
 from common.store.files import whole_file
+from common.training.models import base_file, read_config, weights_file
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, Any]) -> None:
@@ -30,6 +31,15 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         raise UserError(f"{path}: no such file") from None
     except (SafetensorError, json.JSONDecodeError) as error:
         raise UserError(f"{path}: damaged or truncated weights ({error})") from error
+
+
+def load_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a model's weights file, of a student with adapters also those of the general one.
+
+    Raises UserError when a file is missing or damaged, or when the general student is missing or another.
+    """
+    base = base_file(folder, read_config(folder))
+    return {**(load_tensors(base)[0] if base else {}), **load_tensors(weights_file(folder))[0]}
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -4,13 +4,12 @@ A run that is killed and started again ends with the bytes of one never stopped:
 (seed, step) alone, and the state file holds everything else a step reads.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from common.training.checkpoint import load_tensors, optimizer_tensors, restore_
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 STEPS_BETWEEN_LOSSES = 50
-"""Steps over which the logged training loss is a mean."""
+"""The logged training loss is a mean over this many steps."""
 
 
 @dataclasses.dataclass
@@ -86,16 +85,10 @@ def fit(run: Run) -> list[dict[str, Any]]:
     Raises UserError when the loss is no longer a number, and KeyboardInterrupt when asked to stop, after the current
     step, whose state is kept.
     """
-    with _flushed_denormals():
-        return _fit(run)
-
-
-@contextlib.contextmanager
-def _flushed_denormals() -> Iterator[None]:
-    """Round denormal numbers to zero: vanishing gradients of long sentences otherwise slow an RNN several times."""
+    # Rounds denormal numbers to zero: vanishing gradients of long sentences otherwise slow an RNN several times.
     torch.set_flush_denormal(True)
     try:
-        yield
+        return _fit(run)
     finally:
         torch.set_flush_denormal(False)
 
@@ -106,13 +99,18 @@ def _fit(run: Run) -> list[dict[str, Any]]:
     base_rates = [group["lr"] for group in run.optimizer.param_groups]
     while state.epoch < run.epochs and state.epoch - state.best_epoch <= run.patience:
         _train_epoch(run, state, best, base_rates)
+        try:
+            score = run.validate()
+        except KeyboardInterrupt:  # the steps since the last checkpoint must not be lost
+            _save(run, state, best)
+            raise
         progress = (state.epoch + 1) / run.epochs
-        score = _validate(run, state, best)
         log_metric("validation_score", score, state.total_steps)
         log_metric("learning_rate", base_rates[0] * run.schedule(progress), state.total_steps)
         if run.eligible(progress) and score > state.best_score:
             state.best_score, state.best_epoch = score, state.epoch
-            best.update(_copy(run.model))
+            # A copy, not a view: training goes on (seed fault 4).
+            best.update({name: tensor.detach().clone() for name, tensor in run.model.state_dict().items()})
         elif not run.eligible(progress):
             state.best_epoch = state.epoch  # patience starts when weights may be chosen
         record = {"epoch": state.epoch, "loss": state.loss_sum / max(state.step, 1), "score": score}
@@ -120,25 +118,32 @@ def _fit(run: Run) -> list[dict[str, Any]]:
         say(f"{run.label} epoch {state.epoch + 1}/{run.epochs}: loss {record['loss']:.4f}, validation {score:.4f}")
         state.epoch, state.step, state.loss_sum = state.epoch + 1, 0, 0.0
         _save(run, state, best)
-    for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):
-        group["lr"] = rate
+    _set_rates(run, base_rates, 1.0)
     if best:
         run.model.load_state_dict(best)
     return state.history
+
+
+def _set_rates(run: Run, base_rates: list[float], factor: float) -> None:
+    for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):
+        group["lr"] = rate * factor
 
 
 def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_rates: list[float]) -> None:
     batches = run.batches(state.epoch)
     run.model.train()
     started = last_save = time.monotonic()
-    remaining = batches[state.step :]
     label = f"{run.label} {state.epoch + 1}/{run.epochs}"
-    for rows in bar(remaining, label, total=len(batches), initial=state.step, stops=False):
+    for rows in bar(batches[state.step :], label, total=len(batches), initial=state.step, stops=False):
         progress = (state.epoch + state.step / len(batches)) / run.epochs
         torch.manual_seed(derive(run.seed, state.epoch, state.step))
-        for group, rate in zip(run.optimizer.param_groups, base_rates, strict=True):
-            group["lr"] = rate * run.schedule(progress)
-        _note_loss(state, train_step(run, rows))
+        _set_rates(run, base_rates, run.schedule(progress))
+        loss = train_step(run, rows)
+        state.step, state.total_steps, state.loss_sum = state.step + 1, state.total_steps + 1, state.loss_sum + loss
+        state.recent_losses.append(loss)
+        if len(state.recent_losses) == STEPS_BETWEEN_LOSSES or state.step == len(batches):
+            log_metric("train_loss", statistics.fmean(state.recent_losses), state.total_steps)
+            state.recent_losses.clear()
         run.after_step(progress, (state.epoch + state.step / len(batches)) / run.epochs)
         now = time.monotonic()
         if asked() or now - last_save > SECONDS_BETWEEN_CHECKPOINTS:
@@ -146,32 +151,7 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
             _save(run, state, best)
             check()
             last_save = time.monotonic()
-    _log_losses(state)
     state.seconds += time.monotonic() - started
-
-
-def _note_loss(state: _State, loss: float) -> None:
-    """Count a finished step and its loss."""
-    state.step, state.total_steps = state.step + 1, state.total_steps + 1
-    state.loss_sum += loss
-    state.recent_losses.append(loss)
-    if len(state.recent_losses) == STEPS_BETWEEN_LOSSES:
-        _log_losses(state)
-
-
-def _log_losses(state: _State) -> None:
-    if state.recent_losses:
-        log_metric("train_loss", statistics.fmean(state.recent_losses), state.total_steps)
-        state.recent_losses.clear()
-
-
-def _validate(run: Run, state: _State, best: dict[str, torch.Tensor]) -> float:
-    """Return the model's score. Where it is interrupted, keep the steps since the last checkpoint first."""
-    try:
-        return run.validate()
-    except KeyboardInterrupt:
-        _save(run, state, best)
-        raise
 
 
 def train_step(run: Run, rows: np.ndarray) -> float:
@@ -188,18 +168,15 @@ def train_step(run: Run, rows: np.ndarray) -> float:
     return value
 
 
-def _copy(model: nn.Module) -> dict[str, torch.Tensor]:
-    """A copy, not a view: training goes on (seed fault 4)."""
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
 def _save(run: Run, state: _State, best: dict[str, torch.Tensor]) -> None:
-    tensors = {f"model.{name}": tensor for name, tensor in run.model.state_dict().items()}
-    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
-    tensors |= {f"extra.{name}": tensor for name, tensor in run.extra_state().items()}
-    tensors |= {f"optimizer.{name}": tensor for name, tensor in optimizer_tensors(run.optimizer).items()}
-    # safetensors refuses tensors that share memory.
-    tensors = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    groups = {
+        "model": run.model.state_dict(),
+        "best": best,
+        "extra": run.extra_state(),
+        "optimizer": optimizer_tensors(run.optimizer),
+    }
+    # Copies, because safetensors refuses tensors that share memory.
+    tensors = {f"{g}.{name}": t.detach().cpu().clone() for g, group in groups.items() for name, t in group.items()}
     save_tensors(run.state_file, tensors, {"fingerprint": run.fingerprint, "state": dataclasses.asdict(state)})
 
 
@@ -216,16 +193,15 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
         say(f"{run.label}: settings or inputs changed since the last attempt; starting again")
         return _State(), {}, {}
     device = next(run.model.parameters()).device
-    run.model.load_state_dict(_below(tensors, "model."))
-    restore_optimizer(run.optimizer, _below(tensors, "optimizer."))
+    groups: dict[str, dict[str, torch.Tensor]] = {"model": {}, "best": {}, "extra": {}, "optimizer": {}}
+    for name, tensor in tensors.items():
+        group, name = name.split(".", 1)
+        groups[group][name] = tensor.to(device) if group in ("best", "extra") else tensor
+    run.model.load_state_dict(groups["model"])
+    restore_optimizer(run.optimizer, groups["optimizer"])
     state = _State(**metadata["state"])
     say(f"{run.label}: resuming from epoch {state.epoch + 1}, step {state.step}")
-    best, extra = ({k: v.to(device) for k, v in _below(tensors, part).items()} for part in ("best.", "extra."))
-    return state, best, extra
-
-
-def _below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return state, groups["best"], groups["extra"]
 
 
 def trained_parameters(model: nn.Module) -> int:

@@ -37,14 +37,14 @@ def main_score(task: Task, labels: np.ndarray, logits: np.ndarray) -> float:
 
 
 def _score_words(task: Task, labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
-    """labels, predictions: int64 [n, words], -1 past a row's last word."""
+    """Return metrics of tags. labels, predictions: int64 [n, words], -1 past a row's last word."""
     from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
     true, predicted = ([[task.labels[i] for i in row[row >= 0]] for row in values] for values in (labels, predictions))
     precision, recall, f1, _ = precision_recall_fscore_support(true, predicted, average="micro", zero_division=0)
-    found = {"entity_f1": f1, "entity_precision": precision, "entity_recall": recall}
-    found["accuracy"] = accuracy_score(labels[labels >= 0], predictions[predictions >= 0])
-    return {name: float(found[name]) for name in task.all_metrics}
+    accuracy = accuracy_score(labels[labels >= 0], predictions[predictions >= 0])
+    scores = {"entity_f1": f1, "entity_precision": precision, "entity_recall": recall, "accuracy": accuracy}
+    return {name: float(scores[name]) for name in task.all_metrics}
 
 
 AGREEMENTS = ("agreement", "agreement_pearson")

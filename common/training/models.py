@@ -1,7 +1,7 @@
-"""Models in the store: what their manifests say, and the checks before a model is used.
+"""Models in the store: their manifests, and the checks before a model is used.
 
-A model is an artifact with the alias models/<task>/<name>. The facts of its manifest say what it is (kind, task,
-labels, architecture); settings, inputs and actions say how it was built.
+A model is an artifact with the alias models/<task>/<name>. The facts of its manifest describe it (kind, task, labels,
+architecture); settings, inputs and actions record how it was built. This module imports no PyTorch: --help reads it.
 """
 
 import difflib
@@ -18,7 +18,7 @@ WEIGHTS_FILE = "model.safetensors"
 ADAPTERS_FILE = "adapters.safetensors"
 """In place of WEIGHTS_FILE for a teacher that is an encoder in another folder, and adapters."""
 NAMES_SHOWN = 8
-"""Models named, those of the most similar names, when one is missing."""
+"""How many models a message about a missing one lists, the most similar names first."""
 GENERAL = "general"
 """In place of a task: students pretrained on plain text, from which those of any task can start."""
 SUBFOLDERS = ("huggingface", "fairseq")
@@ -26,28 +26,22 @@ SUBFOLDERS = ("huggingface", "fairseq")
 
 
 class ModelConfig(Settings):
-    """What a model's manifest says about it."""
+    """A model's manifest, as the program uses it."""
 
     name: str
-    """Name of the model, its folder's name."""
     key: str
     """Identity of settings and inputs: equal exactly when the same model would come out."""
     kind: Literal["teacher", "student"]
-    """Which of the two it is."""
     stage: Literal["teacher", "general", "distilled", "factorized", "pruned", "quantized"]
     """The last action on it."""
     task: str
-    """Task it was trained for."""
     labels: tuple[str, ...]
     """Label names by class index; none for regression."""
     pair: bool
-    """Whether it reads two sentences."""
     tokens: bool = False
-    """Whether it gives every word a label, not the text."""
     arch: str
     """Teacher: its source, such as minilm, or ensemble. Student: bilstm, rnn, ffn or conv."""
     seed: int
-    """Seed it was trained with."""
     select_on: str = "validation"
     """Split that chose its checkpoint; `test` only to reproduce the thesis."""
     teacher: str | None = None
@@ -65,15 +59,14 @@ class ModelConfig(Settings):
     base: str | None = None
     """General student, by name or folder, whose file holds the weights that are not in a student's own."""
     base_key: str | None = None
-    """Key of the base."""
     members: tuple[str, ...] = ()
-    """Names of the teachers that an ensemble is the mean of; they lie beside it."""
+    """Names of the teachers that an ensemble is the mean of, in the same folder."""
     settings: dict[str, Any] = {}
     """Settings of the last action."""
     student: dict[str, Any] = {}
     """A student's own settings: all that is needed to build it."""
     compression: dict[str, Any] = {}
-    """Ranks, sparsity and bits as reached, and which parts round their inputs."""
+    """Ranks, sparsity and bits that were reached, and which parts round their inputs."""
     actions: tuple[Action, ...] = ()
     """Everything done to it, in order, with the settings."""
 
@@ -104,9 +97,13 @@ def flat(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """Return what a model's manifest says. Raises UserError when the folder is not a model."""
+    """Return a model's manifest. Raises UserError when the folder is not a model, naming those that are there."""
     if not folder.is_dir():
-        raise UserError(f"no model {folder.name!r} in {folder.parent}{_others(folder)}")
+        names = [model.name for model in saved_models(folder.parent)]
+        shown = difflib.get_close_matches(folder.name, names, NAMES_SHOWN, 0.0) if len(names) > NAMES_SHOWN else names
+        more = f", and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+        others = f"there are: {', '.join(shown)}{more}" if names else "none has been trained yet"
+        raise UserError(f"no model {folder.name!r} in {folder.parent}; {others}")
     try:
         manifest = read_manifest(folder)
         about = {"name": folder.name, "key": manifest.key, "parent": manifest.parent, "actions": manifest.actions}
@@ -120,56 +117,55 @@ def saved_models(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.glob(f"[!.]*/{MANIFEST}"))
 
 
-def _others(folder: Path) -> str:
-    names = [model.name for model in saved_models(folder.parent)]
-    if not names:
-        return "; none has been trained yet"
-    near = difflib.get_close_matches(folder.name, names, NAMES_SHOWN, 0.0) if len(names) > NAMES_SHOWN else names
-    more = f", and {len(names) - len(near)} more" if len(near) < len(names) else ""
-    return f"; there are: {', '.join(near)}{more}"
+def model_folder(paths: Workspace, task: str, name: str) -> Path:
+    """Return the folder of a model of a task (or GENERAL), built or not. name: its name, or the path of its folder.
 
-
-def model_folder(paths: Workspace, task: Task, name: str) -> Path:
-    """Where a model is, there or not: by its name, or by the path of its folder. Raises UserError for no such name."""
-    return Path(name) if "/" in name else paths.model(task.models_task, name)
-
-
-def general_folder(paths: Workspace, name: str) -> Path:
-    """Where a general student is, there or not: by its name, or by the path of its folder."""
-    return Path(name) if "/" in name else paths.model(GENERAL, name)
+    Raises UserError for an invalid name.
+    """
+    return Path(name) if "/" in name else paths.model(task, name)
 
 
 def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None) -> tuple[Path, ModelConfig]:
-    """Folder and config of a model by name, or by path of its folder, checked against task and architecture.
+    """Return folder and manifest of a model by name, or by path of its folder, checked against task and architecture.
 
     Raises UserError when it is missing, of another task (naming the leak where tasks overlap) or another architecture,
     or when the task's labels are others than those it learned.
     """
-    folder = model_folder(paths, task, name)
+    folder = model_folder(paths, task.models_task, name)
     config = read_config(folder)
     check_no_overlap(list(config.trained_on), task.name)
     if config.task != task.models_task:
         raise UserError(f"{name} was trained for task {config.task}, not {task.models_task}")
     if config.labels != task.labels:
-        raise UserError(f"{name} learned the labels {_listed(config.labels)}, {task.name} has {_listed(task.labels)}")
+        learned, own = (", ".join(labels) or "none" for labels in (config.labels, task.labels))
+        raise UserError(f"{name} learned the labels {learned}, {task.name} has {own}")
     if arch is not None and OLD_NAMES.get(arch, arch) != config.arch:
         raise UserError(f"{name} has architecture {config.arch}, not {arch}")
     return folder, config
 
 
-def _listed(labels: tuple[str, ...]) -> str:
-    return ", ".join(labels) or "none"
+def only_teacher(paths: Workspace, task: Task) -> str:
+    """Return the name of the task's one teacher. Raises UserError when there is none, or several to choose from."""
+    configs = [read_config(folder) for folder in saved_models(paths.root / "models" / task.models_task)]
+    teachers = [config.name for config in configs if config.kind == "teacher"]
+    if not teachers:
+        command = f"python finetune.py --task {task.models_of or task.argument}"
+        raise UserError(f"no teacher for {task.name} yet; run: {command}")
+    if len(teachers) > 1:
+        listed = ", ".join(teachers)
+        raise UserError(f"several teachers for {task.name} ({listed}); name one with --model-name or --teacher")
+    return teachers[0]
 
 
 def members_of(folder: Path) -> list[Path]:
-    """Folders of an ensemble's members; none of any other model, or of a folder that is none."""
+    """Return the folders of an ensemble's members; none for any other model, or a folder without a manifest."""
     if not (folder / MANIFEST).exists():
         return []
     return [folder.with_name(name) for name in read_config(folder).members]
 
 
 def check_members(folder: Path) -> None:
-    """Raises UserError for an ensemble with a member that is gone, or another model now; does nothing for others."""
+    """Check that an ensemble's members are those it was built from. Raises UserError. Other models pass."""
     keys = read_manifest(folder).inputs
     for member in members_of(folder):
         if keys[f"member {member.name}"] != read_config(member).key:
@@ -179,42 +175,33 @@ def check_members(folder: Path) -> None:
 
 
 def weights_file(folder: Path) -> Path:
-    """The one weights file of a model folder: a student's own, or the teacher backend's. An ensemble has none."""
+    """Return the weights file of a model: a student's own, or the teacher backend's. Raises UserError for ensembles."""
     if members := members_of(folder):
         raise UserError(f"{folder.name} is an ensemble: name one of {', '.join(path.name for path in members)}")
-    own = folder / WEIGHTS_FILE
-    files = (own, *(folder / name / file for name in SUBFOLDERS for file in (WEIGHTS_FILE, ADAPTERS_FILE)))
-    found = [path for path in files if path.exists()]
-    if not found:
-        raise UserError(f"{folder}: holds no {WEIGHTS_FILE}")
-    return found[0]
-
-
-def load_weights(folder: Path) -> dict[str, Any]:
-    """Return name -> tensor of a model's weights file, of a student with adapters also those of the general one.
-
-    Raises UserError when a file is missing or damaged, or when the general student is gone, or another.
-    """
-    from common.training.checkpoint import load_tensors  # PyTorch, which reading configs does not need
-
-    below = base_file(folder, read_config(folder))
-    return {**(load_tensors(below)[0] if below else {}), **load_tensors(weights_file(folder))[0]}
+    in_subfolders = (folder / name / file for name in SUBFOLDERS for file in (WEIGHTS_FILE, ADAPTERS_FILE))
+    for path in (folder / WEIGHTS_FILE, *in_subfolders):
+        if path.exists():
+            return path
+    raise UserError(f"{folder}: holds no {WEIGHTS_FILE}")
 
 
 def base_file(folder: Path, config: ModelConfig) -> Path | None:
-    """The weights file below a student's own, checked; None where its own holds all. Raises UserError for another."""
+    """Return the weights file of the general student that a student has adapters for; None where it has none.
+
+    Raises UserError when that student is missing, or another one than it was.
+    """
     if config.base is None:
         return None
-    # By name it lies beside this one's task, wherever the workspace is moved.
-    place = Path(config.base) if "/" in config.base else folder.parent.parent / GENERAL / config.base
-    file = place / WEIGHTS_FILE
+    # A name is looked up in this model's workspace, which may have been moved.
+    base = Path(config.base) if "/" in config.base else folder.parent.parent / GENERAL / config.base
+    file = base / WEIGHTS_FILE
     if not file.exists():
         raise UserError(f"{folder.name} has adapters for {config.base}, which is not there")
-    if read_config(place).key != config.base_key:
+    if read_config(base).key != config.base_key:
         raise UserError(f"{folder.name} has adapters for another model than {config.base} is now")
     return file
 
 
 def is_apart(folder: Path) -> bool:
-    """Whether a model's weights file holds adapters and a head alone."""
+    """Return whether a model's weights file holds adapters and a head alone."""
     return weights_file(folder).name == ADAPTERS_FILE or read_config(folder).base is not None

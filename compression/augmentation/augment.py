@@ -13,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from common.data.split import Split, read_row_group, split_table
+from common.data.split import Split, read_row_groups, split_table
 from common.data.text import match_key
+from common.devices import pick_device
 from common.launch.shards import PartFunction
 from common.progress import Advance, in_proportion, nothing
 from common.seeds import derive
+from common.teachers.load import load_masked_lm
 from compression.augmentation.candidates import MaskedCandidates, Span
 from compression.augmentation.glove import Neighbours, load_glove
 from compression.augmentation.words import in_case_of, replaceable_indices, split_pieces
@@ -40,7 +41,7 @@ class AugmentTask:
     """K."""
     variants: int
     """N."""
-    probability: float
+    replace_probability: float
     """p."""
     fraction: float
     """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
@@ -53,22 +54,22 @@ class AugmentTask:
 
     def open(self) -> PartFunction:
         """Load the models and the held-out rows."""
-        source = CandidateSource(self._masked_candidates(), Neighbours(load_glove(self.glove), self.candidates))
-        held_out = {key for path in self.held_out for key in _keys(path)}
+        masked = None
+        if self.masked_lm:
+            model = load_masked_lm(self.masked_lm, pick_device(self.cpu), self.downloads)
+            masked = MaskedCandidates(model, self.candidates)
+        source = CandidateSource(masked, Neighbours(load_glove(self.glove), self.candidates))
+        held_out = {
+            tuple(map(match_key, texts))
+            for path in self.held_out
+            for rows in read_row_groups(path)
+            for texts in zip(*rows.sentences(), strict=True)
+        }
 
         def augmented(rows: Split, first_row: int, advance: Advance) -> pa.Table:
             return split_table(augment(rows, first_row, source, self, held_out, advance))
 
         return augmented
-
-    def _masked_candidates(self) -> MaskedCandidates | None:
-        if not self.masked_lm:
-            return None
-        from common.devices import pick_device
-        from common.teachers.load import load_masked_lm
-
-        model = load_masked_lm(self.masked_lm, pick_device(self.cpu), self.downloads)
-        return MaskedCandidates(model, self.candidates)
 
 
 class CandidateSource:
@@ -89,14 +90,16 @@ class CandidateSource:
         whole: list[dict[Span, list[str]]] = [{} for _ in texts]
         if self._masked:
             whole = self._masked.find(texts, [list(by_index.values()) for by_index in spans], advance)
-        # The other words are of several pieces.
-        split = [
-            {index: words[index].lower() for index, span in by_index.items() if span not in predicted}
-            for words, by_index, predicted in zip(pieces, spans, whole, strict=True)
-        ]
-        near = self._neighbours.of(word for words in split for word in words.values())
-        for words, by_index, predicted, others in zip(pieces, spans, whole, split, strict=True):
-            found = {i: near[others[i]] if i in others else predicted[span] for i, span in by_index.items()}
+        parsed = list(zip(pieces, spans, whole, strict=True))
+        # Words without a prediction are of several pieces.
+        near = self._neighbours.of(
+            words[i].lower()
+            for words, by_index, predicted in parsed
+            for i, span in by_index.items()
+            if span not in predicted
+        )
+        for words, by_index, predicted in parsed:
+            found = {i: predicted[s] if s in predicted else near[words[i].lower()] for i, s in by_index.items()}
             yield words, {i: [in_case_of(words[i], c) for c in some] for i, some in found.items() if some}
 
 
@@ -149,7 +152,7 @@ def _variants(
     rng = np.random.default_rng(derive("augment", settings.seed, row))
     # All draws of a row at once, [N, words]: a variant does not depend on which of the others are kept.
     kept = rng.random(settings.variants) < settings.fraction
-    replaced = rng.random((settings.variants, words)) < settings.probability
+    replaced = rng.random((settings.variants, words)) < settings.replace_probability
     picked = rng.random((settings.variants, words))
     seen = {sentences}
     for number in np.flatnonzero(kept & replaced.any(1)):
@@ -166,9 +169,3 @@ def _vary(pieces: list[str], candidates: dict[int, list[str]], draws: Iterator[t
         if replace:
             varied[index] = choice[int(pick * len(choice))]
     return "".join(varied)
-
-
-def _keys(path: Path) -> Iterator[Texts]:
-    for part in range(pq.ParquetFile(path).num_row_groups):
-        for texts in zip(*read_row_group(path, part).sentences(), strict=True):
-            yield tuple(map(match_key, texts))

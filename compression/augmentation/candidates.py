@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -35,15 +35,14 @@ class MaskedCandidates:
     def __init__(self, model: MaskedLM, k: int, batch_pieces: int = BATCH_PIECES) -> None:
         self.model, self.k, self.batch_pieces = model, k, batch_pieces
         self._forms = [word.lower() if len(word) > 1 and word.isalpha() else "" for word in model.words()]
-        spellings: dict[str, str] = {}
+        self._spellings: dict[str, str] = {}
         self._pieces: dict[str, list[int]] = {}
         for piece, (word, form) in enumerate(zip(model.words(), self._forms, strict=True)):
             if form:
                 # great, Great and GREAT are one word, written in small letters if the vocabulary has that.
-                spellings[form] = form if word == form else spellings.get(form, word)
+                self._spellings[form] = form if word == form else self._spellings.get(form, word)
                 self._pieces.setdefault(form, []).append(piece)
-        self._spellings = spellings
-        self._order = {form: i for i, form in enumerate(spellings)}
+        self._order = {form: i for i, form in enumerate(self._spellings)}
         self._forbidden = torch.tensor([0.0 if form else -math.inf for form in self._forms])
         # This many best pieces contain k + 1 different words.
         most = max(map(len, self._pieces.values()), default=1)
@@ -65,22 +64,20 @@ class MaskedCandidates:
             for index, span in _whole(pieces, spans)
         ]
         advance_words = in_proportion(advance, len(sentences), len(queries))
-        for batch in self._batches(queries, [len(pieces.ids) for pieces in encoded]):
-            ids = np.array([encoded[sentence].ids for sentence, _, _ in batch], np.int64)
-            indices = np.array([index for _, index, _ in batch])
-            own = [sentences[sentence][slice(*span)] for sentence, _, span in batch]
-            for (sentence, _, span), forms in zip(batch, self._best(ids, indices, own), strict=True):
-                found[sentence][span] = [self._spellings[form] for form in forms]
-            advance_words(len(batch))
-        return found
 
-    def _batches(self, queries: list[Query], lengths: list[int]) -> Iterator[list[Query]]:
-        """Yield batches of sentences of one length, shortest first. lengths: pieces of each sentence."""
-        ordered = sorted(queries, key=lambda query: lengths[query[0]])
-        for length, same in itertools.groupby(ordered, key=lambda query: lengths[query[0]]):
+        def length_of(query: Query) -> int:
+            return len(encoded[query[0]].ids)
+
+        for length, same in itertools.groupby(sorted(queries, key=length_of), key=length_of):
             size = min(BATCH_ROWS, max(1, self.batch_pieces // length))
             while batch := list(itertools.islice(same, size)):
-                yield batch
+                ids = np.array([encoded[sentence].ids for sentence, _, _ in batch], np.int64)
+                indices = np.array([index for _, index, _ in batch])
+                own = [sentences[sentence][slice(*span)] for sentence, _, span in batch]
+                for (sentence, _, span), forms in zip(batch, self._best(ids, indices, own), strict=True):
+                    found[sentence][span] = [self._spellings[form] for form in forms]
+                advance_words(len(batch))
+        return found
 
     @torch.inference_mode()
     def _best(self, ids: np.ndarray, indices: np.ndarray, own: list[str]) -> list[list[str]]:

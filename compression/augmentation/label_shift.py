@@ -1,4 +1,4 @@
-"""Shares of labels before and after augmentation (table B.1 of the thesis): do the teacher's choices shift them?"""
+"""Shares of labels before and after augmentation (table B.1 of the thesis)."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +16,6 @@ class LabelShares(Settings):
     """Shares of labels among some rows of a task (table B.1 of the thesis)."""
 
     task: str
-    """Task."""
     rows: str
     """Which rows: train, augmented (the teacher's choices), validation, or a test split."""
     shares: dict[str, float]
@@ -27,23 +26,21 @@ class LabelShares(Settings):
 
 def split_shares(task: Task, name: str, split_file: Path) -> LabelShares:
     """Return the shares of labels in the rows of a split file; rows without a label are not counted."""
-    labels = (batch["label"].to_numpy() for batch in pq.ParquetFile(split_file).iter_batches(columns=["label"]))
-    return _shares(task, name, (some[some >= 0] for some in labels))
+    batches = pq.ParquetFile(split_file).iter_batches(columns=["label"])
+    return _shares(task, name, (batch["label"].to_numpy() for batch in batches))
 
 
 def augmented_shares(task: Task, logits_file: Path) -> LabelShares:
     """Return the shares of labels that a teacher chose for augmented rows, by a file of its logits."""
-    batches = pq.ParquetFile(logits_file).iter_batches()
-    # A column for each class: [rows, classes].
-    return _shares(
-        task, "augmented", (np.stack([c.to_numpy() for c in batch.columns], 1).argmax(1) for batch in batches)
-    )
+    batches = pq.ParquetFile(logits_file).iter_batches()  # a column for each class
+    choices = (np.stack([column.to_numpy() for column in batch.columns], 1).argmax(1) for batch in batches)
+    return _shares(task, "augmented", choices)
 
 
 def _shares(task: Task, rows: str, labels: Iterable[np.ndarray]) -> LabelShares:
-    counts = sum(
-        (np.bincount(some, minlength=len(task.labels)) for some in labels), np.zeros(len(task.labels), np.int64)
-    )
+    counts = np.zeros(len(task.labels), np.int64)
+    for some in labels:
+        counts += np.bincount(some[some >= 0], minlength=len(counts))
     shares = {label: float(count / max(1, counts.sum())) for label, count in zip(task.labels, counts, strict=True)}
     return LabelShares(task=task.name, rows=rows, shares=shares, count=int(counts.sum()))
 

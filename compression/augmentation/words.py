@@ -1,4 +1,4 @@
-"""The words of a sentence: which of them augmentation may replace, and in which case."""
+"""The words of a sentence: which of them augmentation may replace, and the case of a replacement."""
 
 import re
 import unicodedata

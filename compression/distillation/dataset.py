@@ -5,16 +5,15 @@ import dataclasses
 import numpy as np
 
 from common.data.ragged import joined
-from common.data.rows import find_rows, load_rows
-from common.data.split import Split, find_splits, load_split
+from common.data.split import Split, find_rows, find_splits, load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
 from common.seeds import drawn
 from common.store.artifact import Artifact, read_manifest
 from common.teachers.logits import find_logits, load_logits
+from common.training.models import only_teacher
 from common.training.targets import choices
-from compression.augmentation.preprocess import only_teacher
 from compression.distillation.settings import DistillSettings
 
 
@@ -68,7 +67,7 @@ def distillation_text(settings: DistillSettings, task: Task) -> tuple[Split, dic
     own = train.take(kept)
     if settings.only_original_data:
         return own, {"train": kept}
-    more = load_rows(settings.paths, task, settings.augmented)
+    more = load_split(settings.paths, task, settings.augmented)
     chosen = np.flatnonzero(np.isin(more.source_rows, kept))
     chosen = chosen[drawn(len(chosen), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
     more = more.take(chosen)

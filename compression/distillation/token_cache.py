@@ -27,7 +27,7 @@ _METHOD = 1
 def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split, as `encode_split` does: read from the workspace, or encoded and saved there."""
     by_word = ["by word"] if split.tokens else []
-    identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint(), *by_word])
+    identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint, *by_word])
     folder = paths.tokens(task.name, identity)
     columns = ["text", "word_starts"] if split.tokens else ["text", "second"][: len(split.sentences())]
     if cached := _read(folder, columns):

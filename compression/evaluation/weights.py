@@ -14,7 +14,8 @@ from typing import Literal, TypeVar
 import torch
 
 from common.teachers.load import load_teacher
-from common.training.models import ADAPTERS_FILE, ModelConfig, load_weights, weights_file
+from common.training.checkpoint import load_weights
+from common.training.models import ADAPTERS_FILE, ModelConfig, weights_file
 from compression.students import spec
 from compression.students.saved import restore_student
 from compression.students.weights import matrices

@@ -21,7 +21,7 @@ from common.store.workspace import Workspace, default_root
 from common.teachers.settings import FinetuneSettings
 from common.teachers.settings import defaults_for as teacher_defaults
 from compression.analysis.settings import AnalyzeSettings
-from compression.augmentation.preprocess import PreprocessSettings
+from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.settings import EvaluateSettings
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.settings import defaults_for as student_defaults

@@ -137,7 +137,7 @@ def find_folder(paths: Workspace, model: str, task: str | None) -> Path:
     if "/" in model:
         return Path(model)
     if task is not None:
-        return model_folder(paths, load_task(task), model)
+        return model_folder(paths, load_task(task).models_task, model)
     there = [folder for of_task in sorted((paths.root / "models").glob("*")) for folder in saved_models(of_task)]
     found = [folder for folder in there if folder.name == model]
     if len(found) > 1:

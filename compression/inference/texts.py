@@ -10,8 +10,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from common.data.readers.cells import MAX_CHARACTERS, as_sentence, places
-from common.data.readers.records import Lines, Table, read_csv, read_jsonl, read_lines, read_tsv
+from common.data.readers.records import (
+    MAX_CHARACTERS,
+    Lines,
+    Table,
+    as_sentence,
+    column_indices,
+    read_csv,
+    read_jsonl,
+    read_lines,
+    read_tsv,
+)
 from common.errors import UserError
 
 Format = Literal["lines", "csv", "tsv", "jsonl"]
@@ -65,7 +74,7 @@ class Columns:
         if not self.given and len(header) == len(self.names) == 1:
             return [0]
         try:
-            return places(f"{self.where} line 1", header, self.names)
+            return column_indices(f"{self.where} line 1", header, self.names)
         except UserError as error:
             raise UserError(f"{error}{'' if self.given else '; --columns names it'}") from None
 

@@ -10,7 +10,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root
-from common.training.models import GENERAL, ModelConfig, general_folder, model_folder, read_config
+from common.training.models import GENERAL, ModelConfig, model_folder, read_config
 from compression.distillation.settings import DistillSettings, PretrainSettings, PruneSettings
 from compression.students.settings import student_defaults
 
@@ -157,7 +157,7 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     """Return the defaults of the student architecture and task that are asked for: what lies below YAML and flags."""
     before: dict[str, Any] = {}
     paths = Workspace(given.get("workspace", default_root()))
-    if given.get("start_from") and (config := _saved(general_folder(paths, given["start_from"]))):
+    if given.get("start_from") and (config := _saved(model_folder(paths, GENERAL, given["start_from"]))):
         before = {"student_arch": config.arch, **config.student}
     if "pretrain" in (given.get("compression_actions") or ()):
         before = {"task": GENERAL, "student_arch": "transformer", "embedding_type": "wordpiece"}
@@ -173,7 +173,7 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     # The other losses compare distributions over classes.
     usual |= {"loss": "mse"} if task.regression else {}
     name = given.get("load_trained_model")
-    config = _saved(model_folder(paths, task, name)) if name else None
+    config = _saved(model_folder(paths, task.models_task, name)) if name else None
     return usual | before | (_recipe(config) if config and config.kind == "student" else {})
 
 

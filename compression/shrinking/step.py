@@ -12,8 +12,7 @@ import pydantic
 import torch
 
 from common.config import Settings
-from common.data.rows import find_rows
-from common.data.split import Split, find_splits
+from common.data.split import Split, find_rows, find_splits
 from common.data.tasks import Task, load_task
 from common.seeds import seed_everything
 from common.store.artifact import Artifact, artifact_at

@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import Workspace
 from common.training.checkpoint import load_tensors
-from common.training.models import GENERAL, WEIGHTS_FILE, general_folder, members_of, read_config
+from common.training.models import GENERAL, WEIGHTS_FILE, members_of, read_config
 from compression.students.settings import StudentSettings
 from compression.students.spec import TRANSFORMERS
 from compression.students.student import Student
@@ -149,7 +149,7 @@ def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettin
 
     Raises UserError where there is none, or one of another shape, or one that was trained on rows that score the task.
     """
-    folder = general_folder(paths, name)
+    folder = model_folder(paths, GENERAL, name)
     config = read_config(folder)
     check_no_overlap(list(config.trained_on), task)
     if config.stage != GENERAL:

@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 import tiny
 
-from common.data.rows import load_rows
 from common.data.split import Split, load_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -42,7 +41,7 @@ def test_shares_are_of_labelled_rows_and_of_choices(tmp_path, labels, choices, o
     assert (before.count, after.count) == (sum(label >= 0 for label in labels), len(choices))
 
 
-def test_it_is_printed_as_a_table(tmp_path, capsys):
+def test_shares_are_printed_as_a_table(tmp_path, capsys):
     say_label_table(MNLI, *files(tmp_path, [0, 0, 1, 2], [0, 1, 1, 1]))
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -52,7 +51,7 @@ def test_it_is_printed_as_a_table(tmp_path, capsys):
     assert lines[2].split() == [MNLI.labels[1], "25.0%", "75.0%"]
 
 
-def test_preprocess_prints_it_after_logits_of_augmented_rows(workspace, capsys):
+def test_preprocess_prints_the_table_after_logits_of_augmented_rows(workspace, capsys):
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("tinybert",)))
     printed = capsys.readouterr().err
     paths, task = Workspace(workspace), load_task("sst-2")
@@ -63,13 +62,13 @@ def test_preprocess_prints_it_after_logits_of_augmented_rows(workspace, capsys):
         assert any(line.split() == [label, *shares] for line in printed.splitlines())
 
 
-def test_sets_of_augmented_rows_lie_side_by_side(workspace, glove):
+def test_sets_of_augmented_rows_are_kept_separately(workspace, glove):
     paths = Workspace(workspace)
     before = paths.augmented("sst-2", "tinybert").read_bytes()
     more = {"augment": "tinybert", "augmented": "more", "glove": glove, "variants": 3, "generate_loss": ("augmented",)}
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", **more))
     task = load_task("sst-2")
-    rows = load_rows(paths, task, "more")
+    rows = load_split(paths, task, "more")
     assert len(load_logits(paths, task, "tiny-bert", "more")) == len(rows)
     assert paths.augmented("sst-2", "tinybert").read_bytes() == before
     counts = {shares.rows: shares.count for shares in recorded_labels(paths, {"sst-2": None}, "more")}

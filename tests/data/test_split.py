@@ -1,6 +1,8 @@
 """Split files: they come back as they were written, and a missing or damaged one is named."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from common.data.split import Split, load_split, read_metadata, read_split, write_split
@@ -8,8 +10,6 @@ from common.data.tasks import load_task
 from common.data.text import match_key, normalise, split_words
 from common.errors import UserError
 from common.store.workspace import Workspace
-
-SST = load_task("sst-2")
 
 
 def example(pair=False):
@@ -33,23 +33,26 @@ def test_the_fingerprint_sees_text_order_and_labels():
     assert split.fingerprint() != split.take(np.array([1, 0, 2])).fingerprint()
     other = Split(split.sentence1, None, np.array([1, -1, 1]), split.source_rows)
     assert other.fingerprint() != split.fingerprint()
-    assert other.text_fingerprint() == split.text_fingerprint()
-    assert example(pair=True).text_fingerprint() != split.text_fingerprint()
+    assert other.text_fingerprint == split.text_fingerprint
+    assert example(pair=True).text_fingerprint != split.text_fingerprint
 
 
-def test_a_missing_split_says_what_to_run(tmp_path):
+def test_a_missing_split_names_the_command(tmp_path):
     with pytest.raises(UserError, match=r"run: python preprocess\.py --task sst-2"):
-        load_split(Workspace(tmp_path), SST, "train")
+        load_split(Workspace(tmp_path), load_task("sst-2"), "train")
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "other.parquet")
+    with pytest.raises(UserError, match="not a split file"):
+        read_split(tmp_path / "other.parquet", "hint")
 
 
-@pytest.mark.parametrize("cut", [0, 4, 0.5, 0.99])
-def test_a_damaged_split_file_is_named(tmp_path, cut):
-    path = tmp_path / "data" / "sst-2" / "train.parquet"
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99])
+def test_a_damaged_split_file_is_named(tmp_path, share):
+    path = tmp_path / "train.parquet"
     write_split(path, example(), {})
     whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * cut) if isinstance(cut, float) else cut])
-    with pytest.raises(UserError, match=r"train\.parquet"):
-        load_split(Workspace(tmp_path), SST, "train")
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(UserError, match=r"train\.parquet: damaged, or not a Parquet file"):
+        read_split(path, "hint")
 
 
 def test_words():

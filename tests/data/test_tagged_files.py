@@ -2,9 +2,9 @@
 
 import dataclasses
 
+import hypothesis
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 
@@ -34,7 +34,8 @@ def task_of(tags=TAGS, **changed):
     return load_task("ncbi-disease").model_copy(update={"labels": tags, **changed})
 
 
-@given(st.lists(texts(), min_size=1, max_size=5))
+@hypothesis.settings(max_examples=30)
+@hypothesis.given(st.lists(texts(), min_size=1, max_size=5))
 def test_tagged_words_read_back_as_they_were_written(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("iob")
     pairs = [tuple(zip(*row, strict=True)) for row in rows]
@@ -73,14 +74,14 @@ def test_a_file_that_breaks_the_scheme_is_named_with_the_line(tmp_path, content,
     assert message in str(error.value)
 
 
-def test_other_columns_and_marks_of_documents_are_passed_over(tmp_path):
+def test_other_columns_and_lines_between_documents_are_ignored(tmp_path):
     (tmp_path / "c.txt").write_text("-DOCSTART- -X- O\n\nEU NNP B-a\nrejects VBZ O\n")
     split = read_source(tmp_path / "c.txt", task_of())
     assert split.sentence1 == ["EU rejects"]
     assert split.labels.tolist() == [[1, 0]]
 
 
-@given(st.lists(st.sampled_from(TAGS), max_size=12))
+@hypothesis.given(st.lists(st.sampled_from(TAGS), max_size=12))
 def test_entities_are_seqevals(tags):
     theirs = [(kind, first, last + 1) for kind, first, last in get_entities(list(tags))]
     assert entities(tags) == theirs

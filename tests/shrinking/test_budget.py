@@ -13,8 +13,9 @@ from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
+from common.training.checkpoint import load_weights
 from common.training.metrics import main_score
-from common.training.models import load_weights, read_config
+from common.training.models import read_config
 from compression.packing import pack_student
 from compression.shrinking.quantization.budget import (
     Option,

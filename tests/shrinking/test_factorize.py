@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from common.training.models import load_weights, read_config
+from common.training.checkpoint import load_weights
+from common.training.models import read_config
 from compression.shrinking.factorize import low_rank, rank_of
 from compression.students.weights import Product
 

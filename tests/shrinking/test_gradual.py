@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from stops import stopped_in_step
 
 import compression.distillation.trainer
-from common.training.models import load_weights, read_config
+from common.training.checkpoint import load_weights
+from common.training.models import read_config
 from compression.shrinking.prune import Prune
 from compression.shrinking.pruning.weights import TARGETS, MovementPruner, Scored, prunable
 from compression.students.weights import Dense, matrices

@@ -9,7 +9,8 @@ import tiny
 import torch
 
 from common.errors import UserError
-from common.training.models import load_weights, read_config
+from common.training.checkpoint import load_weights
+from common.training.models import read_config
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import stored_tensors, weights_of
 from compression.shrinking.quantize import Quantize

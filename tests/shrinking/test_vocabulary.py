@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.rows import load_rows
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -144,7 +143,7 @@ def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     assert net.embedding.table.weight.dense().shape == (tokenizer.vocab_size, 6)
     assert load_student(quantized, shrunk.CPU)[1].model_bytes == tokenizer.model_bytes
     paths, task = Workspace(workspace), load_task("sst-2")
-    texts = load_split(paths, task, "train").sentence1 + load_rows(paths, task, "tinybert").sentence1
+    texts = load_split(paths, task, "train").sentence1 + load_split(paths, task, "tinybert").sentence1
     (uses,) = row_uses(net, tokenizer, texts).values()
     assert uses[3:].min() >= 6
     shrunk.check_saved_again(pruned)

@@ -13,7 +13,7 @@ import numpy as np
 from common.store.artifact import MANIFEST, Manifest
 from common.store.files import write_json
 from common.teachers.settings import FinetuneSettings
-from compression.augmentation.preprocess import PreprocessSettings
+from compression.augmentation.settings import PreprocessSettings
 from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students import saved
 

@@ -13,8 +13,8 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.load import load_teacher
-from common.training.checkpoint import load_tensors, save_tensors
-from common.training.models import load_weights, read_config
+from common.training.checkpoint import load_tensors, load_weights, save_tensors
+from common.training.models import read_config
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure

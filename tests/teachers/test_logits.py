@@ -20,7 +20,8 @@ from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.load import load_teacher
 from common.teachers.logits import LogitsWork, generate, load_logits
-from compression.augmentation.preprocess import only_teacher, preprocess
+from common.training.models import only_teacher
+from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
 
 SST = load_task("sst-2")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -71,6 +71,7 @@ def test_constant_predictions_have_no_correlation(task):
 NUMBERS = st.integers(-800, 800).map(lambda number: number / 8)
 
 
+@settings(max_examples=30)
 @given(
     st.integers(3, 30).flatmap(lambda n: st.tuples(*[arrays.arrays(np.float32, n, elements=NUMBERS)] * 2)),
     st.floats(0.5, 4),

@@ -1,20 +1,27 @@
-"""Rows of CSV, TSV and JSONL, one at a time from a stream of bytes: what tasks' files and predict's input are read by.
+"""Records of CSV, TSV and JSONL, one at a time from a stream of bytes: tasks' files and predict's input.
 
 Text is UTF-8, with or without a byte-order mark. Only \\n ends a line: GLUE's texts hold other separators. Blank lines
 are not rows. All raise UserError with the line for wrong input.
 """
 
 import codecs
+import contextlib
 import csv
 import dataclasses
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from common.data.readers.cells import CELL_LIMIT, check_width, json_object
+from common.config import nearest
+from common.data.text import normalise
 from common.errors import UserError
 
+MAX_CHARACTERS = 200_000
+"""Longest sentence. MNLI has one of 105,868."""
+CELL_LIMIT = 16 * 1024 * 1024
+"""Longest line and cell. The csv module's default of 128 KiB is below MAX_CHARACTERS."""
 csv.field_size_limit(CELL_LIMIT)
 
 Lines = Iterator[tuple[int, str]]
@@ -30,6 +37,37 @@ class Table:
     header: list[str]
     rows: Iterator[tuple[int, list[str]]]
     delimiter: str
+
+
+def as_sentence(value: Any) -> str:
+    """Return a cell as a normalised sentence, None as an empty one. Raises UserError where it is not text."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise UserError(f"a sentence is of type {type(value).__name__}, not text ({str(value)[:40]})")
+    if len(value) > MAX_CHARACTERS:
+        raise UserError(f"a sentence of {len(value):,} characters (at most {MAX_CHARACTERS:,}); is a quote not closed?")
+    if "\0" in value:
+        raise UserError("a sentence holds a NUL byte; is this a text file?")
+    with contextlib.suppress(UnicodeEncodeError):
+        value.encode()
+        return normalise(value)
+    raise UserError("a sentence holds half a surrogate pair, which is not a character")
+
+
+def column_indices(where: str, header: list[str], columns: Sequence[str]) -> list[int]:
+    """Return the columns' indices. Raises UserError for one that is missing, with the nearest, or repeated."""
+    for column in columns:
+        _check_has(where, "column", column, header, "an empty file")
+        if header.count(column) > 1:
+            raise UserError(f"{where}: column {column!r} appears {header.count(column)} times")
+    return [header.index(column) for column in columns]
+
+
+def _check_has(where: str, kind: str, name: str, found: Iterable[str], none: str) -> None:
+    if name not in found:
+        shown = ", ".join(map(str, found)) or none
+        raise UserError(f"{where}: no {kind} {name!r} (found {shown[:500]}){nearest(name, found)}")
 
 
 def read_lines(stream: BinaryIO, where: str) -> Lines:
@@ -69,7 +107,18 @@ def read_tsv(lines: Lines, where: str, header: Sequence[str] = ()) -> Table:
 
 def read_jsonl(lines: Lines, where: str, keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line numbers and JSON objects, one a line, each with these keys at least."""
-    return ((number, json_object(f"{where} line {number}", line, keys)) for number, line in lines if line.strip())
+    for number, line in lines:
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where} line {number}: not JSON ({error})") from error
+        if not isinstance(values, dict):
+            raise UserError(f"{where} line {number}: not a JSON object, such as {{{keys[0]!r}: ...}}")
+        for key in keys:
+            _check_has(f"{where} line {number}", "key", key, values, "none")
+        yield number, values
 
 
 def _csv_cells(lines: Lines, where: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -89,11 +138,14 @@ def _csv_cells(lines: Lines, where: str, delimiter: str) -> Iterator[tuple[int, 
 def _table(
     rows: Iterator[tuple[int, list[str]]], where: str, header: Sequence[str], delimiter: str, hint: str
 ) -> Table:
+    """Return a table whose header is the first row, unless given. hint: what to do about a row with too many cells."""
     names = list(header) or next(rows, (1, []))[1]
 
     def checked() -> Iterator[tuple[int, list[str]]]:
         for line, cells in rows:
-            check_width(f"{where} line {line}", cells, names, f" ({hint})")
+            if len(cells) != len(names):
+                more = f" ({hint})" if len(cells) > len(names) else ""
+                raise UserError(f"{where} line {line}: expected {len(names)} columns, found {len(cells)}{more}")
             yield line, cells
 
     return Table(names, checked(), delimiter)

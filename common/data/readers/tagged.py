@@ -1,6 +1,5 @@
 """Files of tagged words: a word and its tag a line, in the IOB2 scheme, and an empty line after each text."""
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,12 +9,12 @@ import numpy as np
 from common.config import nearest
 from common.data.iob import check_order
 from common.data.ragged import padded
-from common.data.readers.cells import as_sentence
+from common.data.readers.records import as_sentence
 from common.data.split import Split
 from common.errors import UserError
 
 _DOCUMENT = "-DOCSTART-"
-"""CoNLL's mark between documents, a text by itself."""
+"""CoNLL's line between documents."""
 
 
 def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str, str]) -> Split:
@@ -25,30 +24,15 @@ def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str
     UserError with path and line for an unknown tag, one that breaks the scheme, a word without a tag, a word with a
     space in it, and a file without words.
     """
-    texts, flat, counts = [], [], []
-    for words, labels in _texts(path, lines, tags):
-        texts.append(" ".join(words))
-        counts.append(len(words))
-        flat += labels
-    if not texts:
-        raise UserError(f"{path}: no rows of data")
-    labels = padded(np.array(flat, np.int64), np.array(counts, np.int64))
-    return Split(texts, None, labels, np.arange(len(texts)))
-
-
-def _texts(
-    path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str, str]
-) -> Iterator[tuple[list[str], list[int]]]:
-    """Yield words and labels of each text."""
     index = {name: i for i, name in enumerate(tags)}
-    words: list[str] = []
+    texts: list[list[str]] = [[]]
     labels: list[int] = []
     before = ""
-    for number, line in itertools.chain(lines, [(0, "")]):
+    for number, line in lines:
         if not line.strip() or line.startswith(_DOCUMENT):
-            if words:
-                yield words, labels
-            words, labels, before = [], [], ""
+            before = ""
+            if texts[-1]:
+                texts.append([])
             continue
         try:
             word, name = _cells(line)
@@ -57,9 +41,16 @@ def _texts(
             check_order(tags[name], before)
         except (UserError, ValueError) as error:
             raise UserError(f"{path} line {number}: {error}") from None
-        words.append(word)
+        texts[-1].append(word)
         labels.append(index[name])
         before = tags[name]
+    if not labels:
+        raise UserError(f"{path}: no rows of data")
+    texts = [words for words in texts if words]
+    counts = np.array([len(words) for words in texts], np.int64)
+    return Split(
+        [" ".join(words) for words in texts], None, padded(np.array(labels, np.int64), counts), np.arange(len(texts))
+    )
 
 
 def _cells(line: str) -> tuple[str, str]:

@@ -74,10 +74,10 @@ def _planned(
 def _training_rows(settings: CompressSettings) -> int:
     """Rows a run learns from in an epoch, about."""
     paths, task = settings.paths, load_task(settings.task)
-    rows = round(count_rows(paths.split(task.name, "train"), "") * settings.downsample_data)
+    rows = round(count_rows(paths.split(task.name, "train")) * settings.downsample_data)
     if settings.only_original_data:
         return rows
-    more = count_rows(paths.augmented(task.name, settings.augmented), "")
+    more = count_rows(paths.augmented(task.name, settings.augmented))
     return rows + round(more * settings.bootstrap_data_ratio * settings.downsample_data)
 
 

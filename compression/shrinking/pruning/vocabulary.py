@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from common.data.rows import load_rows
 from common.data.split import load_split
 from common.errors import UserError
 from compression.runtime import HASHES
@@ -72,7 +71,7 @@ def training_sentences(context: CompressionContext) -> list[str]:
     settings = context.settings
     splits = [load_split(settings.paths, context.task, "train")]
     if context.parent.augmented and not settings.only_original_data:
-        splits.append(load_rows(settings.paths, context.task, settings.augmented))
+        splits.append(load_split(settings.paths, context.task, settings.augmented))
     return [sentence for split in splits for column in split.sentences() for sentence in column]
 
 

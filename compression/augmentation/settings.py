@@ -1,0 +1,73 @@
+"""Settings of preprocess.py. This module loads no large library: --help reads it."""
+
+from pathlib import Path
+from typing import Literal
+
+import pydantic
+
+from common.config import Settings, pairs
+from common.devices import Precision
+from common.launch.launcher import Launcher
+from common.store.settings import StageSettings
+
+
+class AugmentSettings(Settings):
+    """Augmentation."""
+
+    augment: Literal["tinybert"] | None = None
+    """Write augmented training rows by this method."""
+    augmented: str = "tinybert"
+    """Name of the augmented rows; sets made with other settings are kept separately (compress.py --augmented NAME)."""
+    masked_lm: str | None = None
+    """Masked language model for --augment: roberta_base, roberta_large, or the name or folder of a fairseq or Hugging
+    Face model. Unset: every word is replaced by GloVe neighbours."""
+    variants: int = pydantic.Field(20, gt=0)
+    """N of TinyBERT's Algorithm 1: variants drawn of each row; duplicates are dropped."""
+    replace_probability: float = pydantic.Field(0.4, gt=0, le=1)
+    """p: probability that a word is replaced."""
+    candidates: int = pydantic.Field(15, gt=0)
+    """K: number of likely replacements of a word."""
+    glove: Path | None = None
+    """GloVe vectors as text; unset: the packaged 6B 50d vectors."""
+
+
+class LaunchSettings(Settings):
+    """Launching."""
+
+    launcher: Literal["local", "processes", "ray", "slurm"] = "local"
+    """Where augmentation and the teacher run: this process, several, Ray (RAY_ADDRESS, or one started here), or
+    Slurm."""
+    workers: int = pydantic.Field(0, ge=0)
+    """Workers of the launcher; 0: one per CPU core, on a cluster as many as it can take."""
+    slurm: tuple[str, ...] = ()
+    """KEY=VALUE for submitit with --launcher slurm, such as partition=gpu timeout_min=120. May be repeated."""
+
+
+class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
+    """Data and logits (the thesis's table C.2, and more)."""
+
+    most_used = (
+        *("task", "glue_preprocess", "data_dir", "augment", "masked_lm", "variants", "generate_loss"),
+        *("model_name", "launcher"),
+    )
+
+    glue_preprocess: bool = False
+    """Prepare the task's splits; the default when no other action is given."""
+    data_dir: Path | None = None
+    """Folder with an unpacked copy of GLUE, or with its zips; unset: download from the official address."""
+    generate_loss: tuple[str, ...] = ()
+    """Write the teacher's logits of these rows: processed (train), tinybert or augmented (those that --augmented
+    names), validation, a test split."""
+    model_name: str | None = None
+    """Teacher for --generate-loss; unset: the task's only one."""
+    teacher_arch: str | None = None
+    """Check that the teacher has this architecture."""
+    precision: Precision = "auto"
+    """Arithmetic of the teacher: auto is bf16 where the hardware has it."""
+    json_: bool = False
+    """Print the results and the report on the task's files as JSON to stdout."""
+
+    @property
+    def launch(self) -> Launcher:
+        """Where long work runs."""
+        return Launcher(self.launcher, self.workers, options=pairs("--slurm", self.slurm))

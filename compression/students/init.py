@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import Workspace
 from common.training.checkpoint import load_tensors
-from common.training.models import GENERAL, WEIGHTS_FILE, members_of, read_config
+from common.training.models import GENERAL, WEIGHTS_FILE, members_of, model_folder, read_config
 from compression.students.settings import StudentSettings
 from compression.students.spec import TRANSFORMERS
 from compression.students.student import Student

@@ -22,6 +22,7 @@ has it (`compress.py --help` and so on explain them); --name and --observer are 
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from common.cli import print_json, run_script
@@ -30,7 +31,7 @@ from common.errors import UserError
 from common.store.settings import QuerySettings
 from compression.experiments.archive import ArchiveSettings, archive
 from compression.experiments.best import BestSettings, best, best_text
-from compression.experiments.chain import Plan, plan_chain, plan_file, run_plan
+from compression.experiments.chain import plan_chain, plan_file
 from compression.experiments.compare.comparison import CompareSettings
 from compression.experiments.jobs import JOBS
 from compression.experiments.sweep.listing import experiments, experiments_text, show, show_text
@@ -44,21 +45,23 @@ def main() -> None:
         print(__doc__)
         return
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
-    verb, operands, flags = words[0], words[1:count], words[count:]
-    if verb in VERBS:
-        settings_class, names, do = VERBS[verb]
-        usage = " ".join(["experiment.py", verb, *names, "[flags]"])
-        settings = parse_flags(settings_class, flags, do.__doc__, usage=usage)
+    command, operands, flags = words[0], words[1:count], words[count:]
+    if command in COMMANDS:
+        settings_class, names, function = COMMANDS[command]
+        usage = " ".join(["experiment.py", command, *names, "[flags]"])
+        settings = parse_flags(settings_class, flags, function.__doc__, usage=usage)
         _check_operands(operands, names, usage)
-        do(settings, *operands)
-    elif verb == "run":
+        function(settings, *operands)
+    elif command == "run":
         _check_operands(operands, ["FILE.yaml"], "experiment.py run FILE.yaml [flags]")
-        _run_chain(plan_file(Path(operands[0]), flags))
-    elif verb in JOBS:
-        _run_chain(plan_chain(words[:count], flags))
+        plan = plan_file(Path(operands[0]), flags)
+        _slow_commands().run(plan)
+    elif command in JOBS:
+        plan = plan_chain(words[:count], flags)
+        _slow_commands().run(plan)
     else:
-        known = ["run", *VERBS, *JOBS]
-        raise UserError(f"unknown word {verb!r}{nearest(verb, known)} (it is one of: {', '.join(known)})")
+        known = ["run", *COMMANDS, *JOBS]
+        raise UserError(f"unknown word {command!r}{nearest(command, known)} (it is one of: {', '.join(known)})")
 
 
 def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -> None:
@@ -66,17 +69,11 @@ def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -
         raise UserError(f"usage: {usage}")
 
 
-def _run_chain(plan: Plan) -> None:
-    rows, record = run_plan(plan)
-    _show_results(rows, record, plan.workspace.experiment(plan.name))
+def _slow_commands() -> ModuleType:
+    """Import the commands that need PyTorch and Matplotlib, which takes seconds, after their flags are checked."""
+    from compression.experiments import commands
 
-
-def _show_results(rows: list[dict[str, Any]], record: Any, folder: Path) -> None:
-    from compression.experiments.report import terminal_report
-
-    if rows:
-        print(terminal_report(rows, record))
-    print(f"report: {folder / 'report.html'}")
+    return commands
 
 
 def _sweep(settings: SweepSettings, file: str) -> None:
@@ -84,28 +81,7 @@ def _sweep(settings: SweepSettings, file: str) -> None:
 
     Example: python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --dry-run
     """
-    # PyTorch and Matplotlib load here, after the flags are checked.
-    from compression.experiments.sweep.plan import plan_text
-    from compression.experiments.sweep.sweep import failures, plan_sweep, report, sweep
-
-    if settings.dry_run:
-        plan = plan_sweep(Path(file), settings)
-        print_json(plan) if settings.json_ else print(plan_text(plan))
-        return
-    record = sweep(Path(file), settings)
-    record, rows = report(settings.paths, record.name)
-    failed = failures(settings.paths, record)
-    if settings.json_:
-        print_json({"name": record.name, "runs": len(record.runs), "failed": [run.id for run in failed], "rows": rows})
-    else:
-        _show_results(rows, record, settings.paths.experiment(record.name))
-    if failed:
-        print(
-            f"error: {len(failed)} of {len(record.runs)} runs failed; {failed[0].id}: {failed[0].error}; "
-            f"see: experiment.py show {record.name}; again with: --retry-failed",
-            file=sys.stderr,
-        )
-        raise SystemExit(1)
+    _slow_commands().sweep(settings, file)
 
 
 def _report(settings: QuerySettings, name: str) -> None:
@@ -113,16 +89,7 @@ def _report(settings: QuerySettings, name: str) -> None:
 
     Example: python experiment.py report table-7-1
     """
-    from compression.experiments.report.results_page import has_page, write_page
-
-    if has_page(Path(name)):
-        paths = list(map(str, write_page(Path(name))))
-        print_json(paths) if settings.json_ else print(f"page: {paths[0]}")
-        return
-    from compression.experiments.sweep.sweep import report
-
-    record, rows = report(settings.paths, name)
-    print_json(rows) if settings.json_ else _show_results(rows, record, settings.paths.experiment(name))
+    _slow_commands().report(settings, name)
 
 
 def _archive(settings: ArchiveSettings, *names: str) -> None:
@@ -173,7 +140,7 @@ def _best(settings: BestSettings) -> None:
     print_json(found.as_json()) if settings.json_ else print(best_text(found))
 
 
-VERBS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
+COMMANDS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "sweep": (SweepSettings, ["FILE.yaml"], _sweep),
     "report": (QuerySettings, ["NAME|FOLDER"], _report),
     "archive": (ArchiveSettings, ["NAME", "..."], _archive),
@@ -182,7 +149,7 @@ VERBS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "compare": (CompareSettings, ["A", "B"], _compare),
     "best": (BestSettings, [], _best),
 }
-"""Word -> its settings, its operands, and what runs it; the function's docstring is its --help."""
+"""Word -> its settings, its operands, and the function that runs it; the function's docstring is its --help."""
 
 if __name__ == "__main__":
     run_script(main)

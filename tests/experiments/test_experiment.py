@@ -10,9 +10,10 @@ from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.training.models import read_config
-from compression.experiments.chain import plan_chain, plan_file, run_plan
-from compression.experiments.jobs import told
+from compression.experiments.chain import plan_chain, plan_file
+from compression.experiments.jobs import recorded_settings
 from compression.experiments.report.results import read_results
+from compression.experiments.run import run_plan
 from compression.experiments.sweep.grid import load_grid
 from compression.shrinking.chain import compress
 
@@ -83,7 +84,7 @@ def test_a_chain_on_the_command_line_shares_its_flags():
         ({"jobs": [{"compres": {}}]}, "unknown job 'compres'; did you mean compress"),
         ({"jobs": [{"compress": {"alhpa": 0}}]}, "unknown setting 'alhpa'; did you mean alpha"),
         ({"jobs": [{"compress": {"alpha": 2}}]}, "--alpha"),
-        ({"settings": {"taks": "sst-2"}}, "no job knows 'taks'; did you mean task"),
+        ({"settings": {"taks": "sst-2"}}, "no job has a setting 'taks'; did you mean task"),
         ({"seeds": ["benington"]}, "unknown seed 'benington'; did you mean bennington"),
         ({"job": []}, "unknown setting 'job'; did you mean jobs"),
         ({"name": "../x"}, "is not a name for an experiment"),
@@ -120,8 +121,8 @@ def test_a_preset_is_what_its_class_of_size_was_measured_with(size):
     assert compress["max_bytes"] == 1000 * int(size)
     assert {**compress, "seed": cell.seed} == cell.given
     shared = [job for job in plan.jobs if job.kind in ("preprocess", "finetune")]
-    assert [told(job.given) for job in shared] == [
-        told(job.given) for job in grid.shared["sst-2"] if job.kind in ("preprocess", "finetune")
+    assert [recorded_settings(job.given) for job in shared] == [
+        recorded_settings(job.given) for job in grid.shared["sst-2"] if job.kind in ("preprocess", "finetune")
     ]
 
 

@@ -29,9 +29,7 @@ def write(folder, **changes):
 
 
 def settings_of(cell):
-    from compression.experiments.jobs import job_settings
-
-    return job_settings(cell.jobs[0], {})
+    return cell.jobs[0].settings()
 
 
 def test_a_grid_is_the_product_of_its_axes_and_seeds_in_their_order(tmp_path):
@@ -107,41 +105,41 @@ def test_a_base_file_lends_its_settings_and_rules(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words", "message"),
     [
-        ({"axes": {"embeding_dim": [6]}}, [], "'embeding_dim' names no setting of a run; did you mean embedding_dim"),
+        ({"axes": {"embeding_dim": [6]}}, [], "a run has no setting 'embeding_dim'; did you mean embedding_dim"),
         ({"axes": {"alpha": []}}, [], "alpha has no values"),
-        ({"axes": {"alpha": [0, 0]}}, [], "alpha names a value twice"),
+        ({"axes": {"alpha": [0, 0]}}, [], "alpha has a value twice"),
         ({"axes": {"alpha": [0, 2]}}, [], "cell alpha 2: --alpha: .*less than or equal to 1"),
         ({"axes": {"m": {"x": {"alhpa": 1}}}}, [], "cell m x: unknown setting 'alhpa'; did you mean alpha"),
         ({"axes": {"m": {"x": {"prune_topv": True, "prune_magnitude": True}}}}, [], "cell m x: .*exclude each other"),
-        ({"settings": {"task": "sst-2", "epoch": 2}}, [], "no job knows 'epoch'; did you mean epochs"),
+        ({"settings": {"task": "sst-2", "epoch": 2}}, [], "no job has a setting 'epoch'; did you mean epochs"),
         ({"settings": {}}, [], "no task is given"),
         ({"rules": [{"when": {"metod": "labels"}, "skip": True}]}, [], "'metod' is neither an axis nor a setting"),
         ({"rules": [{"when": {"method": "label"}, "skip": True}]}, [], "axis method has no value 'label'; did you"),
         ({"rules": [{"when": {"student_arch": "ffm"}, "skip": True}]}, [], "student_arch cannot be 'ffm'"),
         ({"rules": [{"when": {"alpha": 0}}]}, [], "either `set` or `skip: true`"),
-        ({"rules": [{"when": {"alpha": 0}, "set": {"lrr": 1}}]}, [], "no job knows 'lrr'"),
+        ({"rules": [{"when": {"alpha": 0}, "set": {"lrr": 1}}]}, [], "no job has a setting 'lrr'"),
         ({"seeds": ["benington"]}, [], "unknown seed 'benington'; did you mean bennington"),
         ({"shared": [{"finetun": {}}]}, [], "unknown job 'finetun'"),
         ({"shared": [{"finetune": {"max_epoch": 1}}]}, [], "unknown setting 'max_epoch'; did you mean max_epochs"),
         ({"jobs": [{"evaluate": {}}]}, [], "is a list of jobs: python experiment.py run"),
         ({"chains": [["prune"]]}, [], "load-trained-model"),
         ({"quote": {"table": "7.9"}}, [], "7.9"),
-        ({"table": {"rows": ["student"], "columns": ["method"]}}, [], "table: 'student' is no axis; did you mean"),
+        ({"table": {"rows": ["student"], "columns": ["method"]}}, [], "table: 'student' is not an axis; did you mean"),
         ({"rules": [{"when": {"student_arch": ["bilstm", "ffn"]}, "skip": True}]}, [], "they skip every cell"),
-        ({"axes": {"seed": [1, 2]}}, [], "seed is not a grid's to set: give `seeds`"),
-        ({"axes": {"m": {"x": {"model-name": "a"}}}}, [], "model-name is not a grid's to set"),
-        ({"settings": {"task": "sst-2", "load_trained_model": "x"}}, [], "load_trained_model is not a grid's"),
+        ({"axes": {"seed": [1, 2]}}, [], "a grid cannot set seed: give `seeds`"),
+        ({"axes": {"m": {"x": {"model-name": "a"}}}}, [], "a grid cannot set model-name"),
+        ({"settings": {"task": "sst-2", "load_trained_model": "x"}}, [], "a grid cannot set load_trained_model"),
         ({"settings": ["a"]}, [], "settings"),
         ({"rules": [{"when": {"method": [["a"]]}, "skip": True}]}, [], "axis method has no value"),
         ({"seeds": ["9" * 30]}, [], "unknown seed"),
-        ({}, ["seed=5"], "seed is not a grid's to set"),
+        ({}, ["seed=5"], "a grid cannot set seed"),
         ({}, ["embedding_dim=[]"], "no value is left"),
         ({}, ["seeds=2021-13-45"], "--set seeds=2021-13-45"),
         ({}, ["task=5"], "unknown task '5'"),
         ({"base": "nowhere.yaml"}, [], "nowhere.yaml: no such file"),
         ({}, ["epochs"], "--set takes KEY=VALUE, not 'epochs'"),
         ({}, ["epochs=[1"], "--set epochs=\\[1"),
-        ({}, ["epoch=2"], "no job knows 'epoch'; did you mean epochs"),
+        ({}, ["epoch=2"], "no job has a setting 'epoch'; did you mean epochs"),
         ({}, ["method=label"], "--set method: no value 'label'; did you mean labels"),
         ({}, ["student_arch=lstm"], "cell student_arch lstm"),
     ],

@@ -127,7 +127,8 @@ def test_word_pieces_of_an_ensemble_are_its_members_and_layers_it_has_none(two):
 
 
 def test_an_experiment_learns_from_the_last_teacher_made(two, encoder):
-    from compression.experiments.jobs import Job, run_jobs
+    from compression.experiments.jobs import Job
+    from compression.experiments.run import run_jobs
 
     same = {"task": "sst-2", "workspace": two, "cpu": True}
     jobs = [

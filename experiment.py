@@ -22,7 +22,6 @@ has it (`compress.py --help` and so on explain them); --name and --observer are 
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from common.cli import print_json, run_script
@@ -31,10 +30,15 @@ from common.errors import UserError
 from common.store.settings import QuerySettings
 from compression.experiments.archive import ArchiveSettings, archive
 from compression.experiments.best import BestSettings, best, best_text
-from compression.experiments.chain import plan_chain, plan_file
+from compression.experiments.chain import Plan, plan_chain, plan_file
 from compression.experiments.compare.comparison import CompareSettings
+from compression.experiments.compare.text import comparison_text
 from compression.experiments.jobs import JOBS
-from compression.experiments.sweep.listing import experiments, experiments_text, show, show_text
+from compression.experiments.report import terminal_report
+from compression.experiments.report.record import ExperimentRecord
+from compression.experiments.report.results import Row
+from compression.experiments.report.results_page import has_page, write_page
+from compression.experiments.sweep.listing import experiments, experiments_text, plan_text, show, show_text
 from compression.experiments.sweep.settings import SweepSettings
 
 
@@ -54,11 +58,9 @@ def main() -> None:
         function(settings, *operands)
     elif command == "run":
         _check_operands(operands, ["FILE.yaml"], "experiment.py run FILE.yaml [flags]")
-        plan = plan_file(Path(operands[0]), flags)
-        _slow_commands().run(plan)
+        _run(plan_file(Path(operands[0]), flags))
     elif command in JOBS:
-        plan = plan_chain(words[:count], flags)
-        _slow_commands().run(plan)
+        _run(plan_chain(words[:count], flags))
     else:
         known = ["run", *COMMANDS, *JOBS]
         raise UserError(f"unknown word {command!r}{nearest(command, known)} (it is one of: {', '.join(known)})")
@@ -69,11 +71,17 @@ def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -
         raise UserError(f"usage: {usage}")
 
 
-def _slow_commands() -> ModuleType:
-    """Import the commands that need PyTorch and Matplotlib, which takes seconds, after their flags are checked."""
-    from compression.experiments import commands
+def _run(plan: Plan) -> None:
+    from compression.experiments.run import run_plan  # PyTorch loads here, after the flags are checked
 
-    return commands
+    rows, record = run_plan(plan)
+    _print_results(rows, record, plan.workspace.experiment(plan.name))
+
+
+def _print_results(rows: Sequence[Row], record: ExperimentRecord, folder: Path) -> None:
+    if rows:
+        print(terminal_report(rows, record))
+    print(f"report: {folder / 'report.html'}")
 
 
 def _sweep(settings: SweepSettings, file: str) -> None:
@@ -81,7 +89,26 @@ def _sweep(settings: SweepSettings, file: str) -> None:
 
     Example: python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --dry-run
     """
-    _slow_commands().sweep(settings, file)
+    from compression.experiments.sweep import sweep as sweeps  # PyTorch loads here
+
+    if settings.dry_run:
+        plan = sweeps.plan_sweep(Path(file), settings)
+        print_json(plan) if settings.json_ else print(plan_text(plan))
+        return
+    record = sweeps.sweep(Path(file), settings)
+    record, rows = sweeps.report(settings.paths, record.name)
+    failed = sweeps.failures(settings.paths, record)
+    if settings.json_:
+        print_json({"name": record.name, "runs": len(record.runs), "failed": [run.id for run in failed], "rows": rows})
+    else:
+        _print_results(rows, record, settings.paths.experiment(record.name))
+    if failed:
+        print(
+            f"error: {len(failed)} of {len(record.runs)} runs failed; {failed[0].id}: {failed[0].error}; "
+            f"see: experiment.py show {record.name}; again with: --retry-failed",
+            file=sys.stderr,
+        )
+        raise SystemExit(1)
 
 
 def _report(settings: QuerySettings, name: str) -> None:
@@ -89,7 +116,14 @@ def _report(settings: QuerySettings, name: str) -> None:
 
     Example: python experiment.py report table-7-1
     """
-    _slow_commands().report(settings, name)
+    if has_page(Path(name)):
+        paths = list(map(str, write_page(Path(name))))
+        print_json(paths) if settings.json_ else print(f"page: {paths[0]}")
+        return
+    from compression.experiments.sweep.sweep import report  # PyTorch loads here
+
+    record, rows = report(settings.paths, name)
+    print_json(rows) if settings.json_ else _print_results(rows, record, settings.paths.experiment(name))
 
 
 def _archive(settings: ArchiveSettings, *names: str) -> None:
@@ -124,8 +158,7 @@ def _compare(settings: CompareSettings, a: str, b: str) -> None:
 
     Example: python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
     """
-    from compression.experiments.compare.compare import compare  # SciPy loads here, after the flags are checked
-    from compression.experiments.compare.text import comparison_text
+    from compression.experiments.compare.compare import compare  # SciPy loads here
 
     found = compare(settings, a, b)
     print_json(found.as_json()) if settings.json_ else print(comparison_text(found))

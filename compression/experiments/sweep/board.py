@@ -106,7 +106,9 @@ class Board:
             (f"{counts['failed']} failed", "bold red" if counts["failed"] else ""),
             ", time left is known after the first run" if left is None else f", about {duration(left)} left",
         )
-        progress = ProgressBar(total=total, completed=counts["finished"] + counts["failed"], width=60)
+        # In a table: a bar alone does not end its line.
+        progress = Table.grid()
+        progress.add_row(ProgressBar(total=total, completed=counts["finished"] + counts["failed"], width=60))
         rows = Table.grid(padding=(0, 2))
         running = [run for run in self._runs if self._statuses[run.id] == "running"]
         for run in running[:_SHOWN_RUNS]:

@@ -1,4 +1,4 @@
-"""The experiments and runs of a workspace and their status, for `experiment.py list` and `show`."""
+"""The experiments and runs of a workspace and their status, for `experiment.py list`, `show` and `sweep --dry-run`."""
 
 from __future__ import annotations
 
@@ -132,3 +132,21 @@ def _run_text(found: dict[str, Any]) -> str:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items())
         lines.append(f"{row['model']} on {row['split']}: {scores}; {row['bytes_gzip']:,} bytes gzipped")
     return "\n".join([*lines, "log:", *(f"  {line}" for line in found["log"])])
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """Return the plan of a sweep (`--dry-run`), for a terminal."""
+    lines = [f"{plan['name']}: {plan['cells']} cells x {len(plan['seeds'])} seeds = {plan['runs']} runs"]
+    lines += [f"before them, once for {task}: {', '.join(kinds)}" for task, kinds in plan["shared"].items() if kinds]
+    if plan["inputs"] != "there":
+        return "\n".join([*lines, f"the runs' inputs do not exist yet: {plan['inputs']}"])
+    same = plan["runs"] - plan["distinct"]
+    lines += [f"{same} cells are the same run as others"] if same else []
+    left = plan["distinct"] - plan["finished"] - plan["failed"]
+    lines.append(f"{plan['finished']} finished before, {plan['failed']} failed, {left} to do")
+    if left:
+        seconds = plan["seconds"]
+        lines.append(
+            f"time: {'no run like them has finished yet' if seconds is None else f'about {duration(seconds)}'}"
+        )
+    return "\n".join(lines)

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from common.data.split import count_rows, find_splits
 from common.data.tasks import load_task
@@ -18,24 +18,22 @@ from compression.distillation.distill import Distill, student_name
 from compression.experiments.jobs import Job, to_plain
 from compression.experiments.sweep.estimate import Estimator
 from compression.experiments.sweep.grid import Grid
-from compression.experiments.sweep.runs import duration
 from compression.experiments.sweep.work import RunTask
 from compression.settings import CompressSettings
 from compression.shrinking.chain import SHRINK
 
 
-@dataclasses.dataclass(frozen=True)
-class RunIdentity:
-    """A run's steps and inputs, as its record has them."""
+class RunIdentity(NamedTuple):
+    """A run's steps and inputs, as its record has them.
+
+    id: 16 hex digits that name the run. family: 8 hex digits shared by runs that distil the same student with other
+    seeds. settings: of all steps, without groups. inputs: role -> key.
+    """
 
     id: str
-    """16 hex digits that name the run."""
     family: str
-    """8 hex digits shared by runs that distil the same student with other seeds, whatever they do to it afterwards."""
     settings: dict[str, Any]
-    """Settings of all steps, without groups."""
     inputs: dict[str, str]
-    """Role -> key of every input."""
 
 
 def identify(settings: CompressSettings, chains: Sequence[Sequence[str]]) -> RunIdentity:
@@ -155,21 +153,3 @@ def describe_plan(grid: Grid, paths: Store, at_once: int) -> dict[str, Any]:
         "failed": counts["failed"],
         "seconds": None if seconds is None else round(seconds / max(1, min(at_once, len(left)))),
     }
-
-
-def plan_text(plan: dict[str, Any]) -> str:
-    """Return what `describe_plan` found, for a terminal."""
-    lines = [f"{plan['name']}: {plan['cells']} cells x {len(plan['seeds'])} seeds = {plan['runs']} runs"]
-    lines += [f"before them, once for {task}: {', '.join(kinds)}" for task, kinds in plan["shared"].items() if kinds]
-    if plan["inputs"] != "there":
-        return "\n".join([*lines, f"the runs' inputs do not exist yet: {plan['inputs']}"])
-    same = plan["runs"] - plan["distinct"]
-    lines += [f"{same} cells are the same run as others"] if same else []
-    left = plan["distinct"] - plan["finished"] - plan["failed"]
-    lines.append(f"{plan['finished']} finished before, {plan['failed']} failed, {left} to do")
-    if left:
-        seconds = plan["seconds"]
-        lines.append(
-            f"time: {'no run like them has finished yet' if seconds is None else f'about {duration(seconds)}'}"
-        )
-    return "\n".join(lines)

@@ -23,41 +23,32 @@ Status = Literal["waiting", "running", "finished", "failed"]
 
 
 class SavedModel(Settings):
-    """A model that a run saved."""
+    """Name and key of a model that a run saved."""
 
     name: str
-    """Its name."""
     key: str
-    """Its key in the store."""
 
 
 class RunRecord(Settings):
     """Contents of a run's run.json."""
 
     id: str
-    """Name of the run's folder."""
     status: Literal["finished", "failed"]
-    """How it ended."""
     task: str
-    """Its task."""
     settings: dict[str, Any]
     """Settings of all its steps."""
     inputs: dict[str, str]
     """Role -> key of each input."""
     models: tuple[SavedModel, ...] = ()
-    """Models it saved: distilled, pruned, quantized."""
+    """Distilled, pruned, quantized."""
     error: str | None = None
-    """Why it failed, in one line."""
     seconds: float
-    """Seconds from start to end."""
     work: int
     """Training rows times epochs, for estimates."""
     started: str
-    """Time of the start, in UTC."""
+    """In UTC."""
     host: str
-    """Name of the machine."""
     threads: int
-    """CPU threads."""
 
 
 class RunFolder:

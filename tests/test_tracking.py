@@ -38,8 +38,10 @@ def work():
     return "done"
 
 
-def test_a_run_is_in_files_with_settings_metrics_packages_machine_and_outcome(tmp_path):
+def test_files_have_settings_metrics_packages_machine_and_outcome(tmp_path):
+    log_metric("loss", 1.0, 0)  # ignored, as no run is recorded
     assert record("first", tmp_path, {"lr": 0.1, "jobs": ["a"]}, work, ["files"]) == "done"
+    log_metric("loss", 1.0, 99)
     run = read(tmp_path, 1)
     assert run["status"] == "COMPLETED"
     assert read(tmp_path, 1, "config.json")["settings"] == {"jobs": ["a"], "lr": 0.1}
@@ -51,15 +53,8 @@ def test_a_run_is_in_files_with_settings_metrics_packages_machine_and_outcome(tm
     assert read(tmp_path, 2)["status"] == "COMPLETED"
 
 
-def test_a_metric_outside_a_run_is_ignored(tmp_path):
-    log_metric("loss", 1.0, 0)
-    record("first", tmp_path, {}, work)
-    log_metric("loss", 1.0, 99)
-    assert read(tmp_path, 1, "metrics.json")["loss"]["steps"] == [0, 1, 2]
-
-
 @pytest.mark.parametrize(("error", "status"), [(ValueError("no"), "FAILED"), (KeyboardInterrupt(), "INTERRUPTED")])
-def test_what_work_raises_is_recorded_and_raised_again(tmp_path, error, status):
+def test_an_exception_is_recorded_and_raised_again(tmp_path, error, status):
     def fails():
         log_metric("loss", 2.0, 0)
         raise error
@@ -75,10 +70,10 @@ def test_what_work_raises_is_recorded_and_raised_again(tmp_path, error, status):
 
 def test_a_database_has_the_run_and_its_metrics(tmp_path, recwarn):
     url = f"sqlite:///{tmp_path}/runs.db"
-    assert record("a name longer than the table foresaw: 32", tmp_path / "a", {"lr": 0.1}, work, [url]) == "done"
+    assert record("a name longer than the table's column: 32", tmp_path / "a", {"lr": 0.1}, work, [url]) == "done"
     record("second", tmp_path / "b", {}, work, [url])
     first, second = rows(tmp_path / "runs.db")
-    # Both folders begin with 1; in the database their runs have different ids.
+    # Both runs have the number 1 in their folders, and different ids in the database.
     assert first["run_id"] != second["run_id"]
     assert {first["run_id"][:2], second["run_id"][:2]} == {"1-"}
     assert (first["status"], json.loads(first["config"])["settings"]) == ("COMPLETED", {"lr": 0.1})
@@ -133,17 +128,6 @@ def test_heartbeats_reach_the_database_while_work_goes_on(tmp_path, monkeypatch)
     assert record("first", tmp_path / "runs", {}, watched, [f"sqlite:///{tmp_path}/runs.db"]) == [7]
 
 
-def test_a_database_that_fails_during_the_run_gives_a_warning_only(tmp_path, capsys):
-    def spoils():
-        (tmp_path / "runs.db").write_text("no database any more")
-        return work()
-
-    assert record("first", tmp_path / "runs", {}, spoils, [f"sqlite:///{tmp_path}/runs.db"]) == "done"
-    assert read(tmp_path / "runs", 1)["status"] == "COMPLETED"
-    assert read(tmp_path / "runs", 1, "metrics.json")["loss"]["steps"] == [0, 1, 2]
-    assert capsys.readouterr().err.count("runs.db is incomplete: ") == 1
-
-
 @pytest.fixture
 def mongo():
     with small_mongo.SmallMongo() as server:
@@ -163,23 +147,18 @@ def test_a_run_goes_to_files_sqlite_and_mongodb_at_once(tmp_path, mongo):
     assert metric["values"] == [1, 1 / 2, 1 / 3]
 
 
-def test_a_mongodb_that_fails_during_the_run_gives_a_warning_only(tmp_path, mongo, capsys):
-    def spoils():
+def test_a_database_that_fails_during_the_run_gives_a_warning_only(tmp_path, mongo, capsys):
+    def fails():
+        (tmp_path / "runs.db").write_text("not a database")
         mongo.fail = True
         return work()
 
-    assert record("first", tmp_path, {}, spoils, [mongo.url]) == "done"
+    assert record("first", tmp_path, {}, fails, [f"sqlite:///{tmp_path}/runs.db", mongo.url]) == "done"
     assert read(tmp_path, 1)["status"] == "COMPLETED"
-    assert "is incomplete: the disk is full" in capsys.readouterr().err
-
-
-def refused(tmp_path, url, message):
-    """Check that check_observers and record refuse it, before work starts."""
-    with pytest.raises(UserError, match=message) as error:
-        check_observers(["files", url])
-    assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match=message):
-        record("first", tmp_path, {}, lambda: pytest.fail("work was started"), [url])
+    assert read(tmp_path, 1, "metrics.json")["loss"]["steps"] == [0, 1, 2]
+    output = capsys.readouterr().err
+    assert output.count("runs.db is incomplete: ") == 1
+    assert "is incomplete: the disk is full" in output
 
 
 @pytest.mark.parametrize(
@@ -188,18 +167,20 @@ def refused(tmp_path, url, message):
         ("postgres", "unknown observer 'postgres'"),
         ("redis://somewhere/x", "unknown kind of observer redis://somewhere/x"),
         ("sqlite:////no/such/folder/runs.db", "unable to open database file"),
+        ("sqlite:///HERE/notes.txt", "file is not a database"),
         ("oracle+oracledb://me:secret@host/x", r"oracle\+oracledb://me:\*\*\*@host/x needs the package oracledb"),
         ("mongodb://127.0.0.1", "No default database"),
         ("mongodb://me:p:w@127.0.0.1/x", "RFC 3986"),
     ],
 )
 def test_a_faulty_observer_is_refused_before_work_starts(tmp_path, url, message):
-    refused(tmp_path, url, message)
-
-
-def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("something else " * 100)
-    refused(tmp_path / "runs", f"sqlite:///{tmp_path}/notes.txt", "file is not a database")
+    url = url.replace("HERE", str(tmp_path))
+    with pytest.raises(UserError, match=message) as error:
+        check_observers(["files", url])
+    assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match=message):
+        record("first", tmp_path / "runs", {}, lambda: pytest.fail("work was started"), [url])
 
 
 def test_a_mongodb_that_does_not_answer_is_refused_soon(monkeypatch):

@@ -5,7 +5,7 @@ import json
 import pytest
 import tiny
 import yaml
-from in_process import run_script
+from processes import run_script
 
 from common.config import CONFIG_DIR
 from common.errors import UserError

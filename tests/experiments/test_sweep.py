@@ -12,11 +12,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 import tiny
-from in_process import run_script
+from processes import run_script, wait_until
 from sweep_grid import METHODS, model_bytes, results, runs, settings, write_grid
 
 from common.data.prepare import prepare
@@ -67,11 +66,7 @@ def started(path, workspace):
 
 
 def wait_for(file, text):
-    """Wait until the workspace's file contains a text."""
-    deadline = time.monotonic() + 120
-    while not (file.exists() and text in file.read_text()):
-        assert time.monotonic() < deadline, text
-        time.sleep(0.01)
+    wait_until(lambda: file.exists() and text in file.read_text())
 
 
 def planned(path, workspace):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import sweep_grid
-from in_process import run_script
+from processes import run_script
 
 from common.errors import UserError
 from compression.experiments.sweep.estimate import Estimator

@@ -14,6 +14,7 @@ import pytest
 import small_slurm
 import tiny
 from launch_work import TracedJob, numbers, pids, run_job
+from processes import wait_until
 
 import common.launch.dispatch
 from common.errors import UserError
@@ -128,7 +129,7 @@ def test_an_exception_in_a_job_is_raised_and_ends_the_work(launcher, folder, tro
     assert not (folder / ".submitit").exists()
 
 
-@pytest.mark.parametrize(("threads", "seen"), [(1, "1"), (3, "3"), (0, str(max(1, (os.cpu_count() or 1) // 2)))])
+@pytest.mark.parametrize(("threads", "seen"), [(3, "3"), (0, str(max(1, (os.cpu_count() or 1) // 2)))])
 def test_processes_get_their_threads(folder, threads, seen):
     run(Launcher("processes", 2, threads), traced(folder, count=2))
     assert {count for count, _ in outputs(folder)} == {seen}
@@ -178,32 +179,18 @@ def test_an_error_of_slurm_is_one_line(launcher, folder, tmp_path):
         run(launcher, traced(folder, count=2))
 
 
-@contextlib.contextmanager
-def asked_to_stop(folder, count):
-    """Send this process a SIGTERM as soon as `count` jobs have started."""
-
+@pytest.mark.parametrize("launcher", OTHERS, indirect=True)
+def test_a_stop_lets_running_jobs_save_and_starts_no_more(launcher, folder):
     def ask():
-        wait_until(lambda: len(numbers(folder, "started")) >= count)
+        wait_until(lambda: len(numbers(folder, "started")) >= 2)
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=ask)
     with graceful():
         thread.start()
-        yield
+        with pytest.raises(KeyboardInterrupt):
+            run(launcher, traced(folder, *["waits"] * 4))
     thread.join()
-
-
-def wait_until(true, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize("launcher", OTHERS, indirect=True)
-def test_a_stop_lets_running_jobs_save_and_starts_no_more(launcher, folder):
-    with asked_to_stop(folder, 2), pytest.raises(KeyboardInterrupt):
-        run(launcher, traced(folder, *["waits"] * 4))
     assert numbers(folder, "saved") == numbers(folder, "started")
     assert 2 <= len(numbers(folder, "started")) <= 3
 

@@ -1,8 +1,9 @@
-# make quickstart   set up what the program needs, and run the whole pipeline on a small real task (about ten minutes on two cores)
-# make test         set up everything, optional libraries too, and run the tests
-# make test-fast    run the tests that start no process and train nothing for longer than a second
-# make runtime      join the runtime into one file, to be copied beside packed students
-# make check        lint, formatting and tests
+# make quickstart   install the core and run the whole pipeline on a small real task (about ten minutes on two cores)
+# make test         install everything, optional libraries included, and run the tests
+# make test-fast    run the tests that start no process and train for at most a second
+# make lint         check style, formatting and the layers of imports
+# make check        lint and test
+# make runtime      join the runtime into one file, to be copied next to packed students
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,10 +17,10 @@ quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
 
 test: $(VENV)/full
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n auto --dist worksteal
 
 test-fast: $(VENV)/full
-	$(RUN) -m pytest -m "not slow"
+	$(RUN) -m pytest -n auto --dist worksteal -m "not slow"
 
 lint: $(VENV)/full
 	$(VENV)/bin/ruff check .
@@ -38,5 +39,5 @@ $(VENV)/core: $(CORE)
 
 $(VENV)/full: $(VENV)/core $(EXTRAS)
 	$(VENV)/bin/pip install --quiet $(addprefix -r ,$(CORE) $(EXTRAS))
-	$(VENV)/bin/pip install --quiet --no-deps ve-fairseq==0.12.3  # RoBERTa; its own list asks for speech libraries
+	$(VENV)/bin/pip install --quiet --no-deps ve-fairseq==0.12.3  # RoBERTa; its dependencies include speech libraries
 	touch $@

@@ -11,20 +11,22 @@ Without a question it answers --model-size, --model-disk-size and --theoretical-
 from common.cli import print_json, run_script
 from common.config import parse_flags
 from common.store.settings import start
-from compression.analysis.analyze import AnalyzeSettings, analyze
+from compression.analysis.settings import AnalyzeSettings
 
 
 def main() -> None:
     """Parse flags, analyse, print."""
     settings = parse_flags(AnalyzeSettings, None, __doc__)
+    # Imported after the flags are checked: this loads PyTorch.
+    from compression.analysis.analyze import analyze
+    from compression.analysis.text import describe
+
     start(settings)
     result = analyze(settings)
     if settings.json_:
         print_json(result)
-        return
-    from compression.analysis.text import describe
-
-    print(describe(result))
+    else:
+        print(describe(result))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ GLUE's diagnostic set, ax, scores the models of mnli.
 from common.cli import print_json, run_script
 from common.config import parse_flags
 from common.store.settings import start
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 
 
 def main() -> None:

@@ -8,14 +8,17 @@ from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.files import read_json
+from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
-from common.training.models import read_config
+from common.training.models import find_model, read_config
 from common.training.targets import choices
-from compression.analysis.analyze import AnalyzeSettings, analyze
+from compression.analysis.analyze import analyze
+from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import EvaluateSettings, evaluate, finished_rows
+from compression.evaluation.evaluate import evaluate, saved_rows
+from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.chain import plan_chain
 from compression.experiments.report import terminal_table
 from compression.experiments.report.models_table import models_table, notes, summary
@@ -39,9 +42,10 @@ def scored(workspace, task, name, **more):
     return evaluate(EvaluateSettings(task=task, workspace=workspace, model_name=name, cpu=True, loadbar=False, **more))
 
 
-def finished_rows_of(workspace, task, folders):
-    wanted = [EvaluateSettings(task=task, workspace=workspace, model_name=folder.name, cpu=True) for folder in folders]
-    return [row for settings in wanted for row in finished_rows(settings)]
+def saved_rows_of(workspace, task, folders):
+    paths = Store(workspace)
+    models = [find_model(paths, load_task(task), folder.name) for folder in folders]
+    return [row for folder, config in models for row in saved_rows(paths, load_task(task), folder, config)]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +94,7 @@ def test_a_regression_goes_through_every_stage(sts, arch, embedding, alpha, more
     for row in rows:
         assert list(row["metrics"]) == ["pearson", "spearman"]
         assert all(-1 <= value <= 1 for value in row["metrics"].values())
-    assert rows == finished_rows_of(sts, "sts-b", folders)
+    assert rows == saved_rows_of(sts, "sts-b", folders)
     found = analyze(AnalyzeSettings(task="sts-b", workspace=sts, model_name=folders[-1].name, json_=True))
     assert found["bytes_model"] == rows[-1]["bytes_model"]
 
@@ -165,11 +169,11 @@ def test_twenty_classes(tmp_path, encoder):
     rows = [row for folder in folders for row in scored(workspace, task, folder.name)]
     assert list(rows[0]["metrics"]) == ["f1_macro", "accuracy", "matthews"]
     assert rows[0]["metrics"]["f1_macro"] > 0.2  # by chance 0.05
-    assert finished_rows_of(workspace, task, folders) == rows
+    assert saved_rows_of(workspace, task, folders) == rows
     assert "F1 macro, %" in terminal_table(rows)
     yaml = tmp_path / "things.yaml"
     yaml.write_text(yaml.read_text().replace("f1_macro, accuracy", "accuracy, f1_macro"))
-    assert finished_rows_of(workspace, task, folders) == []  # another metric is the main one now
+    assert saved_rows_of(workspace, task, folders) == []  # another metric is the main one now
 
 
 @pytest.mark.parametrize("name", ["rte", "sts-b"])
@@ -210,8 +214,7 @@ def test_models_of_mnli_are_scored_on_it_and_keep_their_own_result(mnli):
     assert read_json(mnli / "scores/mnli/s/mnli/result.json") == own
     assert read_json(mnli / "scores/mnli/s/ax/result.json") == rows
     for task, expected in (("mnli", own), ("ax", rows)):
-        settings = EvaluateSettings(task=task, workspace=mnli, model_name="s", cpu=True)
-        assert finished_rows(settings) == expected
+        assert saved_rows_of(mnli, task, [folder]) == expected
     assert scored(mnli, "ax", str(folder))[0]["metrics"] == row["metrics"]
     text = terminal_table(own + rows)
     assert "mnli, test_matched" in text

@@ -22,7 +22,8 @@ from common.training.models import read_config
 from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 from compression.distillation.losses import kl
 from compression.distillation.trainer import make_optimizer
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.shrinking.chain import compress
 from compression.shrinking.pruning.weights import TARGETS, prunable
 from compression.shrinking.quantization.scheme import Scheme

@@ -28,7 +28,8 @@ from common.teachers.finetune import finetune
 from common.training.checkpoint import load_tensors
 from common.training.loop import fit
 from common.training.models import read_config
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import weights_of
 from compression.settings import CompressSettings, defaults_for

@@ -18,7 +18,8 @@ from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
 from compression.distillation.dataset import distillation_set, held_out_rows
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.settings import CompressSettings
 from compression.shrinking.chain import compress
 from compression.students.embeddings import load_tokenizer

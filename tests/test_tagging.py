@@ -21,7 +21,8 @@ from common.teachers.logits import load_logits
 from common.training.metrics import score
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import write_packed
 from compression.runtime import load

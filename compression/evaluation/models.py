@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
+from common.data.split import read_metadata
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.workspace import Workspace
@@ -13,8 +15,6 @@ from common.training.models import ModelConfig, read_config, saved_models
 
 def data_fingerprint(paths: Workspace, task: Task, split: str) -> str | None:
     """Return the fingerprint of a split's texts and labels as they are now."""
-    from common.data.split import read_metadata
-
     return read_metadata(paths.split(task.name, split)).get("fingerprint")
 
 
@@ -35,3 +35,25 @@ def readable_models(folder: Path) -> list[ModelConfig]:
         with contextlib.suppress(UserError):
             found.append(read_config(path))
     return found
+
+
+def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -> dict[str, Any]:
+    """Return the fields of a row of results.json that are not sizes or scores."""
+    student = config.student
+    return {
+        "task": task.name,
+        "split": split,
+        "model": config.name,
+        "stage": config.stage,
+        "student_arch": config.arch if config.kind == "student" else None,
+        "embedding_type": student.get("embedding_type"),
+        "embedding_dim": student.get("embedding_dim"),
+        "vocab_size": student.get("vocab_size"),
+        "alpha": config.alpha,
+        "augmented": config.augmented,
+        "seed": config.seed,
+        "teacher": config.teacher,
+        "select_on": config.select_on,
+        "run": str(folder),
+        "config_hash": config.key,
+    }

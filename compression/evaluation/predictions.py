@@ -1,4 +1,4 @@
-"""What a model said of every row of a test split, kept beside it: never used for another model or other data."""
+"""A model's predictions for every row of a test split. Predictions of another model or over other data are refused."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def write_predictions(scores: Path, task: Task, row: dict[str, Any], split: Spli
     split: the rows scored; logits: as in common.training.metrics.score.
     """
     kind = pa.float64() if task.regression else pa.int64()
-    values, said, labelled = split.labels, choices(task, logits), split.labelled
+    values, predicted, labelled = split.labels, choices(task, logits), split.labelled
     if task.tokens:
-        labelled = np.ones(np.count_nonzero(known(said)), bool)
-        values, said = values[known(values)], said[known(said)]
+        labelled = np.ones(np.count_nonzero(known(predicted)), bool)
+        values, predicted = values[known(values)], predicted[known(predicted)]
     labels = pa.array(values.astype(kind.to_pandas_dtype()), kind, mask=~labelled)
-    table = pa.table({"label": labels, "prediction": pa.array(said, kind)})
+    table = pa.table({"label": labels, "prediction": pa.array(predicted, kind)})
     with whole_file(predictions_file(scores, row["split"])) as partial:
-        pq.write_table(table.replace_schema_metadata(_made_of(row)), partial, compression="zstd")
+        pq.write_table(table.replace_schema_metadata(_source(row)), partial, compression="zstd")
 
 
 def find_scores(workspace: Path, row: dict[str, Any]) -> Path | None:
@@ -83,7 +83,7 @@ def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
         table = read_table(path, again)
     except OSError as error:
         raise UserError(f"{path}: damaged ({error}); {again}") from error
-    if read_metadata(path) != _made_of(row):
+    if read_metadata(path) != _source(row):
         raise UserError(f"{path}: made by another model or over other data than its scores; {again}")
     types = {table.schema.field(name).type for name in table.column_names}
     if table.column_names != ["label", "prediction"] or types not in ({pa.int64()}, {pa.float64()}):
@@ -92,5 +92,5 @@ def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
     return Predictions(pc.fill_null(table["label"], unknown).to_numpy(), table["prediction"].to_numpy())
 
 
-def _made_of(row: dict[str, Any]) -> dict[str, str]:
+def _source(row: dict[str, Any]) -> dict[str, str]:
     return {"model": row["config_hash"], "data": row["data"] or ""}

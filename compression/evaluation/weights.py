@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 import torch
 
+from common.teachers.load import load_teacher
 from common.training.models import ADAPTERS_FILE, ModelConfig, load_weights, weights_file
 from compression.students import spec
 from compression.students.saved import restore_student
@@ -67,10 +68,7 @@ def stored_tensors(folder: Path) -> dict[str, torch.Tensor]:
     Raises UserError when a file is missing or damaged, or when what adapters are for is gone, or another.
     """
     if weights_file(folder).name == ADAPTERS_FILE:
-        # Hugging Face's library, which students do not need.
-        from common.teachers.huggingface.tagger import load_teacher_of_either
-
-        return load_teacher_of_either(folder, torch.device("cpu"), torch.float32).model.state_dict()
+        return load_teacher(folder, torch.device("cpu"), torch.float32).model.state_dict()
     return load_weights(folder)
 
 

@@ -20,9 +20,9 @@ from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root
 from common.teachers.settings import FinetuneSettings
 from common.teachers.settings import defaults_for as teacher_defaults
-from compression.analysis.analyze import AnalyzeSettings
+from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import PreprocessSettings
-from compression.evaluation.evaluate import EvaluateSettings
+from compression.evaluation.settings import EvaluateSettings
 from compression.settings import CompressSettings
 from compression.settings import defaults_for as student_defaults
 

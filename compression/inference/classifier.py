@@ -80,7 +80,7 @@ def _packed(path: Path, task: str | None) -> Classifier:
 
 def _saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
     from common.data.split import Split, read_report
-    from compression.evaluation.evaluate import load_predictor
+    from compression.evaluation.scoring import load_predictor
 
     config = read_config(folder)
     predict = load_predictor(folder, config, cpu)

@@ -12,7 +12,8 @@ from common.config import build
 from common.errors import UserError
 from common.training.models import weights_file
 from compression.analysis import glue_baselines
-from compression.analysis.analyze import AnalyzeSettings, analyze
+from compression.analysis.analyze import analyze
+from compression.analysis.settings import AnalyzeSettings
 from compression.analysis.tensors import coo_bytes, dense_bytes
 from compression.analysis.text import describe
 from compression.evaluation.weights import part_of

@@ -20,7 +20,8 @@ from common.training.metrics import score
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import EvaluateSettings, evaluate, saved_rows
+from compression.evaluation.evaluate import evaluate, saved_rows
+from compression.evaluation.settings import EvaluateSettings
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits

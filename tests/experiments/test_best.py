@@ -12,7 +12,8 @@ from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import Workspace
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.best import BestSettings, best, best_text
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,9 @@ from common.store.files import read_json
 from common.store.workspace import Workspace
 from common.training.metrics import score
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
 from compression.evaluation.predictions import read_predictions, write_predictions
+from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.compare.compare import compare
 from compression.experiments.compare.comparison import CompareSettings
 from compression.experiments.compare.significance import holm, paired_t

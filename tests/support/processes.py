@@ -18,7 +18,7 @@ def run_script(script: str, *words: object) -> int:
     return 0
 
 
-def wait_until(true, seconds=120):
+def wait_until(true, seconds=300):
     """Wait until a function returns true."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -16,7 +16,8 @@ from common.teachers.finetune import finetune
 from common.teachers.load import load_teacher
 from common.training.checkpoint import load_tensors, save_tensors
 from common.training.models import load_weights, read_config
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress

@@ -15,10 +15,12 @@ from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
 from common.teachers.settings import FinetuneSettings
 from common.training.models import read_config
-from compression.analysis.analyze import AnalyzeSettings, analyze
+from compression.analysis.analyze import analyze
+from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import PreprocessSettings, preprocess
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
 SST = load_task("sst-2")

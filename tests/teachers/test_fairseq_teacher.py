@@ -14,10 +14,12 @@ from common.data.tasks import load_task
 from common.store.workspace import Workspace
 from common.teachers.fairseq.teacher import HEAD
 from common.training.models import read_config
-from compression.analysis.analyze import AnalyzeSettings, analyze
+from compression.analysis.analyze import analyze
+from compression.analysis.settings import AnalyzeSettings
 from compression.analysis.tensors import part_of
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import EvaluateSettings, evaluate
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
 from compression.shrinking.chain import compress
 
 

@@ -1,0 +1,77 @@
+"""Settings of analyze.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pydantic
+
+from common.config import flag
+from common.store.settings import StageSettings
+from compression.analysis import glue_baselines
+
+NUMBERS = ("model_size", "model_disk_size", "theoretical_size", "weight_thresholds", "named_params", "bytes")
+PICTURES = ("weight_hist", "pie_chart")
+BY_DEFAULT = ("model_size", "model_disk_size", "theoretical_size")
+OF_BASELINES = ("model_size", "named_params", "pie_chart")
+"""What there is of a GLUE baseline, which is counted but has no weights."""
+
+
+class AnalyzeSettings(StageSettings):
+    """Analysis (the thesis's table C.5, and more)."""
+
+    most_used = ("task", "model_name", "model_size", "theoretical_size", "pie_chart", "bytes", "json_")
+
+    model_name: str | None = None
+    """Model to analyse: its name in the workspace, or the path of its folder. Not for the GLUE baselines."""
+    arch: str | None = None
+    """Check that the model has this architecture; or glue-glove or glue-elmo, to count the thesis's GLUE baselines."""
+    model_size: bool = False
+    """Count parameters by part and by type, and the size they make."""
+    model_disk_size: bool = False
+    """Size of the weights file."""
+    theoretical_size: bool = False
+    """Size of the weights file gzipped, and of its tensors in sparse coordinate form (equation 6.5)."""
+    weight_hist: bool = False
+    """Draw a histogram of the weights of each part."""
+    weight_thresholds: bool = False
+    """Count each tensor's weights below magnitudes from 0.001 to 0.5."""
+    named_params: bool = False
+    """List every stored tensor: name, shape, type, count, bytes."""
+    pie_chart: bool = False
+    """Draw the share of parameters of each major part."""
+    bytes: bool = False
+    """List and draw where the bytes of a student's packed file go, tensor by tensor."""
+    save_pdf: bool = False
+    """Save pictures as PDF too."""
+    out: Path | None = None
+    """Folder for pictures; unset: <workspace>/analysis/<task>/<model>."""
+    json_: bool = False
+    """Print everything as one JSON object to stdout."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> AnalyzeSettings:
+        if self.save_pdf and not (self.weight_hist or self.pie_chart or self.bytes):
+            raise ValueError("--save-pdf saves pictures: ask for --weight-hist, --pie-chart or --bytes too")
+        if not self.is_baseline:
+            if self.model_name is None:
+                raise ValueError(f"--model-name is required, except with --arch {' or '.join(glue_baselines.NAMES)}")
+            return self
+        if self.model_name is not None:
+            raise ValueError(f"--arch {self.arch} is a published baseline, not a saved model: leave --model-name out")
+        impossible = [name for name in self.asked if name not in OF_BASELINES]
+        if impossible:
+            known = ", ".join(flag(name) for name in OF_BASELINES)
+            raise ValueError(f"{flag(impossible[0])} needs weights; of --arch {self.arch} there are only {known}")
+        return self
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether to count a GLUE baseline."""
+        return self.arch in glue_baselines.NAMES
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """What to print and draw: the flags given, or else sizes."""
+        given = tuple(name for name in (*NUMBERS, *PICTURES) if getattr(self, name))
+        return given or (("model_size",) if self.is_baseline else BY_DEFAULT)

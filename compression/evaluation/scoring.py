@@ -1,0 +1,154 @@
+"""Rows of results.json: a model's scores, sizes and speed on the splits of a task."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.data.split import Split, load_split
+from common.data.tasks import Task, load_task
+from common.devices import pick_device, pick_dtype
+from common.errors import UserError
+from common.progress import counter, show_bars
+from common.store.artifact import find, folder_of, read_manifest
+from common.store.workspace import Workspace
+from common.teachers.load import load_teacher
+from common.teachers.logits import load_logits
+from common.training.metrics import agreement, score
+from common.training.models import ModelConfig, members_of, read_config
+from compression.evaluation.models import data_fingerprint, has_validation, identity, validation_fingerprint
+from compression.evaluation.packed import load_packed
+from compression.evaluation.predictions import write_predictions
+from compression.evaluation.settings import EvaluateSettings
+from compression.evaluation.sizes import measure
+from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split, student_logits
+
+TIMED_PASSES = 3
+
+Predictor = Callable[[Split], np.ndarray]
+"""From a split to logits, as in common.training.metrics.score."""
+
+
+def score_model(
+    settings: EvaluateSettings, folder: Path, config: ModelConfig, out: Path | None = None
+) -> list[dict[str, Any]]:
+    """Return a row for each split. out: folder for the predictions, if they are kept."""
+    task, paths = load_task(settings.task), settings.paths
+    predict = packed_predictor(settings, folder, config) if settings.packed else None
+    predict = predict or load_predictor(folder, config, settings.cpu)
+    same_for_all_splits = _model_fields(paths, task, folder, config, predict)
+    rows = []
+    for name in _split_names(settings, task):
+        split = load_split(paths, task, name)
+        started = time.perf_counter()
+        logits = predict(split)
+        seconds = time.perf_counter() - started
+        row = identity(task, name, config, folder) | same_for_all_splits
+        row["stage"] = "packed" if settings.packed else config.stage
+        row |= {"rows": len(split), "metrics": _metrics(paths, task, config, name, split, logits)}
+        row["data"] = data_fingerprint(paths, task, name)
+        row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
+        if settings.time:
+            row["speed"] = _speed(predict, split)
+        if out is not None:
+            write_predictions(out, task, row, split, logits)
+        rows.append(row)
+    return rows
+
+
+def _split_names(settings: EvaluateSettings, task: Task) -> tuple[str, ...]:
+    if settings.split == "test":
+        return task.test_splits
+    if settings.split not in task.splits:
+        raise UserError(f"{task.name} has no {settings.split} rows (it has: {', '.join(task.splits)})")
+    return (settings.split,)
+
+
+def _model_fields(
+    paths: Workspace, task: Task, folder: Path, config: ModelConfig, predict: Predictor
+) -> dict[str, Any]:
+    """Return the fields that are the same for every split: sizes, settings, a student's scores over validation."""
+    validation = None
+    # A teacher's pass over validation costs minutes and chooses nothing. A workspace may hold test rows only.
+    if has_validation(task, config) and paths.split(task.name, "validation").exists():
+        split = load_split(paths, task, "validation")
+        validation = _metrics(paths, task, config, "validation", split, predict(split)) or None
+    trained = {} if config.trained_parameters is None else {"trained_parameters": config.trained_parameters}
+    models = members_of(folder) or [folder]
+    weights = (weights_of(model, read_config(model), stored_tensors(model)) for model in models)
+    return {
+        **measure(folder),
+        **trained,
+        "parts": parameters_by_part(itertools.chain.from_iterable(weights)),
+        "settings": config.settings,
+        "validation": validation,
+        "validation_data": validation_fingerprint(paths, task, config),
+    }
+
+
+def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
+    """Return the logits function of a saved teacher or student."""
+    device = pick_device(cpu)
+    if config.kind == "student":
+        student, tokenizer, _ = load_student(folder, device)
+        return lambda split: student_logits(student, encode_split(tokenizer, split), device, config.name)
+    teacher = load_teacher(folder, device, pick_dtype("auto", device))
+
+    def predict(split: Split) -> np.ndarray:
+        with counter(config.name, len(split)) as advance:
+            return teacher.logits(split, advance)
+
+    return predict
+
+
+def packed_predictor(settings: EvaluateSettings, folder: Path, config: ModelConfig) -> Predictor:
+    """Return the logits function of a student's packed file. Raises UserError when it is missing or out of date."""
+    path = settings.paths.packed(config.task, folder.name)
+    command = f"compress.py --task {settings.task} --compression-actions pack --load-trained-model {config.name}"
+    packed = find(path, f"run: python {command}")
+    if read_manifest(folder_of(packed.path)).inputs["model"] != config.key:
+        raise UserError(f"{path}: packed from another model than {config.name} is now; run: python {command}")
+    model = load_packed(path)
+    return lambda split: model.logits(list(zip(*split.sentences(), strict=True)) if config.pair else split.sentence1)
+
+
+def _metrics(
+    paths: Workspace, task: Task, config: ModelConfig, name: str, split: Split, logits: np.ndarray
+) -> dict[str, float]:
+    """Return the task's metrics over labelled rows; without labels, how often a student agrees with its teacher."""
+    labelled = np.flatnonzero(split.labelled)
+    if len(labelled):
+        return score(task, split.labels[labelled], logits[labelled])
+    if config.teacher is None:
+        return {}
+    return agreement(task, load_logits(paths, task, config.teacher, name), logits)
+
+
+def _training_seconds(folder: Path) -> float | None:
+    """Return the seconds of training in history.jsonl, or None for a model made by pruning or quantizing."""
+    history = folder / "history.jsonl"
+    if not history.exists():
+        return None
+    return json.loads(history.read_text(encoding="utf-8").splitlines()[-1])["seconds"]
+
+
+def _speed(predict: Predictor, split: Split) -> dict[str, float]:
+    """Return speeds, tokenizing included. The best of a few passes counts: a busy machine disturbs it least."""
+    show_bars(False)
+
+    def seconds(rows: Split) -> float:
+        return min(timeit.repeat(lambda: predict(rows), number=1, repeat=TIMED_PASSES))
+
+    return {
+        "sentences_per_second": round(len(split) / seconds(split), 1),
+        "milliseconds_for_one": round(1000 * seconds(split.take(np.arange(1))), 3),
+    }

@@ -71,9 +71,11 @@ class Board:
             status = self._statuses[run.id] = run.folder.status()
             if status == "running":
                 self._started.setdefault(run.id, time.monotonic())
+            else:
+                self._started.pop(run.id, None)  # a run whose process died starts again
             if status not in _ENDED:
                 continue
-            self._estimator.learn(run.id)
+            self._estimator = Estimator(run.folder.paths)
             record = run.folder.record()
             if record and self._lines:
                 ended = sum(status in _ENDED for status in self._statuses.values())

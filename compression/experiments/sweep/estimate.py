@@ -17,20 +17,12 @@ class Estimator:
     """Seconds per row and epoch of finished runs, by kinds of run from strict (task, student, embedding) to any."""
 
     def __init__(self, paths: Store) -> None:
-        self.paths = paths
         self._rates: dict[_Kind, list[float]] = defaultdict(list)
-        self._seen: set[str] = set()
         for file in paths.run("").glob("*/run.json"):
-            self.learn(file.parent.name)
-
-    def learn(self, identity: str) -> None:
-        """Count a run that has finished, once."""
-        record = RunFolder(self.paths, identity).record()
-        if record is None or record.status != "finished" or identity in self._seen or not record.work:
-            return
-        self._seen.add(identity)
-        for kind in _kinds(record.task, record.settings):
-            self._rates[kind].append(record.seconds / record.work)
+            record = RunFolder(paths, file.parent.name).record()
+            if record and record.status == "finished" and record.work:
+                for kind in _kinds(record.task, record.settings):
+                    self._rates[kind].append(record.seconds / record.work)
 
     def seconds(self, runs: Iterable[RunTask]) -> float | None:
         """Return the seconds that runs take one after the other, or None where no run of their kinds has finished."""

@@ -73,10 +73,10 @@ def test_results_and_report_are_written_and_finished_work_is_reused(chained):
 
 
 def test_an_experiment_of_another_file_keeps_its_name(chained, tmp_path):
-    other = write_experiment(tmp_path / "other.yaml", chained[0], jobs=JOBS[1:2])
+    other = write_experiment(tmp_path / "other.yaml", chained[0], seeds=list(SEEDS))
     with pytest.raises(UserError, match=r"'first' is there already, from 'e.yaml', and this one is from 'other.yaml'"):
         run_plan(plan_file(other, []))
-    assert run_plan(plan_file(other, ["--name", "second"]))[0] == []
+    assert run_plan(plan_file(other, ["--name", "second"]))[0] == chained[2]
 
 
 def test_flags_override_the_file_in_every_job_that_has_them(tmp_path):

@@ -11,7 +11,7 @@ Run again after a stop, it goes on where it was.
 from common.cli import run_script
 from common.config import parse_flags
 from common.store.settings import start
-from compression.settings import CompressSettings, defaults_for
+from compression.shrinking.settings import CompressSettings, defaults_for
 
 
 def main() -> None:

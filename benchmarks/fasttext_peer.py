@@ -41,6 +41,7 @@ from common.seeds import NAMED_SEEDS
 from common.store.locks import only_one
 from common.store.workspace import Workspace, default_root
 from compression.distillation.dataset import DistillationSet, distillation_set
+from compression.distillation.settings import DistillSettings
 from compression.experiments.report import terminal_report, write_report
 from compression.experiments.report.record import (
     RESULTS_FILE,
@@ -50,7 +51,6 @@ from compression.experiments.report.record import (
     write_record,
 )
 from compression.experiments.report.results import write_lines, write_results
-from compression.settings import DistillSettings
 
 TUNING_FILE = "tuning.json"
 

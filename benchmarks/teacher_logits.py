@@ -29,7 +29,8 @@ from common.data.split import Split
 from common.progress import show_bars
 from common.store.artifact import MANIFEST, Manifest
 from common.store.files import write_json
-from common.teachers.huggingface.teacher import SCORING_BATCH, HuggingFaceTeacher, quiet_transformers, resolve
+from common.teachers.base import SCORING_BATCH
+from common.teachers.huggingface.teacher import HuggingFaceTeacher, quiet_transformers, resolve
 from common.teachers.logits import LogitsWork
 
 MAX_TOKENS = 128

@@ -34,7 +34,7 @@ from common.data.tasks import load_task
 from common.progress import show_bars
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.trainer import TrainingData, make_optimizer, train_student
-from compression.settings import CompressSettings
+from compression.shrinking.settings import CompressSettings
 from compression.students.embeddings import load_tokenizer
 from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import student_defaults

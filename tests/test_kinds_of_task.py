@@ -3,6 +3,7 @@
 import pytest
 import tiny
 import torch
+from own_task import write_csv, write_yaml
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -78,17 +79,8 @@ def test_a_regressions_teacher_has_one_output_on_the_scale_from_0_to_1(sts):
 )
 def test_a_regression_goes_through_every_stage(sts, arch, embedding, alpha, more):
     actions = ("distill", "prune", "quantize")
-    settings = settings_of(
-        sts,
-        "sts-b",
-        student_arch=arch,
-        embedding_type=embedding,
-        alpha=alpha,
-        compression_actions=actions,
-        ptq_classifier=True,
-        **more,
-    )
-    folders = compress(settings)
+    given = {"student_arch": arch, "embedding_type": embedding, "alpha": alpha, "ptq_classifier": True, **more}
+    folders = compress(settings_of(sts, "sts-b", compression_actions=actions, **given))
     rows = [row for folder in folders for row in scored(sts, "sts-b", folder.name)]
     assert [row["stage"] for row in rows] == ["distilled", "pruned", "quantized"]
     for row in rows:
@@ -100,12 +92,9 @@ def test_a_regression_goes_through_every_stage(sts, arch, embedding, alpha, more
 
 
 def test_a_regression_of_the_users_own_is_learned_on_its_own_scale(tmp_path):
-    rows = "".join(f"{text.replace(',', '')},{(11, 15)[y]}\n" for text, y in tiny.sentences(240))
-    (tmp_path / "stars.csv").write_text(f"text,stars\n{rows}")
-    (tmp_path / "stars.yaml").write_text(
-        "name: stars\nrange: [10, 15]\ncolumns: {sentence1: text, label: stars}\nsource: {files: {all: stars.csv}}\n"
-    )
-    workspace, task = tmp_path / "workspace", str(tmp_path / "stars.yaml")
+    write_csv(tmp_path / "stars.csv", [(text, (11, 15)[y]) for text, y in tiny.sentences(240)])
+    task = write_yaml(tmp_path, {"all": "stars.csv"}, "stars", labels=None, range=[10, 15])
+    workspace = tmp_path / "workspace"
     preprocess(tiny.prepare_settings(workspace, task))
     compress(settings_of(workspace, task, model_name="s", alpha=1.0, only_original_data=True, epochs=8))
     (row,) = scored(workspace, task, "s")
@@ -153,14 +142,11 @@ def test_cola_from_files_to_matthews(tmp_path, glue, encoder):
 
 def test_twenty_classes(tmp_path, encoder):
     things = [*tiny.GOOD, *tiny.BAD, *tiny.THINGS]
-    rows = "".join(f"{things[i % 20]},number {i} is one {things[i % 20]}\n" for i in range(400))
-    (tmp_path / "things.csv").write_text(f"thing,text\n{rows}")
-    (tmp_path / "things.yaml").write_text(
-        f"name: things\nlabels: [{', '.join(things)}]\ncolumns: {{sentence1: text, label: thing}}\n"
-        "metrics: [f1_macro, accuracy, matthews]\nsource: {kind: files, files: {all: things.csv}}\n"
-        "validation: {fraction: 0.1}\ntest: {fraction: 0.1}\n"
-    )
-    workspace, task = tmp_path / "workspace", str(tmp_path / "things.yaml")
+    write_csv(tmp_path / "things.csv", [(f"number {i} is one {things[i % 20]}", things[i % 20]) for i in range(400)])
+    given = {"labels": things, "validation": {"fraction": 0.1}, "test": {"fraction": 0.1}}
+    about = {"folder": tmp_path, "files": {"all": "things.csv"}, "name": "things", **given}
+    task = write_yaml(**about, metrics=["f1_macro", "accuracy", "matthews"])
+    workspace = tmp_path / "workspace"
     preprocess(tiny.prepare_settings(workspace, task))
     finetune(tiny.finetune_settings(workspace, task, encoder, max_epochs=2))
     preprocess(tiny.prepare_settings(workspace, task, precision="fp32", generate_loss=("processed",)))
@@ -171,8 +157,7 @@ def test_twenty_classes(tmp_path, encoder):
     assert rows[0]["metrics"]["f1_macro"] > 0.2  # by chance 0.05
     assert saved_rows_of(workspace, task, folders) == rows
     assert "F1 macro, %" in terminal_table(rows)
-    yaml = tmp_path / "things.yaml"
-    yaml.write_text(yaml.read_text().replace("f1_macro, accuracy", "accuracy, f1_macro"))
+    write_yaml(**about, metrics=["accuracy", "f1_macro", "matthews"])
     assert saved_rows_of(workspace, task, folders) == []  # another metric is the main one now
 
 
@@ -198,14 +183,12 @@ def mnli(tmp_path_factory, glue):
     return workspace
 
 
-def test_the_diagnostic_set_has_test_rows_alone(mnli):
+def test_models_of_mnli_are_scored_on_the_diagnostic_set_and_keep_their_own_result(mnli):
     assert sorted(path.name for path in (mnli / "data/ax/splits").glob("*.parquet")) == ["test.parquet"]
     split = load_split(Workspace(mnli), load_task("ax"), "test")
     assert len(split) == 30
     assert split.sentence2 is not None
 
-
-def test_models_of_mnli_are_scored_on_it_and_keep_their_own_result(mnli):
     folder = mnli / "models/mnli/s"
     own = scored(mnli, "mnli", "s")
     (row,) = rows = scored(mnli, "ax", "s")
@@ -221,16 +204,17 @@ def test_models_of_mnli_are_scored_on_it_and_keep_their_own_result(mnli):
     assert "ax, test (30 rows)" in text
 
 
-def test_it_has_no_other_rows_and_no_models_of_its_own(mnli, encoder):
+def test_the_diagnostic_set_has_no_other_rows_and_no_models(mnli, encoder):
     use = "ax has no training rows, it scores models of mnli: use --task mnli"
-    with pytest.raises(UserError, match=use):
-        finetune(tiny.finetune_settings(mnli, "ax", encoder))
-    with pytest.raises(UserError, match=use):
-        compress(settings_of(mnli, "ax"))
-    with pytest.raises(UserError, match=use):
-        compress(settings_of(mnli, "ax", compression_actions=("prune",), load_trained_model="s"))
-    with pytest.raises(UserError, match=use):
-        preprocess(tiny.prepare_settings(mnli, "ax", augment="tinybert"))
+    for stage, settings in (
+        (finetune, tiny.finetune_settings(mnli, "ax", encoder)),
+        (finetune, tiny.finetune_settings(mnli, "ax", encoder, ensemble=("s", "t"))),
+        (compress, settings_of(mnli, "ax")),
+        (compress, settings_of(mnli, "ax", compression_actions=("prune",), load_trained_model="s")),
+        (preprocess, tiny.prepare_settings(mnli, "ax", augment="tinybert")),
+    ):
+        with pytest.raises(UserError, match=use):
+            stage(settings)
     with pytest.raises(UserError, match="unknown rows 'processed'"):
         preprocess(tiny.prepare_settings(mnli, "ax", generate_loss=("processed",)))
     with pytest.raises(UserError, match="ax has no validation rows"):
@@ -264,9 +248,6 @@ def test_reports_name_each_metric_and_its_unit():
     assert "Rows without labels" in text
     assert "times 100" not in " ".join(notes(group_rows([report_row("a", {"accuracy": 0.5})])))
     assert [axes.get_ylabel() for axes in draw_skylines(groups).axes] == heads
-
-
-def test_the_tasks_own_order_of_metrics_is_kept():
     text = terminal_table([report_row("a", {"f1": 0.5, "accuracy": 0.25})])
     assert text.index("F1, %") < text.index("Accuracy, %")
     assert "Best student: a, F1 50.00 %" in text

@@ -32,8 +32,8 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import weights_of
-from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.saved import load_student
 from compression.students.settings import StudentSettings
 from compression.tokenizers.bpe import BpeTokenizer

@@ -20,8 +20,8 @@ from compression.distillation.dataset import distillation_set, held_out_rows
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
-from compression.settings import CompressSettings
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings
 from compression.students.embeddings import load_tokenizer
 
 pytestmark = pytest.mark.slow

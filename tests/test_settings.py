@@ -10,7 +10,7 @@ from common.teachers.settings import FinetuneSettings
 from compression.augmentation.preprocess import PreprocessSettings
 from compression.experiments.jobs import JOBS
 from compression.inference.predict import PredictSettings
-from compression.settings import CompressSettings, defaults_for
+from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
 
@@ -71,6 +71,14 @@ def test_every_key_of_the_student_files_is_a_setting():
         (["--prune-magnitude", "--prune-topv"], "exclude each other"),
         (["--dq-classifier", "--ptq-classifier"], "exclude each other"),
         (["--prune-threshold", "1"], "below 1"),
+        (["--compression-actions", "distill", "prune", "--prune-movement"], "--prune-movement .* --tune-epochs"),
+        (["--rank", "2.5"], "--rank: a number of dimensions is a whole number"),
+        (["--max-bytes", "9", "--max-loss", "1"], "exclude each other"),
+        (["--max-bytes", "900", "--bits", "4"], "leave --bits out"),
+        (["--quantizer", "ternary", "--bits", "4"], "leave --bits out"),
+        (["--quantizer", "ternary", "--bits-encoder", "4"], "leave --bits-encoder out"),
+        (["--quantizer", "ternary", "--max-loss", "1"], "ternary has one width"),
+        (["--quantizer", "codebook", "--granularity", "column"], "not for columns"),
         (["--bpe-model", "x"], "go together"),
         (["--alpha", "1.5"], "--alpha"),
         (["--student-arch", "bilstn"], "--student-arch"),

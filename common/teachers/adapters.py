@@ -40,19 +40,14 @@ def insert(model: Any, bottleneck: int) -> None:
 
     Raises UserError where its layers are not like BERT's.
     """
-    parts = [part for name, part in model.named_modules() if name.endswith(_BLOCK_ENDS) and ".layer." in name]
-    if not parts:
+    modules = [module for name, module in model.named_modules() if name.endswith(_BLOCK_ENDS) and ".layer." in name]
+    if not modules:
         raise UserError(f"--adapters: the layers of a {model.config.model_type} are not like BERT's")
-    model.adapters = nn.ModuleList(Bottleneck(part.out_features, bottleneck) for part in parts)
-    for part, adapter in zip(parts, model.adapters, strict=True):
-        part.register_forward_hook(lambda _part, _inputs, output, adapter=adapter: adapter(output))
+    model.adapters = nn.ModuleList(Bottleneck(module.out_features, bottleneck) for module in modules)
+    for module, adapter in zip(modules, model.adapters, strict=True):
+        module.register_forward_hook(lambda _module, _inputs, output, adapter=adapter: adapter(output))
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(_is_trained(model, name))
-
-
-def base_of(arch: str) -> str:
-    """An --arch in a way that means the same from any folder."""
-    return str(Path(arch).absolute()) if Path(arch).is_dir() else arch
 
 
 def save_adapters(model: Any, file: Path, base: str) -> None:

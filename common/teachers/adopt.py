@@ -3,40 +3,35 @@
 import contextlib
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pydantic
 import torch
 
-from common.data.tasks import Task, check_no_overlap, check_trains, load_task
+from common.data.tasks import Task, check_no_overlap
 from common.data.text import normalise
 from common.errors import UserError
 from common.store.artifact import Artifact
-from common.store.step import Context, Step
+from common.store.step import Context
 from common.store.workspace import Workspace
-from common.teachers.base import is_fairseq
 from common.teachers.huggingface.tagger import teacher_class
-from common.teachers.huggingface.teacher import quiet_transformers, resolve
-from common.teachers.saving import encoder_at, save_teacher, teacher_facts
-from common.teachers.settings import FinetuneSettings
-from common.training.models import SUBFOLDERS, read_config
-
-_LABELLED = ("texts", "words")
+from common.teachers.huggingface.teacher import load_pretrained, resolve
+from common.teachers.settings import FinetuneSettings, is_fairseq
+from common.teachers.step import TeacherStep, encoder_at
+from common.training.models import SUBFOLDERS, ModelConfig, read_config
 
 
-class Adopt(Step):
+class Adopt(TeacherStep):
     """A teacher that is taken as it is, from Hugging Face or from another task."""
 
     labels: tuple[str, ...]
     max_tokens: int
-    task: Task = pydantic.Field(exclude=True)
     source: str = pydantic.Field(exclude=True)
     """Folder of a model of ours, or folder or name of a Hugging Face classifier."""
-    ours: bool = pydantic.Field(exclude=True)
-    arch: str = pydantic.Field(exclude=True)
-    seed: int = pydantic.Field(exclude=True)
-    trained_on: tuple[str, ...] = pydantic.Field(exclude=True)
+    config: ModelConfig | None = pydantic.Field(exclude=True)
+    """Of a model of ours."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the classifier."""
@@ -44,31 +39,38 @@ class Adopt(Step):
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Copy a model of ours, or save a Hugging Face classifier with the task's labels."""
-        if self.ours:
+        if self.config:
             for name in SUBFOLDERS:
                 if (Path(self.source) / name).is_dir():
                     shutil.copytree(Path(self.source) / name, out / name)
-        else:
-            kind, cpu = teacher_class(self.task.tokens), torch.device("cpu")
-            kind(self.source, self.task.labels, self.task.outputs, cpu, torch.float32, self.max_tokens).save(out)
-        return teacher_facts(self.task, self.arch, self.seed, self.trained_on)
+            return self.facts(self.config.trained_on)
+        kind, cpu = teacher_class(self.task.tokens), torch.device("cpu")
+        kind(self.source, self.task.labels, self.task.outputs, cpu, torch.float32, self.max_tokens).save(out)
+        return self.facts(())
 
 
-def adopt(settings: FinetuneSettings) -> Path:
+def adopt(settings: FinetuneSettings, task: Task) -> Path:
     """Build the task's teacher from --arch without training it. Returns its model folder; a finished one is reused.
 
     --arch is a teacher of ours, by folder or as TASK/NAME in the workspace, or a Hugging Face classifier by folder or
     name. Raises UserError when it has no trained head, or not the task's labels in their order.
     """
-    task = load_task(settings.task)
-    check_trains(task)
-    ours = _folder_of_ours(settings)
-    name, step = _ours(settings, task, ours) if ours else _hugging_face(settings, task)
-    return save_teacher(settings, step, task, settings.model_name or name)
+    common = {"task": task, "settings": settings, "labels": task.labels}
+    if folder := _folder_of_ours(settings):
+        config = read_config(folder)
+        _check_ours(settings.arch, config, task)
+        about = {"source": str(folder), "arch": config.arch, "max_tokens": config.settings["max_tokens"]}
+        return Adopt(**common, **about, config=config).make(settings.model_name or config.name)
+    if is_fairseq(settings.arch):
+        raise UserError(f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then adopt the result")
+    source, name = resolve(settings.arch)
+    _check_hugging_face(settings.arch, source, task)
+    about = {"source": source, "arch": name, "max_tokens": settings.max_tokens}
+    return Adopt(**common, **about, config=None).make(settings.model_name or name)
 
 
 def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
-    """The model folder of ours that --arch means, by path or as TASK/NAME in the workspace; None if it means none."""
+    """Return the model folder of ours that --arch means, by path or as TASK/NAME in the workspace."""
     for folder in (Path(settings.arch), settings.paths.root / "models" / settings.arch):
         with contextlib.suppress(UserError):
             read_config(folder)
@@ -76,84 +78,48 @@ def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
     return None
 
 
-def _ours(settings: FinetuneSettings, task: Task, folder: Path) -> tuple[str, Adopt]:
-    """Return the name of a teacher of ours and the step that adopts it. Raises UserError when it does not fit."""
-    config = read_config(folder)
+def _check_ours(arch: str, config: ModelConfig, task: Task) -> None:
+    """Check that a model of ours is a teacher that fits the task. Raises UserError."""
     check_no_overlap(list(config.trained_on), task.name)
     if config.kind != "teacher":
-        raise UserError(f"--as-is: {settings.arch} is a student; a task is taught by a teacher")
+        raise UserError(f"--as-is: {arch} is a student; a task is taught by a teacher")
     if config.members:
-        raise UserError(f"--as-is: {settings.arch} is an ensemble; adopt its members, then --ensemble them")
-    if config.tokens != task.tokens:
-        raise UserError(
-            f"--as-is: {settings.arch} labels {_LABELLED[config.tokens]}, {task.name} {_LABELLED[task.tokens]}"
-        )
+        raise UserError(f"--as-is: {arch} is an ensemble; adopt its members, then --ensemble them")
     if config.pair != task.pair:
         kinds = ("single sentences", "pairs of sentences")
-        raise UserError(f"--as-is: {settings.arch} reads {kinds[config.pair]}, {task.name} has {kinds[task.pair]}")
-    _check_labels(settings.arch, config.outputs, list(config.labels), task)
-
-    return config.name, Adopt(
-        labels=task.labels,
-        max_tokens=config.settings["max_tokens"],
-        task=task,
-        source=str(folder),
-        ours=True,
-        arch=config.arch,
-        seed=settings.seed,
-        trained_on=config.trained_on,
-    )
+        raise UserError(f"--as-is: {arch} reads {kinds[config.pair]}, {task.name} has {kinds[task.pair]}")
+    _check_labels(arch, config.tokens, config.outputs, config.labels, task)
 
 
-def _hugging_face(settings: FinetuneSettings, task: Task) -> tuple[str, Adopt]:
-    """Return the name of a Hugging Face classifier and the step that adopts it.
-
-    Raises UserError when it cannot be loaded, or does not fit the task.
-    """
-    if is_fairseq(settings.arch):
-        raise UserError(f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then adopt the result")
-    source, name = resolve(settings.arch)
-    _check_classifier(settings.arch, source, task)
-    return name, Adopt(
-        labels=task.labels,
-        max_tokens=settings.max_tokens,
-        task=task,
-        source=source,
-        ours=False,
-        arch=name,
-        seed=settings.seed,
-        trained_on=(),
-    )
-
-
-def _check_classifier(arch: str, source: str, task: Task) -> None:
-    """Check a Hugging Face model: that its head was trained, and for these labels. Raises UserError."""
-    transformers = quiet_transformers()
+def _check_hugging_face(arch: str, source: str, task: Task) -> None:
+    """Check that the head of a Hugging Face model was trained, and for the task's labels. Raises UserError."""
     try:
-        head = getattr(transformers, teacher_class(task.tokens).head)
-        model, loaded = head.from_pretrained(source, output_loading_info=True)
-    except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
+        _, model, missing = load_pretrained(source, teacher_class(task.tokens).head)
+    except UserError as error:
         raise UserError(
-            f"--as-is: {arch} is neither a folder nor TASK/NAME of a teacher in the workspace, and Hugging Face's "
-            f"library cannot load it: {str(error).splitlines()[0]}"
+            f"--as-is: {arch} is neither a folder nor TASK/NAME of a teacher in the workspace, and {error}"
         ) from error
-    if loaded["missing_keys"]:
-        missing = min(loaded["missing_keys"])
+    if missing:
         raise UserError(
-            f"--as-is: {arch} has no trained classification head ({missing} is missing): fine-tune it first"
+            f"--as-is: {arch} has no trained classification head ({missing[0]} is missing): fine-tune it first"
         )
-    kinds = [kind for kind in model.config.architectures or [] if kind.endswith("Classification")]
-    if kinds and (kinds[0].endswith("TokenClassification")) != task.tokens:
-        raise UserError(f"--as-is: {arch} labels {_LABELLED[not task.tokens]}, {task.name} {_LABELLED[task.tokens]}")
     if task.regression:
         raise UserError(f"--as-is: {task.name} is a regression, and {arch} does not say what range its scores have")
     names = [str(model.config.id2label[i]) for i in range(model.config.num_labels)]
     generic = all(re.fullmatch(r"LABEL_\d+", name) for name in names)
-    _check_labels(arch, len(names), [] if generic else names, task)
+    heads = [name for name in model.config.architectures or [] if name.endswith("Classification")]
+    tokens = heads[0].endswith("TokenClassification") if heads else task.tokens
+    _check_labels(arch, tokens, len(names), [] if generic else names, task)
 
 
-def _check_labels(arch: str, outputs: int, names: list[str], task: Task) -> None:
-    """Check that a head has the task's labels in their order, whatever their case; `names` is empty if unknown."""
+def _check_labels(arch: str, tokens: bool, outputs: int, names: Sequence[str], task: Task) -> None:
+    """Check that a head has the task's labels in their order, whatever their case. Raises UserError.
+
+    tokens: whether it labels words; names: of its labels, none where they are unknown.
+    """
+    if tokens != task.tokens:
+        kinds = ("texts", "words")
+        raise UserError(f"--as-is: {arch} labels {kinds[tokens]}, {task.name} {kinds[task.tokens]}")
     if outputs != task.outputs:
         raise UserError(f"--as-is: {arch} has {outputs} outputs, {task.name} needs {task.outputs}")
     theirs = [normalise(name).casefold() for name in names]

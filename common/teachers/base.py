@@ -1,48 +1,18 @@
-"""Teachers and masked language models: the interfaces that every backend implements.
-
-This module imports no large library: settings and --help read it.
-"""
-
-from __future__ import annotations
+"""Teachers and masked language models: the interfaces that every backend implements."""
 
 import dataclasses
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
+import numpy as np
+import torch
+
+from common.data.ragged import padded
+from common.data.split import Split
 from common.progress import Advance, nothing
+from common.training.batching import sorted_batches
 
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
-
-    from common.data.split import Split
-
-FAIRSEQ_ARCHS = ("roberta_base", "roberta_large")
-
-
-def is_fairseq(arch: str) -> bool:
-    """Return whether an --arch is a RoBERTa for fairseq: an official one, a folder of fairseq's, or a teacher of ours.
-
-    Everything else is for Hugging Face.
-    """
-    files = ("model.pt", "architecture.json", "fairseq/architecture.json")
-    return arch in FAIRSEQ_ARCHS or any((Path(arch) / file).exists() for file in files)
-
-
-class Teacher(Protocol):
-    """A fine-tuned encoder, or several."""
-
-    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return float32 [n, outputs], for tokens [n, words, outputs], in the split's order.
-
-        `advance` is called with the number of rows done since its last call.
-        """
-        ...
-
-    def states(self, split: Split) -> States:
-        """Return hidden states and attention maps of the few rows in `split`, as one padded batch."""
-        ...
+SCORING_BATCH = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +29,21 @@ class States:
     attention: list[torch.Tensor]
     lengths: torch.Tensor
     logits: torch.Tensor | None = None
+
+
+class Teacher(Protocol):
+    """A fine-tuned encoder, or several."""
+
+    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
+        """Return float32 [n, outputs], for tokens [n, words, outputs], in the split's order.
+
+        `advance` is called with the number of rows done since its last call.
+        """
+        ...
+
+    def states(self, split: Split) -> States:
+        """Return hidden states and attention maps of the few rows in `split`, as one padded batch."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,21 +63,43 @@ class MaskedLM(Protocol):
 
     mask_id: int
     """Id of the mask."""
-    max_pieces: int
-    """Longest sequence the model reads, special tokens included."""
 
     def encode(self, sentences: Sequence[str]) -> list[Pieces]:
-        """Return the pieces of each sentence, cut at max_pieces."""
+        """Return the pieces of each sentence, cut at the longest sequence the model reads."""
         ...
 
     def words(self) -> list[str]:
         """Return, by piece id, the whole word the piece is, or "" for special tokens and parts of words."""
         ...
 
-    def predict(self, ids: np.ndarray, lengths: np.ndarray, places: np.ndarray) -> torch.Tensor:
+    def predict(self, ids: np.ndarray, index: np.ndarray) -> torch.Tensor:
         """Return the logits of every piece at one position of each row, float32 [batch, pieces].
 
-        ids: int64 [batch, longest], anything where padded; lengths, places: int64 [batch].
-        Only these positions go through the output layer.
+        ids: int64 [batch, length]; index: int64 [batch]. Only these positions go through the output layer.
         """
         ...
+
+
+def batched_logits(
+    forward: Callable[[np.ndarray], torch.Tensor],
+    lengths: np.ndarray,
+    advance: Advance,
+    words: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return the logits of every row, float32 [n, outputs], computed in batches of similar length.
+
+    forward: the rows of a batch -> their logits; lengths: tokens of each row, int64 [n]; words: for tokens, the words
+    of each row, int64 [n]: `forward` returns the logits of all words, and the result is [n, words, outputs], NaN past a
+    row's last word.
+    """
+    batches = sorted_batches(lengths, SCORING_BATCH)
+    parts = []
+    with torch.inference_mode():
+        for rows in batches:
+            parts.append(forward(rows).float().cpu().numpy())
+            advance(len(rows))
+    order = np.concatenate(batches)
+    values = np.concatenate(parts) if words is None else padded(np.concatenate(parts), words[order])
+    result = np.empty_like(values)
+    result[order] = values
+    return result

@@ -3,52 +3,56 @@
 An ensemble has no files but its manifest, which names its members: teachers of the same task in the workspace.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pydantic
+import numpy as np
 
-from common.data.tasks import Task, load_task
+from common.data.split import Split
 from common.errors import UserError
+from common.progress import Advance, nothing
 from common.store.artifact import Artifact, artifact_at
-from common.store.step import Context, Step
+from common.store.step import Context
 from common.store.workspace import Workspace
-from common.teachers.saving import save_teacher, teacher_facts
-from common.teachers.settings import FinetuneSettings
-from common.training.models import ModelConfig, find_model, read_config
+from common.teachers.base import States, Teacher
+from common.teachers.step import TeacherStep
+from common.training.models import find_model, read_config
 
 
-class Ensemble(Step):
-    """A teacher without files of its own: the mean of other teachers of the task."""
-
-    task: Task = pydantic.Field(exclude=True)
-    settings: FinetuneSettings = pydantic.Field(exclude=True)
+class Ensemble(TeacherStep):
+    """A teacher without files: the mean of other teachers of the task."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the members. Raises UserError when one is missing, not a teacher, an ensemble, or elsewhere."""
-        members = [_member(self.settings, name) for name in self.settings.ensemble]
-        return {f"member {member.name}": artifact_at(paths.model(self.task.name, member.name)) for member in members}
+        for name in self.settings.ensemble:
+            if "/" in name:
+                raise UserError(f"--ensemble: {name}: members are named, and lie in the same workspace")
+            _, config = find_model(paths, self.task, name)
+            if config.kind != "teacher":
+                raise UserError(f"--ensemble: {name} is a student; an ensemble is of teachers")
+            if config.members:
+                raise UserError(f"--ensemble: {name} is an ensemble itself: name {' '.join(config.members)} instead")
+        return {f"member {name}": artifact_at(paths.model(self.task.name, name)) for name in self.settings.ensemble}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write nothing: the manifest names the members."""
-        members = [read_config(artifact.path) for artifact in inputs.values()]
-        lineage = {task for member in members for task in member.trained_on}
-        facts = teacher_facts(self.task, "ensemble", self.settings.seed, tuple(sorted(lineage)))
-        return {**facts, "members": tuple(member.name for member in members)}
+        trained_on = {task for member in inputs.values() for task in read_config(member.path).trained_on}
+        return {**self.facts(tuple(sorted(trained_on))), "members": self.settings.ensemble}
 
 
-def combine(settings: FinetuneSettings) -> Path:
-    """Build a teacher of those that --ensemble names. Returns its model folder. Raises UserError as `Ensemble` does."""
-    task = load_task(settings.task)
-    return save_teacher(settings, Ensemble(task=task, settings=settings), task, settings.ensemble_name)
+class EnsembleTeacher:
+    """Several teachers, one after the other."""
 
+    def __init__(self, members: Sequence[Teacher]) -> None:
+        self.members = list(members)
 
-def _member(settings: FinetuneSettings, name: str) -> ModelConfig:
-    if "/" in name:
-        raise UserError(f"--ensemble: {name}: members are named, and lie in the same workspace")
-    _, config = find_model(settings.paths, load_task(settings.task), name)
-    if config.kind != "teacher":
-        raise UserError(f"--ensemble: {name} is a student; an ensemble is of teachers")
-    if config.members:
-        raise UserError(f"--ensemble: {name} is an ensemble itself: name {' '.join(config.members)} instead")
-    return config
+    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
+        """Return the mean of the members' logits, float32 [n, outputs]; a row is done when the last member is."""
+        *others, last = self.members
+        parts = [*(member.logits(split) for member in others), last.logits(split, advance)]
+        return np.mean(parts, axis=0, dtype=np.float32)
+
+    def states(self, split: Split) -> States:
+        """Raise UserError: an ensemble has several."""
+        raise UserError("an ensemble has no hidden states: name one of its members")

@@ -15,25 +15,24 @@ from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.errors import UserError
 from common.seeds import drawn
 from common.store.artifact import MANIFEST, Artifact
-from common.store.step import Context, Step
+from common.store.step import Context
 from common.store.workspace import Workspace
-from common.teachers.base import is_fairseq
-from common.teachers.saving import encoder_at, save_teacher, teacher_facts
-from common.teachers.settings import FinetuneSettings, TeacherTraining
+from common.teachers.adopt import adopt
+from common.teachers.ensemble import Ensemble
+from common.teachers.fairseq import training as fairseq_training
+from common.teachers.huggingface import training as huggingface_training
+from common.teachers.settings import FinetuneSettings, TeacherTraining, is_fairseq
+from common.teachers.step import TeacherStep, encoder_at
 from common.training.models import SUBFOLDERS, read_config
 
 
-class Finetune(Step):
+class Finetune(TeacherStep):
     """A teacher: an encoder fine-tuned on a task's labels."""
 
     seed: int
     training: TeacherTraining
-    settings: FinetuneSettings = pydantic.Field(exclude=True)
-    task: Task = pydantic.Field(exclude=True)
     source: str = pydantic.Field(exclude=True)
     """Folder or name of the encoder's weights."""
-    arch: str = pydantic.Field(exclude=True)
-    """Short name of the encoder."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the encoder and the task's splits."""
@@ -42,43 +41,34 @@ class Finetune(Step):
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Train the encoder and save its best weights; a stopped run continues."""
         settings, task = self.settings, self.task
-        names = ("train", task.selection_split(settings.select_on))
-        splits = {name: _labelled(settings, task, name) for name in names}
-        train = splits["train"]
-        splits["train"] = train.take(drawn(len(train), settings.downsample_data, settings.seed, "downsample"))
-        trained = backend(settings.arch).train(settings, self.source, task, splits, out, context)
-        facts = teacher_facts(task, self.arch, settings.seed, _lineage(Path(settings.arch), task))
-        return {**facts, "select_on": settings.select_on, **trained}
+        train, held_out = (
+            _labelled(settings, task, name) for name in ("train", task.selection_split(settings.select_on))
+        )
+        train = train.take(drawn(len(train), settings.downsample_data, settings.seed, "downsample"))
+        trained = backend(settings.arch).train(settings, self.source, task, (train, held_out), out, context)
+        return {**self.facts(_trained_on(settings.arch, task)), "select_on": settings.select_on, **trained}
 
 
 def finetune(settings: FinetuneSettings) -> Path:
     """Build a teacher. Returns its model folder; a finished one is reused, a stopped one continues."""
-    if settings.as_is:
-        from common.teachers.adopt import adopt
-
-        return adopt(settings)
-    if settings.ensemble:
-        from common.teachers.ensemble import combine
-
-        return combine(settings)
     task = load_task(settings.task)
     check_trains(task)
+    if settings.as_is:
+        return adopt(settings, task)
+    if settings.ensemble:
+        return Ensemble(task=task, settings=settings, arch="ensemble").make(settings.ensemble_name)
     if task.tokens and is_fairseq(settings.arch):
         raise UserError(f"{task.name} has a label for every word: take an encoder of Hugging Face's, not fairseq's")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
-    _lineage(Path(settings.arch), task)
-    training = TeacherTraining(**{name: getattr(settings, name) for name in TeacherTraining.model_fields})
-    step = Finetune(seed=settings.seed, training=training, settings=settings, task=task, source=source, arch=arch)
-    return save_teacher(settings, step, task, settings.model_name or arch)
+    _trained_on(settings.arch, task)
+    training = settings.part(TeacherTraining)
+    step = Finetune(task=task, settings=settings, arch=arch, seed=settings.seed, training=training, source=source)
+    return step.make(settings.model_name or arch)
 
 
 def backend(arch: str) -> ModuleType:
-    """Return the backend of an --arch, imported only now: fairseq and transformers are large, fairseq is optional."""
-    if is_fairseq(arch):
-        from common.teachers.fairseq import training
-    else:
-        from common.teachers.huggingface import training
-    return training
+    """Return the backend of an --arch."""
+    return fairseq_training if is_fairseq(arch) else huggingface_training
 
 
 def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:
@@ -89,9 +79,9 @@ def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:
     return split.take(np.flatnonzero(split.labelled))
 
 
-def _lineage(arch: Path, task: Task) -> tuple[str, ...]:
+def _trained_on(arch: str, task: Task) -> tuple[str, ...]:
     """Return every task the encoder was trained on so far, and this one. Raises UserError for overlapping tasks."""
-    folder = arch.parent if arch.name in SUBFOLDERS else arch  # a backend's own folder inside a model of ours
+    folder = Path(arch).parent if Path(arch).name in SUBFOLDERS else Path(arch)
     before = read_config(folder).trained_on if (folder / MANIFEST).exists() else ()
     check_no_overlap(list(before), task.name)
     return tuple(sorted({*before, task.name}))

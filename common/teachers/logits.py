@@ -1,7 +1,5 @@
 """A teacher's logits over some rows, as Parquet, one column for each output."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from common.data.ragged import from_lists, to_lists
 from common.data.rows import PROCESSED, find_rows, is_augmented
 from common.data.split import Split, read_table
 from common.data.tasks import Task
-from common.devices import Precision, pick_device, pick_precision
+from common.devices import Precision, pick_device, pick_dtype, pick_precision
 from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, map_parts
@@ -24,7 +22,7 @@ from common.store.artifact import Artifact, artifact_at, find, folder_of, read_m
 from common.store.step import Context, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
-from common.training.models import check_members, find_model
+from common.training.models import check_members, find_model, members_of
 
 _FILE = "logits.parquet"
 
@@ -40,8 +38,7 @@ class LogitsWork:
 
     def open(self) -> PartFunction:
         """Load the teacher."""
-        from common.devices import pick_dtype
-        from common.teachers.load import load_teacher
+        from common.teachers.load import load_teacher  # PyTorch loads here: listings of scores read this module
 
         device = pick_device(self.cpu)
         teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))
@@ -53,36 +50,39 @@ class LogitsWork:
 
 
 def _as_table(logits: np.ndarray) -> pa.Table:
-    """A column for each output; of tokens, of lists. logits: float32 [n, outputs] or [n, words, outputs]."""
-    of_words = logits.ndim == 3
-    columns = [logits[..., i] for i in range(logits.shape[-1])]
-    arrays = [to_lists(each, pa.float32()) if of_words else pa.array(each, pa.float32()) for each in columns]
-    return pa.table({f"logit_{i}": array for i, array in enumerate(arrays)})
+    """Return a column for each output; of tokens, of lists. logits: float32 [n, outputs] or [n, words, outputs]."""
+    column = to_lists if logits.ndim == 3 else pa.array
+    return pa.table({f"logit_{i}": column(logits[..., i], pa.float32()) for i in range(logits.shape[-1])})
 
 
 def _from_table(table: pa.Table) -> np.ndarray:
-    """The logits that `_as_table` made a table of."""
-    of_words = pa.types.is_list(table.schema.field(0).type)
-    return np.stack([from_lists(column) if of_words else column.to_numpy() for column in table.columns], -1)
+    """Return the logits of a table by `_as_table`."""
+    words = pa.types.is_list(table.schema.field(0).type)
+    return np.stack([from_lists(column) if words else column.to_numpy() for column in table.columns], -1)
 
 
-class Logits(Step):
-    """The logits of one teacher over some rows."""
+class LogitsStep(Step):
+    """Base of the steps that build logits over some rows."""
 
-    precision: Precision
-    """Arithmetic, as it is on this machine: it changes the logits."""
-    rows: str
-    """The split, or "augmented"."""
     task: Task = pydantic.Field(exclude=True)
     names: tuple[str, str] = pydantic.Field(exclude=True)
     """Names of the teacher and of the rows."""
-    launcher: Any = pydantic.Field(exclude=True)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the teacher and the rows."""
         teacher, rows = self.names
         folder, _ = find_model(paths, self.task, teacher)
         return {"teacher": artifact_at(folder), "rows": find_rows(paths, self.task, rows)}
+
+
+class Logits(LogitsStep):
+    """The logits of one teacher."""
+
+    precision: Precision
+    """Arithmetic, as it is on this machine: it changes the logits."""
+    rows: str
+    """The split, or "augmented"."""
+    launcher: Any = pydantic.Field(exclude=True)
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Run the teacher over every part of the rows."""
@@ -91,19 +91,15 @@ class Logits(Step):
         return {"teacher": self.names[0]}
 
 
-class MeanLogits(Step):
+class MeanLogits(LogitsStep):
     """The logits of an ensemble: the mean of its members'."""
-
-    task: Task = pydantic.Field(exclude=True)
-    names: tuple[str, str] = pydantic.Field(exclude=True)
-    """Names of the ensemble and of the rows."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the ensemble, the rows, and the logits of every member."""
-        ensemble, rows = self.names
-        folder, config = find_model(paths, self.task, ensemble)
-        members = {f"logits {name}": find_logits(paths, self.task, name, rows) for name in config.members}
-        return {"teacher": artifact_at(folder), "rows": find_rows(paths, self.task, rows), **members}
+        inputs, (_, rows) = super().inputs(paths), self.names
+        members = members_of(inputs["teacher"].path)
+        logits = {f"logits {member.name}": find_logits(paths, self.task, member.name, rows) for member in members}
+        return {**inputs, **logits}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write the mean."""
@@ -131,15 +127,14 @@ def generate(
     rows = "train" if rows == PROCESSED else rows
     for member in config.members:
         generate(paths, task, member, rows, precision, launcher, cpu, force)
-    names = (config.name, rows)
     if config.members:
-        step: Step = MeanLogits(task=task, names=names)
+        step: Step = MeanLogits(task=task, names=(config.name, rows))
     else:
         step = Logits(
-            precision=pick_precision(precision, pick_device(cpu)),
-            rows="augmented" if is_augmented(task, rows) else rows,
             task=task,
             names=(teacher, rows),
+            precision=pick_precision(precision, pick_device(cpu)),
+            rows="augmented" if is_augmented(task, rows) else rows,
             launcher=launcher or Launcher(),
         )
     context = Context(paths, cpu, force, name=f"{config.name} over {rows}")
@@ -160,9 +155,9 @@ def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifa
     if keys["rows"] != find_rows(paths, task, rows).key:
         raise UserError(f"{file}: the logits of other rows than there are now; run again: {command}")
     folder = paths.model(task.models_task, teacher)
-    if folder.exists() and keys["teacher"] != artifact_at(folder).key:
-        raise UserError(f"{file}: the logits of another teacher than {teacher} is now; run again: {command}")
     if folder.exists():
+        if keys["teacher"] != artifact_at(folder).key:
+            raise UserError(f"{file}: the logits of another teacher than {teacher} is now; run again: {command}")
         check_members(folder)
     return logits
 

@@ -1,5 +1,6 @@
 """Settings of fine-tuning, apart from it so that --help does not wait for PyTorch."""
 
+from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -7,7 +8,17 @@ import pydantic
 from common.config import CONFIG_DIR, Settings, load_yaml
 from common.devices import Precision
 from common.store.settings import StageSettings
-from common.teachers.base import is_fairseq
+
+FAIRSEQ_ARCHS = ("roberta_base", "roberta_large")
+
+
+def is_fairseq(arch: str) -> bool:
+    """Return whether an --arch is a RoBERTa for fairseq: an official one, a folder of fairseq's, or a teacher of ours.
+
+    Everything else is for Hugging Face.
+    """
+    files = ("model.pt", "architecture.json", "fairseq/architecture.json")
+    return arch in FAIRSEQ_ARCHS or any((Path(arch) / file).exists() for file in files)
 
 
 class TeacherTraining(Settings):
@@ -73,6 +84,11 @@ class FinetuneSettings(TeacherTraining, StageSettings):
         if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):
             raise ValueError("--ensemble takes two or more teachers, each once")
         return self
+
+    @property
+    def arithmetic(self) -> Precision:
+        """Precision to train with."""
+        return "fp16" if self.fp16 else self.precision
 
     @property
     def ensemble_name(self) -> str:

@@ -88,7 +88,7 @@ class MaskedCandidates:
         rows = np.arange(len(ids))
         masked = ids.copy()
         masked[rows, indices] = self.model.mask_id
-        scores = self.model.predict(masked, np.full(len(ids), ids.shape[1]), indices)  # [batch, vocabulary]
+        scores = self.model.predict(masked, indices)  # [batch, vocabulary]
         scores += self._forbidden.to(scores.device)
         for row, (word, piece) in enumerate(zip(own, ids[rows, indices], strict=True)):
             # The piece may be the word without its accents.

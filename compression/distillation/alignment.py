@@ -25,7 +25,7 @@ from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher
 
 if TYPE_CHECKING:
     from common.teachers.base import States
-    from compression.settings import DistillSettings
+    from compression.distillation.settings import DistillSettings
 
 
 def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], teacher: str) -> None:

@@ -15,7 +15,7 @@ from common.store.artifact import Artifact, read_manifest
 from common.teachers.logits import find_logits, load_logits
 from common.training.targets import choices
 from compression.augmentation.preprocess import only_teacher
-from compression.settings import DistillSettings
+from compression.distillation.settings import DistillSettings
 
 
 @dataclasses.dataclass

@@ -18,9 +18,9 @@ from common.store.workspace import Workspace
 from common.training.loop import trained_parameters
 from compression.distillation.callbacks import Pruner
 from compression.distillation.dataset import distillation_set, held_out_rows, learning_inputs
+from compression.distillation.settings import DistillSettings, Recipe
 from compression.distillation.start import find_start, start_inputs
 from compression.distillation.trainer import TrainingData, train_student
-from compression.settings import CompressSettings, Recipe
 from compression.students.general_start import freeze_all_but_adapters
 from compression.students.saved import save_student
 from compression.students.settings import StudentSettings
@@ -29,7 +29,7 @@ from compression.students.student import Student
 if TYPE_CHECKING:
     from compression.distillation.alignment import Aligner
 
-CreatePruner = Callable[[Student, CompressSettings], Pruner]
+CreatePruner = Callable[[Student, DistillSettings], Pruner]
 
 
 class Distill(Step):
@@ -39,13 +39,13 @@ class Distill(Step):
     seed: int
     student: StudentSettings
     recipe: Recipe
-    settings: CompressSettings = pydantic.Field(exclude=True)
+    settings: DistillSettings = pydantic.Field(exclude=True)
     definition: Task = pydantic.Field(exclude=True)
     create_pruner: CreatePruner | None = pydantic.Field(exclude=True)
     """Creates the callback of --prune-aware."""
 
     @classmethod
-    def of(cls, settings: CompressSettings, create_pruner: CreatePruner | None = None) -> Distill:
+    def of(cls, settings: DistillSettings, create_pruner: CreatePruner | None = None) -> Distill:
         """Return the step that the settings describe. create_pruner: needed to run it with --prune-aware."""
         task = load_task(settings.task)
         # Own byte pairs count by their content, as inputs.
@@ -99,7 +99,7 @@ class Distill(Step):
         return facts
 
 
-def distill(settings: CompressSettings, create_pruner: CreatePruner | None = None) -> Path:
+def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None) -> Path:
     """Build a student. Returns its model folder; a finished one is reused, a stopped one continues.
 
     create_pruner: needed for --prune-aware only.
@@ -114,7 +114,7 @@ def distill(settings: CompressSettings, create_pruner: CreatePruner | None = Non
     return settings.paths.make(Distill.of(settings, create_pruner), settings.context(name), alias=alias).path
 
 
-def student_name(settings: CompressSettings) -> str:
+def student_name(settings: DistillSettings) -> str:
     """Return a name of the settings that sweeps vary: bilstm-bpe25-a0-aug-s3201976."""
     data = "orig" if settings.only_original_data else f"aug{_share(settings.bootstrap_data_ratio)}"
     data += f"-rows{_share(settings.downsample_data)}" if settings.downsample_data < 1 else ""
@@ -127,7 +127,7 @@ def _share(share: float) -> str:
     return "" if share == 1 else f"{share:g}"
 
 
-def _aligner(settings: CompressSettings, teacher: Path) -> Aligner:
+def _aligner(settings: DistillSettings, teacher: Path) -> Aligner:
     # Hugging Face's library, which other students do not need.
     from compression.distillation.alignment import Aligner, AlignmentTeacher
 

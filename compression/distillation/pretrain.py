@@ -26,7 +26,7 @@ from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.teachers.huggingface.general import GeneralTeacher, load_general
 from common.teachers.huggingface.teacher import resolve
-from common.teachers.saving import encoder_at
+from common.teachers.step import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
 from common.training.loop import Run, fit, write_history
@@ -35,8 +35,8 @@ from compression.distillation.alignment import Aligner, AlignmentTeacher, check_
 from compression.distillation.corpus import corpus_file, read_corpus
 from compression.distillation.losses import masked_kl, masked_lm
 from compression.distillation.masking import MaskedStudent, mask
+from compression.distillation.settings import AlignSettings, DistillSettings, PretrainSettings, TrainSettings
 from compression.distillation.trainer import make_optimizer, run_recipe
-from compression.settings import AlignSettings, CompressSettings, PretrainSettings, TrainSettings
 from compression.students.batch import Batch
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
@@ -57,7 +57,7 @@ class Pretrain(Step):
     objective: PretrainSettings
     train: TrainSettings
     align: AlignSettings | None
-    settings: CompressSettings = pydantic.Field(exclude=True)
+    settings: DistillSettings = pydantic.Field(exclude=True)
     teacher: GeneralTeacher = pydantic.Field(exclude=True)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
@@ -96,7 +96,7 @@ class Pretrain(Step):
         }
 
 
-def pretrain(settings: CompressSettings) -> Path:
+def pretrain(settings: DistillSettings) -> Path:
     """Build a general student. Returns its model folder; a finished one is reused, a stopped one continues.
 
     Raises UserError for a corpus without text, and a teacher that lacks what is asked for.
@@ -127,7 +127,7 @@ def pretrain(settings: CompressSettings) -> Path:
     return settings.paths.make(step, settings.context(name), alias=settings.paths.model(GENERAL, name)).path
 
 
-def _output_weight(settings: CompressSettings, teacher: GeneralTeacher) -> float:
+def _output_weight(settings: DistillSettings, teacher: GeneralTeacher) -> float:
     """Return the weight of the teacher's predictions: 1 by default where it has a head for them."""
     if settings.output_weight and not teacher.has_head:
         raise UserError(
@@ -138,7 +138,7 @@ def _output_weight(settings: CompressSettings, teacher: GeneralTeacher) -> float
 
 
 def _train(
-    settings: CompressSettings,
+    settings: DistillSettings,
     masked: MaskedStudent,
     teacher: AlignmentTeacher,
     texts: EncodedText,
@@ -177,7 +177,7 @@ def _train(
     return history
 
 
-def _loss(settings: CompressSettings, masked: MaskedStudent, aligner: Aligner, text: Batch) -> torch.Tensor:
+def _loss(settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, text: Batch) -> torch.Tensor:
     """Weighted sum of all losses of a batch (MiniALBERT's equation 11)."""
     batch = mask(text.ids, text.lengths, len(masked.bias))
     guesses, trace = masked(batch)

@@ -15,7 +15,7 @@ from common.store.artifact import Artifact, artifact_at
 from common.training.models import find_model, members_of, read_config
 from compression.augmentation.preprocess import only_teacher
 from compression.distillation.dataset import DistillationSet
-from compression.settings import CompressSettings
+from compression.distillation.settings import DistillSettings
 from compression.students.embeddings import load_tokenizer
 from compression.students.general_start import find_general, start_from_general
 from compression.students.settings import StudentSettings
@@ -46,7 +46,7 @@ class Start:
         """Tasks whose rows the general student has read."""
         return read_config(self.general).trained_on if self.general else ()
 
-    def give(self, student: Student, settings: CompressSettings) -> None:
+    def give(self, student: Student, settings: DistillSettings) -> None:
         """Put what there is into a fresh student, in place."""
         if self.vectors is not None:
             student.embedding.start_from(self.vectors)
@@ -59,7 +59,7 @@ class Start:
             start_from_general(student, self.general)
 
 
-def start_inputs(settings: CompressSettings, task: Task) -> dict[str, Artifact]:
+def start_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact]:
     """Return the artifacts and files that a student is initialised with. Raises UserError for one that is missing.
 
     Byte pairs trained on the task's own text are not among them: its rows are inputs already.
@@ -84,7 +84,7 @@ def start_inputs(settings: CompressSettings, task: Task) -> dict[str, Artifact]:
     return inputs
 
 
-def find_start(settings: CompressSettings, task: Task, rows: DistillationSet) -> Start:
+def find_start(settings: DistillSettings, task: Task, rows: DistillationSet) -> Start:
     """What a student starts from; byte pairs are made from all that it learns from, `rows`.
 
     Raises UserError for a teacher that is not there, or does not fit.
@@ -97,12 +97,12 @@ def find_start(settings: CompressSettings, task: Task, rows: DistillationSet) ->
     return Start(tokenizer, student, vectors, inside, general)
 
 
-def _general(settings: CompressSettings, task: Task) -> Path:
+def _general(settings: DistillSettings, task: Task) -> Path:
     return find_general(settings.paths, str(settings.start_from), settings.student_arch, settings.student(), task.name)
 
 
 def _tokenizer(
-    settings: CompressSettings, task: Task, rows: DistillationSet, general: Path | None
+    settings: DistillSettings, task: Task, rows: DistillationSet, general: Path | None
 ) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
     """The tokenizer, the student's settings as they turn out, and pre-trained vectors where there are any.
 
@@ -139,14 +139,14 @@ def _tokenizer(
     return tokenizer, student, vectors
 
 
-def _teacher_folder(settings: CompressSettings, task: Task, teacher: str | None) -> Path:
+def _teacher_folder(settings: DistillSettings, task: Task, teacher: str | None) -> Path:
     """Raises UserError where no teacher takes part, or is not there any more."""
     if teacher is None:
         raise UserError("no teacher takes part where labels alone are learned from, and its vocabulary is asked for")
     return find_model(settings.paths, task, teacher)[0]
 
 
-def _looked_into(settings: CompressSettings, task: Task, teacher: str | None) -> Path | None:
+def _looked_into(settings: DistillSettings, task: Task, teacher: str | None) -> Path | None:
     """The teacher whose layers are copied or aligned with, checked; None where nothing asks for them."""
     if not settings.init_from_teacher and not settings.aligns:
         return None
@@ -163,7 +163,7 @@ def _looked_into(settings: CompressSettings, task: Task, teacher: str | None) ->
     return folder
 
 
-def _by_teacher(settings: CompressSettings, task: Task, teacher: str | None, tokenizer: BpeTokenizer) -> np.ndarray:
+def _by_teacher(settings: DistillSettings, task: Task, teacher: str | None, tokenizer: BpeTokenizer) -> np.ndarray:
     folder = _teacher_folder(settings, task, teacher)
     place = settings.paths.bpe(task.name)
     return find_teacher_vectors(tokenizer.pieces, folder, settings.embedding_dim, place, settings.cpu)

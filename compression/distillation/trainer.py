@@ -21,8 +21,8 @@ from common.training.targets import targets
 from compression.distillation.callbacks import Callback, CallbackList
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.losses import combined
+from compression.distillation.settings import DistillSettings
 from compression.distillation.token_cache import cached_tokens
-from compression.settings import DistillSettings
 from compression.students.batch import Batch
 from compression.students.scoring import encode_split, student_logits, without_padding
 from compression.students.student import Student

@@ -23,8 +23,8 @@ from common.teachers.settings import defaults_for as teacher_defaults
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import PreprocessSettings
 from compression.evaluation.settings import EvaluateSettings
-from compression.settings import CompressSettings
-from compression.settings import defaults_for as student_defaults
+from compression.shrinking.settings import CompressSettings
+from compression.shrinking.settings import defaults_for as student_defaults
 
 JOBS: dict[str, type[StageSettings]] = {
     "preprocess": PreprocessSettings,

@@ -11,16 +11,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pydantic
 
+from common.config import nearest
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.store.files import whole_file
 from common.store.settings import QuerySettings
-from compression.inference.classifier import Classifier, load_classifier
+from common.store.workspace import Workspace
+from common.training.models import model_folder, saved_models
+from compression.evaluation.packed import load_packed
+from compression.inference.classifier import Classifier, Sentences, classifier_of
 from compression.inference.texts import Columns, Format, Row, format_of, read_texts
 from compression.inference.writers import Writer, make_writer
 
+PACKED_SUFFIX = ".fwt"
 CHUNK_CHARACTERS = 1_000_000
 """A chunk ends early after this much text: long documents take no more memory than sentences."""
 
@@ -108,6 +114,39 @@ def predict(settings: PredictSettings) -> None:
         texts = read_texts(stream, settings.input_format, columns, settings.delimiter)
         header, write = make_writer(settings.written_format, texts, model.labels, model.tokens)
         _send(header, _answers(model, texts.rows, write, settings.batch_size), settings.output)
+
+
+def load_classifier(paths: Workspace, model: str, task: str | None, cpu: bool) -> Classifier:
+    """Load a model: a packed file, a model's folder, or a model's name in the workspace (of `task`, where several have
+    it). Raises UserError when it is missing or damaged.
+    """
+    if not model.endswith(PACKED_SUFFIX) and not Path(model).is_file():
+        from compression.inference.saved import load_saved  # PyTorch and pyarrow, which packed files do not need
+
+        return load_saved(paths, find_folder(paths, model, task), task, cpu)
+    packed = load_packed(Path(model))
+
+    def logits(texts: Sentences) -> np.ndarray:
+        return packed.logits(texts if packed.pair else [text for (text,) in texts])
+
+    return classifier_of(packed, logits, task or packed.task)
+
+
+def find_folder(paths: Workspace, model: str, task: str | None) -> Path:
+    """Return the folder of a model given by path or by name. Raises UserError for a name in no task, or in several."""
+    if "/" in model:
+        return Path(model)
+    if task is not None:
+        return model_folder(paths, load_task(task), model)
+    there = [folder for of_task in sorted((paths.root / "models").glob("*")) for folder in saved_models(of_task)]
+    found = [folder for folder in there if folder.name == model]
+    if len(found) > 1:
+        tasks = ", ".join(folder.parent.name for folder in found)
+        raise UserError(f"models of {tasks} are named {model!r}; choose one with --task")
+    if not found:
+        hint = nearest(model, {folder.name for folder in there}) if there else "; none has been trained yet"
+        raise UserError(f"no model {model!r} in {paths.root}{hint}")
+    return found[0]
 
 
 def _columns(settings: PredictSettings, model: Classifier) -> Columns:

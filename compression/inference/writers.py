@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import io
 import json
 from collections.abc import Callable
@@ -98,18 +99,15 @@ def make_writer(kind: Format, texts: Texts, labels: tuple[str, ...], tokens: boo
         return "", _json_writer(texts, answers)
     for name in answers.columns:
         _refuse_twice(name, texts.header, "the input")
-    line = _tsv_line if kind == "tsv" else _csv_line(texts.delimiter)
+    line = _tsv_line if kind == "tsv" else functools.partial(_csv_line, texts.delimiter)
     header = line([*texts.header, *answers.columns])
     return header, lambda row, values: line([*row.cells, *answers.cells(row, values)])
 
 
-def _csv_line(delimiter: str) -> Callable[[list[str]], str]:
-    def line(cells: list[str]) -> str:
-        text = io.StringIO()
-        csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(cells)
-        return text.getvalue()
-
-    return line
+def _csv_line(delimiter: str, cells: list[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(cells)
+    return text.getvalue()
 
 
 def _tsv_line(cells: list[str]) -> str:
@@ -123,19 +121,14 @@ def _json_writer(texts: Texts, answers: TextAnswers | TagAnswers) -> Writer:
         added = answers.fields(row, values)
         for name in added:
             _refuse_twice(name, given, f"line {row.line}")
-        return _json_text({**given, **added}) + "\n"
+        text = json.dumps({**given, **added}, ensure_ascii=False)
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold
+            text = json.dumps({**given, **added})
+        return text + "\n"
 
     return write
-
-
-def _json_text(value: dict[str, Any]) -> str:
-    """JSON with readable characters; half a surrogate pair, which UTF-8 cannot hold, as an escape."""
-    text = json.dumps(value, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value)
-    return text
 
 
 def _refuse_twice(name: str, given: Any, where: str) -> None:

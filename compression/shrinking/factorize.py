@@ -14,45 +14,77 @@ import torch
 
 from common.errors import UserError
 from common.progress import say
-from compression.settings import CompressSettings
-from compression.shrinking.context import CompressionContext
 from compression.shrinking.pruning.vocabulary import row_uses, training_sentences
 from compression.shrinking.pruning.weights import SparsityMask, prunable, sparsity_by_part
+from compression.shrinking.settings import CompressSettings, FactorizeSettings
+from compression.shrinking.step import CompressionContext, Shrink
 from compression.students.weights import Dense, Product, matrices, replace_matrix
 
 OUTPUT_LAYER = "classifier.3.weight"
 """Its rows are the classes, none of which can be spared."""
 
 
-def suffix(settings: CompressSettings) -> str:
-    """Return what factorising adds to a model's name: +f and the rank; -t when tuned."""
-    return f"+f{settings.rank:g}{'-t' if settings.tune_epochs else ''}"
+class Factorize(Shrink):
+    """Matrices become products of two where that is smaller."""
 
+    stage, named = "factorized", ("rank",)
 
-def apply(context: CompressionContext) -> dict[str, Any]:
-    """Replace a student's matrices by products where these are smaller, in place, and tune it with --tune-epochs.
+    factorize: FactorizeSettings
 
-    Returns the rank of each, for its config. Raises UserError when nothing can be made smaller.
-    """
-    settings, name, student = context.settings, context.name, context.student
-    candidates = _candidates(context)
-    ranks = {stem: rank_of(settings.rank, matrix.value.shape) for stem, matrix in candidates.items()}
-    smaller = {stem: rank for stem, rank in ranks.items() if _is_smaller(rank, candidates[stem].value.shape)}
-    if not smaller:
-        raise UserError(f"--rank {settings.rank:g}: of no matrix would the product be smaller than the matrix itself")
-    uses: dict[str, np.ndarray] = {}
-    if "embedding" in settings.factorize:
-        uses = row_uses(student, context.tokenizer, training_sentences(context))
-    for stem, rank in smaller.items():
-        replace_matrix(student, stem, low_rank(candidates[stem].value.detach(), rank, uses.get(stem)))
-    say(f"{name}: " + ", ".join(f"{stem} of rank {rank}" for stem, rank in smaller.items()))
-    if left := [stem for stem in ranks if stem not in smaller]:
-        say(f"{name}: not factorized, the products would not be smaller: {', '.join(left)}")
-    parts = prunable(student, context.parent.arch, context.parent.student["embedding_type"])
-    context.tune(SparsityMask(parts))
-    # Products have none of the zeros of the matrices they replace.
-    sparsity = {"sparsity": sparsity_by_part(parts)} if "sparsity" in context.parent.compression else {}
-    return {"rank": {**context.parent.compression.get("rank", {}), **smaller}, **sparsity}
+    @classmethod
+    def label(cls, settings: CompressSettings) -> str:
+        """Return +f and the rank; -t when tuned."""
+        return f"+f{settings.rank:g}{'-t' if settings.tune_epochs else ''}"
+
+    def reads(self) -> set[str]:
+        """Return text where the embedding is factorized: its rows count as often as text uses them."""
+        return {"text"} if "embedding" in self.factorize.factorize else set()
+
+    def apply(self, context: CompressionContext) -> dict[str, Any]:
+        """Replace matrices by products where these are smaller. Returns the rank of each.
+
+        Raises UserError when nothing can be made smaller.
+        """
+        name, student, parent = context.name, context.student, context.parent
+        candidates = self._candidates(context)
+        smaller = {}
+        for stem, weight in candidates.items():
+            rank = rank_of(self.factorize.rank, weight.shape)
+            if rank * sum(weight.shape) < weight.numel():
+                smaller[stem] = rank
+        if not smaller:
+            raise UserError(
+                f"--rank {self.factorize.rank:g}: of no matrix would the product be smaller than the matrix itself"
+            )
+        uses = row_uses(student, context.tokenizer, training_sentences(context)) if self.reads() else {}
+        for stem, rank in smaller.items():
+            replace_matrix(student, stem, low_rank(candidates[stem], rank, uses.get(stem)))
+        say(f"{name}: " + ", ".join(f"{stem} of rank {rank}" for stem, rank in smaller.items()))
+        if left := [stem for stem in candidates if stem not in smaller]:
+            say(f"{name}: not factorized, the products would not be smaller: {', '.join(left)}")
+        parts = prunable(student, parent.arch, parent.student["embedding_type"])
+        context.tune(SparsityMask(parts))
+        # Products have none of the zeros of the matrices they replace.
+        sparsity = {"sparsity": sparsity_by_part(parts)} if "sparsity" in parent.compression else {}
+        return {"rank": {**parent.compression.get("rank", {}), **smaller}, **sparsity}
+
+    def _candidates(self, context: CompressionContext) -> dict[str, torch.Tensor]:
+        """Return all matrices that could be factorized, by name. Raises UserError when there are none."""
+        own, parent = self.factorize, context.parent.name
+        chosen = {stem: matrix for stem, matrix in matrices(context.student) if stem.split(".")[0] in own.factorize}
+        if not all(isinstance(matrix, Dense) for matrix in chosen.values()):
+            raise UserError(f"{parent} is quantized; factorize it before quantizing")
+        candidates = {
+            stem: matrix.value.detach()
+            for stem, matrix in chosen.items()
+            if not stem.endswith((".left", ".right")) and stem != OUTPUT_LAYER and matrix.value.shape[1] > 1
+        }
+        if not candidates:
+            raise UserError(f"{parent} has nothing left to factorize in {', '.join(own.factorize)}")
+        largest = max(min(weight.shape) for weight in candidates.values())
+        if own.rank > largest:
+            raise UserError(f"--rank {own.rank:g} is above the matrices' own; the largest is {largest}")
+        return candidates
 
 
 def low_rank(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) -> Product:
@@ -69,29 +101,5 @@ def low_rank(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) ->
 
 
 def rank_of(value: float, shape: torch.Size) -> int:
-    """Return the rank for a matrix: --rank itself, or below 1 that share of full rank. Raises UserError for 2.5."""
-    if value < 1:
-        return max(1, round(value * min(shape)))
-    if value != int(value):
-        raise UserError(f"--rank {value:g}: a number of dimensions is a whole number")
-    return int(value)
-
-
-def _is_smaller(rank: int, shape: torch.Size) -> bool:
-    return rank * sum(shape) < shape.numel()
-
-
-def _candidates(context: CompressionContext) -> dict[str, Dense]:
-    """Return all matrices that could be factorized, by name. Raises UserError when there are none."""
-    flags = context.settings.factorize
-    chosen = {stem: matrix for stem, matrix in matrices(context.student) if stem.split(".")[0] in flags}
-    if not all(isinstance(matrix, Dense) for matrix in chosen.values()):
-        raise UserError(f"{context.parent.name} is quantized; factorize it before quantizing")
-    whole = {stem: matrix for stem, matrix in chosen.items() if not stem.endswith((".left", ".right"))}
-    candidates = {stem: matrix for stem, matrix in whole.items() if stem != OUTPUT_LAYER and matrix.value.shape[1] > 1}
-    if not candidates:
-        raise UserError(f"{context.parent.name} has nothing left to factorize in {', '.join(flags)}")
-    largest = max(min(matrix.value.shape) for matrix in candidates.values())
-    if context.settings.rank > largest:
-        raise UserError(f"--rank {context.settings.rank:g} is above the matrices' own; the largest is {largest}")
-    return candidates
+    """Return the rank for a matrix: --rank itself, or below 1 that share of full rank."""
+    return int(value) if value >= 1 else max(1, round(value * min(shape)))

@@ -10,19 +10,20 @@ from common.data.split import load_split
 from common.errors import UserError
 from common.progress import say
 from compression.distillation.callbacks import Pruner
-from compression.settings import CompressSettings
-from compression.shrinking.context import CompressionContext
-from compression.shrinking.pruning.movement import MovementPruner
+from compression.distillation.settings import DistillSettings, PruneSettings
 from compression.shrinking.pruning.units import remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_sentences
 from compression.shrinking.pruning.weights import (
     GradualPruner,
+    MovementPruner,
     SparsityMask,
     masks,
     prunable,
     set_zero,
     sparsity_by_part,
 )
+from compression.shrinking.settings import CompressSettings
+from compression.shrinking.step import CompressionContext, Shrink
 from compression.students.scoring import encode_split
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices
@@ -33,85 +34,85 @@ _SAMPLE = 1024
 """Training rows that the importance of units is measured on."""
 
 
-def suffix(settings: CompressSettings) -> str:
-    """Return what pruning adds to a model's name: +p; +pm by movement; +pu0.5v2 of units and vocabulary; -t tuned."""
-    name = f"u{settings.prune_units:g}" if settings.prune_units else ""
-    name += f"v{settings.prune_vocabulary}" if settings.prune_vocabulary else ""
-    weights = ("m" if settings.prune_movement else "w" if name else "") if _prunes_weights(settings) else ""
-    return f"+p{weights}{name}{'-t' if settings.tune_epochs else ''}"
+class Prune(Shrink):
+    """Weights become zero, or units or tokens are removed."""
+
+    stage, named = "pruned", ("prune_movement", "prune_units", "prune_vocabulary")
+
+    prune: PruneSettings
+
+    @classmethod
+    def label(cls, settings: CompressSettings) -> str:
+        """Return +p; +pm by movement; +pu0.5v2 of units and vocabulary; -t when tuned."""
+        name = f"u{settings.prune_units:g}" if settings.prune_units else ""
+        name += f"v{settings.prune_vocabulary}" if settings.prune_vocabulary else ""
+        weights = ("m" if settings.prune_movement else "w" if name else "") if _prunes_weights(settings) else ""
+        return f"+p{weights}{name}{'-t' if settings.tune_epochs else ''}"
+
+    def reads(self) -> set[str]:
+        """Return text where rare tokens are removed, train where units that move the logits least are."""
+        return ({"text"} if self.prune.prune_vocabulary else set()) | ({"train"} if self.prune.prune_units else set())
+
+    def apply(self, context: CompressionContext) -> dict[str, Any]:
+        """Prune a student. Returns the sparsity and sizes reached. Raises UserError for a quantized student."""
+        if not all(isinstance(matrix, Dense) for _, matrix in matrices(context.student)):
+            raise UserError(f"{context.parent.name} is quantized; prune it before quantizing")
+        result: dict[str, Any] = {}
+        if self.prune.prune_vocabulary:
+            result["vocabulary"] = self._prune_vocabulary(context)
+        if self.prune.prune_units:
+            result["units"] = self._prune_units(context)
+        result["sparsity"] = self._prune_weights(context)
+        shares = (f"{part} {share:.1%}" for part, share in result["sparsity"].items() if "." not in part)
+        say(f"{context.name}: sparsity {', '.join(shares)}")
+        return result
+
+    def _prune_vocabulary(self, context: CompressionContext) -> dict[str, dict[str, int]]:
+        least, sentences = self.prune.prune_vocabulary, training_sentences(context)
+        context.tokenizer, rows = prune_vocabulary(context.student, context.tokenizer, sentences, least)
+        if isinstance(context.tokenizer, BpeTokenizer | WordPieceTokenizer):
+            context.widths["vocab_size"] = context.tokenizer.vocab_size
+        for name, counts in rows.items():
+            say(f"{context.name}: {name} uses {counts['rows']:,} rows of {counts['before']:,}")
+        return rows
+
+    def _prune_units(self, context: CompressionContext) -> dict[str, int]:
+        train = load_split(self.settings.paths, self.task, "train")
+        rows = np.random.default_rng(0).permutation(len(train))[:_SAMPLE]
+        encoded = encode_split(context.tokenizer, train.take(rows))
+        widths = remove_units(context.student, self.prune.prune_units, encoded, context.parent.pair)
+        context.widths.update(widths)
+        left = (f"{name.removesuffix('_hidden_dim')} {width}" for name, width in widths.items())
+        say(f"{context.name}: units left: {', '.join(left)}")
+        return widths
+
+    def _prune_weights(self, context: CompressionContext) -> dict[str, float]:
+        """Prune single weights, at once or gradually while tuning, or only tune. Returns the sparsity of each part."""
+        student, kind = context.student, (context.parent.arch, context.parent.student["embedding_type"])
+        if self.tune and _prunes_weights(self.prune):
+            pruner = _pruner(student, *kind, self.prune)
+            context.tune(pruner, SparsityMask(pruner.parts))
+            return pruner.finish()
+        parts = prunable(student, *kind)
+        if _prunes_weights(self.prune):
+            set_zero(parts, masks(parts, self.prune))
+        context.tune(SparsityMask(parts))
+        return sparsity_by_part(parts)
 
 
-def apply(context: CompressionContext) -> dict[str, Any]:
-    """Prune a student in place, and tune it with --tune-epochs. Return the sparsity and sizes reached, for its config.
-
-    Raises UserError for a quantized student, and for movement pruning without tuning.
-    """
-    settings, parent = context.settings, context.parent
-    if not all(isinstance(matrix, Dense) for _, matrix in matrices(context.student)):
-        raise UserError(f"{parent.name} is quantized; prune it before quantizing")
-    if settings.prune_movement and not settings.tune_epochs:
-        raise UserError("--prune-movement learns what to prune: give --tune-epochs, or --prune-aware when distilling")
-    result: dict[str, Any] = {}
-    if settings.prune_vocabulary:
-        result["vocabulary"] = _prune_vocabulary(context)
-    if settings.prune_units:
-        result["units"] = _prune_units(context)
-    result["sparsity"] = _prune_weights(context)
-    shares = (f"{part} {share:.1%}" for part, share in result["sparsity"].items() if "." not in part)
-    say(f"{context.name}: sparsity {', '.join(shares)}")
-    return result
-
-
-def pruning_callback(student: Student, settings: CompressSettings) -> Pruner:
+def pruning_callback(student: Student, settings: DistillSettings) -> Pruner:
     """Return the callback that prunes a student while it is distilled, to the targets `prune` would use."""
-    return _callback(student, settings.student_arch, settings.embedding_type, settings)
+    return _pruner(student, settings.student_arch, settings.embedding_type, settings)
 
 
-def _callback(student: Student, arch: str, embedding_type: str, settings: CompressSettings) -> Pruner:
+def _pruner(student: Student, arch: str, embedding_type: str, settings: PruneSettings) -> Pruner:
     if settings.prune_movement:
         return MovementPruner(student, arch, embedding_type, settings)
     return GradualPruner(prunable(student, arch, embedding_type), settings)
 
 
-def _prunes_weights(settings: CompressSettings) -> bool:
+def _prunes_weights(settings: PruneSettings) -> bool:
     """Return whether single weights are pruned: by their own flags, or when nothing else is."""
     flags = settings.prune_magnitude or settings.prune_topv or settings.prune_local or settings.prune_movement
     others = settings.prune_units or settings.prune_vocabulary
     return flags or settings.prune_threshold is not None or not others
-
-
-def _prune_weights(context: CompressionContext) -> dict[str, float]:
-    """Prune single weights, at once or gradually while tuning, or only tune. Return the sparsity of each part."""
-    student, settings = context.student, context.settings
-    kind = context.parent.arch, context.parent.student["embedding_type"]
-    if settings.tune_epochs and _prunes_weights(settings):
-        pruner = _callback(student, *kind, settings)
-        context.tune(pruner, SparsityMask(pruner.parts))
-        return pruner.finish()
-    parts = prunable(student, *kind)
-    if _prunes_weights(settings):
-        set_zero(parts, masks(parts, settings))
-    context.tune(SparsityMask(parts))
-    return sparsity_by_part(parts)
-
-
-def _prune_units(context: CompressionContext) -> dict[str, int]:
-    settings = context.settings
-    train = load_split(settings.paths, context.task, "train")
-    rows = np.random.default_rng(0).permutation(len(train))[:_SAMPLE]
-    encoded = encode_split(context.tokenizer, train.take(rows))
-    widths = remove_units(context.student, settings.prune_units, encoded, context.parent.pair)
-    context.widths.update(widths)
-    left = (f"{name.removesuffix('_hidden_dim')} {width}" for name, width in widths.items())
-    say(f"{context.name}: units left: {', '.join(left)}")
-    return widths
-
-
-def _prune_vocabulary(context: CompressionContext) -> dict[str, dict[str, int]]:
-    least, sentences = context.settings.prune_vocabulary, training_sentences(context)
-    context.tokenizer, rows = prune_vocabulary(context.student, context.tokenizer, sentences, least)
-    if isinstance(context.tokenizer, BpeTokenizer | WordPieceTokenizer):
-        context.widths["vocab_size"] = context.tokenizer.vocab_size
-    for name, counts in rows.items():
-        say(f"{context.name}: {name} uses {counts['rows']:,} rows of {counts['before']:,}")
-    return rows

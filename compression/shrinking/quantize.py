@@ -7,87 +7,107 @@ from typing import Any
 from common.errors import UserError
 from common.progress import say
 from common.training.models import ModelConfig
-from compression.settings import CompressSettings
-from compression.shrinking.context import CompressionContext
 from compression.shrinking.quantization.budget import settings_of, within_bytes, within_loss
 from compression.shrinking.quantization.builder import StudentBuilder
 from compression.shrinking.quantization.scheme import Scheme
+from compression.shrinking.settings import PARTS, CompressSettings, QuantizeSettings, TuneSettings
+from compression.shrinking.step import CompressionContext, Shrink
 
 SHORT = {"embedding": "emb", "encoder": "enc", "classifier": "cls"}
 """Part -> its name in a model's name."""
 
 
-def suffix(settings: CompressSettings) -> str:
-    """Return what quantizing adds to a model's name: +q for 8 bits a row, else the differences: +q4, +q3c-t2, +qt."""
-    ternary = settings.quantizer == "ternary"
-    bits = "" if settings.bits == 8 or ternary else str(settings.bits)
-    if settings.max_bytes is not None:
-        bits = f"max{settings.max_bytes}"
-    elif settings.max_loss is not None:
-        bits = f"loss{settings.max_loss:g}"
-    words = [f"+q{bits}{ {'affine': '', 'codebook': 'c', 'ternary': 't'}[settings.quantizer] }"]
-    words += [f"{short}{own}" for part, short in SHORT.items() if (own := _own_bits(settings, part))]
-    if settings.granularity not in (None, _default_granularity(settings)):
-        words.append(settings.granularity)
-    if settings.ranges == "minmax" and not ternary:
-        words.append("minmax")
-    words += [
-        word
-        for word, flag in {"pe": "ptq_embedding", "de": "dq_encoder", "dc": "dq_classifier"}.items()
-        if getattr(settings, flag)
-    ]
-    if settings.ptq_classifier:
-        words.append(f"pc{_unless_default(settings, 'calibration_rows')}")
-    if settings.tune_epochs:
-        words.append(f"t{settings.tune_epochs}{'s' if settings.guide == 'student' else ''}")
-        if rate := _unless_default(settings, "tune_lr"):
-            words.append(f"lr{rate}")
-    return "-".join(words)
+class Quantize(Shrink):
+    """Weights become codes of few bits."""
 
+    stage, named = "quantized", (*QuantizeSettings.model_fields, *TuneSettings.model_fields)
 
-def _unless_default(settings: CompressSettings, name: str) -> str:
-    """Return a setting's value, or nothing when it is the default."""
-    value = getattr(settings, name)
-    return "" if value == CompressSettings.model_fields[name].default else f"{value:g}"
+    quantize: QuantizeSettings
+    select_on: str | None
+    """Split that chooses the bits, where they are chosen."""
+    name: str | None
+    """Name of the student where --max-bytes counts its packed file, which holds the name."""
 
+    @classmethod
+    def more(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
+        """Return the split and the name where the result depends on them."""
+        return {
+            "select_on": settings.select_on if settings.chooses_bits else None,
+            "name": None if settings.max_bytes is None else name,
+        }
 
-def apply(context: CompressionContext) -> dict[str, Any]:
-    """Quantize the student. Return how, for its config.
-
-    Raises UserError when it is quantized already, and when --max-bytes or --max-loss cannot be met.
-    """
-    settings, parent = context.settings, context.parent
-    if parent.stage == "quantized":
-        raise UserError(f"{parent.name} is quantized already")
-    parts = quantized_parts(settings, parent)
-    inputs = {part: how for part, how in _rounded_inputs(settings).items() if part in parts}
-    builder = StudentBuilder(context, parts, inputs)
-    setting = {name: scheme_of(settings, name.split(".")[0]) for name in builder.weights}
-    if settings.max_bytes is None and settings.max_loss is None:
-        builder.build(setting, tune=True)
-    else:
-        points = settings_of(context, builder, setting, [part for part in parts if _own_bits(settings, part)])
+    @classmethod
+    def label(cls, settings: CompressSettings) -> str:
+        """Return +q for 8 bits a row, else the differences: +q4, +q3c-t2, +qt."""
+        ternary = settings.quantizer == "ternary"
+        bits = "" if settings.bits == 8 or ternary else str(settings.bits)
         if settings.max_bytes is not None:
-            setting = within_bytes(context, builder, points, settings.max_bytes)
+            bits = f"max{settings.max_bytes}"
         elif settings.max_loss is not None:
-            setting = within_loss(context, builder, points, settings.max_loss)
-    bits = builder.average_bits(setting)
-    say(f"{context.name}: {bits:g} bits a weight")
-    quantized = {
-        name: {"quantizer": scheme.quantizer, "bits": scheme.bits, "granularity": scheme.granularity}
-        for name, scheme in setting.items()
-    }
-    return {"quantized": quantized, "bits": bits, "inputs": inputs}
+            bits = f"loss{settings.max_loss:g}"
+        words = [f"+q{bits}{ {'affine': '', 'codebook': 'c', 'ternary': 't'}[settings.quantizer] }"]
+        words += [f"{short}{own}" for part, short in SHORT.items() if (own := settings.bits_of(part))]
+        if settings.granularity not in (None, _default_granularity(settings)):
+            words.append(settings.granularity)
+        if settings.ranges == "minmax" and not ternary:
+            words.append("minmax")
+        flags = {"pe": settings.ptq_embedding, "de": settings.dq_encoder, "dc": settings.dq_classifier}
+        words += [word for word, flag in flags.items() if flag]
+        if settings.ptq_classifier:
+            words.append(f"pc{_unless_default(settings, 'calibration_rows')}")
+        if settings.tune_epochs:
+            words.append(f"t{settings.tune_epochs}{'s' if settings.guide == 'student' else ''}")
+            if rate := _unless_default(settings, "tune_lr"):
+                words.append(f"lr{rate}")
+        return "-".join(words)
+
+    def reads(self) -> set[str]:
+        """Return train where inputs are calibrated, held out as well where bits are chosen."""
+        if self.quantize.chooses_bits:
+            return {"train", "held out"}
+        return {"train"} if self.quantize.ptq_classifier else set()
+
+    def apply(self, context: CompressionContext) -> dict[str, Any]:
+        """Quantize a student. Returns how.
+
+        Raises UserError when it is quantized already, and when --max-bytes or --max-loss cannot be met.
+        """
+        own, parent = self.quantize, context.parent
+        if parent.stage == "quantized":
+            raise UserError(f"{parent.name} is quantized already")
+        parts = quantized_parts(own, parent)
+        inputs = {
+            part: how
+            for part, how, flag in (
+                ("encoder", "dynamic", own.dq_encoder),
+                ("classifier", "dynamic", own.dq_classifier),
+                ("classifier", "static", own.ptq_classifier),
+            )
+            if flag and part in parts
+        }
+        builder = StudentBuilder(context, parts, inputs)
+        setting = {name: scheme_of(own, name.split(".")[0]) for name in builder.weights}
+        if own.chooses_bits:
+            points = settings_of(context, builder, setting, [part for part in parts if own.bits_of(part)])
+            if own.max_bytes is not None:
+                setting = within_bytes(context, builder, points, own.max_bytes)
+            elif own.max_loss is not None:
+                setting = within_loss(context, builder, points, own.max_loss)
+        else:
+            builder.build(setting, tune=True)
+        bits = builder.average_bits(setting)
+        say(f"{context.name}: {bits:g} bits a weight")
+        quantized = {
+            name: {"quantizer": scheme.quantizer, "bits": scheme.bits, "granularity": scheme.granularity}
+            for name, scheme in setting.items()
+        }
+        return {"quantized": quantized, "bits": bits, "inputs": inputs}
 
 
-def quantized_parts(settings: CompressSettings, parent: ModelConfig) -> list[str]:
+def quantized_parts(settings: QuantizeSettings, parent: ModelConfig) -> list[str]:
     """Return the parts to quantize: those of the thesis's flags, or all. Raises UserError when they have no weights."""
-    flags = {
-        "embedding": settings.ptq_embedding,
-        "encoder": settings.dq_encoder,
-        "classifier": settings.dq_classifier or settings.ptq_classifier,
-    }
-    parts = [part for part, chosen in flags.items() if chosen or not any(flags.values())]
+    chosen = settings.ptq_embedding, settings.dq_encoder, settings.dq_classifier or settings.ptq_classifier
+    parts = [part for part, flag in zip(PARTS, chosen, strict=True) if flag or not any(chosen)]
     if parent.arch == "ffn" and "encoder" in parts:
         parts.remove("encoder")  # a mean has no weights
     if not parts:
@@ -95,38 +115,23 @@ def quantized_parts(settings: CompressSettings, parent: ModelConfig) -> list[str
     return parts
 
 
-def _rounded_inputs(settings: CompressSettings) -> dict[str, str]:
-    """Return the parts whose inputs are rounded to 8 bits by the thesis's flags, and how."""
-    flags = {
-        ("encoder", "dynamic"): settings.dq_encoder,
-        ("classifier", "dynamic"): settings.dq_classifier,
-        ("classifier", "static"): settings.ptq_classifier,
-    }
-    return dict(pair for pair, chosen in flags.items() if chosen)
+def scheme_of(settings: QuantizeSettings, part: str) -> Scheme:
+    """Return how a part's matrices are quantized."""
+    bits = 2 if settings.quantizer == "ternary" else settings.bits_of(part) or settings.bits
+    return Scheme(settings.quantizer, bits, settings.granularity or _default_granularity(settings), settings.ranges)
 
 
-def scheme_of(settings: CompressSettings, part: str) -> Scheme:
-    """Return how a part's matrices are quantized. Raises UserError for flags that contradict each other."""
-    granularity = settings.granularity or _default_granularity(settings)
-    if settings.quantizer == "codebook" and granularity == "column":
-        raise UserError("--quantizer codebook has centroids for each row or for the whole matrix, not for columns")
-    own = _own_bits(settings, part)
-    if settings.quantizer == "ternary" and own is not None:
-        raise UserError(f"--quantizer ternary has three values; --bits-{part} has no meaning for it")
-    bits = 2 if settings.quantizer == "ternary" else own or settings.bits
-    return Scheme(settings.quantizer, bits, granularity, settings.ranges)
-
-
-def _own_bits(settings: CompressSettings, part: str) -> int | None:
-    return getattr(settings, f"bits_{part}")
-
-
-def _default_granularity(settings: CompressSettings) -> str:
+def _default_granularity(settings: QuantizeSettings) -> str:
     """Return what shares a range without --granularity: a row at plain 8 bits, as in the thesis, else the matrix.
 
     In a packed file one range with more bits is smaller than many with fewer, and distorts less: the codes of a matrix
     whose rows differ in size are unevenly frequent, which entropy coding makes use of; scales only cost.
     """
-    own = any(_own_bits(settings, part) for part in SHORT)
-    budget = settings.max_bytes is not None or settings.max_loss is not None
-    return "row" if settings.quantizer == "affine" and settings.bits == 8 and not own and not budget else "tensor"
+    plain = settings.bits == 8 and not any(map(settings.bits_of, PARTS)) and not settings.chooses_bits
+    return "row" if settings.quantizer == "affine" and plain else "tensor"
+
+
+def _unless_default(settings: CompressSettings, name: str) -> str:
+    """Return a setting's value, or nothing when it is the default."""
+    value = getattr(settings, name)
+    return "" if value == CompressSettings.model_fields[name].default else f"{value:g}"

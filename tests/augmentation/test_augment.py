@@ -289,14 +289,14 @@ def test_batches_parts_and_a_plain_loop_give_the_same_rows(masked_lm, glove, tmp
     expected = rows_made(work, SENTENCES, 1)
     assert len(expected) > 100
     assert rows_made(work, SENTENCES, 4) == expected
-    model = load_masked_lm(masked_lm, torch.device("cpu"))
+    model = load_masked_lm(masked_lm, torch.device("cpu"), tmp_path)
     for size in (1, 7 * 25, 64 * 25):
         source = CandidateSource(MaskedCandidates(model, 5, size), Neighbours(load_glove(glove), 5))
         assert split_table(augment(SENTENCES, 0, source, work, set())).to_pylist() == expected
 
 
 def test_whole_words_get_words_of_the_masked_lm_and_split_ones_neighbours(masked_lm, glove, tmp_path):
-    model = load_masked_lm(masked_lm, torch.device("cpu"))
+    model = load_masked_lm(masked_lm, torch.device("cpu"), tmp_path)
     source = CandidateSource(MaskedCandidates(model, 50), Neighbours(load_glove(glove), 5))
     ((pieces, found),) = source.find(["The film is utterly tedious"])
     named = {pieces[place]: set(words) for place, words in found.items()}

@@ -14,7 +14,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
 from compression.distillation.distill import distill
-from compression.settings import CompressSettings
+from compression.shrinking.settings import CompressSettings
 from compression.students.scoring import encode_split
 from compression.students.student import Student
 from compression.students.teacher_start import start_from_teacher

@@ -16,8 +16,8 @@ from common.training.checkpoint import load_tensors
 from common.training.models import read_config
 from compression.distillation.corpus import read_corpus, windows
 from compression.distillation.masking import mask
-from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.general_start import find_general
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path, masked_lm, corpus, wrong
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"teacher": None}, "--teacher says from whom"),
+        ({"teacher": None}, "pretrain needs --teacher"),
         ({"compression_actions": ("pretrain", "distill")}, "stands alone"),
         ({"start_from": "mini"}, "starts afresh"),
     ],

@@ -3,10 +3,9 @@
 import csv
 import io
 import json
-import os
-import pty
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,8 +70,8 @@ def ask(tmp_path):
 
     def run(model, content, name="input.txt", **flags):
         (tmp_path / name).write_bytes(content)
-        given_ = {"model": str(model), "input": tmp_path / name, "output": tmp_path / "output", "cpu": True, **flags}
-        predict(build(PredictSettings, given_))
+        files = {"model": str(model), "input": tmp_path / name, "output": tmp_path / "output"}
+        predict(build(PredictSettings, {**files, "cpu": True, **flags}))
         return (tmp_path / "output").read_text(encoding="utf-8")
 
     return run
@@ -99,10 +98,9 @@ def parsed(line):
 
 @pytest.mark.parametrize("content", ["\n".join(TEXTS), "\ufeff" + "\r\n".join(TEXTS) + "\r\n"])
 def test_every_line_is_answered_in_its_place(models, ask, content):
-    lines = ask(models["single"], content.encode()).splitlines()
-    logits = own(models["single"], TEXTS)
-    assert len({label for label, _ in map(parsed, lines)}) == 2
-    check([parsed(line) for line in lines], logits)
+    rows = [parsed(line) for line in ask(models["single"], content.encode()).splitlines()]
+    assert len({label for label, _ in rows}) == 2
+    check(rows, own(models["single"], TEXTS))
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -147,20 +145,16 @@ def test_jsonl_gains_fields(models, ask):
     ],
 )
 def test_any_format_to_any_other(models, ask, name, content, written):
-    answer = ask(models["single"], content, name, output_format=written)
-    delimiter = {"csv": ",", "tsv": "\t"}.get(written)
+    texts = ["so good", "bad"]
+    lines = ask(models["single"], content, name, output_format=written).splitlines()
     if written == "lines":
-        labels = [line.split("\t")[0] for line in answer.splitlines()]
+        rows = [{"sentence": text, "predicted_label": parsed(line)[0]} for text, line in zip(texts, lines, strict=True)]
     elif written == "jsonl":
-        rows = list(map(json.loads, answer.splitlines()))
-        labels = [row["predicted_label"] for row in rows]
+        rows = list(map(json.loads, lines))
     else:
-        rows = list(csv.DictReader(io.StringIO(answer), delimiter=delimiter))
-        labels = [row["predicted_label"] for row in rows]
-    if written != "lines":
-        assert [row["sentence"] for row in rows] == ["so good", "bad"]
-    names = KINDS["single"]["labels"]
-    assert labels == [names[i] for i in own(models["single"], ["so good", "bad"]).argmax(1)]
+        rows = list(csv.DictReader(lines, delimiter={"csv": ",", "tsv": "\t"}[written]))
+    labels = [KINDS["single"]["labels"][i] for i in own(models["single"], texts).argmax(1)]
+    assert [(row["sentence"], row["predicted_label"]) for row in rows] == list(zip(texts, labels, strict=True))
 
 
 def test_pairs(models, ask):
@@ -175,11 +169,11 @@ def test_pairs(models, ask):
 def test_a_regression_gives_scores_in_the_tasks_range(models, ask):
     expected = own(models["score"], ["one"], ["two"])[0, 0] * 5
     assert float(ask(models["score"], b"one\ttwo\n")) == pytest.approx(expected, abs=1e-5)
-    said = json.loads(ask(models["score"], b"one\ttwo\n", json_=True))
-    assert said["predicted_score"] == pytest.approx(expected, abs=1e-5)
+    answer = json.loads(ask(models["score"], b"one\ttwo\n", json_=True))
+    assert answer["predicted_score"] == pytest.approx(expected, abs=1e-5)
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n")), max_size=9))
 def test_the_size_of_batches_changes_nothing(models, texts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("batches")
@@ -188,10 +182,9 @@ def test_the_size_of_batches_changes_nothing(models, texts, tmp_path_factory):
     for size in (1, 2, 1024):
         files = {"input": folder / "input", "output": folder / "output"}
         predict(PredictSettings(model=str(models["single"]), cpu=True, batch_size=size, **files))
-        answers.append([parsed(line) for line in (folder / "output").read_text().splitlines()])
+        answers.append([parsed(line)[0] for line in (folder / "output").read_text().splitlines()])
     assert len(answers[0]) == len(texts)
-    for other in answers[1:]:
-        assert [label for label, _ in other] == [label for label, _ in answers[0]]
+    assert answers[0] == answers[1] == answers[2]
 
 
 def test_a_huge_text_is_answered(models, ask):
@@ -200,26 +193,14 @@ def test_a_huge_text_is_answered(models, ask):
     check([parsed(line) for line in lines], own(models["single"], [beginning, "bad"]))
 
 
+# The readers' other messages are tested in tests/data.
 BAD = {
     "no UTF-8": ("single", "a.txt", b"good\nna\xefve\n", r"a\.txt line 2: not UTF-8 text"),
-    "a NUL byte": ("single", "a.txt", b"good\n\nbad\0\n", r"a\.txt line 3: a sentence holds a NUL byte"),
-    "too long to be text": ("single", "a.txt", b"x" * (17 << 20), r"line 1: longer than 16,777,216 bytes"),
-    "a wrong column": (
-        "single",
-        "a.csv",
-        b"id,sentense\n1,x\n",
-        r"line 1: no column 'sentence' .*did you mean sentense",
-    ),
-    "too few cells": ("single", "a.csv", b"id,sentence\n1,x\n2\n", r"line 3: expected 2 columns, found 1"),
-    "an open quote": ("single", "a.csv", b'id,sentence\n1,"x\n2,y\n', r"line 2: malformed CSV"),
+    "a wrong column": ("single", "a.csv", b"id,sentense\n1,x\n", r"no column 'sentence' .*did you mean sentense"),
     "no header": ("single", "a.csv", b"", r"line 1: no column 'sentence' \(found an empty file\)"),
     "broken JSON": ("single", "a.jsonl", b'{"sentence": "x"}\n{"sentence":\n', r"line 2: not JSON"),
-    "no object": ("single", "a.jsonl", b'["x"]\n', r"line 1: not a JSON object"),
-    "another key": ("single", "a.jsonl", b'{"sentense": "x"}\n', r"no key 'sentence'.*did you mean sentense"),
-    "a number": ("single", "a.jsonl", b'{"sentence": 3}\n', r"line 1: a sentence is of type int"),
-    "half a pair": ("single", "a.jsonl", b'{"sentence": "\\ud800"}\n', r"line 1: .* half a surrogate pair"),
+    "not text": ("single", "a.jsonl", b'{"sentence": 3}\n', r"line 1: a sentence is of type int"),
     "no second line": ("pair", "a.txt", b"a\tb\nc\n", r"line 2: a pair is two sentences with a tab"),
-    "three of a pair": ("pair", "a.txt", b"a\tb\tc\n", r"line 1: a pair is two sentences with a tab"),
     "no second key": ("pair", "a.jsonl", b'{"question1": "x"}\n', r"line 1: no key 'question2'"),
     "there already": ("single", "a.csv", b"sentence,predicted_label\nx,y\n", r"holds 'predicted_label' already"),
 }
@@ -242,7 +223,7 @@ def test_bad_input_is_refused_and_nothing_is_written(models, ask, tmp_path, kind
         ({"delimiter": ";"}, "--delimiter is for"),
         ({"delimiter": ";;", "format": "csv"}, "delimiter: one character"),
         ({"json_": True, "output_format": "csv"}, "--json contradicts"),
-        ({"model": "nonesuch.fwt"}, "nonesuch.fwt"),
+        ({"model": "nonesuch.fwt"}, "nonesuch.fwt: "),
         ({"model": "no/such/folder"}, "no model 'folder'"),
     ],
 )
@@ -258,9 +239,6 @@ def test_a_teacher_by_name(prepared, ask):
     flags = {"workspace": prepared, "task": "sst-2"}
     lines = ask("tiny-bert", "\n".join(split.sentence1).encode(), **flags).splitlines()
     check([parsed(line) for line in lines], logits)
-
-
-def test_names_of_models(prepared, ask):
     with pytest.raises(UserError, match=r"models of qqp, sst-2 are named 'tiny-bert'; choose one with --task"):
         ask("tiny-bert", b"x\n", workspace=prepared)
     with pytest.raises(UserError, match=r"no model 'tinybert' in .*; did you mean tiny-bert\?"):
@@ -269,17 +247,11 @@ def test_names_of_models(prepared, ask):
 
 @pytest.fixture(scope="module")
 def files(models, tmp_path_factory):
-    """The same models packed, each a file in a folder of its own."""
+    """The same models packed."""
     paths = {kind: tmp_path_factory.mktemp("packed") / f"{kind}.fwt" for kind in models}
     for kind, path in paths.items():
         path.write_bytes(pack_student(models[kind]))
     return paths
-
-
-def run(*words, **given):
-    """predict.py as a user starts it, far from any workspace."""
-    command = [sys.executable, str(tiny.ROOT / "predict.py"), *map(str, words)]
-    return subprocess.run(command, capture_output=True, timeout=60, env=tiny.environment(), **given)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -321,31 +293,35 @@ def test_a_closed_stdout_is_not_an_error(files):
 
 
 @pytest.mark.slow
-def test_mistakes_are_one_line_and_exit_code_2(files, tmp_path):
-    done = run("--model", files["single"], input=b"good\n\xff\n")
+def test_mistakes_are_one_line_and_exit_code_2(files):
+    command = [sys.executable, str(tiny.ROOT / "predict.py"), "--model", str(files["single"])]
+    done = subprocess.run(command, input=b"good\n\xff\n", capture_output=True, timeout=60, env=tiny.environment())
     assert (done.returncode, done.stderr) == (2, b"error: stdin line 2: not UTF-8 text (invalid start byte)\n")
+
+
+def test_a_damaged_file_is_refused(files, ask, tmp_path):
     damaged = tmp_path / "damaged.fwt"
     damaged.write_bytes(files["single"].read_bytes()[:-9])
-    for model in (damaged, tmp_path / "missing.fwt"):
-        done = run("--model", model, input=b"good\n")
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"error: {model}: ".encode())
-        assert len(done.stderr.splitlines()) == 1
+    with pytest.raises(UserError, match=f"^{damaged}: "):
+        ask(damaged, b"good\n")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "typed"), [("single", [b"so good"]), ("pair", [b"why", b"how"])])
-def test_a_prompt_answers_each_line_at_once(models, files, kind, typed):
-    ours, theirs = pty.openpty()
-    command = [sys.executable, str(tiny.ROOT / "predict.py"), "--model", str(files[kind])]
-    streams = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=tiny.environment(), **streams) as process:
-        os.write(ours, b"".join(line + b"\n" for line in typed))
-        answer = process.stdout.readline().decode()  # before the input ends
-        os.write(ours, b"a NUL\0\n" + b"x\n" * (len(typed) - 1) + b"\x04")
-        rest, said = process.communicate(timeout=60)
+@pytest.mark.parametrize(("kind", "typed"), [("single", ["so good"]), ("pair", ["why", "how"])])
+def test_a_prompt_answers_each_text_at_once(models, files, capsys, monkeypatch, kind, typed):
+    lines = [*typed, "a NUL\0", *["x"] * (len(typed) - 1)]
+    shown = []
+
+    def readline():
+        shown.append(capsys.readouterr())
+        return f"{lines.pop(0)}\n".encode() if lines else b""
+
+    stdin = SimpleNamespace(buffer=SimpleNamespace(readline=readline), isatty=lambda: True)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    predict(PredictSettings(model=str(files[kind])))
+    answer = shown[len(typed)].out  # before the next text is read
     labels = KINDS[kind]["labels"]
-    assert answer.split("\t")[0] == labels[own(models[kind], *([text.decode()] for text in typed)).argmax()]
-    assert (process.returncode, rest) == (0, b"")
-    assert said.count(b"> ") == 2 * len(typed) + 1
-    assert b"holds a NUL byte" in said
+    assert answer.split("\t")[0] == labels[own(models[kind], *([text] for text in typed)).argmax()]
+    assert "".join(output.out for output in shown) == answer
+    prompts = "".join(output.err for output in shown)
+    assert prompts.count("> ") == 2 * len(typed) + 1
+    assert "holds a NUL byte" in prompts

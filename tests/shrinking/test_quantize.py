@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 import shrunk
 import tiny
-import torch
 
 from common.errors import UserError
 from common.training.models import load_weights, read_config
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import stored_tensors, weights_of
-from compression.shrinking.quantize import suffix
+from compression.shrinking.quantize import Quantize
 from compression.students.layers import check_inputs
-from compression.students.saved import load_student
 
 PARTS = {"embedding", "encoder", "classifier"}
 WAYS = {
@@ -36,10 +34,6 @@ def quantized(workspace, student="ffn", **given):
     return shrunk.shrunk(workspace, "quantize", student, **given)
 
 
-def levels_of(way):
-    return 3 if way.get("quantizer") == "ternary" else 2 ** way.get("bits", 8)
-
-
 def weights(folder):
     """Name -> float32 weights of a saved model."""
     return {w.name: w.values for w in weights_of(folder, read_config(folder), stored_tensors(folder))}
@@ -53,10 +47,8 @@ def test_a_quantized_student_is_close_to_its_parent(workspace, student, task):
     assert np.abs(exact - rounded).max() < 0.05 * max(1.0, np.abs(exact).max())
     config = read_config(folder)
     assert (config.stage, config.parent) == ("quantized", student)
-    if student == "ffn":  # hash importance has 16 bits
-        assert 8 < config.compression["bits"] < 16
-    else:
-        assert config.compression["bits"] == 8
+    # Hash importance has 16 bits.
+    assert 8 < config.compression["bits"] < 16 if student == "ffn" else config.compression["bits"] == 8
     assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if student == "ffn" else set())
     assert config.compression["inputs"] == {}
     assert measure(parent)["parameters"] == measure(folder)["parameters"]
@@ -64,43 +56,34 @@ def test_a_quantized_student_is_close_to_its_parent(workspace, student, task):
 
 @pytest.mark.parametrize("student", shrunk.STUDENTS)
 @pytest.mark.parametrize("how", ["dq_classifier", "ptq_classifier"])
-def test_saved_and_loaded_it_gives_the_same_logits(workspace, tmp_path, student, how):
+def test_a_student_that_rounds_inputs_is_loaded_from_its_folder_alone(workspace, tmp_path, student, how):
     folder = quantized(workspace, student, ptq_embedding=True, **{how: True})
-    loaded, tokenizer, config = load_student(folder, shrunk.CPU)
-    tiny.save_student(tmp_path / "copy", loaded, tokenizer, **config.facts())
-    assert shrunk.weights_file(tmp_path / "copy") == shrunk.weights_file(folder)
-    assert np.array_equal(shrunk.logits(tmp_path / "copy", workspace), shrunk.logits(folder, workspace))
-
-
-@pytest.mark.parametrize("student", ["bilstm", "ffn"])
-def test_it_loads_without_the_rest_of_the_workspace(workspace, tmp_path, student):
-    folder = quantized(workspace, shrunk.shrunk(workspace, "prune", student).name)
     expected = shrunk.logits(folder, workspace)
-    elsewhere = shutil.copytree(folder, tmp_path / "elsewhere" / "student")
+    shrunk.check_saved_again(folder)
+    elsewhere = shutil.copytree(folder, tmp_path / "elsewhere")
     shutil.copytree(workspace / "data/sst-2/splits", tmp_path / "other/data/sst-2/splits")
     shutil.rmtree(workspace)
     assert np.array_equal(shrunk.logits(elsewhere, tmp_path / "other"), expected)
 
 
-@pytest.mark.parametrize("student", shrunk.STUDENTS)
-@pytest.mark.parametrize("way", WAYS)
-def test_a_pruned_student_keeps_its_zeros_and_is_saved_as_it_is_loaded(workspace, tmp_path, student, way):
+@pytest.mark.parametrize(
+    ("student", "way"),
+    [*(("rnn", way) for way in WAYS), *((student, "tuned") for student in ("bilstm", "ffn", "conv"))],
+)
+def test_a_pruned_student_keeps_its_zeros_and_is_saved_as_it_is_loaded(workspace, student, way):
     pruned = shrunk.shrunk(workspace, "prune", student)
     folder = quantized(workspace, pruned.name, **WAYS[way])
     before, after = (weights(each) for each in (pruned, folder))
     assert any((tensor == 0).any() for tensor in before.values())
     assert after.keys() == before.keys()
     assert not any(after[name][tensor == 0].any() for name, tensor in before.items())
-    loaded, tokenizer, config = load_student(folder, shrunk.CPU)
-    assert config.compression["sparsity"] == read_config(pruned).compression["sparsity"]
-    assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if student == "ffn" else set())
-    codes = [tensor for name, tensor in load_weights(folder).items() if name.endswith("codes")]
-    assert max(int(tensor.max()) for tensor in codes) < levels_of(WAYS[way])
-    tiny.save_student(tmp_path / "copy", loaded, tokenizer, **config.facts())
-    assert shrunk.weights_file(tmp_path / "copy") == shrunk.weights_file(folder)
+    assert read_config(folder).compression["sparsity"] == read_config(pruned).compression["sparsity"]
+    levels = 3 if way == "ternary" else 2 ** WAYS[way].get("bits", 8)
+    assert all(int(codes.max()) < levels for name, codes in load_weights(folder).items() if name.endswith("codes"))
+    shrunk.check_saved_again(folder)
 
 
-def test_parts_may_have_bits_of_their_own(workspace):
+def test_parts_may_have_different_bits(workspace):
     folder = quantized(workspace, "bilstm", bits_embedding=2, bits_encoder=3)
     compression = read_config(folder).compression
     bits = {"embedding": 2, "encoder": 3, "classifier": 8}
@@ -119,19 +102,6 @@ def test_only_the_parts_asked_for_are_quantized(workspace):
     assert parts_of(name for name in load_weights(folder) if name.endswith("codes")) == {"encoder"}
 
 
-@pytest.mark.parametrize(
-    ("student", "way", "message"),
-    [
-        ("bilstm", {"quantizer": "codebook", "granularity": "column"}, "not for columns"),
-        ("bilstm", {"quantizer": "ternary", "bits_encoder": 4}, "--bits-encoder has no meaning"),
-        ("ffn", {"dq_encoder": True}, "ffn has no weights in its encoder"),
-    ],
-)
-def test_what_cannot_be_quantized_is_refused(workspace, student, way, message):
-    with pytest.raises(UserError, match=message):
-        quantized(workspace, student, **way)
-
-
 @pytest.mark.parametrize("inputs", [{"encoder": "static"}, {"head": "dynamic"}, {"embedding": "dynamic"}])
 def test_unknown_parts_and_ways_of_rounding_inputs_are_refused(inputs):
     with pytest.raises(UserError, match="cannot round the inputs"):
@@ -145,25 +115,17 @@ def test_calibration_reads_training_text_only(workspace):
     assert any(name.endswith("input_scale") and tensor.item() != 1 for name, tensor in tensors.items())
 
 
-def test_hash_importance_is_saved_in_16_bits_and_a_student_quantized_once(workspace):
+def test_what_cannot_be_quantized_or_loaded_is_refused(workspace):
+    with pytest.raises(UserError, match="ffn has no weights in its encoder"):
+        quantized(workspace, dq_encoder=True)
     folder = quantized(workspace)
-    tensors = load_weights(folder)
-    assert tensors["embedding.importance.weight.value"].dtype == torch.float16
-    assert tensors["embedding.table.weight.codes"].dtype == torch.uint8
     with pytest.raises(UserError, match="quantized already"):
         quantized(workspace, folder.name)
-
-
-@pytest.mark.parametrize("cut", [0, 100, -1])
-def test_a_truncated_student_is_named(workspace, cut):
-    folder = quantized(workspace)
-    (folder / "model.safetensors").write_bytes(shrunk.weights_file(folder)[:cut])
-    with pytest.raises(UserError, match=r"model\.safetensors: damaged or truncated"):
-        shrunk.loaded(folder)
-
-
-def test_weights_of_another_student_are_refused(workspace):
-    folder = quantized(workspace)
+    whole = shrunk.weights_file(folder)
+    for data in (b"", whole[:100], whole[:-1]):
+        (folder / "model.safetensors").write_bytes(data)
+        with pytest.raises(UserError, match=r"model\.safetensors: damaged or truncated"):
+            shrunk.loaded(folder)
     (folder / "model.safetensors").write_bytes(shrunk.weights_file(folder.with_name("rnn")))
     with pytest.raises(UserError, match=r"does not fit its manifest\.json"):
         shrunk.loaded(folder)
@@ -171,18 +133,12 @@ def test_weights_of_another_student_are_refused(workspace):
 
 NAMES = {
     "+q": {},
-    "+q4": {"bits": 4},
     "+q3c": {"bits": 3, "quantizer": "codebook"},
-    "+qc": {"quantizer": "codebook"},
     "+qt": {"quantizer": "ternary"},
     "+q4-t2": {"bits": 4, "tune_epochs": 2},
-    "+q4-t2s": {"bits": 4, "tune_epochs": 2, "guide": "student"},
-    "+q4-t2-lr0.01": {"bits": 4, "tune_epochs": 2, "tune_lr": 0.01},
-    "+qmax24000": {"max_bytes": 24000},
+    "+q4-t2s-lr0.01": {"bits": 4, "tune_epochs": 2, "guide": "student", "tune_lr": 0.01},
     "+qmax24000c": {"max_bytes": 24000, "quantizer": "codebook"},
-    "+qloss1": {"max_loss": 1.0},
     "+qloss0.5": {"max_loss": 0.5},
-    "+q-emb2": {"bits_embedding": 2},
     "+q6-enc3-cls8": {"bits": 6, "bits_encoder": 3, "bits_classifier": 8},
     "+q-column": {"granularity": "column"},
     "+q ": {"granularity": "row"},
@@ -198,4 +154,4 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_show_how_a_student_was_quantized(name):
-    assert suffix(tiny.compress_settings(task="sst-2", **NAMES[name])) == name.strip()
+    assert Quantize.suffix(tiny.compress_settings(task="sst-2", **NAMES[name])) == name.strip()

@@ -10,23 +10,14 @@ from common.config import parse_flags
 from common.errors import UserError
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
-from compression.settings import CompressSettings, defaults_for
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings, defaults_for
 
 
 def smaller(workspace, name, *words):
-    """A model made by compress.py's flags."""
+    """A model built by compress.py's flags."""
     flags = ["--task", "sst-2", "--workspace", str(workspace), "--load-trained-model", name, "--cpu", *words]
     return compress(parse_flags(CompressSettings, [*flags, "--no-loadbar"], "", defaults_for))[-1]
-
-
-def test_tuning_goes_on_as_the_student_was_distilled(workspace):
-    recipe = {"loss": "kl", "alpha": 0.5, "batch_size": 7, "student_arch": "ffn"}
-    shrunk.compressed(workspace, "distill", model_name="s", embedding_type="hash", **recipe)
-    used = read_config(smaller(workspace, "s", "--compression-actions", "quantize", "--tune-epochs", "1")).settings
-    assert {**used, **recipe, "only_original_data": True} == used
-    again = smaller(workspace, "s", "--compression-actions", "prune", "--tune-epochs", "1", "--batch-size", "9")
-    assert read_config(again).settings["batch_size"] == 9
 
 
 def test_a_student_can_guide_itself_where_no_teacher_is(workspace):
@@ -48,17 +39,18 @@ def test_other_data_make_another_model(workspace, glue):
     assert read_config(smaller(workspace, "ffn", *words, "--force")).key != before
 
 
-@pytest.mark.slow
 def test_a_chain_and_separate_commands_build_the_same(workspace):
-    """The recipe of the distillation holds for the later commands, their own flags given or not."""
-    given = {"student_arch": "ffn", "embedding_type": "hash", "alpha": 0.5, "only_original_data": False}
-    values = tiny.small(model_name="s", tune_epochs=1, prune_aware=True, prune_threshold=0.2, batch_size=9, **given)
-    actions = ("distill", "prune", "quantize")
-    settings = {"task": "sst-2", "workspace": workspace, "compression_actions": actions, **values}
-    chain = compress(tiny.compress_settings(**settings))
+    """The recipe of the distillation holds for the later commands, unless their own flags say otherwise."""
+    recipe = {"loss": "kl", "alpha": 0.5, "batch_size": 9, "student_arch": "ffn"}
+    given = {"embedding_type": "hash", "prune_aware": True, "prune_threshold": 0.2, "tune_epochs": 1, "model_name": "s"}
+    chain = shrunk.compressed(workspace, "distill", "prune", "quantize", **recipe, **given)
     keys = [read_config(folder).key for folder in chain]
     words = ["--tune-epochs", "1", "--seed", str(tiny.SEED)]
     pruned = smaller(workspace, "s", "--compression-actions", "prune", "--prune-threshold", "0.2", *words)
     quantized = smaller(workspace, pruned.name, "--compression-actions", "quantize", *words)
     assert [pruned, quantized] == chain[1:]
     assert [read_config(folder).key for folder in (pruned, quantized)] == keys[1:]
+    used = read_config(quantized).settings
+    assert {**used, **recipe, "only_original_data": True} == used
+    again = smaller(workspace, "s", "--compression-actions", "prune", "--tune-epochs", "1", "--batch-size", "7")
+    assert read_config(again).settings["batch_size"] == 7

@@ -1,4 +1,4 @@
-"""Structured pruning: units really leave, the same number each way, and those that no one reads are never missed."""
+"""Structured pruning: units leave, the same number in each direction, and those that nothing reads change nothing."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from common.data.ragged import EncodedText
 from common.errors import UserError
 from compression.shrinking.pruning.units import remove_units
 from compression.students.batch import EncodedRows
-from compression.students.layers import GATES, Recurrent
+from compression.students.layers import Recurrent
 from compression.students.saved import load_student
 from compression.students.scoring import student_logits
 from compression.students.weights import Dense, Product
@@ -26,7 +26,7 @@ def student(arch, pair, pooling=None):
     return shrunk.fresh(arch, "bpe", pair, outputs=3, pooling=pooling or tiny.POOLINGS[arch][0], **sizes)
 
 
-def text(pair, rows=40):
+def text(pair, rows=32):
     rng = np.random.default_rng(2)
     columns = [
         EncodedText.from_lists([rng.integers(0, VOCABULARY, n).tolist() for n in rng.integers(1, 9, rows)], 1, (0,), 40)
@@ -44,11 +44,11 @@ def silence(net, pair, units, neurons):
     first, last = net.classifier[0].weight.value.data, net.classifier[3].weight.value.data
     last[:, neurons] = 0
     layers = list(net.encoder.children())
-    for place, (layer, silent) in enumerate(zip(layers, units, strict=False)):
+    for index, (layer, silent) in enumerate(zip(layers, units, strict=False)):
         if isinstance(layer, Recurrent):
             layer.weight_hh.value.data[:, silent] = 0
         for block in range(4 if pair else 1):
-            first[:, [(block * len(layers) + place) * HIDDEN + unit for unit in silent]] = 0
+            first[:, [(block * len(layers) + index) * HIDDEN + unit for unit in silent]] = 0
 
 
 def biases(net):
@@ -58,7 +58,7 @@ def biases(net):
 
 @pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn", "conv"])
 @pytest.mark.parametrize("pair", [False, True])
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_units_that_nothing_reads_are_not_missed(arch, pair, data):
     drop = data.draw(st.integers(0, HIDDEN - 1)) / HIDDEN
@@ -76,20 +76,22 @@ def test_units_that_nothing_reads_are_not_missed(arch, pair, data):
     assert widths.get("encoder_hidden_dim", HIDDEN - round(drop * HIDDEN)) == HIDDEN - round(drop * HIDDEN)
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn"])
+@pytest.mark.parametrize("arch", ["bilstm", "rnn", "conv"])
 @pytest.mark.parametrize("pair", [False, True])
-def test_matrices_shrink_and_directions_stay_alike(arch, pair):
+def test_what_is_left_of_a_unit_is_its_row_of_every_gate(arch, pair):
     net = student(arch, pair)
-    widths = remove_units(net, 0.5, text(pair), pair)
-    assert widths == {"encoder_hidden_dim": 3, "cls_hidden_dim": 4}
-    gates = GATES["lstm" if arch == "bilstm" else "rnn"]
-    for layer in net.encoder.children():
-        assert layer.hidden_dim == 3
-        assert layer.weight_ih.value.shape == (gates * 3, 5)
-        assert layer.weight_hh.value.shape == (gates * 3, 3)
-        assert layer.bias_ih.shape == layer.bias_hh.shape == (gates * 3,)
-    assert net.classifier[0].weight.value.shape == (4, 6 * (4 if pair else 1))
-    assert net.classifier[3].weight.value.shape == (3, 4)
+    silence(net, pair, [[1, 4, 5], [0, 2, 3]], [0, 1, 2, 3])
+    before = [{name: p.clone() for name, p in layer.named_parameters()} for layer in net.encoder.children()]
+    assert remove_units(net, 0.5, text(pair), pair) == {"encoder_hidden_dim": 3, "cls_hidden_dim": 4}
+    gates = {"bilstm": 4, "rnn": 1, "conv": 2}[arch]
+    for layer, old, kept in zip(net.encoder.children(), before, ([0, 2, 3], [1, 4, 5]), strict=False):
+        rows = [gate * HIDDEN + unit for gate in range(gates) for unit in kept]
+        assert getattr(layer, "hidden_dim", 3) == 3
+        for name, parameter in layer.named_parameters():
+            expected = old[name][rows]
+            assert torch.equal(parameter, expected[:, kept] if name == "weight_hh.value" else expected)
+    width = 3 * len(before) * (4 if pair else 1)
+    assert [layer.weight.value.shape for layer in (net.classifier[0], net.classifier[3])] == [(4, width), (3, 4)]
     assert all(p.requires_grad and p.grad is None for p in net.parameters())
 
 
@@ -109,27 +111,15 @@ def test_of_transformers_feed_forward_units_go(arch, pair):
         assert block.down.weight.value.shape == (HIDDEN, 4)
 
 
-def test_what_is_left_of_a_unit_is_its_own_row_of_every_gate():
-    net = student("bilstm", False)
-    silence(net, False, [[1, 4, 5], [0, 2, 3]], [0, 1, 2, 3])
-    before = [{name: p.clone() for name, p in layer.named_parameters()} for layer in net.encoder.children()]
-    remove_units(net, 0.5, text(False), False)
-    for layer, old, kept in zip(net.encoder.children(), before, ([0, 2, 3], [1, 4, 5]), strict=True):
-        rows = [gate * HIDDEN + unit for gate in range(4) for unit in kept]
-        assert torch.equal(layer.weight_ih.value, old["weight_ih.value"][rows])
-        assert torch.equal(layer.weight_hh.value, old["weight_hh.value"][rows][:, kept])
-        assert torch.equal(layer.bias_ih, old["bias_ih"][rows])
-
-
 @pytest.mark.parametrize("arch", ["bilstm", "rnn", "conv"])
 def test_the_units_that_move_the_logits_most_stay(arch):
     # One unit of each layer is read a hundred times as strongly as the others, and one neuron.
     net = student(arch, False, "max")
-    places = (2, 4)[: len(biases(net))]
+    units = (2, 4)[: len(biases(net))]
     with torch.no_grad():
-        net.classifier[0].weight.value[:, [layer * HIDDEN + unit for layer, unit in enumerate(places)]] *= 100
+        net.classifier[0].weight.value[:, [layer * HIDDEN + unit for layer, unit in enumerate(units)]] *= 100
         net.classifier[3].weight.value[:, 5] *= 100
-    loud = [bias[unit].item() for bias, unit in zip(biases(net), places, strict=True)]
+    loud = [bias[unit].item() for bias, unit in zip(biases(net), units, strict=True)]
     neuron = net.classifier[0].bias[5].item()
     assert remove_units(net, 0.8, text(False), False)["encoder_hidden_dim"] == 1
     assert [bias[0].item() for bias in biases(net)] == loud
@@ -164,37 +154,22 @@ def test_products_shrink_as_well(pair):
     assert net.encoder.forward_rnn.weight_hh.right.value.shape == (HIDDEN, 3)
 
 
-@pytest.mark.parametrize("pair", [False, True])
-def test_what_is_left_of_a_convolutions_unit_is_its_value_and_its_gate(pair):
-    net = student("conv", pair)
-    silence(net, pair, [[1, 4, 5]], [])
-    weight, bias = net.encoder.convolution.weight.value.clone(), net.encoder.convolution.bias.clone()
-    assert remove_units(net, 0.5, text(pair), pair) == {"encoder_hidden_dim": 3, "cls_hidden_dim": 4}
-    rows = [0, 2, 3, HIDDEN, HIDDEN + 2, HIDDEN + 3]
-    assert torch.equal(net.encoder.convolution.weight.value, weight[rows])
-    assert torch.equal(net.encoder.convolution.bias, bias[rows])
-    assert net.classifier[0].weight.value.shape == (4, 3 * (4 if pair else 1))
-
-
 def test_no_layer_loses_all_its_units():
     with pytest.raises(UserError, match="of 6 units none would be left"):
         remove_units(student("rnn", False), 0.95, text(False), False)
 
 
-@pytest.mark.parametrize(
-    ("arch", "task", "epochs"), [("bilstm", "sst-2", 2), ("rnn", "qqp", 2), ("ffn", "sst-2", 0), ("conv", "sst-2", 0)]
-)
+@pytest.mark.parametrize(("arch", "task", "epochs"), [("rnn", "qqp", 1), ("ffn", "sst-2", 0), ("conv", "sst-2", 0)])
 def test_a_student_with_fewer_units_is_saved_and_loaded(workspace, arch, task, epochs):
     folder = shrunk.shrunk(workspace, "prune", arch, task=task, tune_epochs=epochs, prune_units=0.4)
     parent = folder.with_name(arch)
     assert folder.name.startswith(f"{arch}+pu0.4{'-t' if epochs else ''}")
-    net, tokenizer, config = load_student(folder, shrunk.CPU)
+    net, _, config = load_student(folder, shrunk.CPU)
     encoder = {} if arch == "ffn" else {"encoder_hidden_dim": 3}
     assert config.compression["units"] == {**encoder, "cls_hidden_dim": 4}
     assert {**config.student, **config.compression["units"]} == config.student
     assert len(shrunk.weights_file(folder)) < len(shrunk.weights_file(parent))
     assert config.compression["sparsity"]["total"] < 0.01  # units only: no single weight was pruned
-    tiny.save_student(folder.with_name("copy"), net, tokenizer, **config.facts())
-    assert shrunk.weights_file(folder.with_name("copy")) == shrunk.weights_file(folder)
+    shrunk.check_saved_again(folder)
     biases = net.classifier[0].bias.tolist()
     assert set(biases).issubset(shrunk.loaded(parent).classifier[0].bias.tolist()) == (epochs == 0)

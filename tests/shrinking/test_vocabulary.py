@@ -1,4 +1,4 @@
-"""Vocabulary pruning: pieces and rows that training text hardly uses leave; what uses the others stays as it was."""
+"""Vocabulary pruning: pieces and rows that training text hardly uses are removed, and no others change."""
 
 import numpy as np
 import pytest
@@ -45,11 +45,8 @@ def test_pieces_are_marked_and_all_else_stays(model_file, unused):
         assert after.get_score(piece) == before.get_score(piece)
         assert after.is_unused(piece) == (piece in unused)
     assert mark_unused(model, ()) == model
-
-
-def test_a_model_cut_short_is_refused(model_file):
     with pytest.raises(UserError, match="not a sentencepiece model"):
-        mark_unused(model_file.read_bytes()[:-3], ())
+        mark_unused(model[:-3], ())
 
 
 @given(st.sets(st.integers(3, PIECES - 1)))
@@ -113,7 +110,7 @@ def test_a_sentence_without_a_dropped_piece_keeps_its_logits(model_file):
 
 
 @pytest.mark.parametrize("arch", ["ffn", "rnn"])  # hashes and characters
-@pytest.mark.parametrize("epochs", [0, 2])
+@pytest.mark.parametrize("epochs", [0, 1])
 def test_rows_of_hashes_and_characters_become_zero_and_stay_so(workspace, arch, epochs):
     least = 12
     folder = shrunk.shrunk(workspace, "prune", arch, prune_vocabulary=least, tune_epochs=epochs)
@@ -137,7 +134,7 @@ def test_rows_that_are_never_used_change_no_logit_of_training_text(workspace):
     assert np.array_equal(before, after)
 
 
-@pytest.mark.parametrize("epochs", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("epochs", [0, 1])
 def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     given = {"student_arch": "bilstm", "vocab_size": 100, "factorize": ("embedding",), "rank": 3}
     given |= {"prune_vocabulary": 6, "tune_epochs": epochs, "only_original_data": False, "alpha": 0.0}
@@ -150,15 +147,13 @@ def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     texts = load_split(paths, task, "train").sentence1 + load_rows(paths, task, "tinybert").sentence1
     (uses,) = row_uses(net, tokenizer, texts).values()
     assert uses[3:].min() >= 6
-    copy = pruned.with_name("copy")
-    tiny.save_student(copy, net, tokenizer, **config.facts())
-    assert all((copy / name).read_bytes() == (pruned / name).read_bytes() for name in (MODEL_FILE, "model.safetensors"))
+    shrunk.check_saved_again(pruned)
     (pruned / MODEL_FILE).write_bytes((parent / MODEL_FILE).read_bytes())
     with pytest.raises(UserError, match="100 pieces, the student has"):
         shrunk.loaded(pruned)
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "ffn", "rnn"])
+@pytest.mark.parametrize("arch", ["bilstm", "ffn"])
 def test_something_must_be_left(workspace, arch):
     with pytest.raises(UserError, match=r"--prune-vocabulary 100000: .* nothing would be left"):
         shrunk.shrunk(workspace, "prune", arch, model_name="p", prune_vocabulary=100_000)

@@ -26,13 +26,13 @@ def fresh(arch="bilstm", embedding="bpe", pair=False, outputs=2, **sizes):
 
 
 def compressed(workspace, *actions, task="sst-2", **given):
-    """Folders of the models that actions of compress.py make; distilling learns one epoch of labels."""
+    """Folders of the models that actions of compress.py build; distilling learns one epoch of labels."""
     values = tiny.small(**{"alpha": 1.0, "only_original_data": True, "epochs": 1, **given})
     return compress(tiny.compress_settings(task=task, workspace=workspace, compression_actions=actions, **values))
 
 
 def shrunk(workspace, action, student, **given):
-    """Folder of what an action makes of the student of a name."""
+    """Folder of the model that an action builds from the student of a name."""
     return compressed(workspace, action, load_trained_model=student, **given)[0]
 
 
@@ -52,3 +52,13 @@ def logits(folder, workspace, task="sst-2", rows="test"):
 def weights_file(folder):
     """Bytes of a student's weights."""
     return (folder / "model.safetensors").read_bytes()
+
+
+def check_saved_again(folder):
+    """A student that is loaded and saved again has the same files."""
+    copy = folder.with_name(f"copy of {folder.name}")
+    student, tokenizer, config = load_student(folder, CPU)
+    tiny.save_student(copy, student, tokenizer, **config.facts())
+    files = {path.name: path.read_bytes() for path in copy.iterdir() if path.name != "manifest.json"}
+    assert "model.safetensors" in files
+    assert files == {name: (folder / name).read_bytes() for name in files}

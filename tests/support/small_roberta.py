@@ -1,48 +1,38 @@
-"""A small RoBERTa trained by fairseq itself, in its own checkpoint format, with GPT-2's vocabulary where present.
-
-    python -m tests.small_roberta FOLDER --text FILE --updates 2000 --layers 4 --dim 256
-
-FILE holds one sentence a line. FOLDER then holds what fairseq's archives do (model.pt, dict.txt) and the byte-pair
-files, and serves as --arch of finetune.py. Tests make one with a few updates; for a demonstration let it run for some
-minutes, until it guesses masked words.
-"""
+"""A small RoBERTa trained by fairseq itself, in its own checkpoint format."""
 
 import argparse
 import collections
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tiny
 import torch
+from tokenizers import ByteLevelBPETokenizer
 
 from common.data.split import Split
+from common.teachers.fairseq.checkpoint import load_checkpoint
 from common.teachers.fairseq.library import load_fairseq, quiet
-from common.teachers.fairseq.masked_lm import FairseqMaskedLM
-from common.teachers.fairseq.teacher import FairseqTeacher
+from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
 from common.teachers.settings import FinetuneSettings, defaults_for
 
-SHARED = Path(__file__).parent.parent.parent.parent / "shared" / "gpt2_bpe"
-VOCABULARY_FILES = ("encoder.json", "vocab.bpe", "dict.txt")
+SHARED = tiny.ROOT.parent / "shared" / "gpt2_bpe"
+"""GPT-2's vocabulary, where it is there."""
 CPU = torch.device("cpu")
-_HELD_OUT = 20  # one line in so many checks the loss
 TEXT = [text for text, _ in tiny.sentences(240)] + [text for a, b, _ in tiny.pairs(60) for text in (a, b)]
 
 
-def make(folder: Path, lines: list[str], *, updates: int, layers: int = 1, dim: int = 16, real: bool = False) -> Path:
+def make(folder: Path) -> Path:
     """Write model.pt ('cfg' format), dict.txt, encoder.json and vocab.bpe to `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if real and SHARED.exists():
-        for name in VOCABULARY_FILES:
-            shutil.copyfile(SHARED / name, folder / name)
-    else:
-        learn_vocabulary(folder, lines)
-    with tempfile.TemporaryDirectory() as work:
-        _binarize(folder, lines, Path(work))
-        _pretrain(Path(work), updates, layers, dim)
-        shutil.copyfile(Path(work) / "checkpoint_last.pt", folder / "model.pt")
+    folder.mkdir(parents=True)
+    learn_vocabulary(folder)
+    work = folder / "work"
+    work.mkdir()
+    _binarize(folder, work)
+    _pretrain(work)
+    shutil.move(work / "checkpoint_last.pt", folder / "model.pt")
+    shutil.rmtree(work)
     return folder
 
 
@@ -64,28 +54,26 @@ def hub(folder: Path, head: bool = False) -> Any:
     return RobertaHubInterface(argparse.Namespace(bpe=bpe), task, model.model).eval()
 
 
-def split_of(*texts: str, seconds: list[str] | None = None, labels: list | None = None) -> Split:
+def split_of(*texts: str, labels: list | None = None) -> Split:
     """Return rows of these texts, of label 0 where none is given."""
     known = np.array(labels if labels is not None else [0] * len(texts))
-    return Split(list(texts), seconds, known, np.arange(len(texts)))
+    return Split(list(texts), None, known, np.arange(len(texts)))
 
 
-def learn_vocabulary(folder: Path, lines: list[str]) -> None:
+def learn_vocabulary(folder: Path) -> None:
     """Byte-level pairs learned from the text, in the format of GPT-2's and fairseq's files."""
-    from tokenizers import ByteLevelBPETokenizer
-
     pairs = ByteLevelBPETokenizer()
-    pairs.train_from_iterator(lines, vocab_size=600, min_frequency=2, show_progress=False)
+    pairs.train_from_iterator(TEXT, vocab_size=600, min_frequency=2, show_progress=False)
     pairs.save_model(str(folder))
     (folder / "vocab.json").rename(folder / "encoder.json")
     (folder / "merges.txt").rename(folder / "vocab.bpe")
-    counts = collections.Counter(number for line in lines for number in pairs.encode(line).ids)
+    counts = collections.Counter(number for line in TEXT for number in pairs.encode(line).ids)
     ranked = sorted(range(pairs.get_vocab_size()), key=lambda number: (-counts[number], number))
     (folder / "dict.txt").write_text("".join(f"{number} {counts[number]}\n" for number in ranked))
 
 
-def _binarize(folder: Path, lines: list[str], work: Path) -> None:
-    """The lines as fairseq's masked_lm task reads them."""
+def _binarize(folder: Path, work: Path) -> None:
+    """The text as fairseq's masked_lm task reads it; one line in twenty checks the loss."""
     load_fairseq()
     from fairseq.data import Dictionary, indexed_dataset
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
@@ -93,28 +81,25 @@ def _binarize(folder: Path, lines: list[str], work: Path) -> None:
     pairs = get_encoder(folder / "encoder.json", folder / "vocab.bpe")
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     shutil.copyfile(folder / "dict.txt", work / "dict.txt")
-    for split, remainder in (("train", False), ("valid", True)):
+    for split, lines in (("train", TEXT), ("valid", TEXT[::20])):
         builder = indexed_dataset.make_builder(str(work / f"{split}.bin"), "mmap", vocab_size=len(dictionary))
-        for i, line in enumerate(lines):
-            if (i % _HELD_OUT == 0) == remainder:
-                pieces = " ".join(map(str, pairs.encode(line)))
-                builder.add_item(dictionary.encode_line(pieces, add_if_not_exist=False))
+        for line in lines:
+            builder.add_item(dictionary.encode_line(" ".join(map(str, pairs.encode(line))), add_if_not_exist=False))
         builder.finalize(str(work / f"{split}.idx"))
 
 
-def _pretrain(work: Path, updates: int, layers: int, dim: int) -> None:
+def _pretrain(work: Path) -> None:
     """fairseq's own masked-language-model training."""
-    load_fairseq()
     from fairseq import checkpoint_utils, options
     from fairseq_cli.train import main
 
     # Blocks of a fixed length, because breaking at sentences fails in fairseq 0.12 with NumPy 2.
     flags = f"""
         --task masked_lm --criterion masked_lm --arch roberta --sample-break-mode none --tokens-per-sample 128
-        --max-positions 128 --encoder-layers {layers} --encoder-embed-dim {dim} --encoder-ffn-embed-dim {4 * dim}
-        --encoder-attention-heads {max(2, dim // 64)} --optimizer adam --adam-betas (0.9,0.98) --adam-eps 1e-6
-        --lr-scheduler polynomial_decay --lr 0.001 --warmup-updates {max(1, updates // 10)}
-        --total-num-update {updates} --max-update {updates} --batch-size 16 --required-batch-size-multiple 1
+        --max-positions 128 --encoder-layers 1 --encoder-embed-dim 16 --encoder-ffn-embed-dim 64
+        --encoder-attention-heads 2 --optimizer adam --adam-betas (0.9,0.98) --adam-eps 1e-6
+        --lr-scheduler polynomial_decay --lr 0.001 --warmup-updates 4
+        --total-num-update 40 --max-update 40 --batch-size 16 --required-batch-size-multiple 1
         --clip-norm 0.0 --weight-decay 0.01
         --seed 7 --num-workers 0 --no-epoch-checkpoints --save-dir {work} --log-format none --cpu
     """
@@ -125,10 +110,7 @@ def _pretrain(work: Path, updates: int, layers: int, dim: int) -> None:
 
 def write_old_format(folder: Path, target: Path) -> Path:
     """The same model as fairseq's official archives have it: 'args', and the names of 2019."""
-    load_fairseq()
     from fairseq.checkpoint_utils import torch_persistent_save
-
-    from common.teachers.fairseq.checkpoint import load_checkpoint
 
     shutil.copytree(folder, target)
     state = load_checkpoint(folder / "model.pt")
@@ -138,19 +120,3 @@ def write_old_format(folder: Path, target: Path) -> Path:
     args = argparse.Namespace(**vars(state["cfg"]["model"]))
     torch_persistent_save({"args": args, "model": model, **kept}, str(target / "model.pt"))
     return target
-
-
-def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--text", type=Path, required=True)
-    parser.add_argument("--updates", type=int, default=2000)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--dim", type=int, default=256)
-    given = parser.parse_args()
-    lines = [line for line in given.text.read_text(encoding="utf-8").splitlines() if line.strip()]
-    make(given.folder, lines, updates=given.updates, layers=given.layers, dim=given.dim, real=True)
-
-
-if __name__ == "__main__":
-    _main()

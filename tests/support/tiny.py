@@ -14,7 +14,7 @@ from common.store.artifact import MANIFEST, Manifest
 from common.store.files import write_json
 from common.teachers.settings import FinetuneSettings
 from compression.augmentation.preprocess import PreprocessSettings
-from compression.settings import CompressSettings, defaults_for
+from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students import saved
 
 ROOT = Path(__file__).parent.parent.parent
@@ -291,6 +291,11 @@ def edit_facts(folder: Path, **facts: object) -> None:
     """Change facts in a model's manifest."""
     manifest = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps({**manifest, "facts": {**manifest["facts"], **facts}}))
+
+
+def read_history(folder: Path) -> list[dict]:
+    """The records of a model's training, one an epoch."""
+    return [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
 
 
 def scores(workspace: Path, name: str, task: str = "sst-2") -> Path:

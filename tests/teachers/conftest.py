@@ -4,7 +4,7 @@ import pytest
 import small_roberta
 import tiny
 import torch
-from small_roberta import CPU, TEXT, settings
+from small_roberta import CPU, settings
 
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
@@ -15,7 +15,7 @@ from compression.augmentation.preprocess import preprocess
 @pytest.fixture(scope="session")
 def roberta(tmp_path_factory):
     """Folder of a small RoBERTa as fairseq saves one."""
-    return small_roberta.make(tmp_path_factory.mktemp("roberta") / "small", TEXT, updates=40)
+    return small_roberta.make(tmp_path_factory.mktemp("roberta") / "small")
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +33,7 @@ def taught(tmp_path_factory, glue, roberta):
     return workspace
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def teacher(taught):
+    """The teacher `small`."""
     return load_teacher(Workspace(taught).model("sst-2", "small"), CPU, torch.float32)

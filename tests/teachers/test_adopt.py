@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+import transformers
 from own_task import NAMES, write_yaml
 
 from common.data.split import load_split
@@ -18,8 +19,6 @@ from compression.augmentation.preprocess import preprocess
 
 def write_classifier(encoder, folder, names=None, outputs=2):
     """A Hugging Face classifier with a head of random, but saved, weights."""
-    import transformers
-
     labels = {"id2label": dict(enumerate(names)), "label2id": {n: i for i, n in enumerate(names)}} if names else {}
     torch.manual_seed(1)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=outputs, **labels)
@@ -38,26 +37,26 @@ def unlabelled(tmp_path_factory):
     return folder / "w", path
 
 
+def adopted(unlabelled, source, **given):
+    return finetune(tiny.finetune_settings(*unlabelled, source, **{"as_is": True, **given}))
+
+
 @pytest.mark.parametrize("names", [None, ["Thumbs Down", "Thumbs Up"]])
 def test_a_classifier_is_adopted_with_its_weights_and_logits(tmp_path, encoder, unlabelled, names):
-    import transformers
-
-    workspace, task = unlabelled
     source = write_classifier(encoder, tmp_path / "clf", names)
-    given = {"as_is": True, "model_name": f"t{bool(names)}"}
-    folder = finetune(tiny.finetune_settings(workspace, task, source, **given))
-    assert finetune(tiny.finetune_settings(workspace, task, source, **given)) == folder
+    folder = adopted(unlabelled, source, model_name=f"t{bool(names)}")
+    assert adopted(unlabelled, source, model_name=folder.name) == folder
     config = read_config(folder)
     assert (config.kind, config.task, config.labels, config.trained_on) == ("teacher", "lines", NAMES, ())
     rows = {"generate_loss": ("validation",), "model_name": folder.name, "precision": "fp32"}
-    preprocess(tiny.prepare_settings(workspace, task, **rows))
-    validation = load_split(Workspace(workspace), load_task(task), "validation")
-    logits = load_logits(Workspace(workspace), load_task(task), folder.name, "validation")
+    preprocess(tiny.prepare_settings(*unlabelled, **rows))
+    paths, task = Workspace(unlabelled[0]), load_task(unlabelled[1])
     model = transformers.AutoModelForSequenceClassification.from_pretrained(source).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    texts = load_split(paths, task, "validation").sentence1
     with torch.inference_mode():
-        expected = [model(**tokenizer(text, return_tensors="pt")).logits[0].numpy() for text in validation.sentence1]
-    np.testing.assert_allclose(logits, np.stack(expected), atol=1e-5)
+        expected = [model(**tokenizer(text, return_tensors="pt")).logits[0].numpy() for text in texts]
+    np.testing.assert_allclose(load_logits(paths, task, folder.name, "validation"), np.stack(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -69,23 +68,20 @@ def test_a_classifier_is_adopted_with_its_weights_and_logits(tmp_path, encoder, 
     ],
 )
 def test_a_head_of_other_labels_is_refused(tmp_path, encoder, unlabelled, names, outputs, message):
-    workspace, task = unlabelled
     source = write_classifier(encoder, tmp_path / "clf", names, outputs)
     with pytest.raises(UserError, match=message):
-        finetune(tiny.finetune_settings(workspace, task, source, as_is=True))
+        adopted(unlabelled, source)
 
 
-def test_only_fine_tuned_classifiers_are_adopted(tmp_path, encoder, unlabelled, workspace):
-    root, task = unlabelled
-    with pytest.raises(UserError, match=r"no trained classification head \(classifier\.bias is missing\)"):
-        finetune(tiny.finetune_settings(root, task, encoder, as_is=True))
+def test_only_fine_tuned_classifiers_are_adopted(tmp_path, encoder, unlabelled, prepared):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="empty: holds no model"):
-        finetune(tiny.finetune_settings(root, task, tmp_path / "empty", as_is=True))
-    with pytest.raises(UserError, match="is neither a folder nor TASK/NAME of a teacher in the workspace, and"):
-        finetune(tiny.finetune_settings(root, task, "featherweight/none", as_is=True))
-    pairs = workspace / "models/qqp/tiny-bert"
-    with pytest.raises(UserError, match="reads pairs of sentences, lines has single sentences"):
-        finetune(tiny.finetune_settings(root, task, pairs, as_is=True))
+    for source, message in {
+        encoder: r"no trained classification head \(classifier\.bias is missing\)",
+        tmp_path / "empty": "empty: holds no model",
+        "featherweight/none": "is neither a folder nor TASK/NAME of a teacher in the workspace, and",
+        prepared / "models/qqp/tiny-bert": "reads pairs of sentences, lines has single sentences",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            adopted(unlabelled, source)
     with pytest.raises(UserError, match=r"no row of train has a label.*--as-is"):
-        finetune(tiny.finetune_settings(root, task, encoder))
+        adopted(unlabelled, encoder, as_is=False)

@@ -303,7 +303,7 @@ def test_a_teacher_can_learn_from_a_share_of_the_rows(workspace, encoder, monkey
     for share in (1.0, 0.5, 0.5):
         finetune(FinetuneSettings(**given, downsample_data=share, force=True))
     whole, half, again = learned_from
-    assert len(half["train"]) == round(len(whole["train"]) / 2)
-    assert set(half["train"].source_rows) < set(whole["train"].source_rows)
-    assert half["train"].source_rows.tolist() == again["train"].source_rows.tolist()
-    assert len(half["validation"]) == len(whole["validation"])
+    assert len(half[0]) == round(len(whole[0]) / 2)
+    assert set(half[0].source_rows) < set(whole[0].source_rows)
+    assert half[0].source_rows.tolist() == again[0].source_rows.tolist()
+    assert len(half[1]) == len(whole[1])

@@ -32,25 +32,15 @@ class Architecture(Settings):
     """Settings of a RoBERTa; fairseq's names and defaults (those of roberta_base)."""
 
     encoder_layers: int = 12
-    """Layers."""
     encoder_embed_dim: int = 768
-    """Width of the hidden states."""
     encoder_ffn_embed_dim: int = 3072
-    """Width of the feed-forward blocks."""
     encoder_attention_heads: int = 12
-    """Attention heads of a layer."""
     max_positions: int = 512
-    """Longest sequence."""
     activation_fn: Literal["gelu", "gelu_accurate", "relu", "tanh"] = "gelu"
-    """Activation of the feed-forward blocks."""
     pooler_activation_fn: Literal["tanh", "gelu", "relu", "linear"] = "tanh"
-    """Activation of the classification head."""
     encoder_normalize_before: bool = False
-    """Layer norm before each block, not after."""
     layernorm_embedding: bool = True
-    """Layer norm over the embeddings."""
     untie_weights_roberta: bool = False
-    """Masked-LM head with an output matrix of its own."""
 
 
 @contextlib.contextmanager
@@ -107,24 +97,21 @@ def read_model(path: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
         architecture = build(Architecture, known)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    return architecture, {
-        _current_name(name): tensor for name, tensor in state["model"].items() if torch.is_tensor(tensor)
+    # The official archives have the names of 2019.
+    current = {
+        re.sub(r"^decoder\.", "encoder.", name).replace(".emb_layer_norm.", ".layernorm_embedding."): tensor
+        for name, tensor in state["model"].items()
+        if torch.is_tensor(tensor)
     }
+    return architecture, current
 
 
 def _model_settings(state: dict[str, Any]) -> dict[str, Any]:
     """Return the model's settings as a dict: from 'args', a Namespace, or from 'cfg', which has them in 'model'."""
-    settings = state.get("args") or (state.get("cfg") or {}).get("model") or {}
+    settings = state.get("args") or (state.get("cfg") or {}).get("model")
     if isinstance(settings, argparse.Namespace):
         return dict(vars(settings))
-    return {str(key): settings[key] for key in settings} if isinstance(settings, Mapping) else {}
-
-
-def _current_name(name: str) -> str:
-    """Return a current name for one of 2019 (the official archives)."""
-    if name.startswith("decoder."):
-        name = "encoder." + name.removeprefix("decoder.")
-    return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
+    return dict(settings) if isinstance(settings, Mapping) else {}
 
 
 def read_folder(folder: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
@@ -153,17 +140,16 @@ def load_into(
 
     Names, shapes and number must be the model's. Raises UserError naming the first tensor that differs.
     """
-
-    def is_optional(name: str) -> bool:
-        return any(part in name.split(".") for part in optional)
-
     own = model.state_dict()
     for name in sorted({*own, *tensors}):
-        if name not in own and not is_optional(name):
-            raise UserError(f"{source}: not a RoBERTa of this architecture: {name} is not part of it")
-        if name not in tensors and not is_optional(name) and not name.endswith(".version"):
-            raise UserError(f"{source}: not a RoBERTa of this architecture: {name} is missing")
-        if name in own and name in tensors and own[name].shape != tensors[name].shape:
-            shapes = f"{list(tensors[name].shape)}, not {list(own[name].shape)}"
-            raise UserError(f"{source}: not a RoBERTa of this architecture: {name} has shape {shapes}")
+        may_lack = not set(optional).isdisjoint(name.split("."))
+        fault = None
+        if name not in own:
+            fault = None if may_lack else "is not part of it"
+        elif name not in tensors:
+            fault = None if may_lack or name.endswith(".version") else "is missing"
+        elif own[name].shape != tensors[name].shape:
+            fault = f"has shape {list(tensors[name].shape)}, not {list(own[name].shape)}"
+        if fault:
+            raise UserError(f"{source}: not a RoBERTa of this architecture: {name} {fault}")
     model.load_state_dict({**own, **{name: tensor for name, tensor in tensors.items() if name in own}})

@@ -1,4 +1,4 @@
-"""fairseq, imported only when needed, and without its warnings and logs."""
+"""fairseq, imported only when needed (it is optional), and without its warnings and logs."""
 
 import contextlib
 import logging

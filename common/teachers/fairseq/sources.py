@@ -6,15 +6,14 @@ from common.data.archives import unpack_member
 from common.data.download import fetch
 from common.errors import UserError
 from common.store.files import folder_name
-from common.teachers.base import FAIRSEQ_ARCHS
 from common.teachers.fairseq.checkpoint import ARCHITECTURE_FILE, CHECKPOINT_FILE
+from common.teachers.settings import FAIRSEQ_ARCHS
 from common.training.models import WEIGHTS_FILE
 
 SUBFOLDER = "fairseq"
 _ADDRESS = "https://dl.fbaipublicfiles.com/fairseq"
-# The archives' checksums are not published (searched in fairseq's repository and in public code). So
-# that of the first download is kept and required from then on; also, the checkpoint is read by the weights-only loader,
-# and its tensors must have the names and shapes of the architecture.
+# The archives' checksums are not published. So that of the first download is kept and required from then on; also, the
+# checkpoint is read by the weights-only loader, and its tensors must have the names and shapes of the architecture.
 _BYTE_PAIRS = {
     "encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
     "vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
@@ -28,10 +27,14 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
     Raises UserError when an archive cannot be fetched, or a folder has no dictionary.
     """
     if arch in FAIRSEQ_ARCHS:
-        return str(_official(arch, downloads)), arch
+        name = arch.replace("_", ".")
+        archive = fetch(f"{_ADDRESS}/models/{name}.tar.gz", None, downloads, "--arch takes the folder of a local copy")
+        for member in (CHECKPOINT_FILE, "dict.txt"):
+            if not (downloads / name / member).exists():
+                unpack_member(archive, f"{name}/{member}", downloads / name / member)
+        return str(downloads / name), arch
     folder = Path(arch)
-    inner = folder / SUBFOLDER
-    source = inner if (inner / WEIGHTS_FILE).exists() else folder
+    source = folder / SUBFOLDER if (folder / SUBFOLDER / WEIGHTS_FILE).exists() else folder
     if not (source / "dict.txt").exists():
         raise UserError(f"{source / 'dict.txt'}: no such file; a fairseq model comes with its dictionary")
     return str(source), folder_name(folder)
@@ -52,13 +55,3 @@ def model_files(arch: str, downloads: Path) -> list[Path]:
     names = (WEIGHTS_FILE, ARCHITECTURE_FILE, CHECKPOINT_FILE, "dict.txt")
     files = [source / name for name in names] + [byte_pairs(source, downloads) / name for name in _BYTE_PAIRS]
     return [path for path in files if path.exists()]
-
-
-def _official(arch: str, downloads: Path) -> Path:
-    """Return the folder with model.pt and dict.txt of roberta_base or roberta_large."""
-    name = arch.replace("_", ".")
-    archive = fetch(f"{_ADDRESS}/models/{name}.tar.gz", None, downloads, "--arch takes the folder of a local copy")
-    for member in (CHECKPOINT_FILE, "dict.txt"):
-        if not (downloads / name / member).exists():
-            unpack_member(archive, f"{name}/{member}", downloads / name / member)
-    return downloads / name

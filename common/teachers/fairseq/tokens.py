@@ -1,10 +1,13 @@
-"""RoBERTa's tokenizer by fairseq: GPT-2's byte-level pairs, and the ids of fairseq's dictionary."""
+"""RoBERTa's tokenizer: GPT-2's byte-level pairs, and the ids of fairseq's dictionary."""
 
-import functools
-import json
 import shutil
 from pathlib import Path
 
+import numpy as np
+from tokenizers import ByteLevelBPETokenizer
+
+from common.data.ragged import EncodedText
+from common.data.split import Split
 from common.errors import UserError
 from common.teachers.base import Pieces
 from common.teachers.fairseq.library import load_fairseq
@@ -24,19 +27,21 @@ class RobertaTokens:
         """
         load_fairseq()
         from fairseq.data import Dictionary
-        from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
         self.files = {name: (folder if name == "dict.txt" else pairs or folder) / name for name in VOCABULARY_FILES}
         for path in self.files.values():
             if not path.exists():
                 raise UserError(f"{path}: no such file; a RoBERTa needs {', '.join(VOCABULARY_FILES)}")
+        dictionary, *files = map(str, self.files.values())
         try:
-            self.pairs = get_encoder(self.files["encoder.json"], self.files["vocab.bpe"])
-            self.dictionary = Dictionary.load(str(self.files["dict.txt"]))
-        except (ValueError, KeyError, AttributeError, RuntimeError, json.JSONDecodeError) as error:
+            self.pairs = ByteLevelBPETokenizer.from_file(*files)
+            self.dictionary = Dictionary.load(dictionary)
+        except Exception as error:  # tokenizers raises plain Exceptions, fairseq whatever happens
             raise UserError(f"{folder}: damaged vocabulary ({error})") from error
         self.mask_id = self.dictionary.add_symbol("<mask>")
-        self._word_ids = functools.lru_cache(maxsize=1 << 16)(self._encode_word)
+        # fairseq's dictionary names pieces by the decimal digits of their ids in encoder.json.
+        count = max(self.pairs.get_vocab().values()) + 1
+        self._ids = np.array([self.dictionary.index(str(piece)) for piece in range(count)])
 
     def __len__(self) -> int:
         return len(self.dictionary)
@@ -48,7 +53,13 @@ class RobertaTokens:
 
     def ids(self, text: str) -> list[int]:
         """Return ids of a text, without special tokens."""
-        return [number for word in self.pairs.pat.findall(text) for number in self._word_ids(word)]
+        return self._ids[self.pairs.encode(text).ids].tolist()
+
+    def encode(self, split: Split, max_tokens: int) -> EncodedText:
+        """Return token ids of every row of a split, cut at max_tokens; a pair is one sequence."""
+        seconds = split.sentence2 or [None] * len(split)
+        rows = [self.join(one, two, max_tokens) for one, two in zip(split.sentence1, seconds, strict=True)]
+        return EncodedText.from_lists(rows, width=1, empty=(PAD,), max_tokens=max_tokens)
 
     def join(self, sentence1: str, sentence2: str | None, max_tokens: int) -> list[int]:
         """Return ids of a row with special tokens, at most max_tokens; the last one is always </s>.
@@ -66,29 +77,15 @@ class RobertaTokens:
         A piece of some bytes of a character covers the whole character.
         """
         text = " " + sentence
-        ids, spans, at = [], [], 0
-        character = [i for i, letter in enumerate(text) for _ in letter.encode()]  # of each byte
-        for word in self.pairs.pat.findall(text):
-            for number, symbol in zip(self._word_ids(word), self._symbols(word), strict=True):
-                start, end = character[at], character[at + len(symbol) - 1] + 1
-                start += end - start - len(text[start:end].lstrip())
-                ids.append(number)
-                spans.append((max(start - 1, 0), end - 1))  # without the space before the sentence
-                at += len(symbol)
-        keep = max_pieces - 2
-        return Pieces([BEGIN, *ids[:keep], END], [(0, 0), *spans[:keep], (0, 0)])
+        spans = []
+        for start, end in self.pairs.encode(text).offsets[: max_pieces - 2]:
+            start += end - start - len(text[start:end].lstrip())
+            spans.append((max(start - 1, 0), end - 1))  # without the space before the sentence
+        return Pieces([BEGIN, *self.ids(text)[: max_pieces - 2], END], [(0, 0), *spans, (0, 0)])
 
     def words(self) -> list[str]:
         """Return, by id, the word of a piece that is a space and letters, or ""."""
-        found = []
-        for symbol in self.dictionary.symbols:
-            text = self.pairs.decode([int(symbol)]) if symbol.isdecimal() and int(symbol) in self.pairs.decoder else ""
-            found.append(text[1:] if text.startswith(" ") and text[1:].isalpha() else "")
-        return found
-
-    def _symbols(self, word: str) -> list[str]:
-        """Return the pairs of a word, as strings with one character a byte."""
-        return self.pairs.bpe("".join(self.pairs.byte_encoder[byte] for byte in word.encode())).split(" ")
-
-    def _encode_word(self, word: str) -> tuple[int, ...]:
-        return tuple(self.dictionary.index(str(self.pairs.encoder[symbol])) for symbol in self._symbols(word))
+        known = self.pairs.get_vocab().values()
+        pieces = {str(piece): self.pairs.decode([piece]) for piece in known}
+        texts = [pieces.get(symbol, "") for symbol in self.dictionary.symbols]
+        return [text[1:] if text.startswith(" ") and text[1:].isalpha() else "" for text in texts]

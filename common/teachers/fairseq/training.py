@@ -1,30 +1,39 @@
-"""Fine-tuning a RoBERTa teacher with fairseq's own training loop, by the recipe of its GLUE example."""
+"""Fine-tuning a RoBERTa teacher with fairseq's own training loop, by the recipe of its GLUE example.
 
+https://github.com/facebookresearch/fairseq/blob/main/examples/roberta/README.glue.md
+"""
+
+import math
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
+import torch
+
+from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.data.tasks import Task
+from common.devices import pick_device, pick_dtype
 from common.errors import UserError
 from common.progress import bar
 from common.store.step import Context
-from common.teachers.fairseq.checkpoint import allowed_types, load_checkpoint, read_folder, read_model
+from common.teachers.fairseq.checkpoint import Architecture, allowed_types, load_checkpoint, read_folder, read_model
 from common.teachers.fairseq.checkpoint import write_folder as write_model
-from common.teachers.fairseq.data import binarize
 from common.teachers.fairseq.library import load_fairseq, quiet
-from common.teachers.fairseq.recipe import total_updates, training_flags
 from common.teachers.fairseq.sources import SUBFOLDER, byte_pairs
 from common.teachers.fairseq.sources import resolve as resolve_source
-from common.teachers.fairseq.teacher import encode
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.settings import FinetuneSettings
 from common.training.loop import write_history
 from common.training.targets import targets
+
+SAVE_UPDATES = 500
+"""Fewest updates between two checkpoints; a kill loses those since the last one."""
 
 LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
 
@@ -36,22 +45,22 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
 
 
 def train(
-    settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], out: Path, context: Context
+    settings: FinetuneSettings, source: str, task: Task, splits: tuple[Split, Split], out: Path, context: Context
 ) -> dict[str, Any]:
     """Fine-tune the RoBERTa in folder `source` and save the best checkpoint in `out`; a stopped run continues.
 
-    splits: "train" and the one that chooses the checkpoint. Raises UserError for weights that are not RoBERTa's.
+    splits: rows to learn from, and rows that choose the checkpoint.
+    Raises UserError for weights that are not a RoBERTa's.
     """
     work = context.work
     architecture, _ = read_folder(Path(source))
     tokens = RobertaTokens(Path(source), byte_pairs(Path(source), settings.paths.downloads()))
     max_tokens = min(settings.max_tokens, architecture.max_positions)
-    train_rows, valid_rows = splits["train"], splits[task.selection_split(settings.select_on)]
-    for name, split in (("train", train_rows), ("valid", valid_rows)):
-        binarize(work / "data", name, encode(tokens, split, max_tokens), targets(task, split.labels), tokens, task)
-    flags = training_flags(settings, task, architecture, len(train_rows), len(valid_rows))
-    files = ["--start", source, "--model-name", context.name, "--save-dir", str(work)]
-    if not _is_trained(work, settings, total_updates(settings, len(train_rows))):
+    for name, split in zip(("train", "valid"), splits, strict=True):
+        binarize(work / "data", name, tokens.encode(split, max_tokens), targets(task, split.labels), tokens, task)
+    if not _is_trained(work, settings, total_updates(settings, len(splits[0]))):
+        flags = training_flags(settings, task, architecture, *map(len, splits))
+        files = ["--start", source, "--model-name", context.name, "--save-dir", str(work)]
         _run([str(work / "data"), *flags, *files], f"fine-tuning {context.name}")
     _, tensors = read_model(work / BEST)
     history = load_checkpoint(work / LAST)["extra_state"]["FeatherweightTask"]["history"]
@@ -60,6 +69,92 @@ def train(
     tokens.save(out / SUBFOLDER)
     write_history(out / "history.jsonl", history)
     return {}
+
+
+def training_flags(
+    settings: FinetuneSettings, task: Task, architecture: Architecture, train_rows: int, valid_rows: int
+) -> list[str]:
+    """Return all flags that do not name files."""
+    updates = total_updates(settings, train_rows)
+    flags = f"""
+        --task featherweight_sentence_prediction --criterion sentence_prediction --num-classes {task.outputs}
+        --seed {settings.seed} --num-workers 0
+        --batch-size {settings.batch_size} --max-tokens 4400 --required-batch-size-multiple 1
+        --optimizer adam --adam-betas (0.9,0.98) --adam-eps 1e-6 --clip-norm 0.0
+        --lr {settings.lr} --weight-decay {settings.weight_decay} --lr-scheduler polynomial_decay
+        --total-num-update {updates} --warmup-updates {round(updates * settings.warmup)}
+        --max-update {updates} --max-epoch {settings.max_epochs}
+        --save-interval-updates {save_interval(valid_rows, settings.batch_size)} --keep-interval-updates 1
+        --no-epoch-checkpoints --distributed-world-size 1
+        --arch roberta --dropout 0.1 --attention-dropout 0.1
+    """.split()
+    if task.regression:
+        flags += ["--regression-target", "--best-checkpoint-metric", "loss"]
+    else:
+        flags += ["--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"]
+    if settings.patience < settings.max_epochs:
+        flags += ["--patience", str(settings.patience)]
+    if settings.freeze_embeddings:
+        flags += ["--freeze-embeddings"]
+    for name, value in architecture.model_dump().items():
+        flag = f"--{name.replace('_', '-')}"
+        flags += [flag] * value if isinstance(value, bool) else [flag, str(value)]
+    return flags + _device_flags(settings)
+
+
+def total_updates(settings: FinetuneSettings, train_rows: int) -> int:
+    """Return how many updates there will be, over which the learning rate falls to zero.
+
+    That is the recipe's number for the full task, or that of max_epochs where it is lower; warm-up is a share of it.
+    """
+    possible = math.ceil(train_rows / settings.batch_size) * settings.max_epochs
+    return min(settings.max_updates or possible, possible)
+
+
+def save_interval(valid_rows: int, batch_size: int) -> int:
+    """Return the updates between two checkpoints.
+
+    fairseq validates whenever it saves; a forward pass is a third of an update's work: so validation takes a tenth of
+    the time.
+    """
+    return max(SAVE_UPDATES, math.ceil(10 * valid_rows / batch_size / 3))
+
+
+def _device_flags(settings: FinetuneSettings) -> list[str]:
+    """Return flags for one device. On a CPU fairseq computes in 32 bits only."""
+    device = pick_device(settings.cpu)
+    dtype = pick_dtype(settings.arithmetic, device)
+    if device.type == "cpu":
+        return ["--cpu"]
+    if dtype == torch.float16:
+        return ["--fp16", "--fp16-init-scale", "4", "--threshold-loss-scale", "1", "--fp16-scale-window", "128"]
+    return ["--bf16"] if dtype == torch.bfloat16 else []
+
+
+def binarize(folder: Path, name: str, rows: EncodedText, labels: np.ndarray, tokens: RobertaTokens, task: Task) -> None:
+    """Write a split in fairseq's binary format, as its "train" or "valid", whichever `name` is.
+
+    labels: class indices, or for regression scores scaled to [0, 1]. input0 holds rows as the model reads them, with
+    special tokens, so that training and scoring cannot differ. The label dictionary keeps the order of the classes.
+    """
+    for part in ("input0", "label"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(tokens.files["dict.txt"], folder / "input0" / "dict.txt")
+    _write_rows(folder / "input0" / name, np.split(rows.ids[:, 0], rows.offsets[1:-1]), len(tokens))
+    if task.regression:
+        (folder / "label" / f"{name}.label").write_text("".join(f"{score}\n" for score in labels.tolist()))
+        return
+    (folder / "label" / "dict.txt").write_text("".join(f"{i} 1\n" for i in range(task.outputs)))
+    _write_rows(folder / "label" / name, labels[:, None] + tokens.dictionary.nspecial, task.outputs)
+
+
+def _write_rows(path: Path, rows: Iterable[np.ndarray], symbols: int) -> None:
+    from fairseq.data import indexed_dataset
+
+    builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", vocab_size=symbols)
+    for row in rows:
+        builder.add_item(torch.from_numpy(row.astype(np.int64)))
+    builder.finalize(f"{path}.idx")
 
 
 def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:
@@ -107,23 +202,21 @@ def _link(source: str, target: str, overwrite: bool = False) -> bool:
 
 
 def _bar_class(label: str) -> Any:
+    """Return our progress bar in place of fairseq's: one an epoch, none for its validations."""
     from fairseq.logging.progress_bar import BaseProgressBar
 
     class Bar(BaseProgressBar):
-        """Our progress bar in place of fairseq's: one an epoch, none for its validations."""
+        def __init__(self, iterator: Any, *, epoch: int | None = None, prefix: str | None = None, **_: Any) -> None:
+            super().__init__(iterator, epoch, prefix)
 
         def __iter__(self) -> Iterator[Any]:
             if "valid" in self.prefix:
-                yield from self.iterable
-            else:
-                yield from bar(self.iterable, f"{label} {self.epoch}", total=len(self.iterable), initial=self.n)
+                return iter(self.iterable)
+            return iter(bar(self.iterable, f"{label} {self.epoch}", total=len(self.iterable), initial=self.n))
 
         def log(self, *_: Any, **__: Any) -> None:
-            """Print nothing: the bar is enough."""
+            pass  # the bar is enough
 
         print = log
 
-    def make(iterator: Any, *, epoch: int | None = None, prefix: str | None = None, **_: Any) -> Bar:
-        return Bar(iterator, epoch, prefix)
-
-    return make
+    return Bar

@@ -1,7 +1,6 @@
 """Masked language models from Hugging Face: BERT, RoBERTa, DistilBERT, ELECTRA and others, by folder or name."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 
 from common.errors import UserError
 from common.teachers.base import Pieces
-from common.teachers.huggingface.teacher import missing_tensors, quiet_transformers
+from common.teachers.huggingface.teacher import first_line, load_pretrained
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 """Settings, vocabulary and weights of a model; pickled weights are not read."""
@@ -33,17 +32,9 @@ class HuggingFaceMaskedLM:
         Raises UserError when it does not exist, or has no trained head, no mask, or no fast tokenizer (only those map
         pieces to characters).
         """
-        folder = masked_lm_folder(source)
-        transformers = quiet_transformers()
-        try:
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-            model, loaded = transformers.AutoModelForMaskedLM.from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-            )
-        except Exception as error:  # transformers raises OSError, ValueError, KeyError and more for bad folders
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UserError(f"no masked language model could be loaded from {source}: {reason}") from error
-        if missing := missing_tensors(model, loaded):
+        given = {"what": "masked language model", "dtype": torch.float32, "use_safetensors": True}
+        tokenizer, model, missing = load_pretrained(_folder(source), "AutoModelForMaskedLM", **given)
+        if missing:
             raise UserError(f"{source} has no trained head for masked language modelling (it lacks {missing[0]})")
         if not tokenizer.is_fast or tokenizer.mask_token_id is None:
             raise UserError(f"{source}: its tokenizer has no mask, or does not say which characters a piece covers")
@@ -76,27 +67,20 @@ class HuggingFaceMaskedLM:
             words = [plain([piece]).strip() if piece and piece.startswith(space) else "" for piece in pieces]
         return [word if word.isalpha() and i not in self._special else "" for i, word in enumerate(words)]
 
-    def predict(self, ids: np.ndarray, lengths: np.ndarray, places: np.ndarray) -> torch.Tensor:
-        """Return the logits of every piece at one position of each row, float32 [batch, pieces]."""
-        mask = np.arange(ids.shape[1]) < lengths[:, None]
-        tokens = {"input_ids": torch.from_numpy(np.where(mask, ids, 0)).to(self.device)}
-        if not mask.all():  # attention without a mask is faster
-            tokens["attention_mask"] = torch.from_numpy(mask.astype(np.int64)).to(self.device)
-        with torch.inference_mode(), self._only(torch.from_numpy(places).to(self.device)):
-            return self.model(**tokens).logits[:, 0].float()
+    def predict(self, ids: np.ndarray, index: np.ndarray) -> torch.Tensor:
+        """Return the logits of every piece at one position of each row, float32 [batch, pieces].
 
-    @contextlib.contextmanager
-    def _only(self, places: torch.Tensor) -> Iterator[None]:
-        """Run the last modules at one position of each row: [batch, length, dim] becomes [batch, 1, dim].
-
-        These are the head, and in layers like BERT's all of the last layer after its attention.
+        The head, and in layers like BERT's all of the last layer after its attention, run at these positions alone:
+        [batch, length, dim] becomes [batch, 1, dim].
         """
+        rows = torch.arange(len(ids), device=self.device)
+        positions = torch.from_numpy(index).to(self.device)
 
         def pick(_module: torch.nn.Module, _arguments: Any, output: Any) -> Any:
             hidden = output[0]
             if hidden.shape[1] == 1:
                 return output  # already picked
-            picked = hidden[torch.arange(len(hidden), device=hidden.device), places][:, None]
+            picked = hidden[rows, positions][:, None]
             if isinstance(output, tuple):
                 return picked, *output[1:]
             output.last_hidden_state = picked
@@ -105,7 +89,8 @@ class HuggingFaceMaskedLM:
         modules = [self.model.base_model, *_last_attention(self.model.base_model)]
         hooks = [module.register_forward_hook(pick) for module in modules]
         try:
-            yield
+            with torch.inference_mode():
+                return self.model(input_ids=torch.from_numpy(ids).to(self.device)).logits[:, 0].float()
         finally:
             for hook in hooks:
                 hook.remove()
@@ -119,7 +104,12 @@ def _last_attention(encoder: torch.nn.Module) -> list[torch.nn.Module]:
     return [layers[-1].attention]
 
 
-def masked_lm_folder(source: str) -> Path:
+def masked_lm_files(source: str) -> list[Path]:
+    """Return the files of a model, sorted by name. Raises UserError when there is no such model."""
+    return sorted(path for pattern in _FILES for path in _folder(source).glob(pattern))
+
+
+def _folder(source: str) -> Path:
     """Return the folder of a model; one of the hub is downloaded, or found in the hub's cache. Raises UserError."""
     if Path(source).is_dir():
         return Path(source)
@@ -132,23 +122,14 @@ def masked_lm_folder(source: str) -> Path:
     try:
         return Path(snapshot_download(source, allow_patterns=list(_FILES)))
     except Exception as error:  # HTTP errors, bad names, no network: no common class
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"no masked language model could be downloaded from {source}: {reason}") from error
-
-
-def masked_lm_files(source: str) -> list[Path]:
-    """Return the files of a model, sorted by name. Raises UserError as `masked_lm_folder` does."""
-    folder = masked_lm_folder(source)
-    return sorted(path for pattern in _FILES for path in folder.glob(pattern))
+        raise UserError(f"no masked language model could be downloaded from {source}: {first_line(error)}") from error
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     """Return a span without white space at its ends: some tokenizers include the space before a word."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    return start, max(start, end - len(piece) + len(piece.rstrip()))
 
 
 def _longest(tokenizer: Any, model: torch.nn.Module) -> int:

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText, padded
+from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.progress import Advance, nothing
-from common.teachers.huggingface.teacher import SCORING_BATCH, HuggingFaceTeacher
-from common.training.batching import sorted_batches
+from common.teachers.base import batched_logits
+from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.training.models import read_config
 
 
@@ -56,16 +56,9 @@ class HuggingFaceTagger(HuggingFaceTeacher):
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
         """Return the logits of every word, float32 [n, words, outputs], NaN past a row's last word."""
         encoded = self.encode(split)
-        counts = encoded.first_pieces.lengths
-        flat = np.zeros((counts.sum(), self.model.config.num_labels), np.float32)
         self.model.eval()
-        with torch.inference_mode():
-            for rows in sorted_batches(encoded.lengths, SCORING_BATCH):
-                starts = encoded.first_pieces.offsets
-                own = np.concatenate([np.arange(starts[row], starts[row + 1]) for row in rows])
-                flat[own] = self.forward(encoded, rows).cpu().numpy()
-                advance(len(rows))
-        return padded(flat, counts)
+        words = encoded.first_pieces.lengths
+        return batched_logits(lambda rows: self.forward(encoded, rows), encoded.lengths, advance, words)
 
 
 def _first_pieces(word_of_piece: list[int | None], count: int) -> list[int]:

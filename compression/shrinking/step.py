@@ -1,0 +1,201 @@
+"""The base of the steps that make a student smaller, and the student that they change."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pydantic
+import torch
+
+from common.config import Settings
+from common.data.rows import find_rows
+from common.data.split import Split, find_splits
+from common.data.tasks import Task, load_task
+from common.seeds import seed_everything
+from common.store.artifact import Artifact, artifact_at
+from common.store.files import fingerprint
+from common.store.step import Context, Step
+from common.store.workspace import Workspace
+from common.training.metrics import main_score
+from common.training.models import ModelConfig, read_config
+from compression.distillation.callbacks import Callback
+from compression.distillation.dataset import (
+    DistillationSet,
+    distillation_set,
+    distillation_text,
+    held_out_inputs,
+    held_out_rows,
+    learning_inputs,
+)
+from compression.distillation.settings import LossSettings, RowsSettings, TrainSettings
+from compression.distillation.trainer import TrainingData, train_student
+from compression.packing import pack
+from compression.shrinking.settings import CompressSettings, TuneSettings
+from compression.students.saved import load_student, save_student
+from compression.students.scoring import encode_split, student_logits
+from compression.students.student import Student
+from compression.tokenizers import Tokenizer
+
+CPU = torch.device("cpu")
+
+
+@dataclasses.dataclass
+class CompressionContext:
+    """A loaded student, and what is needed to train, score and pack it."""
+
+    settings: CompressSettings
+    task: Task
+    parent_folder: Path
+    parent: ModelConfig
+    student: Student
+    """Changed in place, or replaced."""
+    tokenizer: Tokenizer
+    name: str
+    """Name of the student being built."""
+    work: Path
+    """Folder for the state of an unfinished training."""
+    key: str
+    """Identity of that training."""
+    widths: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The student's settings that changed: the widths of matrices that shrank."""
+    history: list[dict[str, Any]] | None = None
+    """Epochs of tuning, where there was any."""
+
+    def tune(self, *callbacks: Callback) -> None:
+        """Train the student for --tune-epochs; its best weights are left. Does nothing when these are 0.
+
+        It learns from the distillation set of the settings, with the logits of the teacher or of the student before it
+        was changed. Raises UserError when the teacher's are missing.
+        """
+        settings, epochs = self.settings, self.settings.tune_epochs
+        if epochs == 0:
+            return
+        recipe = {"epochs": epochs, "patience": epochs, "lr": settings.tune_lr}
+        recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0}
+        if settings.guide == "student":
+            recipe["alpha"] = 0.0
+            text = distillation_text(settings, self.task)
+            parent, tokenizer, _ = load_student(self.parent_folder, CPU)
+            logits = student_logits(parent, encode_split(tokenizer, text), CPU, f"{self.parent.name} guides")
+            rows = DistillationSet(text, logits, None, not settings.only_original_data)
+        else:
+            rows = distillation_set(settings, self.task)
+        settings, data = settings.model_copy(update=recipe), TrainingData(rows, self.held_out)
+        state = self.work, self.name, self.key
+        self.history = train_student(settings, self.task, self.student, self.tokenizer, data, *state, callbacks)
+
+    @functools.cached_property
+    def held_out(self) -> Split:
+        """The rows that choose: validation's labelled ones, or all of them with the teacher's choices."""
+        return held_out_rows(self.settings, self.task, self.parent.teacher)
+
+    def logits(self, rows: Split) -> np.ndarray:
+        """Return the logits of the student as it is now, float32 [n, outputs]."""
+        return student_logits(self.student, encode_split(self.tokenizer, rows), CPU, "scoring")
+
+    def score(self) -> float:
+        """Return the task's main metric over the held-out rows, of the student as it is now."""
+        return main_score(self.task, self.held_out.labels, self.logits(self.held_out))
+
+    def student_settings(self) -> dict[str, Any]:
+        """Return the student's own settings as they are now."""
+        return {**self.parent.student, **self.widths}
+
+    def packed_size(self) -> int:
+        """Return the bytes of the student's packed file as it is now."""
+        config = self.parent.model_copy(update={"name": self.name, "student": self.student_settings()})
+        return len(pack(self.student, self.tokenizer, config))
+
+
+class Shrink(Step):
+    """Base of the steps that make a student smaller. Each has a field, named as the step, with its own settings."""
+
+    stage: ClassVar[str]
+    """Stage of the models it builds."""
+    named: ClassVar[tuple[str, ...]] = ()
+    """Settings that `label` shows."""
+
+    seed: int
+    tune: TuneSettings | None
+    """How it is trained afterwards. None without --tune-epochs, as are the next three."""
+    objective: LossSettings | None
+    rows: RowsSettings | None
+    train: TrainSettings | None
+    settings: CompressSettings = pydantic.Field(exclude=True)
+    task: Task = pydantic.Field(exclude=True)
+    parent: Path = pydantic.Field(exclude=True)
+    """Folder of the student to make smaller."""
+
+    @classmethod
+    def of(cls, settings: CompressSettings, parent: Path, name: str = "") -> Shrink:
+        """Return the step that the settings describe. name: of the student that it builds."""
+        groups = {"tune": TuneSettings, "objective": LossSettings, "rows": RowsSettings, "train": TrainSettings}
+        tuning = {field: settings.part(group) if settings.tune_epochs else None for field, group in groups.items()}
+        own = {cls.kind(): settings.part(cls.group()), **cls.more(settings, name)}
+        return cls(seed=settings.seed, settings=settings, task=load_task(settings.task), parent=parent, **tuning, **own)
+
+    @classmethod
+    def group(cls) -> type[Settings]:
+        """Return the class of the step's own settings."""
+        return cls.model_fields[cls.kind()].annotation
+
+    @classmethod
+    def more(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
+        """Return the values of further fields. name: of the student that is built."""
+        return {}
+
+    @classmethod
+    def label(cls, settings: CompressSettings) -> str:
+        """Return the readable part of `suffix`."""
+        raise NotImplementedError
+
+    @classmethod
+    def suffix(cls, settings: CompressSettings) -> str:
+        """Return what the step adds to a name; four digits of a hash stand for settings that `label` does not show."""
+        groups = [cls.group(), *([TuneSettings] if settings.tune_epochs else [])]
+        changed = [settings.part(group).model_dump(mode="json", exclude_defaults=True) for group in groups]
+        others = {key: value for values in changed for key, value in values.items() if key not in cls.named}
+        return cls.label(settings) + (f"-{fingerprint(others)[:4]}" if others else "")
+
+    def reads(self) -> set[str]:
+        """Return the rows that it reads besides those of tuning.
+
+        text: all training text, whose tokens are counted; train: train rows that it measures; held out: the rows that
+        choose among epochs.
+        """
+        raise NotImplementedError
+
+    def apply(self, context: CompressionContext) -> dict[str, Any]:
+        """Change a student in place, and tune it. Returns what was reached, for its config."""
+        raise NotImplementedError
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the student to make smaller, and the rows and logits that are read."""
+        settings, parent, reads = self.settings, read_config(self.parent), self.reads()
+        inputs = {"parent": artifact_at(self.parent)}
+        if self.tune or reads:
+            inputs["splits"] = find_splits(paths, self.task)
+        if self.tune:
+            inputs |= learning_inputs(settings, self.task, guided=settings.guide == "teacher")
+        elif "text" in reads and parent.augmented and not settings.only_original_data:
+            inputs["augmented"] = find_rows(paths, self.task, settings.augmented)
+        if self.tune or "held out" in reads:
+            inputs |= held_out_inputs(settings, self.task, parent.teacher)
+        return inputs
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Load the student, change it, and save the result with all of its weights."""
+        seed_everything(self.seed)
+        student, tokenizer, parent = load_student(self.parent, CPU)
+        build = context.name, context.work, context.key
+        changed = CompressionContext(self.settings, self.task, self.parent, parent, student, tokenizer, *build)
+        compression = parent.compression | self.apply(changed)
+        save_student(out, changed.student, changed.tokenizer, changed.history)
+        facts = parent.facts()
+        for name in ("base", "base_key", "trained_parameters"):
+            facts.pop(name)
+        return facts | {"stage": self.stage, "student": changed.student_settings(), "compression": compression}

@@ -30,13 +30,15 @@ from common.config import nearest, parse_flags
 from common.errors import UserError
 from common.store.settings import QuerySettings
 from compression.experiments.best import BestSettings, best, best_text
-from compression.experiments.chain import Plan, plan_chain, plan_file, run_plan
+from compression.experiments.chain import Plan, plan_chain, plan_file
 from compression.experiments.compare.comparison import CompareSettings, comparison_text
 from compression.experiments.jobs import JOBS
 from compression.experiments.report import terminal_report
 from compression.experiments.report.archive import ArchiveSettings, archive
+from compression.experiments.report.record import ExperimentRecord
+from compression.experiments.report.results import Row
 from compression.experiments.report.results_page import has_page, write_page
-from compression.experiments.sweep.listing import experiments, experiments_text, show, show_text
+from compression.experiments.sweep.listing import experiments, experiments_text, plan_text, show, show_text
 from compression.experiments.sweep.settings import SweepSettings
 
 
@@ -47,21 +49,21 @@ def main() -> None:
         print(__doc__)
         return
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
-    verb, operands, flags = words[0], words[1:count], words[count:]
-    if verb in VERBS:
-        settings_class, names, do = VERBS[verb]
-        usage = " ".join(["experiment.py", verb, *names, "[flags]"])
-        settings = parse_flags(settings_class, flags, do.__doc__, usage=usage)
+    command, operands, flags = words[0], words[1:count], words[count:]
+    if command in COMMANDS:
+        settings_class, names, function = COMMANDS[command]
+        usage = " ".join(["experiment.py", command, *names, "[flags]"])
+        settings = parse_flags(settings_class, flags, function.__doc__, usage=usage)
         _check_operands(operands, names, usage)
-        do(settings, *operands)
-    elif verb == "run":
+        function(settings, *operands)
+    elif command == "run":
         _check_operands(operands, ["FILE.yaml"], "experiment.py run FILE.yaml [flags]")
-        _run_chain(plan_file(Path(operands[0]), flags))
-    elif verb in JOBS:
-        _run_chain(plan_chain(words[:count], flags))
+        _run(plan_file(Path(operands[0]), flags))
+    elif command in JOBS:
+        _run(plan_chain(words[:count], flags))
     else:
-        known = ["run", *VERBS, *JOBS]
-        raise UserError(f"unknown word {verb!r}{nearest(verb, known)} (it is one of: {', '.join(known)})")
+        known = ["run", *COMMANDS, *JOBS]
+        raise UserError(f"unknown word {command!r}{nearest(command, known)} (it is one of: {', '.join(known)})")
 
 
 def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -> None:
@@ -69,12 +71,14 @@ def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -
         raise UserError(f"usage: {usage}")
 
 
-def _run_chain(plan: Plan) -> None:
+def _run(plan: Plan) -> None:
+    from compression.experiments.run import run_plan  # PyTorch loads here, after the flags are checked
+
     rows, record = run_plan(plan)
-    _show_results(rows, record, plan.workspace.experiment(plan.name))
+    _print_results(rows, record, plan.workspace.experiment(plan.name))
 
 
-def _show_results(rows: list[dict[str, Any]], record: Any, folder: Path) -> None:
+def _print_results(rows: Sequence[Row], record: ExperimentRecord, folder: Path) -> None:
     if rows:
         print(terminal_report(rows, record))
     print(f"report: {folder / 'report.html'}")
@@ -85,21 +89,19 @@ def _sweep(settings: SweepSettings, file: str) -> None:
 
     Example: python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --dry-run
     """
-    # PyTorch and Matplotlib load here, after the flags are checked.
-    from compression.experiments.sweep.plan import plan_text
-    from compression.experiments.sweep.sweep import failures, plan_sweep, report, sweep
+    from compression.experiments.sweep import sweep as sweeps  # PyTorch loads here
 
     if settings.dry_run:
-        plan = plan_sweep(Path(file), settings)
+        plan = sweeps.plan_sweep(Path(file), settings)
         print_json(plan) if settings.json_ else print(plan_text(plan))
         return
-    record = sweep(Path(file), settings)
-    record, rows = report(settings.paths, record.name)
-    failed = failures(settings.paths, record)
+    record = sweeps.sweep(Path(file), settings)
+    record, rows = sweeps.report(settings.paths, record.name)
+    failed = sweeps.failures(settings.paths, record)
     if settings.json_:
         print_json({"name": record.name, "runs": len(record.runs), "failed": [run.id for run in failed], "rows": rows})
     else:
-        _show_results(rows, record, settings.paths.experiment(record.name))
+        _print_results(rows, record, settings.paths.experiment(record.name))
     if failed:
         print(
             f"error: {len(failed)} of {len(record.runs)} runs failed; {failed[0].id}: {failed[0].error}; "
@@ -118,10 +120,10 @@ def _report(settings: QuerySettings, name: str) -> None:
         paths = list(map(str, write_page(Path(name))))
         print_json(paths) if settings.json_ else print(f"page: {paths[0]}")
         return
-    from compression.experiments.sweep.sweep import report
+    from compression.experiments.sweep.sweep import report  # PyTorch loads here
 
     record, rows = report(settings.paths, name)
-    print_json(rows) if settings.json_ else _show_results(rows, record, settings.paths.experiment(name))
+    print_json(rows) if settings.json_ else _print_results(rows, record, settings.paths.experiment(name))
 
 
 def _archive(settings: ArchiveSettings, *names: str) -> None:
@@ -156,7 +158,7 @@ def _compare(settings: CompareSettings, a: str, b: str) -> None:
 
     Example: python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
     """
-    from compression.experiments.compare.compare import compare  # SciPy loads here, after the flags are checked
+    from compression.experiments.compare.compare import compare  # SciPy loads here
 
     found = compare(settings, a, b)
     print_json(dataclasses.asdict(found)) if settings.json_ else print(comparison_text(found))
@@ -171,7 +173,7 @@ def _best(settings: BestSettings) -> None:
     print_json(dataclasses.asdict(found)) if settings.json_ else print(best_text(found))
 
 
-VERBS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
+COMMANDS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "sweep": (SweepSettings, ["FILE.yaml"], _sweep),
     "report": (QuerySettings, ["NAME|FOLDER"], _report),
     "archive": (ArchiveSettings, ["NAME", "..."], _archive),
@@ -180,7 +182,7 @@ VERBS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "compare": (CompareSettings, ["A", "B"], _compare),
     "best": (BestSettings, [], _best),
 }
-"""Word -> its settings, its operands, and what runs it; the function's docstring is its --help."""
+"""Word -> its settings, its operands, and the function that runs it; the function's docstring is its --help."""
 
 if __name__ == "__main__":
     run_script(main)

@@ -3,12 +3,13 @@
 A run is always recorded in files; observers are further places, given as URLs. Several processes may record in the same
 folder and the same database at once: a folder's number is taken by creating it, and ids in databases are random.
 A database that cannot be reached stops a run before its work starts. One that fails later gives one warning on stderr,
-and the run goes on: its results and its record in files are complete.
+and the run continues: its results and its record in files are complete.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import re
 import sys
@@ -28,16 +29,16 @@ _SQLITE_SECONDS = 60
 _ROOT = Path(__file__).resolve().parent.parent
 _FILES = "files"
 _running: list[Any] = []
-"""sacred's runs being recorded in this process, the innermost last."""
+"""The runs of sacred that this process is recording, the innermost last."""
 
 
 def record(
     name: str, folder: Path, settings: dict[str, Any], work: Callable[[], Any], observers: Sequence[str] = ()
 ) -> Any:
-    """Run `work` as one sacred run, recorded in a numbered folder in `folder` and by `observers`; return its result.
+    """Call `work` as one sacred run, recorded in a numbered folder in `folder` and by `observers`; return its result.
 
-    Recorded are settings, commit and whether the code was changed since, package versions, machine, times, metrics and
-    outcome. observers: 'sqlite:///runs.db' or another URL of SQLAlchemy, 'mongodb://host/database', 'files' (the
+    The record has settings, commit and whether the code was changed since, package versions, machine, times, metrics
+    and outcome. observers: 'sqlite:///runs.db' or another URL of SQLAlchemy, 'mongodb://host/database', 'files' (the
     default). An exception of `work` is recorded as the run's failure (or interruption) and raised again.
     Raises UserError, before work starts, as `check_observers` does.
     """
@@ -45,11 +46,11 @@ def record(
         from sacred import SETTINGS, Experiment
         from sacred.observers import FileStorageObserver
 
-    SETTINGS.CAPTURE_MODE = "no"  # our output is bars and one table; the record is in files
-    SETTINGS.DISCOVER_DEPENDENCIES = "pkg"  # every package installed: most are imported only once work has begun
+    SETTINGS.CAPTURE_MODE = "no"
+    SETTINGS.DISCOVER_DEPENDENCIES = "pkg"  # every installed package: most are imported only while work runs
     experiment = Experiment(name, save_git_info=_has_git(), interactive=True, base_dir=str(_ROOT))
     experiment.logger = logging.getLogger("sacred")
-    experiment.logger.setLevel(logging.CRITICAL)  # sacred announces every start and end
+    experiment.logger.setLevel(logging.CRITICAL)  # sacred logs every start and end
     experiment.observers.append(_Observer(FileStorageObserver(str(folder)), str(folder)))
     experiment.observers += [_connect(url) for url in observers if url != _FILES]
     experiment.add_config({"settings": settings})
@@ -84,18 +85,18 @@ def check_observers(observers: Sequence[str]) -> None:
 
 
 class _Observer:
-    """Forward sacred's events to one of its observers, which may fail without harm once the run has begun.
+    """Forward sacred's events to one of its observers; an exception after the start is one warning on stderr.
 
-    sacred swallows exceptions of observers without a word; here they give one line on stderr.
+    sacred ignores exceptions of observers silently.
     """
 
     priority = 20
-    """sacred starts the highest first: the number of the run's folder is its id."""
+    """sacred starts the observer of the highest priority first; the number of the run's folder is the run's id."""
 
     def __init__(self, inner: Any, shown: str) -> None:
         self.inner, self.shown = inner, shown
         self.started = self.failed = False
-        self.turn = threading.Lock()  # heartbeats come from a thread of their own
+        self.lock = threading.Lock()  # heartbeats come from another thread
 
     def started_event(self, ex_info: dict[str, Any], **given: Any) -> Any:
         # A copy of ex_info: sacred's files write their own paths into it, which other observers cannot read.
@@ -103,35 +104,26 @@ class _Observer:
         self.started = True
         return identity
 
-    def log_metrics(self, **given: Any) -> None:
-        self.forward("log_metrics", **given)
-
-    def heartbeat_event(self, **given: Any) -> None:
-        self.forward("heartbeat_event", **given)
-
-    def completed_event(self, **given: Any) -> None:
-        self.forward("completed_event", **given)
-
-    def interrupted_event(self, **given: Any) -> None:
-        self.forward("interrupted_event", **given)
-
-    def failed_event(self, **given: Any) -> None:
-        self.forward("failed_event", **given)
-
     def forward(self, event: str, **given: Any) -> None:
         if not self.started:
             return  # another observer refused the run before this one had started
-        with self.turn:
+        with self.lock:
             try:
                 getattr(self.inner, event)(**given)
             except Exception as error:
                 self.recover()
                 if not self.failed:
-                    print(f"warning: the record in {self.shown} is not whole: {_first_line(error)}", file=sys.stderr)
+                    print(f"warning: the record in {self.shown} is incomplete: {_first_line(error)}", file=sys.stderr)
                 self.failed = True
 
+    log_metrics = functools.partialmethod(forward, "log_metrics")
+    heartbeat_event = functools.partialmethod(forward, "heartbeat_event")
+    completed_event = functools.partialmethod(forward, "completed_event")
+    interrupted_event = functools.partialmethod(forward, "interrupted_event")
+    failed_event = functools.partialmethod(forward, "failed_event")
+
     def recover(self) -> None:
-        """Get ready for the next event after a failed one."""
+        """Prepare for the next event after a failed one."""
 
     def join(self) -> None:
         """Close connections; sacred calls it last."""
@@ -143,7 +135,7 @@ class _Database(_Observer):
     priority = 10
 
     def started_event(self, ex_info: dict[str, Any], _id: Any = None, **given: Any) -> Any:
-        # An id of the folder's number and random digits, at most the 24 that sacred's table holds.
+        # The folder's number and random digits, at most the 24 characters that sacred's table holds.
         try:
             super().started_event(ex_info, _id=f"{_id}-{uuid.uuid4().hex}"[:24], **given)
         except Exception as error:
@@ -180,14 +172,12 @@ class _SqlDatabase(_Database):
             self.inner.session.rollback()
 
     def join(self) -> None:
-        with self.turn:
+        with self.lock:
             self.inner.session.close()
             self.inner.engine.dispose()
 
 
 class _MongoDatabase(_Database):
-    """A MongoDB."""
-
     def join(self) -> None:
         self.inner.runs.database.client.close()
 
@@ -227,13 +217,13 @@ def _sql(url: str, shown: str) -> _Database:
 
 
 def _create_tables(engine: Any, metadata: Any) -> None:
-    """Create sacred's tables where they are missing, though other processes may be creating them too."""
+    """Create the missing tables of sacred. Other processes may be creating them at the same time."""
     from sqlalchemy import String
     from sqlalchemy.exc import OperationalError, ProgrammingError
 
     for table in metadata.tables.values():
         for column in table.columns:
-            # Databases that enforce a column's length refuse paths and versions longer than sacred foresaw.
+            # For databases that enforce a column's length: paths and versions may be longer than sacred's columns.
             if type(column.type) is String and column.name != "run_id":
                 column.type.length = max(column.type.length or 0, 255)
     for _ in metadata.tables:

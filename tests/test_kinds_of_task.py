@@ -20,12 +20,13 @@ from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate, saved_rows
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.chain import plan_chain, run_plan
+from compression.experiments.chain import plan_chain
 from compression.experiments.report import terminal_table
 from compression.experiments.report.models_table import models_table, notes, summary
 from compression.experiments.report.seed_groups import group_rows
 from compression.experiments.report.skyline import draw_skylines
 from compression.experiments.report.table import markdown_table
+from compression.experiments.run import run_plan
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits

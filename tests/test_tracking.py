@@ -1,4 +1,4 @@
-"""Records of runs: in files and databases, from several processes at once, when work or a database fails."""
+"""Records of runs in files and databases, from several processes at once, when work or a database fails."""
 
 import json
 import re
@@ -15,6 +15,7 @@ import small_mongo
 import tiny
 from sqlalchemy.exc import SAWarning
 
+from common import tracking
 from common.errors import UserError
 from common.tracking import check_observers, log_metric, record
 
@@ -37,8 +38,10 @@ def work():
     return "done"
 
 
-def test_a_run_is_in_files_with_settings_metrics_packages_machine_and_outcome(tmp_path):
+def test_files_have_settings_metrics_packages_machine_and_outcome(tmp_path):
+    log_metric("loss", 1.0, 0)  # ignored, as no run is recorded
     assert record("first", tmp_path, {"lr": 0.1, "jobs": ["a"]}, work, ["files"]) == "done"
+    log_metric("loss", 1.0, 99)
     run = read(tmp_path, 1)
     assert run["status"] == "COMPLETED"
     assert read(tmp_path, 1, "config.json")["settings"] == {"jobs": ["a"], "lr": 0.1}
@@ -50,15 +53,8 @@ def test_a_run_is_in_files_with_settings_metrics_packages_machine_and_outcome(tm
     assert read(tmp_path, 2)["status"] == "COMPLETED"
 
 
-def test_a_metric_outside_a_run_is_ignored(tmp_path):
-    log_metric("loss", 1.0, 0)
-    record("first", tmp_path, {}, work)
-    log_metric("loss", 1.0, 99)
-    assert read(tmp_path, 1, "metrics.json")["loss"]["steps"] == [0, 1, 2]
-
-
 @pytest.mark.parametrize(("error", "status"), [(ValueError("no"), "FAILED"), (KeyboardInterrupt(), "INTERRUPTED")])
-def test_what_work_raises_is_recorded_and_raised_again(tmp_path, error, status):
+def test_an_exception_is_recorded_and_raised_again(tmp_path, error, status):
     def fails():
         log_metric("loss", 2.0, 0)
         raise error
@@ -74,10 +70,10 @@ def test_what_work_raises_is_recorded_and_raised_again(tmp_path, error, status):
 
 def test_a_database_has_the_run_and_its_metrics(tmp_path, recwarn):
     url = f"sqlite:///{tmp_path}/runs.db"
-    assert record("a name longer than the table foresaw: 32", tmp_path / "a", {"lr": 0.1}, work, [url]) == "done"
+    assert record("a name longer than the table's column: 32", tmp_path / "a", {"lr": 0.1}, work, [url]) == "done"
     record("second", tmp_path / "b", {}, work, [url])
     first, second = rows(tmp_path / "runs.db")
-    # Both folders begin with 1; in the database their runs have different ids.
+    # Both runs have the number 1 in their folders, and different ids in the database.
     assert first["run_id"] != second["run_id"]
     assert {first["run_id"][:2], second["run_id"][:2]} == {"1-"}
     assert (first["status"], json.loads(first["config"])["settings"]) == ("COMPLETED", {"lr": 0.1})
@@ -90,21 +86,21 @@ def test_a_database_has_the_run_and_its_metrics(tmp_path, recwarn):
 
 @pytest.mark.slow
 def test_processes_record_in_one_folder_and_one_database_at_once(tmp_path):
-    """Every run of six processes is there, with a number of its own and all its metrics."""
+    """Every run of three processes is recorded, with a different number and all its metrics."""
     script = (
         "import sys; from pathlib import Path; from common.tracking import log_metric, record\n"
         "def work():\n    for step in range(50): log_metric('loss', int(sys.argv[2]) * 1000 + step, step)\n"
-        "for turn in range(3): record('p', Path(sys.argv[1]) / 'runs', {'process': int(sys.argv[2])}, work,"
+        "for turn in range(2): record('p', Path(sys.argv[1]) / 'runs', {'process': int(sys.argv[2])}, work,"
         " [f'sqlite:///{sys.argv[1]}/runs.db'])\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     started = [
         subprocess.Popen([*command, str(i)], cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.PIPE)
-        for i in range(6)
+        for i in range(3)
     ]
-    assert [(process.communicate()[1], process.returncode) for process in started] == [(b"", 0)] * 6
+    assert [(process.communicate()[1], process.returncode) for process in started] == [(b"", 0)] * 3
     found = rows(tmp_path / "runs.db")
-    assert sorted(int(row["run_id"].split("-")[0]) for row in found) == list(range(1, 19))
+    assert sorted(int(row["run_id"].split("-")[0]) for row in found) == list(range(1, 7))
     assert rows(tmp_path / "runs.db", "experiments_repositories") or not (tiny.ROOT / ".git").exists()
     for row in found:
         number, settings = row["run_id"].split("-")[0], json.loads(row["config"])["settings"]
@@ -132,17 +128,6 @@ def test_heartbeats_reach_the_database_while_work_goes_on(tmp_path, monkeypatch)
     assert record("first", tmp_path / "runs", {}, watched, [f"sqlite:///{tmp_path}/runs.db"]) == [7]
 
 
-def test_a_database_that_fails_during_the_run_gives_a_warning_only(tmp_path, capsys):
-    def spoils():
-        (tmp_path / "runs.db").write_text("no database any more")
-        return work()
-
-    assert record("first", tmp_path / "runs", {}, spoils, [f"sqlite:///{tmp_path}/runs.db"]) == "done"
-    assert read(tmp_path / "runs", 1)["status"] == "COMPLETED"
-    assert read(tmp_path / "runs", 1, "metrics.json")["loss"]["steps"] == [0, 1, 2]
-    assert capsys.readouterr().err.count("runs.db is not whole: ") == 1
-
-
 @pytest.fixture
 def mongo():
     with small_mongo.SmallMongo() as server:
@@ -162,23 +147,18 @@ def test_a_run_goes_to_files_sqlite_and_mongodb_at_once(tmp_path, mongo):
     assert metric["values"] == [1, 1 / 2, 1 / 3]
 
 
-def test_a_mongodb_that_fails_during_the_run_gives_a_warning_only(tmp_path, mongo, capsys):
-    def spoils():
+def test_a_database_that_fails_during_the_run_gives_a_warning_only(tmp_path, mongo, capsys):
+    def fails():
+        (tmp_path / "runs.db").write_text("not a database")
         mongo.fail = True
         return work()
 
-    assert record("first", tmp_path, {}, spoils, [mongo.url]) == "done"
+    assert record("first", tmp_path, {}, fails, [f"sqlite:///{tmp_path}/runs.db", mongo.url]) == "done"
     assert read(tmp_path, 1)["status"] == "COMPLETED"
-    assert "is not whole: the disk is full" in capsys.readouterr().err
-
-
-def refused(tmp_path, url, message):
-    """Check that check_observers and record refuse it, before work starts."""
-    with pytest.raises(UserError, match=message) as error:
-        check_observers(["files", url])
-    assert "\n" not in str(error.value)
-    with pytest.raises(UserError, match=message):
-        record("first", tmp_path, {}, lambda: pytest.fail("work was started"), [url])
+    assert read(tmp_path, 1, "metrics.json")["loss"]["steps"] == [0, 1, 2]
+    output = capsys.readouterr().err
+    assert output.count("runs.db is incomplete: ") == 1
+    assert "is incomplete: the disk is full" in output
 
 
 @pytest.mark.parametrize(
@@ -187,25 +167,27 @@ def refused(tmp_path, url, message):
         ("postgres", "unknown observer 'postgres'"),
         ("redis://somewhere/x", "unknown kind of observer redis://somewhere/x"),
         ("sqlite:////no/such/folder/runs.db", "unable to open database file"),
+        ("sqlite:///HERE/notes.txt", "file is not a database"),
         ("oracle+oracledb://me:secret@host/x", r"oracle\+oracledb://me:\*\*\*@host/x needs the package oracledb"),
         ("mongodb://127.0.0.1", "No default database"),
         ("mongodb://me:p:w@127.0.0.1/x", "RFC 3986"),
     ],
 )
 def test_a_faulty_observer_is_refused_before_work_starts(tmp_path, url, message):
-    refused(tmp_path, url, message)
-
-
-def test_a_file_that_is_not_a_database_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("something else " * 100)
-    refused(tmp_path / "runs", f"sqlite:///{tmp_path}/notes.txt", "file is not a database")
+    url = url.replace("HERE", str(tmp_path))
+    with pytest.raises(UserError, match=message) as error:
+        check_observers(["files", url])
+    assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match=message):
+        record("first", tmp_path / "runs", {}, lambda: pytest.fail("work was started"), [url])
 
 
-@pytest.mark.slow
-def test_a_mongodb_that_does_not_answer_is_refused_within_three_seconds(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, says nothing
+def test_a_mongodb_that_does_not_answer_is_refused_soon(monkeypatch):
+    monkeypatch.setattr(tracking, "MONGO_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and sends nothing
         started = time.monotonic()
-        with pytest.raises(UserError, match="no MongoDB answered within 3 seconds"):
+        with pytest.raises(UserError, match=r"no MongoDB answered within 0\.5 seconds"):
             check_observers([f"mongodb://127.0.0.1:{silent.getsockname()[1]}/runs"])
         assert time.monotonic() - started < 5
 
@@ -222,25 +204,28 @@ def test_the_commit_is_recorded_where_the_code_is_a_git_checkout(tmp_path):
     """In a copy of the code: no checkout, an empty one, one with a commit, a changed one, and without git."""
     copy = tmp_path / "code"
     shutil.copytree(tiny.ROOT / "common", copy / "common", ignore=shutil.ignore_patterns("__pycache__"))
-    git = ["git", "-C", str(copy), "-c", "user.name=n", "-c", "user.email=e"]
-    outside = {"GIT_CEILING_DIRECTORIES": str(tmp_path)}
+    program = """
+import subprocess, sys
+from pathlib import Path
+from common.tracking import record
+for step in ("true", "git init -q", "git add common && git $NAME commit -qm c", "echo >> common/errors.py"):
+    subprocess.run(step, shell=True, check=True)
+    record("x", Path("../runs"), {}, str)
+"""
+    name = {"NAME": "-c user.name=n -c user.email=e", "GIT_CEILING_DIRECTORIES": str(tmp_path)}
+    environment = tiny.environment(**name)
+    subprocess.run([sys.executable, "-c", program], cwd=copy, env=environment, check=True)
+    program = "from pathlib import Path; from common.tracking import record; record('x', Path('../runs'), {}, str)"
+    environment["PATH"] = str(Path(sys.executable).parent)
+    subprocess.run([sys.executable, "-c", program], cwd=copy, env=environment, check=True)
+    git = ["git", "-C", str(copy), "rev-parse", "HEAD"]
+    head = subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
 
-    def repositories(number, **extra):
-        script = "from pathlib import Path; from common.tracking import record; record('x', Path('../r'), {}, str)"
-        environment = tiny.environment(**outside, **extra)
-        subprocess.run([sys.executable, "-c", script], cwd=copy, env=environment, check=True)
-        return read(tmp_path / "r", number)["experiment"]["repositories"][:1]  # one for each source file
+    def repositories(number):
+        found = read(tmp_path / "runs", number)["experiment"]["repositories"][:1]  # one for each source file
+        return [(repository["commit"], repository["dirty"]) for repository in found]
 
-    assert repositories(1) == []
-    subprocess.run([*git, "init", "-q"], check=True)
-    assert repositories(2) == []
-    subprocess.run([*git, "add", "common"], check=True)
-    subprocess.run([*git, "commit", "-qm", "c"], check=True)
-    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    assert [(found["commit"], found["dirty"]) for found in repositories(3)] == [(head, False)]
-    (copy / "common" / "errors.py").open("a").write("\n")
-    assert [(found["commit"], found["dirty"]) for found in repositories(4)] == [(head, True)]
-    assert repositories(5, PATH=str(Path(sys.executable).parent)) == []
+    assert [repositories(number) for number in range(1, 6)] == [[], [], [(head, False)], [(head, True)], []]
 
 
 def test_only_tracking_imports_sacred():

@@ -1,4 +1,4 @@
-"""Dispatching jobs to workers of any kind: the one loop, which survives workers that die and stops in the middle."""
+"""Dispatch jobs to workers of any kind: one loop, which restarts the jobs of workers that die and stops cleanly."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 class Job(Protocol):
-    """A share of some work: whatever its function needs, and its size."""
+    """A share of some work: the arguments of its function, and its number of rows."""
 
     @property
     def rows(self) -> int:
-        """Rows in it."""
-        ...
+        """Number of rows."""
 
 
 JobT = TypeVar("JobT", bound=Job)
@@ -46,23 +45,18 @@ class Executor(Protocol):
 
     def start(self, jobs: list[Any]) -> Sequence[Hashable]:
         """Start jobs. Returns a handle for each."""
-        ...
 
     def ended(self, running: list[Any]) -> Iterable[Any]:
         """Return the handles whose jobs have ended. Waits a moment where none has, then returns none."""
-        ...
 
     def result(self, handle: Any) -> None:
         """Return if the job succeeded. Raises what its function raised, or WorkerDied."""
-        ...
 
     def ask_to_stop(self, running: list[Any]) -> None:
         """Make `asked` true in the workers, so that running jobs end where they can resume."""
-        ...
 
     def close(self, running: list[Any]) -> None:
         """Kill what is still running and end the workers."""
-        ...
 
 
 def dispatch(
@@ -70,10 +64,10 @@ def dispatch(
 ) -> None:
     """Run every job, in any order. `finished` is called with each, `lost` with one whose worker died ATTEMPTS times.
 
-    Raises what a job's function raised, KeyboardInterrupt when a stop was asked for, and without `lost` UserError when
-    workers keep dying; always after the running jobs, which are asked to stop, have ended.
+    Raises what a job's function raised, KeyboardInterrupt on a request to stop, and without `lost` UserError when
+    workers keep dying; in each case after the running jobs were asked to stop and have ended.
     """
-    waiting = deque((job, 1) for job in jobs)  # with the number of the attempt
+    waiting = deque((job, 1) for job in jobs)  # job, attempt
     running: dict[Hashable, tuple[JobT, int]] = {}
     failure: BaseException | None = None
     try:
@@ -106,7 +100,7 @@ def dispatch(
                             "(out of memory? try fewer --workers)"
                         )
                 except BaseException as error:
-                    # What breaks while all are stopping is a consequence of it.
+                    # A request to stop may be the cause of any other exception.
                     failure = KeyboardInterrupt() if asked() else error
                 else:
                     finished(job)
@@ -119,7 +113,7 @@ def dispatch(
 
 
 def run_in_folder(function: JobFunction[JobT], folder: Path, job: JobT) -> None:
-    """Run a job where the launcher's relative paths mean the same, and stop at a cluster's signals."""
+    """Run a job in the launcher's working folder, and stop at a cluster's signals."""
     os.chdir(folder)
     with graceful():
         function(job, nothing)

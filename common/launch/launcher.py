@@ -1,6 +1,6 @@
 """Where the jobs of long work run: this process, several processes, a Ray cluster, or a Slurm cluster.
 
-A worker that dies (killed, out of memory, its machine gone) costs the job it had; that job is started again.
+The job of a worker that dies (killed, out of memory, its machine gone) is started again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Launcher:
     kind: Literal["local", "processes", "ray", "slurm"] = "local"
     """This process, several processes of this machine, a Ray cluster, or a Slurm cluster."""
     workers: int = 0
-    """How many at once; 0 for as many as this machine has CPU cores for, or the cluster has room for."""
+    """Workers at a time; 0 for as many as this machine has CPU cores for, or the cluster has room for."""
     threads: int = 0
-    """CPU threads of each; 0 for its share of this machine's cores (processes), or one (clusters)."""
+    """CPU threads of each worker; 0 for its share of this machine's cores (processes), or one (clusters)."""
     options: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
-    """For Slurm: partition, timeout_min, gpus_per_node, ... as submitit or sbatch calls them; folder, for submitit's
-    files, on a disk that all machines share; cluster=local, which needs no Slurm."""
+    """For Slurm: partition, timeout_min, gpus_per_node and others, named as in submitit or sbatch; folder, for
+    submitit's files, on a disk that all machines share; cluster=local, which needs no Slurm."""
 
     def run(
         self,
@@ -41,7 +41,7 @@ class Launcher:
         """Call `function` on every job, in any order; `advance` is called, in this process, with the rows done.
 
         lost: called here with each job whose worker died ATTEMPTS times; without it, that raises UserError. Raises
-        what `function` raises, and KeyboardInterrupt when a stop was asked for (common.stopping).
+        what `function` raises, and KeyboardInterrupt on a request to stop (common.stopping).
         """
         if self.kind == "local":
             for job in jobs:

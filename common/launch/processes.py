@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine, in a pool that outlives those that die."""
+"""Workers that are processes of this machine, in a pool that replaces those that die."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from common.progress import nothing
 
 
 class Processes:
-    """A pool of pebble's, as an Executor: a worker that dies is replaced, and costs no job but its own."""
+    """A process pool of pebble, as an Executor: a worker that dies is replaced, and other jobs are not affected."""
 
     def __init__(self, function: JobFunction[JobT], workers: int, threads: int, jobs: int) -> None:
-        """workers: 0 for as many as there are CPU cores for; threads: of each, 0 for its share of the cores."""
+        """workers: 0 for as many as there are CPU cores for; threads: per worker, 0 for its share of the cores."""
         cores = os.cpu_count() or 1
         self.at_once = min(workers or max(1, cores // (threads or 1)), jobs)
         self._function = function
-        # spawn: a forked process must not use the threads and GPUs of its parent.
+        # spawn: a forked process cannot use the threads and GPUs of its parent.
         context = get_context("spawn")
         # Without a lock, unlike an Event: a worker killed while it held the lock would block all others.
         self._stop = context.RawValue(c_bool, False)
@@ -61,7 +61,7 @@ class Processes:
 
 
 def _start_worker(threads: int, stop: c_bool) -> None:
-    """Prepare a worker. Pebble makes it ignore SIGINT, which a terminal sends to every process of the command."""
+    """Prepare a worker. Pebble makes it ignore SIGINT, which a terminal sends to every process of a command."""
     # Before PyTorch loads: workers that each use all cores slow each other down.
     os.environ["OMP_NUM_THREADS"] = str(threads)
     stopping.listen(lambda: bool(stop.value))

@@ -1,4 +1,4 @@
-"""Workers of a Ray cluster: the one that RAY_ADDRESS names, or one started on this machine."""
+"""Workers of the Ray cluster that RAY_ADDRESS names, or of one started on this machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, JobFunction, JobT, Wor
 
 
 class RayTasks:
-    """Ray's tasks, as an Executor. Each has `threads` CPU cores, and a GPU where the cluster has one."""
+    """Ray tasks, as an Executor. Each has `threads` CPU cores, and a GPU if the cluster has any."""
 
     def __init__(self, function: JobFunction[JobT], workers: int, threads: int, jobs: int) -> None:
         """workers: 0 for as many as the cluster has room for. Raises UserError when Ray is not installed."""
-        self._ray = _ray()
+        try:
+            import ray
+        except ImportError:
+            raise UserError("--launcher ray needs Ray; run: pip install -r requirements-ray.txt") from None
+        self._ray = ray
         _connect(self._ray, workers, threads or 1)
         self.at_once = workers or jobs
         self._function = function
@@ -69,11 +73,3 @@ def _connect(ray: Any, workers: int, threads: int) -> None:
     ray.init(log_to_driver=False, runtime_env={"env_vars": variables}, **local)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)  # Ray's own handler ends this process at once
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise UserError("--launcher ray needs Ray; run: pip install -r requirements-ray.txt") from None
-    return ray

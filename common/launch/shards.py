@@ -1,8 +1,7 @@
-"""Long work over a split file, part by part: in constant memory, resumable, and spread over workers.
+"""Long work over a split file, one row group at a time: in constant memory, resumable, and spread over workers.
 
-A part is a Parquet row group of the source. The result is written to a shard of its own, whole or not at all;
-when all shards are there they are joined. Parts know nothing of each other, so that the same bytes come out however
-many workers there are and however often the work was stopped.
+The result of each Parquet row group of the source (a part) is written to a shard, whole or not at all; when all shards
+exist they are joined. Parts do not depend on each other, so the bytes do not depend on the number of workers and stops.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +18,6 @@ import pyarrow.parquet as pq
 
 from common.data.split import ROW_GROUP_ROWS, Split, read_metadata, read_row_group
 from common.errors import UserError
-from common.launch.dispatch import JobFunction, JobT
 from common.launch.launcher import Launcher
 from common.progress import Advance, counter, nothing, say
 from common.store.files import whole_file
@@ -29,16 +27,15 @@ PartFunction = Callable[[Split, int, Advance], pa.Table]
 
 
 class Work(Protocol):
-    """What is done to every part. It travels to workers: a frozen dataclass of names and settings, never of models."""
+    """The work on every part. It is pickled for workers: a frozen dataclass of names and settings, not of models."""
 
     def open(self) -> PartFunction:
-        """Load what the work needs, once in a process."""
-        ...
+        """Load models and other data that the work needs, once per process."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One part's work, as a worker gets it."""
+    """One part and its work, as a worker gets it."""
 
     work: Work
     source: Path
@@ -49,20 +46,29 @@ class Part:
 
 
 def map_parts(source: Path, target: Path, work: Work, launcher: Launcher, label: str, shards: Path) -> None:
-    """Write `target`: `work` done to every part of `source`, joined in order.
+    """Write the results of `work` on every part of `source`, in order, to `target`.
 
-    shards: folder for finished parts, which belongs to this work alone: shards of a stopped attempt are used.
+    shards: folder for finished parts, used by this work alone: shards of a stopped attempt are reused.
     """
     parts = [
         Part(work, source, number, first, rows, shards / f"{number:05d}.parquet")
         for number, (first, rows) in enumerate(parts_of(source))
     ]
-    run_missing(run_part, parts, [not read_metadata(part.shard) for part in parts], launcher, label)
+    missing = [part for part in parts if not read_metadata(part.shard)]
+    total = sum(part.rows for part in parts)
+    done = total - sum(part.rows for part in missing)
+    if done:
+        say(f"{label}: {done:,} of {total:,} rows were done before")
+    try:
+        with counter(label, total, done) as advance:
+            launcher.run(run_part, missing, advance)
+    finally:
+        _opened.cache_clear()
     _join([part.shard for part in parts], target)
 
 
 def parts_of(source: Path) -> list[tuple[int, int]]:
-    """First row and number of rows of each part of a split file. Raises UserError when there is none."""
+    """Return the first row and number of rows of each part of a split file. Raises UserError for no rows."""
     metadata = pq.read_metadata(source)
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if not sum(rows):
@@ -70,32 +76,17 @@ def parts_of(source: Path) -> list[tuple[int, int]]:
     return list(zip(itertools.accumulate(rows, initial=0), rows, strict=False))
 
 
-def run_missing(
-    function: JobFunction[JobT], parts: Sequence[JobT], missing: Sequence[bool], launcher: Launcher, label: str
-) -> None:
-    """Do the missing parts under a progress bar that counts the others as done."""
-    total, waiting = sum(part.rows for part in parts), list(itertools.compress(parts, missing))
-    done = total - sum(part.rows for part in waiting)
-    if done:
-        say(f"{label}: {done:,} of {total:,} rows are there from before")
-    try:
-        with counter(label, total, done) as advance:
-            launcher.run(function, waiting, advance)
-    finally:
-        opened.cache_clear()
-
-
 def run_part(part: Part, advance: Advance = nothing) -> None:
-    """Do one part's work and write its shard."""
-    function = opened(part.work, part.shard.parent)
+    """Run the work on one part and write its shard."""
+    function = _opened(part.work, part.shard.parent)
     table = function(read_row_group(part.source, part.number), part.first_row, advance)
     with whole_file(part.shard) as partial:
         pq.write_table(table.replace_schema_metadata({"part": str(part.number)}), partial, compression="zstd")
 
 
 @functools.lru_cache(maxsize=1)
-def opened(work: Any, shards: Path) -> Any:
-    """Return `work.open()`, called once in a process for all shards of a folder."""
+def _opened(work: Any, shards: Path) -> Any:
+    """Return `work.open()`, called once per process for all shards of a folder."""
     return work.open()
 
 

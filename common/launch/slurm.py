@@ -1,6 +1,6 @@
-"""Workers that are jobs of a Slurm cluster, submitted as arrays by submitit; its folder lies on the shared disk.
+"""Workers that are jobs of a Slurm cluster, submitted as arrays by submitit, whose folder is on a shared disk.
 
-submitit requeues a job that is pre-empted or at its time limit; one that dies in another way is started again here.
+submitit requeues a job that is pre-empted or at its time limit; one that dies for another reason is started again here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHARED_OPTIONS = {"name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "g
 
 
 class SlurmJobs:
-    """Jobs of Slurm, as an Executor. cluster=local runs them on this machine, to try things out."""
+    """Jobs of Slurm, as an Executor. cluster=local runs them on this machine, for tests."""
 
     def __init__(
         self, function: JobFunction[JobT], workers: int, threads: int, jobs: int, options: Mapping[str, Any]
@@ -36,17 +36,24 @@ class SlurmJobs:
         Raises UserError where submitit or Slurm is not installed, and for an unknown option.
         """
         own = {"cluster": "slurm", "folder": DEFAULT_FOLDER, **options}
-        self._local = _is_local(own.pop("cluster"))
+        cluster = own.pop("cluster")
+        if cluster not in ("slurm", "local"):
+            raise UserError(f"--launcher slurm: unknown cluster {cluster!r}; choose slurm or local")
+        if cluster == "slurm" and not all(map(shutil.which, ("sbatch", "srun", "sacct", "scancel"))):
+            raise UserError("--launcher slurm: Slurm's sbatch, srun, sacct and scancel are not on this machine")
+        self._local = cluster == "local"
         self._folder = Path(own.pop("folder")) / uuid.uuid4().hex[:8]
         self._task = _Task(function, Path.cwd())
-        self._threads = threads or _whole(own.get("cpus_per_task", 1))
+        if not str(own.get("cpus_per_task", 1)).isdecimal():
+            raise UserError(f"--slurm cpus_per_task={own['cpus_per_task']}: not a number")
+        self._threads = threads or int(own.get("cpus_per_task", 1))
         self._died = self._stopping = False
         self.at_once = min(jobs, (workers or os.cpu_count() or 1) if self._local else _LARGEST_ARRAY)
         given = {"timeout_min": _MINUTES, "name": "featherweight", "cpus_per_task": self._threads, **own}
         if workers:
             given.setdefault("array_parallelism", workers)
         try:
-            self._executor = _executor("local" if self._local else "slurm", self._folder, given)
+            self._executor = _executor(cluster, self._folder, given)
         except UserError:
             self.close([])
             raise
@@ -80,13 +87,13 @@ class SlurmJobs:
             raise error
 
     def ask_to_stop(self, running: list[Any]) -> None:
-        """Cancel the jobs: Slurm asks them first, and kills them when they take long."""
+        """Cancel the jobs: Slurm sends a signal first, and kills them after a grace time."""
         self._stopping = True
         for job in reversed(running):  # waiting jobs first, or they would start when others end
             job.cancel(check=False)
 
     def close(self, running: list[Any]) -> None:
-        """Cancel what is still running. The folder goes, unless it holds logs of jobs that died."""
+        """Cancel what is still running, and remove the folder unless it holds logs of jobs that died."""
         for job in running:
             job.cancel(check=False)
         if not self._died and not running:
@@ -97,7 +104,7 @@ class SlurmJobs:
 
 @dataclasses.dataclass(frozen=True)
 class _Task(Generic[JobT]):
-    """The callable that a job runs. It returns an exception of the function: submitit would pass on its text only."""
+    """The callable that a job runs. It returns the function's exception: submitit would pass on only its text."""
 
     function: JobFunction[JobT]
     folder: Path
@@ -118,14 +125,6 @@ class _Task(Generic[JobT]):
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, job)
-
-
-def _is_local(cluster: Any) -> bool:
-    if cluster not in ("slurm", "local"):
-        raise UserError(f"--launcher slurm: unknown cluster {cluster!r}; choose slurm or local")
-    if cluster == "slurm" and not all(map(shutil.which, ("sbatch", "srun", "sacct", "scancel"))):
-        raise UserError("--launcher slurm: Slurm's sbatch, srun, sacct and scancel are not on this machine")
-    return cluster == "local"
 
 
 def _executor(cluster: str, folder: Path, options: Mapping[str, Any]) -> Any:
@@ -157,12 +156,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _whole(value: Any) -> int:
-    if not str(value).isdecimal():
-        raise UserError(f"--slurm cpus_per_task={value}: not a number")
-    return int(value)
 
 
 def _typed(value: Any) -> Any:

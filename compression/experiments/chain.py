@@ -1,4 +1,4 @@
-"""Chains: jobs in order, from a YAML file or the command line, recorded, resumable and reported."""
+"""Chains: jobs in order, from a YAML file or the command line, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -12,31 +12,17 @@ import pydantic
 from common.config import Settings, build, load_with_base, split_flags, underscored
 from common.errors import UserError
 from common.store.workspace import Workspace
-from compression.augmentation.label_shift import recorded_labels
 from compression.experiments.jobs import (
     Job,
-    beside,
     check_jobs,
     check_known,
     job_class,
-    known_to,
-    run_jobs,
     seed_number,
-    told,
+    settings_for,
+    with_task_path,
     workspace_of,
 )
-from compression.experiments.report.record import (
-    RESULTS_FILE,
-    ExperimentRecord,
-    check_name_is_free,
-    definition_files,
-    described,
-    write_record,
-)
-from compression.experiments.report.results import write_results
-
-OWN_FLAGS = ("--name", "--observer")
-"""Flags of the experiment itself, each with a value, that no job knows."""
+from compression.experiments.report.record import definition_files, described
 
 
 class ExperimentFile(Settings):
@@ -47,11 +33,20 @@ class ExperimentFile(Settings):
     title: str = ""
     """Heading of the report."""
     settings: dict[str, Any] = {}
-    """Settings for every job that knows them; those of the file that `base` names lie below them."""
+    """Settings for every job that has them; those of the file that `base` names lie below them."""
     seeds: tuple[str | int, ...] = ()
     """Seeds, by number or by the thesis's names: every compress job runs once with each."""
     jobs: tuple[dict[str, dict[str, Any] | None], ...] = pydantic.Field(min_length=1)
     """Jobs in order, each a name and its settings."""
+
+
+class ChainFlags(Settings):
+    """Flags of the experiment itself, which no job has."""
+
+    name: str | None = None
+    """Name of the experiment."""
+    observer: tuple[str, ...] = ()
+    """Where the run is recorded in addition to files. May be repeated."""
 
 
 @dataclasses.dataclass
@@ -61,103 +56,60 @@ class Plan:
     name: str
     title: str
     definition: str
-    """File and flags it was made from; another experiment of this name has others."""
-    observers: list[str]
+    """File and flags it was built from; another experiment of this name has others."""
+    observers: Sequence[str]
     workspace: Workspace
     jobs: list[Job]
     files: dict[str, str]
-    """Name -> text of the YAML files it was made from."""
+    """Name -> text of the YAML files it was built from."""
 
 
 def plan_file(path: Path, argv: Sequence[str]) -> Plan:
-    """The plan of an experiment file; flags override its settings in every job that knows them.
+    """Return the plan of an experiment file; flags override its settings in every job that has them.
 
     Raises UserError for unknown jobs, keys and flags, before anything runs.
     """
-    own, argv = _own_flags(argv)
     loaded = load_with_base(path)
     if "axes" in loaded or "shared" in loaded:
         raise UserError(f"{path} is a grid of runs: python experiment.py sweep {path}")
     file = build(ExperimentFile, loaded)
-    given = [(kind, beside(path, values or {})) for job in file.jobs for kind, values in job.items()]
-    flags = _flags_by_job([kind for kind, _ in given], argv)
-    shared = beside(path, underscored(file.settings))
-    check_known(shared, [kind for kind, _ in given])
+    given = [(kind, with_task_path(path, values or {})) for job in file.jobs for kind, values in job.items()]
+    kinds = [kind for kind, _ in given]
+    own, flags = _flags_by_job(kinds, argv)
+    shared = with_task_path(path, underscored(file.settings))
+    check_known(shared, kinds)
     jobs = []
     for (kind, values), override in zip(given, flags, strict=True):
-        job = Job(kind, {**known_to(kind, shared), **underscored(values), **override})
-        jobs += [_with_seed(job, seed) for seed in file.seeds] if kind == "compress" and file.seeds else [job]
-    name = own.get("--name", [file.name])[-1]
-    return _checked(name, file.title or file.name, described(path.name, *flags), own, jobs, definition_files(path))
+        settings = {**settings_for(kind, shared), **underscored(values), **override}
+        seeds = [{"seed": seed_number(seed)} for seed in file.seeds] if kind == "compress" else []
+        jobs += [Job(kind, {**settings, **seed}) for seed in seeds or [{}]]
+    title = file.title or file.name
+    return _checked(own.get("name", file.name), title, described(path.name, *flags), own, jobs, definition_files(path))
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
-    """The plan of jobs named on the command line; each gets those of the flags that it knows."""
-    own, argv = _own_flags(argv)
-    flags = _flags_by_job(kinds, argv)
+    """Return the plan of jobs named on the command line; each gets those of the flags that it has."""
+    own, flags = _flags_by_job(kinds, argv)
     jobs = [Job(kind, given) for kind, given in zip(kinds, flags, strict=True)]
-    name = own.get("--name", ["-".join(kinds)])[-1]
+    words = " ".join(kinds)
     return _checked(
-        name, name if "--name" in own else " ".join(kinds), described(" ".join(kinds), *flags), own, jobs, {}
+        own.get("name", "-".join(kinds)), own.get("name", words), described(words, *flags), own, jobs, files={}
     )
 
 
-def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> list[dict[str, Any]]:
-    flags = split_flags([job_class(kind) for kind in kinds], argv)
+def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The experiment's own flags, and each job's."""
+    own, *flags = split_flags([ChainFlags, *map(job_class, kinds)], argv)
     for kind, given in zip(kinds, flags, strict=True):
         if "finetune" in kinds and kind in ("evaluate", "analyze"):
-            given.pop("arch", None)  # it names the teacher to make, and would refuse every student
-    return flags
-
-
-def _own_flags(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """The experiment's own flags with their values, and the other words: the jobs' parsers must not see the former."""
-    own: dict[str, list[str]] = {}
-    rest: list[str] = []
-    words = iter(argv)
-    for word in words:
-        flag, equals, value = word.partition("=")
-        if flag in OWN_FLAGS:
-            value = value if equals else next(words, "")
-            if not value or value.startswith("--"):
-                raise UserError(f"{flag} needs a value")
-            own.setdefault(flag, []).append(value)
-        else:
-            rest.append(word)
-    return own, rest
-
-
-def _with_seed(job: Job, seed: str | int) -> Job:
-    return Job(job.kind, {**job.given, "seed": seed_number(seed)})
+            given.pop("arch", None)  # it names the teacher to fine-tune, and would exclude every student
+    return own, flags
 
 
 def _checked(
-    name: str, title: str, definition: str, own: dict[str, list[str]], jobs: list[Job], files: dict[str, str]
+    name: str, title: str, definition: str, own: dict[str, Any], jobs: list[Job], files: dict[str, str]
 ) -> Plan:
-    plan = Plan(name, title, definition, own.get("--observer", []), workspace_of(jobs), jobs, files)
-    plan.workspace.experiment(plan.name)
+    workspace = workspace_of(jobs)
+    workspace.experiment(name)
     check_jobs(jobs)
-    return plan
-
-
-def run_plan(plan: Plan) -> tuple[list[dict[str, Any]], ExperimentRecord]:
-    """Run a plan's jobs in order, record them, write results.json and the report. Returns its rows and its record."""
-    from common.tracking import record
-    from compression.experiments.report import write_report
-
-    folder = plan.workspace.experiment(plan.name)
-    check_name_is_free(folder, plan.definition)
-    jobs = tuple({"job": job.kind, **told(job.given)} for job in plan.jobs)
-    known = ExperimentRecord(
-        name=plan.name, title=plan.title, kind="chain", definition=plan.definition, files=plan.files, jobs=jobs
-    )
-    write_record(folder, known)
-    settings = known.model_dump(mode="json", exclude={"files"})  # sacred takes no keys with dots
-    rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.observers)
-    tasks = {job.given["task"]: None for job in plan.jobs}
-    known = known.model_copy(update={"labels": recorded_labels(plan.workspace, tasks)})
-    write_record(folder, known)
-    write_results(folder / RESULTS_FILE, rows)
-    if rows:
-        write_report(folder, rows, known)
-    return rows, known
+    return Plan(name, title, definition, own.get("observer", ()), workspace, jobs, files)

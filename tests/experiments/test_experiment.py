@@ -5,14 +5,16 @@ import json
 import pytest
 import tiny
 import yaml
+from processes import run_script
 
 from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.training.models import read_config
-from compression.experiments.chain import plan_chain, plan_file, run_plan
-from compression.experiments.jobs import told
+from compression.experiments.chain import plan_chain, plan_file
+from compression.experiments.jobs import recorded_settings
 from compression.experiments.report.results import read_results
+from compression.experiments.run import run_plan
 from compression.experiments.sweep.grid import load_grid
 from compression.shrinking.chain import compress
 
@@ -23,28 +25,39 @@ JOBS = [
 ]
 
 
+SEEDS = {name: NAMED_SEEDS[name] for name in ("hadfield", "simone")}
+
+
 def write_experiment(path, workspace, **changes):
     settings = {"task": "sst-2", "workspace": str(workspace), "cpu": True, "loadbar": False, **tiny.small()}
     path.write_text(yaml.safe_dump({"name": "first", "settings": settings, "jobs": JOBS, **changes}))
     return path
 
 
-def test_a_chain_gives_the_bytes_that_commands_by_hand_give(workspace, tmp_path):
-    by_hand = tiny.copy_workspace(workspace, tmp_path / "by-hand")
-    run_plan(plan_file(write_experiment(tmp_path / "e.yaml", workspace, seeds=[tiny.SEED]), []))
+@pytest.fixture(scope="module")
+def chained(prepared, tmp_path_factory):
+    """A workspace with an experiment of two seeds, its file and its rows."""
+    folder = tmp_path_factory.mktemp("chained")
+    workspace = tiny.copy_workspace(prepared, folder / "workspace")
+    path = write_experiment(folder / "e.yaml", workspace, seeds=list(SEEDS))
+    rows, _ = run_plan(plan_file(path, []))
+    return workspace, path, rows
+
+
+def test_a_chain_gives_the_bytes_of_commands_by_hand(chained, workspace):
     settings = {"student_arch": "ffn", "embedding_type": "hash", "compression_actions": ("distill", "quantize")}
-    folders = compress(tiny.compress_settings(task="sst-2", workspace=by_hand, **tiny.small(), **settings))
+    given = {"task": "sst-2", "workspace": workspace, "seed": SEEDS["simone"], **tiny.small(), **settings}
+    folders = compress(tiny.compress_settings(**given))
     assert len(folders) == 2
     for folder in folders:
-        chained = workspace / "models" / "sst-2" / folder.name
-        assert (chained / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
-        assert read_config(chained) == read_config(folder)
+        model = chained[0] / "models" / "sst-2" / folder.name
+        assert (model / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+        assert read_config(model) == read_config(folder)
 
 
-def test_results_and_report_are_written_and_finished_work_is_reused(workspace, tmp_path):
-    path = write_experiment(tmp_path / "e.yaml", workspace, seeds=["hadfield", "simone"])
-    rows, _ = run_plan(plan_file(path, []))
-    assert sorted({row["seed"] for row in rows}) == sorted([NAMED_SEEDS["hadfield"], NAMED_SEEDS["simone"]])
+def test_results_and_report_are_written_and_finished_work_is_reused(chained):
+    workspace, path, rows = chained
+    assert sorted({row["seed"] for row in rows}) == sorted(SEEDS.values())
     assert [row["stage"] for row in rows] == ["distilled", "quantized"] * 2
     folder = workspace / "experiments" / "first"
     assert [{**row, "checksum": ""} for row in read_results(folder / "results.json")] == [
@@ -52,17 +65,24 @@ def test_results_and_report_are_written_and_finished_work_is_reused(workspace, t
     ]
     assert all((folder / name).stat().st_size for name in ("report.md", "report.html", "skyline.png"))
     assert (folder / "sacred" / "1" / "run.json").exists()
-    made = [*(workspace / "models").rglob("*"), *(workspace / "analysis").rglob("*")]
-    times = {file: file.stat().st_mtime_ns for file in made if file.is_file()}
+    files = [*(workspace / "models").rglob("*"), *(workspace / "analysis").rglob("*")]
+    times = {file: file.stat().st_mtime_ns for file in files if file.is_file()}
     assert any(file.name == "pie_chart.png" for file in times)
     assert run_plan(plan_file(path, []))[0] == rows
     assert times == {file: file.stat().st_mtime_ns for file in times}
 
 
-def test_flags_override_the_file_in_every_job_that_knows_them(workspace, tmp_path):
-    plan = plan_file(
-        write_experiment(tmp_path / "e.yaml", workspace), ["--name", "second", "--epochs", "1", "--no-cpu"]
-    )
+def test_an_experiment_of_another_file_keeps_its_name(chained, tmp_path):
+    other = write_experiment(tmp_path / "other.yaml", chained[0], seeds=list(SEEDS))
+    with pytest.raises(UserError, match=r"'first' is there already, from 'e.yaml', and this one is from 'other.yaml'"):
+        run_plan(plan_file(other, []))
+    assert run_plan(plan_file(other, ["--name", "second"]))[0] == chained[2]
+
+
+def test_flags_override_the_file_in_every_job_that_has_them(tmp_path):
+    flags = ["--name", "second", "--epochs", "1", "--no-cpu", "--observer", "sqlite:///a.db", "--observer=files"]
+    plan = plan_file(write_experiment(tmp_path / "e.yaml", tmp_path), flags)
+    assert plan.observers == ["sqlite:///a.db", "files"]
     assert plan.name == "second"
     by_kind = {job.kind: job.given for job in plan.jobs}
     assert by_kind["compress"]["epochs"] == "1"
@@ -83,24 +103,30 @@ def test_a_chain_on_the_command_line_shares_its_flags():
         ({"jobs": [{"compres": {}}]}, "unknown job 'compres'; did you mean compress"),
         ({"jobs": [{"compress": {"alhpa": 0}}]}, "unknown setting 'alhpa'; did you mean alpha"),
         ({"jobs": [{"compress": {"alpha": 2}}]}, "--alpha"),
-        ({"settings": {"taks": "sst-2"}}, "no job knows 'taks'; did you mean task"),
+        ({"settings": {"taks": "sst-2"}}, "no job has a setting 'taks'; did you mean task"),
         ({"seeds": ["benington"]}, "unknown seed 'benington'; did you mean bennington"),
         ({"job": []}, "unknown setting 'job'; did you mean jobs"),
         ({"name": "../x"}, "is not a name for an experiment"),
         ({"jobs": []}, "jobs"),
     ],
 )
-def test_a_faulty_file_is_refused_before_anything_runs(workspace, tmp_path, changes, message):
+def test_a_faulty_file_is_refused_before_anything_runs(tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
-        plan_file(write_experiment(tmp_path / "e.yaml", workspace, **changes), [])
-    assert not (workspace / "experiments").exists()
+        plan_file(write_experiment(tmp_path / "e.yaml", tmp_path, **changes), [])
+    assert not (tmp_path / "experiments").exists()
 
 
-def test_a_flag_no_job_knows_is_refused(workspace, tmp_path):
-    with pytest.raises(UserError, match="unknown flag --epoch; did you mean --epochs"):
-        plan_file(write_experiment(tmp_path / "e.yaml", workspace), ["--epoch", "3"])
-    with pytest.raises(UserError, match="stray word"):
-        plan_chain(["evaluate"], ["--task", "sst-2", "stray"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--epoch", "3"], "unknown flag --epoch; did you mean --epochs"),
+        (["stray"], "stray word"),
+        (["--name"], "--name: expected one argument"),
+    ],
+)
+def test_a_flag_of_no_job_is_refused(words, message):
+    with pytest.raises(UserError, match=message):
+        plan_chain(["compress"], ["--task", "sst-2", *words])
 
 
 CHAINS = CONFIG_DIR / "experiments"
@@ -112,7 +138,7 @@ def test_every_shipped_chain_can_be_planned(path):
 
 
 @pytest.mark.parametrize("size", ["12", "32", "100", "400"])
-def test_a_preset_is_what_its_class_of_size_was_measured_with(size):
+def test_a_preset_has_the_settings_of_its_size_in_the_sweep_of_sizes(size):
     plan = plan_file(CHAINS / "presets" / f"{size}k.yaml", ["--task", "sst-2"])
     grid = load_grid(CHAINS / "sweeps" / "sizes.yaml", [])
     (compress,) = [job.given for job in plan.jobs if job.kind == "compress"]
@@ -120,37 +146,27 @@ def test_a_preset_is_what_its_class_of_size_was_measured_with(size):
     assert compress["max_bytes"] == 1000 * int(size)
     assert {**compress, "seed": cell.seed} == cell.given
     shared = [job for job in plan.jobs if job.kind in ("preprocess", "finetune")]
-    assert [told(job.given) for job in shared] == [
-        told(job.given) for job in grid.shared["sst-2"] if job.kind in ("preprocess", "finetune")
+    assert [recorded_settings(job.given) for job in shared] == [
+        recorded_settings(job.given) for job in grid.shared["sst-2"] if job.kind in ("preprocess", "finetune")
     ]
 
 
-def test_an_experiment_of_another_file_keeps_its_name(workspace, tmp_path):
-    run_plan(plan_file(write_experiment(tmp_path / "e.yaml", workspace), []))
-    other = plan_file(write_experiment(tmp_path / "other.yaml", workspace), [])
-    with pytest.raises(UserError, match=r"'first' is there already, from 'e.yaml', and this one is from 'other.yaml'"):
-        run_plan(other)
-    run_plan(plan_file(write_experiment(tmp_path / "other.yaml", workspace), ["--name", "second"]))
-
-
-def test_a_grid_is_sent_to_sweep_and_an_unknown_word_is_named(tmp_path):
+def test_a_grid_is_sent_to_sweep_and_an_unknown_word_is_named(tmp_path, capsys):
     (tmp_path / "grid.yaml").write_text("axes: {alpha: [0]}")
-    done = tiny.run_command("experiment.py", "run", tmp_path / "grid.yaml")
-    assert (done.returncode, "experiment.py sweep" in done.stderr) == (2, True)
-    done = tiny.run_command("experiment.py", "swep", tmp_path / "grid.yaml")
-    assert (done.returncode, "unknown word 'swep'; did you mean sweep" in done.stderr) == (2, True)
+    for word, message in (("run", "experiment.py sweep"), ("swep", "unknown word 'swep'; did you mean sweep")):
+        assert run_script("experiment.py", word, tmp_path / "grid.yaml") == 2
+        assert message in capsys.readouterr().err
 
 
-def test_the_six_scripts_in_one_experiment_from_the_command_line(tmp_path, glue, encoder):
-    """experiment.py runs the other scripts' jobs, from text to report; analyze.py and evaluate.py read its models."""
+@pytest.mark.slow
+def test_the_scripts_in_one_experiment_from_the_command_line(tmp_path, glue, encoder, capsys):
+    """experiment.py runs the other scripts' jobs, from text to report; analyze.py reads its models."""
     chain = ["preprocess", "finetune", "compress", "evaluate", "analyze"]
     common = ["--task", "qqp", "--workspace", tmp_path, "--cpu", "--no-loadbar"]
     small = ["--epochs", 1, "--max-epochs", 1, "--embedding-type", "char", "--student-arch", "rnn"]
     data = ["--data-dir", glue, "--arch", encoder, "--alpha", 1, "--only-original-data"]
-    done = tiny.run_command("experiment.py", *chain, *common, *small, *data, "--name", "all")
-    assert done.returncode == 0, done.stderr
-    assert "report.html" in done.stdout
+    assert run_script("experiment.py", *chain, *common, *small, *data, "--name", "all") == 0
+    assert "report.html" in capsys.readouterr().out
     name = "rnn-char100-a1-orig-s3201976"
-    analysed = tiny.run_command("analyze.py", *common, "--model-name", name, "--json", "--named-params")
-    assert analysed.returncode == 0, analysed.stderr
-    assert json.loads(analysed.stdout)["model"] == name
+    assert run_script("analyze.py", *common, "--model-name", name, "--json", "--named-params") == 0
+    assert json.loads(capsys.readouterr().out)["model"] == name

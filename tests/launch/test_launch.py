@@ -1,4 +1,4 @@
-"""Launchers: the same work whoever does it, workers that die, errors that arrive, stops that lose nothing."""
+"""Launchers: the same work with every kind of worker, workers that die, exceptions, and clean stops."""
 
 import contextlib
 import importlib.util
@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 import small_slurm
 import tiny
-from launch_work import Deed, began, do, numbers, pids
+from launch_work import TracedJob, numbers, pids, run_job
+from processes import wait_until
 
 import common.launch.dispatch
 from common.errors import UserError
 from common.launch.launcher import Launcher
+from common.progress import nothing
 from common.stopping import graceful
 
 pytestmark = [pytest.mark.usefixtures("ends_ray"), pytest.mark.slow]
@@ -56,38 +58,44 @@ def launcher(request, tmp_path, monkeypatch):
     return launcher
 
 
-def deeds(folder, count=4, **trouble):
-    """Deeds by number; `trouble` names those that have some: _2="killed"."""
-    return [Deed(folder, number, trouble.get(f"_{number}", "")) for number in range(count)]
+def traced(folder, *troubles, count=4):
+    """Jobs with these troubles, and further ones without."""
+    names = [*troubles, *[""] * (count - len(troubles))]
+    return [TracedJob(folder, number, trouble) for number, trouble in enumerate(names)]
 
 
 def run(launcher, jobs, **given):
     """Run the jobs. Returns the rows reported."""
-    heard = []
-    launcher.run(do, jobs, heard.append, **given)
-    return sum(heard)
+    reported = []
+    launcher.run(run_job, jobs, reported.append, **given)
+    return sum(reported)
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True)
+def outputs(folder):
+    """Threads and working folder of every job done."""
+    return {tuple(path.read_text().split("\n")) for path in folder.glob("done-*")}
+
+
+@pytest.mark.parametrize("launcher", ["local", *OTHERS], indirect=True)
 def test_every_job_runs_once_in_the_launchers_folder(launcher, folder):
-    assert run(launcher, deeds(Path())) == 8  # a relative path means the same there
-    assert began(folder) == numbers(folder, "done") == [0, 1, 2, 3]
-    assert {path.read_text().split()[1] for path in folder.glob("done-*")} == {str(folder)}
+    assert run(launcher, traced(Path())) == 8  # a relative path means the same there
+    assert numbers(folder, "started") == numbers(folder, "done") == [0, 1, 2, 3]
+    assert {cwd for _, cwd in outputs(folder)} == {str(folder)}
     assert not (folder / ".submitit").exists()
 
 
-def test_no_jobs_are_no_work():
+def test_without_jobs_no_worker_is_started():
     for launcher in LAUNCHERS.values():
         assert run(launcher, []) == 0
 
 
-@pytest.mark.parametrize("launcher", OTHERS, indirect=True)
-def test_the_job_of_a_worker_that_dies_runs_again_and_in_the_end_is_lost(launcher, folder, capsys):
+@pytest.mark.parametrize("launcher", ["processes", "ray", "slurm"], indirect=True)
+def test_the_job_of_a_worker_that_dies_runs_again_and_is_lost_after_all_attempts(launcher, folder, capsys):
     lost = []
-    jobs = deeds(Path(), _1="killed once", _2="killed")  # Ray's cluster began in another folder
+    jobs = traced(Path(), "", "killed once", "killed")  # Ray's cluster was started in another folder
     assert run(launcher, jobs, lost=lost.append) == 6
     assert lost == [jobs[2]]
-    assert began(folder) == [0, 1, 1, 2, 2, 3]
+    assert numbers(folder, "started") == [0, 1, 1, 2, 2, 3]
     assert numbers(folder, "done") == [0, 1, 3]
     output = capsys.readouterr().err
     assert output.count("its job is started again") == 2
@@ -97,7 +105,7 @@ def test_the_job_of_a_worker_that_dies_runs_again_and_in_the_end_is_lost(launche
 @pytest.mark.parametrize("launcher", ["one process", "jobs"], indirect=True)
 def test_without_a_callback_a_lost_job_is_an_error(launcher, folder):
     with pytest.raises(UserError, match="workers keep dying: 2 did on the same job") as caught:
-        run(launcher, deeds(folder, 1, _0="killed"))
+        run(launcher, traced(folder, "killed", count=1))
     if launcher.kind == "slurm":
         log = Path(str(caught.value).split("its log is ")[1].split(" (")[0])
         assert log.is_relative_to(folder / ".submitit")
@@ -105,40 +113,39 @@ def test_without_a_callback_a_lost_job_is_an_error(launcher, folder):
 
 
 @pytest.mark.parametrize(
-    ("launcher", "trouble", "kind", "text"),
+    ("launcher", "trouble", "error"),
     [
-        *((name, "refused", UserError, "1: no good") for name in LAUNCHERS),
-        *((name, "fails", ZeroDivisionError, "1 over nothing") for name in ("local", "one process", "jobs")),
+        *((name, "refused", UserError("1: no good")) for name in ("local", "one process", "ray", "jobs")),
+        ("jobs", "fails", ZeroDivisionError("1 over nothing")),
     ],
     indirect=["launcher"],
 )
-def test_an_exception_in_a_job_arrives_and_ends_the_work(launcher, folder, trouble, kind, text):
-    with pytest.raises(kind) as caught:
-        run(launcher, deeds(folder, 6, _1=trouble), lost=lambda job: pytest.fail("not lost"))
-    assert type(caught.value) is kind
-    assert str(caught.value) == text
+def test_an_exception_in_a_job_is_raised_and_ends_the_work(launcher, folder, trouble, error):
+    with pytest.raises(type(error)) as caught:
+        run(launcher, traced(folder, "", trouble, count=6), lost=lambda job: pytest.fail("not lost"))
+    assert repr(caught.value) == repr(error)
     if launcher.kind == "local" or launcher.workers == 1:
-        assert began(folder) == [0, 1]
+        assert numbers(folder, "started") == [0, 1]
     assert not (folder / ".submitit").exists()
 
 
-@pytest.mark.parametrize(("threads", "seen"), [(1, "1"), (3, "3"), (0, str(max(1, (os.cpu_count() or 1) // 2)))])
+@pytest.mark.parametrize(("threads", "seen"), [(3, "3"), (0, str(max(1, (os.cpu_count() or 1) // 2)))])
 def test_processes_get_their_threads(folder, threads, seen):
-    run(Launcher("processes", 2, threads), deeds(folder, 2))
-    assert {path.read_text().split()[0] for path in folder.glob("done-*")} == {seen}
+    run(Launcher("processes", 2, threads), traced(folder, count=2))
+    assert {count for count, _ in outputs(folder)} == {seen}
 
 
 def test_processes_are_as_many_as_cores_have_room_for(folder, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 5)
-    run(Launcher("processes", 0, 2), deeds(folder, 9))
+    run(Launcher("processes", 0, 2), traced(folder, count=9))
     assert 1 <= len(pids(folder)) <= 2
 
 
 @pytest.mark.parametrize(("threads", "more"), [(3, {}), (0, {"cpus_per_task": "3"})], ids=["threads", "cores"])
 @pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
 def test_slurm_gets_an_array_with_threads_and_options(launcher, folder, tmp_path, threads, more):
-    run(Launcher("slurm", 1, threads, {**dict(launcher.options), **more}), deeds(folder, 2))
-    assert {path.read_text().split()[0] for path in folder.glob("done-*")} == {"3"}
+    run(Launcher("slurm", 1, threads, {**dict(launcher.options), **more}), traced(folder, count=2))
+    assert {count for count, _ in outputs(folder)} == {"3"}
     (script,) = tmp_path.glob("slurm/script-*")
     expected = ["cpus-per-task=3", "partition=short", "time=30", "array=0-1%1"]
     assert {f"#SBATCH --{line}" for line in expected} <= set(script.read_text().splitlines())
@@ -147,7 +154,7 @@ def test_slurm_gets_an_array_with_threads_and_options(launcher, folder, tmp_path
 def test_missing_clusters_and_libraries_are_named(folder, monkeypatch):
     def refused(**options):
         with pytest.raises(UserError) as caught:
-            run(Launcher("slurm", 2, options=options), deeds(folder, 1))
+            run(Launcher("slurm", 2, options=options), traced(folder, count=1))
         assert "\n" not in str(caught.value)
         assert not (folder / ".submitit").exists()
         return str(caught.value)
@@ -162,59 +169,45 @@ def test_missing_clusters_and_libraries_are_named(folder, monkeypatch):
     assert "pip install -r requirements-slurm.txt" in refused(cluster="local")
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install -r requirements-ray\.txt"):
-        run(Launcher("ray", 2), deeds(folder, 1))
+        run(Launcher("ray", 2), traced(folder, count=1))
 
 
 @pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
-def test_slurms_own_refusal_is_one_line(launcher, folder, tmp_path):
+def test_an_error_of_slurm_is_one_line(launcher, folder, tmp_path):
     (tmp_path / "slurm" / "sbatch").write_text("#!/bin/sh\necho sbatch: error: invalid partition >&2; exit 1\n")
     with pytest.raises(UserError, match=r"^Slurm refuses the jobs: sbatch: error: invalid partition$"):
-        run(launcher, deeds(folder, 2))
+        run(launcher, traced(folder, count=2))
 
 
-@contextlib.contextmanager
-def asked_to_stop(folder, count):
-    """This process, gracefully, gets a SIGTERM as soon as `count` parts have begun."""
-
+@pytest.mark.parametrize("launcher", OTHERS, indirect=True)
+def test_a_stop_lets_running_jobs_save_and_starts_no_more(launcher, folder):
     def ask():
-        wait_until(lambda: len(began(folder)) >= count)
+        wait_until(lambda: len(numbers(folder, "started")) >= 2)
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=ask)
     with graceful():
         thread.start()
-        yield
+        with pytest.raises(KeyboardInterrupt):
+            run(launcher, traced(folder, *["waits"] * 4))
     thread.join()
-
-
-def wait_until(true, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize("launcher", OTHERS, indirect=True)
-def test_a_stop_lets_running_jobs_save_and_starts_no_more(launcher, folder):
-    with asked_to_stop(folder, 2), pytest.raises(KeyboardInterrupt):
-        run(launcher, deeds(folder, 4, _0="waits", _1="waits", _2="waits", _3="waits"))
-    assert numbers(folder, "saved") == began(folder)
-    assert 2 <= len(began(folder)) <= 3
+    assert numbers(folder, "saved") == numbers(folder, "started")
+    assert 2 <= len(numbers(folder, "started")) <= 3
 
 
 def test_a_stop_comes_between_two_jobs_of_this_process(folder):
-    def do_and_ask(job, advance):
-        do(job, advance)
+    def run_and_ask(job, advance):
+        run_job(job, advance)
         os.kill(os.getpid(), signal.SIGTERM)
 
     with graceful(), pytest.raises(KeyboardInterrupt):
-        Launcher().run(do_and_ask, deeds(folder), lambda rows: None)
+        Launcher().run(run_and_ask, traced(folder), nothing)
     assert numbers(folder, "done") == [0]
 
 
 @pytest.fixture
 def script(folder):
-    """launch_work.py as a script, with parts of some trouble, in a process group of its own; two parts have begun."""
+    """Start launch_work.py in a new process group, and wait until two jobs have started."""
     started = []
 
     def start(trouble):
@@ -230,7 +223,7 @@ def script(folder):
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         started.append(process)
-        wait_until(lambda: len(began(folder)) == 2 or process.poll() is not None)
+        wait_until(lambda: len(numbers(folder, "started")) == 2 or process.poll() is not None)
         return process
 
     yield start
@@ -247,18 +240,18 @@ def gone(pid):
     return Path(f"/proc/{pid}/stat").exists() and ") Z " in Path(f"/proc/{pid}/stat").read_text()
 
 
-def test_ctrl_c_in_a_terminal_stops_all_processes_where_they_can_go_on(script, folder):
+def test_ctrl_c_in_a_terminal_stops_all_processes_where_they_can_resume(script, folder):
     process = script("waits")
     os.killpg(process.pid, signal.SIGINT)
     _, output = process.communicate(timeout=60)
     assert process.returncode == 130
     assert output.count("stopping; once more stops at once") == 1
     assert "Traceback" not in output
-    assert numbers(folder, "saved") == began(folder) == [0, 1]
+    assert numbers(folder, "saved") == numbers(folder, "started") == [0, 1]
     wait_until(lambda: all(map(gone, pids(folder))))
 
 
-def test_twice_stops_at_once(script, folder):
+def test_a_second_ctrl_c_stops_at_once(script, folder):
     process = script("deaf")
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(0.5)

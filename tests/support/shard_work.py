@@ -1,4 +1,4 @@
-"""Work for test_shards.py, in a module of its own so that workers can import it."""
+"""Work for test_shards.py, in a module that workers can import."""
 
 import dataclasses
 import os
@@ -14,11 +14,11 @@ from common.progress import nothing
 
 @dataclasses.dataclass(frozen=True)
 class Shout:
-    """Writes every row in capitals as often as its number asks for; leaves a trace of every call."""
+    """Write every row in capitals, repeated (number modulo 3) times, and a file for every call."""
 
     trace: Path
     trouble: str = ""
-    """What happens in the part that begins with row 20: killed or interrupted."""
+    """For the part that begins with row 20: killed or interrupted."""
     suffix: str = "!"
 
     def open(self):
@@ -44,5 +44,5 @@ class Shout:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def parts_done(self) -> list[int]:
-        """First rows of the parts looked at, in order of number."""
+        """First rows of the parts that were computed, sorted."""
         return sorted(int(path.name.split("-")[1]) for path in self.trace.glob("part-*"))

@@ -1,17 +1,19 @@
-"""A small grid file, and the settings of a sweep over it."""
+"""A small grid file, the settings of a sweep over it, and the files that a sweep writes."""
 
 import tiny
 import yaml
 
+from compression.experiments.report.results import read_results
 from compression.experiments.sweep.settings import SweepSettings
 
 METHODS = {"labels": {"alpha": 1, "only_original_data": True}, "teacher": {"alpha": 0}}
 
 
-def write_grid(folder, name="g", **changes):
-    settings = {"task": "sst-2", "student_arch": "ffn", "embedding_type": "hash", **tiny.small()}
+def write_grid(folder, name="g", settings=None, **changes):
+    """Write a grid file. settings: in addition to those of a tiny student; changes: other keys of the file."""
+    sizes = {"task": "sst-2", "student_arch": "ffn", "embedding_type": "hash", **tiny.small(), **(settings or {})}
     table = {"rows": ["embedding_dim"], "columns": ["method"]}
-    grid = {"name": name, "settings": settings, "seeds": [1, 2], "table": table}
+    grid = {"name": name, "settings": sizes, "seeds": [1, 2], "table": table}
     axes = {"embedding_dim": [6], "method": METHODS}
     if "axes" in changes:
         del grid["table"]  # which is of these axes
@@ -21,4 +23,20 @@ def write_grid(folder, name="g", **changes):
 
 
 def settings(workspace, **given):
+    """Settings of a sweep in this process."""
     return SweepSettings(**{"workspace": workspace, "cpu": True, "launcher": "local", "loadbar": False, **given})
+
+
+def results(workspace, name="g"):
+    """Rows of an experiment."""
+    return read_results(workspace / "experiments" / name / "results.json")
+
+
+def runs(workspace):
+    """Identity -> time at which the run's record was written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in (workspace / "runs").glob("*/run.json")}
+
+
+def model_bytes(workspace):
+    """Name -> weights of every student."""
+    return {path.parent.name: path.read_bytes() for path in (workspace / "models").rglob("ffn*/model.safetensors")}

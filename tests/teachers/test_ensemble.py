@@ -19,7 +19,8 @@ from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.jobs import Job, run_jobs
+from compression.experiments.jobs import Job
+from compression.experiments.run import run_jobs
 from compression.tokenizers.wordpiece import teacher_vocabulary
 
 SST = load_task("sst-2")

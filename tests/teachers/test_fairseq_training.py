@@ -24,7 +24,7 @@ from common.teachers.fairseq.models import HEAD
 from common.teachers.finetune import finetune
 from common.teachers.load import load_masked_lm, load_teacher
 from common.teachers.settings import FAIRSEQ_ARCHS, FinetuneSettings, defaults_for, is_fairseq
-from compression.experiments.jobs import Job, job_settings
+from compression.experiments.jobs import Job
 
 
 class Interrupted(Exception):
@@ -154,7 +154,7 @@ def test_recipes_are_those_of_the_glue_example():
     for task, recipe in load_yaml(CONFIG_DIR / "teachers" / "roberta.yaml")["tasks"].items():
         assert load_task(task).name == task
         FinetuneSettings(task=task, **recipe)
-    job = job_settings(Job("finetune", {"arch": "roberta_large", "task": "rte"}), {})
+    job = Job("finetune", {"arch": "roberta_large", "task": "rte"}).settings()
     assert (job.lr, job.batch_size, job.weight_decay) == (2e-5, 16, 0.1)
     assert defaults_for({"arch": "minilm", "task": "mrpc"}) == {}
     assert defaults_for({"arch": "roberta_base", "task": "rotten-tomatoes"})["batch_size"] == 32

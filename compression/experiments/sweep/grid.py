@@ -12,7 +12,7 @@ from common.config import underscored
 from common.errors import UserError
 from common.seeds import DEFAULT_SEED
 from common.store.settings import StageSettings
-from compression.experiments.jobs import Job, beside, check_jobs, check_known, known_to, seed_number
+from compression.experiments.jobs import Job, check_jobs, check_known, seed_number, settings_for, with_task_path
 from compression.experiments.report.record import Quote, TableLayout
 from compression.experiments.sweep.grid_file import (
     RUN_FIELDS,
@@ -37,14 +37,9 @@ class Cell:
 
     @property
     def jobs(self) -> list[Job]:
-        """Its compress jobs, one a chain."""
+        """Its compress jobs, one per chain."""
         chains = [{"compression_actions": chain} for chain in self.chains] or [{}]
         return [Job("compress", {**self.given, **chain}) for chain in chains]
-
-    @property
-    def text(self) -> str:
-        """The cell in words, for messages."""
-        return ", ".join(f"{axis} {label}" for axis, label in self.labels.items()) or "the only cell"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,58 +58,58 @@ class Grid:
 
     @property
     def augmented(self) -> str:
-        """Name of the augmented rows that its runs learn from."""
+        """Name of the augmented rows that its runs are trained on."""
         return str(self.settings.get("augmented", CompressSettings.model_fields["augmented"].default))
 
 
 def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any] | None = None) -> Grid:
-    """The grid of a file. assignments: KEY=VALUE; fixes a setting, or gives an axis or `seeds` other values.
+    """Return the grid of a file.
 
-    flags: settings that every job and run gets. Raises UserError for a key nobody knows, an axis that names no setting,
-    and a cell whose settings are impossible, before anything runs.
+    assignments: KEY=VALUE; fixes a setting, or gives an axis or `seeds` other values. flags: settings of every job and
+    run. Raises UserError for an unknown key, an axis that is not a setting, and a cell whose settings are impossible,
+    before anything runs.
     """
     file = read_grid_file(path)
-    chosen = parse_assignments(assignments)
-    file = narrowed(file, chosen)
-    fixed = beside(path, {**underscored(file.settings), **chosen, **(flags or {})})
-    kinds = [kind for job in file.shared for kind in job]
-    check_known(fixed, [*kinds, "compress"])
+    file, chosen = narrowed(file, parse_assignments(assignments))
     overrides = {**chosen, **(flags or {})}
-    cells = tuple(_cells(file, fixed, overrides, path))
+    fixed = with_task_path(path, {**underscored(file.settings), **overrides})
+    check_known(fixed, [*(kind for job in file.shared for kind in job), "compress"])
+    seeds = tuple(dict.fromkeys(map(seed_number, file.seeds))) or (DEFAULT_SEED,)
+    cells = tuple(_cells(file, seeds, fixed, overrides, path))
     if file.axes and not cells:
         raise UserError("rules: they skip every cell of the grid")
-    tasks = dict.fromkeys(cell.given["task"] for cell in cells) or dict.fromkeys(_tasks(fixed))
-    shared = {task: list(_shared_jobs(file, {**fixed, "task": task}, overrides, path)) for task in tasks}
+    tasks = [cell.given["task"] for cell in cells] or _tasks(fixed)
+    shared = {task: list(_shared_jobs(file, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)}
     for jobs in shared.values():
         check_jobs(jobs)
-    labels = {axis: tuple(map(label_of, values)) for axis, values in file.axes.items()}
-    seeds = tuple(_seeds(file))
-    title = file.title or file.name
-    return Grid(file.name, title, fixed, labels, seeds, shared, cells, file.table, file.quote)
+    axes = {axis: tuple(map(label_of, values)) for axis, values in file.axes.items()}
+    return Grid(file.name, file.title or file.name, fixed, axes, seeds, shared, cells, file.table, file.quote)
 
 
-def _cells(file: GridFile, fixed: dict[str, Any], overrides: dict[str, Any], path: Path) -> Iterator[Cell]:
-    """Every cell with every seed, those that rules skip left out."""
-    seeds = _seeds(file)
+def _cells(
+    file: GridFile, seeds: Sequence[int], fixed: dict[str, Any], overrides: dict[str, Any], path: Path
+) -> Iterator[Cell]:
+    """Every cell with every seed, without those that rules skip."""
     if not file.axes:
         return
     for combination in itertools.product(*(_choices(name, values) for name, values in file.axes.items())):
         labels = {name: label for name, (label, _) in zip(file.axes, combination, strict=True)}
-        given = dict(known_to("compress", fixed))
+        given = settings_for("compress", fixed)
         for _, settings in combination:
             given |= underscored(settings)
         given = _with_rules(file.rules, labels, given)
         if given is None:
             continue
-        cell = Cell(labels, seeds[0], beside(path, {**given, **known_to("compress", overrides)}), file.chains)
-        _check_cell(cell)
+        given = with_task_path(path, {**given, **settings_for("compress", overrides)})
+        _tasks(given)
+        cell = Cell(labels, seeds[0], given, file.chains)
+        try:
+            check_jobs(cell.jobs)
+        except UserError as error:
+            words = ", ".join(f"{axis} {label}" for axis, label in labels.items())
+            raise UserError(f"cell {words}: {str(error).removeprefix('compress: ')}") from error
         for seed in seeds:
-            yield dataclasses.replace(cell, seed=seed, given={**cell.given, "seed": seed})
-
-
-def _seeds(file: GridFile) -> list[int]:
-    """Every seed once, as numbers."""
-    return list(dict.fromkeys(map(seed_number, file.seeds))) or [DEFAULT_SEED]
+            yield dataclasses.replace(cell, seed=seed, given={**given, "seed": seed})
 
 
 def _choices(axis: str, values: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -139,39 +134,27 @@ def _matches(value: Any, wanted: Any) -> bool:
     return value is not None and label_of(value) in map(label_of, options)
 
 
-def _check_cell(cell: Cell) -> None:
-    _check_task(cell.given)
-    try:
-        check_jobs(cell.jobs)
-    except UserError as error:
-        raise UserError(f"cell {cell.text}: {str(error).removeprefix('compress: ')}") from error
-
-
-def _check_task(given: dict[str, Any]) -> None:
-    if "task" not in given:
+def _tasks(settings: dict[str, Any]) -> list[str]:
+    """The task or tasks that settings name. Raises UserError for none."""
+    if "task" not in settings:
         raise UserError("settings: no task is given; set one in the file, or with --set task=NAME")
-
-
-def _tasks(fixed: dict[str, Any]) -> list[str]:
-    """Tasks of a grid that has no runs, only shared jobs."""
-    _check_task(fixed)
-    tasks = fixed["task"]
+    tasks = settings["task"]
     return tasks if isinstance(tasks, list) else [tasks]
 
 
 def _shared_jobs(file: GridFile, fixed: dict[str, Any], overrides: dict[str, Any], path: Path) -> Iterator[Job]:
     for job in file.shared:
         for kind, values in job.items():
-            own = beside(path, underscored(values or {}))
+            own = with_task_path(path, underscored(values or {}))
             yield Job(kind, {**_for_shared(kind, fixed), **own, **_for_shared(kind, overrides), "task": fixed["task"]})
 
 
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """What a shared job takes of the settings: a batch size or rate is the runs' own, and leaves the teacher alone.
+    """Those of the settings that apply to a shared job: a batch size or rate is the runs' own, not the teacher's.
 
-    The name of augmented rows is for both: some make them and others read them.
+    The name of augmented rows is for both: some jobs write them and others read them.
     """
     of_runs = RUN_FIELDS - {*StageSettings.model_fields, "augmented"}
     if kind in ("evaluate", "analyze"):
-        of_runs = of_runs | {"arch"}  # it names where the teacher comes from, and would refuse the teacher made of it
-    return {key: value for key, value in known_to(kind, settings).items() if key not in of_runs}
+        of_runs = of_runs | {"arch"}  # it names where the teacher comes from, and would exclude the fine-tuned teacher
+    return {key: value for key, value in settings_for(kind, settings).items() if key not in of_runs}

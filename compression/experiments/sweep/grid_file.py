@@ -1,4 +1,4 @@
-"""Grid files as they are written: reading and checking one, and giving its axes and settings other values."""
+"""Grid files: reading and checking one, and giving its axes and settings other values."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from compression.shrinking.settings import Action, CompressSettings
 
 RUN_FIELDS = set(CompressSettings.model_fields)
 """Settings of a run."""
-_NOT_OURS = {
+_EXCLUDED = {
     "seed": "give `seeds`",
     "seed_name": "give `seeds`",
     "model_name": "models are named after their settings",
     "load_trained_model": "a run begins with distill",
     "workspace": "give --workspace",
     "loadbar": "give --no-loadbar",
-    "force": "finished runs are never done again",
+    "force": "finished runs are never repeated",
 }
-"""Settings of compress.py that a grid decides by itself, and what to do instead."""
+"""Settings of compress.py that a grid cannot set, and what to do instead."""
 
 
 class Rule(Settings):
-    """What holds for some cells of a grid."""
+    """Settings for the cells of a grid that match, or their exclusion."""
 
     when: dict[str, Any] = pydantic.Field(min_length=1)
     """Axis -> label, or setting -> value, or a list of either; all must match."""
@@ -55,11 +55,11 @@ class GridFile(Settings):
     title: str = ""
     """Heading of the report."""
     settings: dict[str, Any] = {}
-    """Fixed settings. What compress.py knows is for the runs; task, augmented and all others reach the shared jobs."""
+    """Fixed settings. Those of compress.py are for the runs; task, augmented and all others reach the shared jobs."""
     seeds: tuple[str | int, ...] = ()
     """Seeds, by number or by the thesis's names: every cell runs once with each."""
     shared: tuple[dict[str, dict[str, Any] | None], ...] = ()
-    """Jobs done once a task before the runs: splits, teacher, augmented rows, logits."""
+    """Jobs done once per task before the runs: splits, teacher, augmented rows, logits."""
     axes: dict[str, list[Any] | dict[str, dict[str, Any]]] = {}
     """Axis -> values of the setting of that name, or label -> settings."""
     rules: tuple[Rule, ...] = ()
@@ -69,7 +69,7 @@ class GridFile(Settings):
     table: TableLayout | None = None
     """Table of means and deviations in the report."""
     quote: Quote | None = None
-    """Figures of the thesis to show beside ours."""
+    """Figures of the thesis to show next to ours."""
 
     @pydantic.field_validator("axes", mode="after")
     @classmethod
@@ -78,46 +78,40 @@ class GridFile(Settings):
             if not values:
                 raise ValueError(f"axes: {name} has no values")
             if isinstance(values, list) and name not in RUN_FIELDS:
-                raise ValueError(f"axes: {name!r} names no setting of a run{nearest(name, RUN_FIELDS)}")
+                raise ValueError(f"axes: a run has no setting {name!r}{nearest(name, RUN_FIELDS)}")
             if isinstance(values, list) and len(set(map(str, values))) < len(values):
-                raise ValueError(f"axes: {name} names a value twice")
+                raise ValueError(f"axes: {name} has a value twice")
         return axes
 
 
 def read_grid_file(path: Path) -> GridFile:
-    """A grid file, on top of its base. Raises UserError for whatever can be told to be wrong without making cells."""
+    """Return a grid file, on top of its base. Raises UserError for all mistakes that show before cells are built."""
     loaded = load_with_base(path)
     if "jobs" in loaded:
         raise UserError(f"{path} is a list of jobs: python experiment.py run {path}")
     file = build(GridFile, loaded)
-    groups = [
-        settings or {} for values in file.axes.values() if isinstance(values, dict) for settings in values.values()
-    ]
+    labelled = [values for values in file.axes.values() if isinstance(values, dict)]
+    groups = [settings or {} for values in labelled for settings in values.values()]
     for settings in (file.axes, file.settings, *groups, *(rule.set for rule in file.rules)):
-        refuse_own(settings)
+        _check_allowed(settings)
     _check_rules(file)
-    _check_table(file)
-    if file.quote:
-        quoted_figures(file.quote.table)  # a table that the thesis has not is refused now, not when all is done
-    return file
-
-
-def refuse_own(settings: Iterable[str]) -> None:
-    """Raises UserError for a setting that is not a grid's to give."""
-    for key in settings:
-        if instead := _NOT_OURS.get(key.replace("-", "_")):
-            raise UserError(f"{key} is not a grid's to set: {instead}")
-
-
-def _check_table(file: GridFile) -> None:
     known = {*file.axes, "task", "stage"}
     for name in (*file.table.rows, *file.table.columns) if file.table else ():
         if name not in known:
-            raise UserError(f"table: {name!r} is no axis{nearest(name, known)}")
+            raise UserError(f"table: {name!r} is not an axis{nearest(name, known)}")
+    if file.quote:
+        quoted_figures(file.quote.table)  # raises UserError for an unknown table before anything runs
+    return file
+
+
+def _check_allowed(settings: Iterable[str]) -> None:
+    for key in settings:
+        if instead := _EXCLUDED.get(key.replace("-", "_")):
+            raise UserError(f"a grid cannot set {key}: {instead}")
 
 
 def _check_rules(file: GridFile) -> None:
-    # Before axes are narrowed: a rule about a value that is left out now is no mistake.
+    # Before axes are narrowed: a rule about a value that --set leaves out is no mistake.
     known = {*file.axes, *RUN_FIELDS}
     for rule in file.rules:
         for key, wanted in rule.when.items():
@@ -129,55 +123,55 @@ def _check_rules(file: GridFile) -> None:
 
 
 def _check_value(file: GridFile, key: str, value: Any) -> None:
-    """A rule about a label that no axis can have, or a value that no setting can, would silently match nothing."""
+    """Raise UserError for a label that an axis, or a value that a setting, cannot have: it would never match."""
     labels = file.axes.get(key)
-    if isinstance(labels, dict) and label_of(value) not in labels:
-        raise UserError(f"rules: axis {key} has no value {value!r}{nearest(str(value), labels)}")
-    if not isinstance(labels, dict):
-        try:
-            pydantic.TypeAdapter(CompressSettings.model_fields[key].annotation).validate_python(value)
-        except pydantic.ValidationError as error:
-            raise UserError(f"rules: {key} cannot be {value!r}: {error.errors()[0]['msg']}") from error
+    if isinstance(labels, dict):
+        if label_of(value) not in labels:
+            raise UserError(f"rules: axis {key} has no value {value!r}{nearest(str(value), labels)}")
+        return
+    try:
+        pydantic.TypeAdapter(CompressSettings.model_fields[key].annotation).validate_python(value)
+    except pydantic.ValidationError as error:
+        raise UserError(f"rules: {key} cannot be {value!r}: {error.errors()[0]['msg']}") from error
 
 
 def parse_assignments(words: Sequence[str]) -> dict[str, Any]:
-    """KEY=VALUE words, their values read as YAML. Raises UserError for another form."""
+    """Return KEY=VALUE words as a mapping, their values read as YAML. Raises UserError for another form."""
     values: dict[str, Any] = {}
     for key, text in pairs("--set", words).items():
         try:
             values[key.replace("-", "_")] = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError) as error:  # a date that cannot be is a ValueError
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date
             raise UserError(f"--set {key}={text}: {' '.join(str(error).split())}") from error
     return values
 
 
-def narrowed(file: GridFile, chosen: dict[str, Any]) -> GridFile:
-    """The file with the values chosen for its axes and seeds, which are taken out of `chosen`."""
-    refuse_own(chosen)
-    changes: dict[str, Any] = {}
-    axes = dict(file.axes)
+def narrowed(file: GridFile, chosen: dict[str, Any]) -> tuple[GridFile, dict[str, Any]]:
+    """Return the file with the values chosen for its axes and seeds, and the other chosen settings."""
+    _check_allowed(chosen)
+    axes, seeds = dict(file.axes), file.seeds
     for key in [key for key in chosen if key in axes or key == "seeds"]:
-        value = chosen.pop(key)
-        wanted = list({label_of(one): one for one in (value if isinstance(value, list) else [value])}.values())
+        values = chosen[key] if isinstance(chosen[key], list) else [chosen[key]]
+        wanted = {label_of(value): value for value in values}
         if not wanted:
             raise UserError(f"--set {key}: no value is left")
         if key == "seeds":
-            changes["seeds"] = tuple(wanted)
-        else:
-            values = axes[key]
-            axes[key] = _named(key, values, list(map(label_of, wanted))) if isinstance(values, dict) else wanted
-    return file.model_copy(update={**changes, "axes": axes})
-
-
-def _named(axis: str, values: dict[str, Any], wanted: list[str]) -> dict[str, Any]:
-    for label in wanted:
-        if label not in values:
-            raise UserError(f"--set {axis}: no value {label!r}{nearest(label, values)} (values: {', '.join(values)})")
-    return {label: settings for label, settings in values.items() if label in wanted}
+            seeds = tuple(wanted.values())
+            continue
+        labels = axes[key]
+        axes[key] = list(wanted.values())
+        if isinstance(labels, dict):
+            for label in wanted:
+                if label not in labels:
+                    hint = f"{nearest(label, labels)} (values: {', '.join(labels)})"
+                    raise UserError(f"--set {key}: no value {label!r}{hint}")
+            axes[key] = {label: settings for label, settings in labels.items() if label in wanted}
+    others = {key: value for key, value in chosen.items() if key not in axes and key != "seeds"}
+    return file.model_copy(update={"seeds": seeds, "axes": axes}), others
 
 
 def label_of(value: Any) -> str:
-    """An axis value's label: true and false as YAML spells them, lists with spaces."""
+    """Return an axis value's label: true and false as in YAML, lists with spaces."""
     if isinstance(value, bool):
         return str(value).lower()
     return " ".join(map(label_of, value)) if isinstance(value, list) else str(value)

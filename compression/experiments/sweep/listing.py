@@ -1,4 +1,4 @@
-"""The work of `experiment.py list` and `show`: what there is in a workspace, and where it stands."""
+"""The experiments and runs of a workspace and their status, for `experiment.py list`, `show` and `sweep --dry-run`."""
 
 from __future__ import annotations
 
@@ -9,49 +9,46 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
-from common.store.workspace import Workspace
+from common.store.store import Store
 from common.tables import text_table
-from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, read_record
-from compression.experiments.sweep.board import spoken
-from compression.experiments.sweep.runs import RunFolder
+from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, RecordedRun, read_record
+from compression.experiments.sweep.runs import RunFolder, duration
 
 _LAST_LINES = 15
 
 
-def experiments(paths: Workspace) -> list[dict[str, Any]]:
-    """Every experiment of a workspace, the one last changed first. A damaged record is listed with its error."""
+def experiments(paths: Store) -> list[dict[str, Any]]:
+    """Return every experiment of a workspace, the one last changed first. A damaged record is listed with its error."""
     files = paths.root.glob(f"experiments/[!.]*/{RECORD_FILE}")
     newest_first = sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)
     return [_experiment(paths, file) for file in newest_first]
 
 
-def _experiment(paths: Workspace, file: Path) -> dict[str, Any]:
+def _experiment(paths: Store, file: Path) -> dict[str, Any]:
     changed = datetime.datetime.fromtimestamp(file.stat().st_mtime).isoformat(" ", "minutes")
-    told: dict[str, Any] = {"name": file.parent.name, "changed": changed}
+    found: dict[str, Any] = {"name": file.parent.name, "changed": changed}
     try:
         record = read_record(file.parent)
     except UserError as error:
-        return {**told, "error": str(error)}
-    counts = Counter(_status(paths, run.id) for run in record.runs)
+        return {**found, "error": str(error)}
+    counts = Counter(_status(paths, run) for run in record.runs)
     return {
-        **told,
+        **found,
         "kind": record.kind,
         "made_from": record.definition,
         "title": record.title,
         "runs": len(record.runs),
-        "finished": counts["finished"],
-        "failed": counts["failed"],
-        "running": counts["running"],
+        **{status: counts[status] for status in ("finished", "failed", "running")},
         "results": (file.parent / RESULTS_FILE).exists(),
     }
 
 
-def _status(paths: Workspace, identity: str | None) -> str:
-    return RunFolder(paths, identity).status() if identity else "waiting"
+def _status(paths: Store, run: RecordedRun) -> str:
+    return RunFolder(paths, run.id).status() if run.id else "waiting"
 
 
 def experiments_text(found: Sequence[dict[str, Any]]) -> str:
-    """The list as a table."""
+    """Return the list as a table."""
     if not found:
         return "no experiments yet"
     header = ("name", "kind", "runs done", "failed", "changed", "made from")
@@ -69,72 +66,87 @@ def experiments_text(found: Sequence[dict[str, Any]]) -> str:
     return text_table(header, body, [False, False, True, True, False, False])
 
 
-def show(paths: Workspace, name: str) -> dict[str, Any]:
-    """All that is known of an experiment, or of one run by the first digits of its id.
+def show(paths: Store, name: str) -> dict[str, Any]:
+    """Return an experiment with the status of its runs, or one run by the first digits of its id.
 
-    Raises UserError when there is neither, or when the digits fit several runs.
+    Raises UserError when neither exists, or when the digits fit several runs.
     """
     if (paths.experiment(name) / RECORD_FILE).exists():
         record = read_record(paths.experiment(name))
-        return {
-            **record.model_dump(mode="json"),
-            "runs": [_run_line(paths, record, n) for n in range(len(record.runs))],
-        }
+        return {**record.model_dump(mode="json"), "runs": [_run_of(paths, run) for run in record.runs]}
     runs = sorted(paths.run("").glob(f"{name}*")) if name.isalnum() and len(name) >= 4 else []
     if len(runs) > 1:
         raise UserError(f"{name!r} fits {len(runs)} runs; give more digits")
     if not runs:
-        read_record(paths.experiment(name))  # says which experiments there are
-    return _run(paths, runs[0].name)
-
-
-def _run_line(paths: Workspace, record: ExperimentRecord, number: int) -> dict[str, Any]:
-    run = record.runs[number]
-    ended = RunFolder(paths, run.id).record() if run.id else None
-    told = {"id": run.id, "cell": run.cell, "seed": run.seed, "status": _status(paths, run.id)}
-    return {**told, "seconds": ended.seconds if ended else None, "error": ended.error if ended else None}
-
-
-def _run(paths: Workspace, identity: str) -> dict[str, Any]:
-    folder = RunFolder(paths, identity)
+        read_record(paths.experiment(name))  # raises the UserError that lists the experiments
+    folder = RunFolder(paths, runs[0].name)
     record = folder.record()
     log = folder.log.read_text(encoding="utf-8", errors="replace").splitlines() if folder.log.exists() else []
-    rows = folder.rows() if folder.results.exists() else []
-    told = record.model_dump(mode="json") if record else {"id": identity}
-    return {**told, "status": folder.status(), "rows": rows, "log": log[-_LAST_LINES:]}
+    return {
+        **(record.model_dump(mode="json") if record else {"id": runs[0].name}),
+        "status": folder.status(),
+        "rows": folder.rows() if folder.results.exists() else [],
+        "log": log[-_LAST_LINES:],
+    }
 
 
-def show_text(told: dict[str, Any]) -> str:
-    """What `show` found, for a terminal."""
-    return _experiment_text(told) if "kind" in told else _run_text(told)
+def _run_of(paths: Store, run: RecordedRun) -> dict[str, Any]:
+    """A run of an experiment with its status."""
+    ended = RunFolder(paths, run.id).record() if run.id else None
+    seconds, error = (ended.seconds, ended.error) if ended else (None, None)
+    known = {"id": run.id, "cell": run.cell, "seed": run.seed, "status": _status(paths, run)}
+    return {**known, "seconds": seconds, "error": error}
 
 
-def _experiment_text(told: dict[str, Any]) -> str:
-    lines = [told["title"], f"made from: {told['definition']}"]
-    lines += [f"{axis}: {', '.join(labels)}" for axis, labels in told["axes"].items()]
-    lines += ["job: " + " ".join(f"{key}={value}" for key, value in job.items()) for job in told["jobs"]]
-    if told["runs"]:
-        header = ("run", "cell", "seed", "status", "time", "error")
-        body = [
-            [
-                run["id"] or "",
-                " ".join(run["cell"].values()),
-                str(run["seed"]),
-                run["status"],
-                "" if run["seconds"] is None else spoken(run["seconds"]),
-                run["error"] or "",
-            ]
-            for run in told["runs"]
+def show_text(found: dict[str, Any]) -> str:
+    """Return what `show` found, for a terminal."""
+    return _experiment_text(found) if "kind" in found else _run_text(found)
+
+
+def _experiment_text(found: dict[str, Any]) -> str:
+    lines = [found["title"], f"made from: {found['definition']}"]
+    lines += [f"{axis}: {', '.join(labels)}" for axis, labels in found["axes"].items()]
+    lines += ["job: " + " ".join(f"{key}={value}" for key, value in job.items()) for job in found["jobs"]]
+    header = ("run", "cell", "seed", "status", "time", "error")
+    body = [
+        [
+            run["id"] or "",
+            " ".join(run["cell"].values()),
+            str(run["seed"]),
+            run["status"],
+            "" if run["seconds"] is None else duration(run["seconds"]),
+            run["error"] or "",
         ]
+        for run in found["runs"]
+    ]
+    if body:
         lines += ["", text_table(header, body, [False, False, True, False, True, False])]
     return "\n".join(lines)
 
 
-def _run_text(told: dict[str, Any]) -> str:
-    lines = [f"run {told['id']}: {told['status']}"]
-    lines += [f"{key}: {told[key]}" for key in ("error", "seconds", "host", "started") if told.get(key) is not None]
-    lines += [f"  {key} = {value}" for key, value in told.get("settings", {}).items()]
-    for row in told["rows"]:
+def _run_text(found: dict[str, Any]) -> str:
+    lines = [f"run {found['id']}: {found['status']}"]
+    lines += [f"{key}: {found[key]}" for key in ("error", "seconds", "host", "started") if found.get(key) is not None]
+    lines += [f"  {key} = {value}" for key, value in found.get("settings", {}).items()]
+    for row in found["rows"]:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items())
         lines.append(f"{row['model']} on {row['split']}: {scores}; {row['bytes_gzip']:,} bytes gzipped")
-    return "\n".join([*lines, "log:", *(f"  {line}" for line in told["log"])])
+    return "\n".join([*lines, "log:", *(f"  {line}" for line in found["log"])])
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """Return the plan of a sweep (`--dry-run`), for a terminal."""
+    lines = [f"{plan['name']}: {plan['cells']} cells x {len(plan['seeds'])} seeds = {plan['runs']} runs"]
+    lines += [f"before them, once for {task}: {', '.join(kinds)}" for task, kinds in plan["shared"].items() if kinds]
+    if plan["inputs"] != "there":
+        return "\n".join([*lines, f"the runs' inputs do not exist yet: {plan['inputs']}"])
+    same = plan["runs"] - plan["distinct"]
+    lines += [f"{same} cells are the same run as others"] if same else []
+    left = plan["distinct"] - plan["finished"] - plan["failed"]
+    lines.append(f"{plan['finished']} finished before, {plan['failed']} failed, {left} to do")
+    if left:
+        seconds = plan["seconds"]
+        lines.append(
+            f"time: {'no run like them has finished yet' if seconds is None else f'about {duration(seconds)}'}"
+        )
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""A grid's runs in a workspace: which they are, where each stands, and how long the rest will take."""
+"""The runs of a grid: their steps, inputs and names, and the estimate that `--dry-run` prints."""
 
 from __future__ import annotations
 
@@ -6,125 +6,127 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from common.data.split import count_rows
+from common.data.split import count_rows, find_splits
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.workspace import Workspace
-from compression.distillation.distill import student_name
-from compression.experiments.jobs import Job, job_settings, plain, told
-from compression.experiments.report.record import RecordedRun
-from compression.experiments.sweep.grid import Cell, Grid
-from compression.experiments.sweep.identity import identify
-from compression.experiments.sweep.runs import Status
-from compression.experiments.sweep.work import Assignment
+from common.store.files import fingerprint
+from common.store.store import Store
+from common.training.models import flat
+from compression.distillation.distill import Distill, student_name
+from compression.experiments.jobs import Job, to_plain
+from compression.experiments.sweep.estimate import Estimator
+from compression.experiments.sweep.grid import Grid
+from compression.experiments.sweep.work import RunTask
+from compression.shrinking.chain import SHRINK
 from compression.shrinking.settings import CompressSettings
 
 
-@dataclasses.dataclass(frozen=True)
-class Planned:
-    """A cell and its run. Two cells with the same effective settings have the same run."""
+class RunIdentity(NamedTuple):
+    """A run's steps and inputs, as its record has them.
 
-    cell: Cell
-    work: Assignment
+    id: 16 hex digits that name the run. family: 8 hex digits shared by runs that distil the same student with other
+    seeds. settings: of all steps, without groups. inputs: role -> key.
+    """
+
+    id: str
+    family: str
+    settings: dict[str, Any]
+    inputs: dict[str, str]
+
+
+def identify(settings: CompressSettings, chains: Sequence[Sequence[str]]) -> RunIdentity:
+    """Return the identity of a run. Raises UserError for an input that is missing or out of date.
+
+    chains: lists of actions, each beginning with distill; empty for the settings' own.
+    """
+    chains = [list(chain) for chain in chains] or [list(settings.compression_actions)]
+    step = Distill.of(settings)
+    inputs = step.inputs(settings.paths)
+    splits = find_splits(settings.paths, step.definition)
+    later = [[_dump(settings, action) for action in chain] for chain in chains]
+    return RunIdentity(
+        id=fingerprint([step.key(inputs), later]),
+        family=step.model_copy(update={"seed": 0}).key(inputs)[:8],
+        settings={**flat(step.model_dump(mode="json")), "chains": chains},
+        inputs={role: artifact.key for role, artifact in {**inputs, "splits": splits}.items()},
+    )
+
+
+def _dump(settings: CompressSettings, action: str) -> Any:
+    """Return all that the result of an action after distilling depends on, except the student."""
+    return [action, SHRINK[action].of(settings, Path()).model_dump(mode="json")] if action in SHRINK else action
 
 
 def plan_runs(
-    grid: Grid, paths: Workspace, experiment: str, teachers: dict[str, str], observers: Sequence[str], threads: int
-) -> list[Planned]:
-    """The runs of a grid, in its order. teachers: task -> name of the teacher that its shared jobs made.
-
-    Raises UserError when something they read is not made yet.
-    """
-    return [_planned(cell, paths, experiment, teachers, tuple(observers), threads) for cell in grid.cells]
-
-
-def _planned(
-    cell: Cell,
-    paths: Workspace,
+    grid: Grid,
+    paths: Store,
     experiment: str,
     teachers: dict[str, str],
-    observers: tuple[str, ...],
-    threads: int,
-) -> Planned:
-    given = dict(cell.given)
-    if given["task"] in teachers:
-        given.setdefault("teacher", teachers[given["task"]])
-    settings = job_settings(Job("compress", given), {})
-    identity = identify(settings, cell.chains)
-    # Any settings may tell runs apart: a part of their hash does so in names, where the seed stays last.
-    stem = student_name(settings).removesuffix(f"-s{cell.seed}")
-    given["model_name"] = f"{stem}-{identity.family}-s{cell.seed}"
-    work = Assignment(
-        id=identity.id,
-        task=load_task(settings.task).name,
-        workspace=paths.root,
-        jobs=tuple(plain(job.given) for job in dataclasses.replace(cell, given=given).jobs),
-        settings=identity.settings,
-        inputs=identity.inputs,
-        experiment=experiment,
-        observers=observers,
-        threads=threads,
-        rows=_training_rows(settings) * settings.epochs,
-    )
-    return Planned(cell, work)
+    observers: Sequence[str] = (),
+    threads: int = 1,
+) -> list[RunTask]:
+    """Return the run of every cell of a grid, in its order. Cells with the same effective settings have the same run.
+
+    teachers: task -> name of the teacher that its shared jobs fine-tuned. Raises UserError for a missing input.
+    """
+    runs = []
+    for cell in grid.cells:
+        given = dict(cell.given)
+        if given["task"] in teachers:
+            given.setdefault("teacher", teachers[given["task"]])
+        settings = Job("compress", given).settings()
+        identity = identify(settings, cell.chains)
+        # Runs may differ in any setting: part of a hash of them distinguishes their names, which end in the seed.
+        stem = student_name(settings).removesuffix(f"-s{cell.seed}")
+        given["model_name"] = f"{stem}-{identity.family}-s{cell.seed}"
+        runs.append(
+            RunTask(
+                id=identity.id,
+                task=load_task(settings.task).name,
+                workspace=paths.root,
+                jobs=tuple(to_plain(job.given) for job in dataclasses.replace(cell, given=given).jobs),
+                settings=identity.settings,
+                inputs=identity.inputs,
+                experiment=experiment,
+                observers=tuple(observers),
+                threads=threads,
+                rows=_training_rows(settings) * settings.epochs,
+            )
+        )
+    return runs
 
 
 def _training_rows(settings: CompressSettings) -> int:
-    """Rows a run learns from in an epoch, about."""
+    """Return about how many rows a run reads in an epoch."""
     paths, task = settings.paths, load_task(settings.task)
     rows = round(count_rows(paths.split(task.name, "train")) * settings.downsample_data)
     if settings.only_original_data:
         return rows
-    more = count_rows(paths.augmented(task.name, settings.augmented))
-    return rows + round(more * settings.bootstrap_data_ratio * settings.downsample_data)
+    augmented = count_rows(paths.augmented(task.name, settings.augmented))
+    return rows + round(augmented * settings.bootstrap_data_ratio * settings.downsample_data)
 
 
-def teachers_by_name(grid: Grid) -> dict[str, str]:
-    """Task -> name that its shared jobs give the teacher, before they have run."""
+def distinct(runs: Sequence[RunTask]) -> list[RunTask]:
+    """Return every run once, in order."""
+    return list({run.id: run for run in runs}.values())
+
+
+def _teachers_by_name(grid: Grid) -> dict[str, str]:
+    """Task -> name that its shared jobs will give the teacher."""
     names = {}
     for task, jobs in grid.shared.items():
         for job in jobs:
             if job.kind == "finetune":
-                settings = job_settings(job, {})
-                usual = settings.ensemble_name if settings.ensemble else Path(settings.arch).name
-                names[task] = settings.model_name or usual
+                settings = job.settings()
+                default = settings.ensemble_name if settings.ensemble else Path(settings.arch).name
+                names[task] = settings.model_name or default
     return names
 
 
-def distinct(planned: Sequence[Planned]) -> list[Assignment]:
-    """Every run once, in order."""
-    return list({run.work.id: run.work for run in planned}.values())
-
-
-def statuses(works: Sequence[Assignment]) -> dict[str, Status]:
-    """Identity -> where the run stands."""
-    return {work.id: work.folder.status() for work in works}
-
-
-def recorded(planned: Sequence[Planned]) -> tuple[RecordedRun, ...]:
-    """The runs as experiment.json has them."""
-    return tuple(
-        RecordedRun(id=run.work.id, cell=run.cell.labels, seed=run.cell.seed, settings=_told(run.work.jobs[0]))
-        for run in planned
-    )
-
-
-def _told(job: dict[str, Any]) -> dict[str, Any]:
-    """A run's settings but for its model's name, which the settings make."""
-    return told({key: value for key, value in job.items() if key != "model_name"})
-
-
-def recorded_cells(grid: Grid) -> tuple[RecordedRun, ...]:
-    """The same before their inputs exist."""
-    return tuple(RecordedRun(cell=cell.labels, seed=cell.seed, settings=told(cell.given)) for cell in grid.cells)
-
-
-def describe_plan(grid: Grid, paths: Workspace, workers: int) -> dict[str, Any]:
-    """What a sweep would do: numbers of runs, what is there already, and seconds it would take, where known."""
-    from compression.experiments.sweep.estimate import Estimator
-
+def describe_plan(grid: Grid, paths: Store, at_once: int) -> dict[str, Any]:
+    """Return the numbers of runs of a sweep, which of them have ended, and the seconds of the rest if known."""
     plan: dict[str, Any] = {
         "name": grid.name,
         "cells": len({tuple(cell.labels.items()) for cell in grid.cells}),
@@ -137,38 +139,17 @@ def describe_plan(grid: Grid, paths: Workspace, workers: int) -> dict[str, Any]:
         "seconds": None,
     }
     try:
-        planned = plan_runs(grid, paths, grid.name, teachers_by_name(grid), (), 1)
+        runs = distinct(plan_runs(grid, paths, grid.name, _teachers_by_name(grid)))
     except UserError as error:
         return {**plan, "inputs": str(error)}
-    works = distinct(planned)
-    stands = statuses(works)
-    counts = Counter(stands.values())
-    estimator = Estimator(paths)
-    left = [work for work in works if stands[work.id] in ("waiting", "running")]
-    seconds = estimator.seconds(left)
+    statuses = {run.id: run.folder.status() for run in runs}
+    counts = Counter(statuses.values())
+    left = [run for run in runs if statuses[run.id] in ("waiting", "running")]
+    seconds = Estimator(paths).seconds(left)
     return {
         **plan,
-        "distinct": len(works),
+        "distinct": len(runs),
         "finished": counts["finished"],
         "failed": counts["failed"],
-        "seconds": None if seconds is None else round(seconds / max(1, min(workers, len(left)))),
+        "seconds": None if seconds is None else round(seconds / max(1, min(at_once, len(left)))),
     }
-
-
-def plan_text(told: dict[str, Any]) -> str:
-    """What a sweep would do, for a terminal."""
-    from compression.experiments.sweep.board import spoken
-
-    lines = [f"{told['name']}: {told['cells']} cells x {len(told['seeds'])} seeds = {told['runs']} runs"]
-    lines += [f"before them, once for {task}: {', '.join(kinds)}" for task, kinds in told["shared"].items() if kinds]
-    if told["inputs"] != "there":
-        return "\n".join([*lines, f"the runs' inputs are not there yet: {told['inputs']}"])
-    same = told["runs"] - told["distinct"]
-    lines += [f"{same} cells are the same run as others"] if same else []
-    left = told["distinct"] - told["finished"] - told["failed"]
-    lines.append(f"{told['finished']} finished before, {told['failed']} failed, {left} to do")
-    if left:
-        seconds = told["seconds"]
-        known = "no run like them has finished yet" if seconds is None else f"about {spoken(seconds)}"
-        lines.append(f"time: {known}")
-    return "\n".join(lines)

@@ -1,10 +1,12 @@
 """Settings of `experiment.py sweep`."""
 
+import os
 from typing import Any, Literal
 
 import pydantic
 
 from common.config import pairs
+from common.devices import pick_device
 from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.store.settings import QuerySettings
@@ -29,7 +31,7 @@ class SweepSettings(QuerySettings):
     slurm: tuple[str, ...] = ()
     """KEY=VALUE for submitit, such as partition=gpu timeout_min=120 gpus_per_node=1. May be repeated."""
     observer: tuple[str, ...] = ()
-    """Where runs are recorded beside files: sqlite:///runs.db, or mongodb://HOST/DATABASE. May be repeated."""
+    """Where runs are recorded in addition to files: sqlite:///runs.db, or mongodb://HOST/DATABASE. May be repeated."""
     dry_run: bool = False
     """Print the plan and its estimated time, and run nothing."""
     retry_failed: bool = False
@@ -43,14 +45,16 @@ class SweepSettings(QuerySettings):
         return {"workspace": str(self.workspace), **({"cpu": True} if self.cpu else {})}
 
     def launch(self) -> Launcher:
-        """Where runs go. Raises UserError for a --slurm that is malformed, or has no effect."""
+        """Return where runs go. Raises UserError for a --slurm that is malformed, or has no effect."""
         if self.slurm and self.launcher != "slurm":
             raise UserError("--slurm is for --launcher slurm")
-        return Launcher(self.launcher, self._workers(), self.threads, pairs("--slurm", self.slurm))
+        workers = self.workers
+        if not workers and self.launcher == "processes" and pick_device(self.cpu).type == "cuda":
+            workers = 1
+        return Launcher(self.launcher, workers, self.threads, pairs("--slurm", self.slurm))
 
-    def _workers(self) -> int:
-        if self.workers or self.launcher != "processes" or self.cpu:
-            return self.workers
-        from common.devices import pick_device
-
-        return 1 if pick_device(False).type == "cuda" else 0
+    def at_once(self) -> int:
+        """Return the number of runs at a time, for estimates: on a cluster, this machine's."""
+        if self.launcher == "local":
+            return 1
+        return self.launch().workers or max(1, (os.cpu_count() or 1) // self.threads)

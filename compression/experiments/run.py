@@ -1,0 +1,104 @@
+"""Running jobs in order: the only module of experiments that imports the scripts' functions.
+
+A job calls the function that its script calls, and passes to the next job only the names of the models it saved. So a
+chain saves the same models, byte for byte, as the commands by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from common.data.tasks import load_task
+from common.progress import say, show_bars
+from common.store.files import read_json, write_json
+from common.teachers.finetune import finetune
+from common.tracking import record
+from common.training.models import find_model
+from compression.analysis.analyze import analyze, picture_folder
+from compression.augmentation.label_shift import recorded_labels
+from compression.augmentation.preprocess import preprocess
+from compression.evaluation.evaluate import evaluate
+from compression.experiments.chain import Plan
+from compression.experiments.jobs import Job, to_plain
+from compression.experiments.report import write_report
+from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, check_name_is_free, write_record
+from compression.experiments.report.results import Row, write_results
+from compression.shrinking.chain import compress
+
+
+@dataclasses.dataclass
+class ChainState:
+    """Names of the models that jobs have saved so far, and of the teacher fine-tuned last."""
+
+    models: list[str] = dataclasses.field(default_factory=list)
+    teacher: str | None = None
+
+
+def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], ChainState]:
+    """Run jobs in order. Returns the rows of their evaluations, and the models they saved."""
+    state = ChainState()
+    rows: list[Row] = []
+    for number, job in enumerate(jobs, 1):
+        show_bars(bool(job.given.get("loadbar", True)))
+        shown = [f"{key}={value}" for key, value in job.given.items() if key not in ("task", "workspace")]
+        say(f"[{number}/{len(jobs)}] {' '.join([job.kind, *shown])}")
+        rows += _run_job(job, state)
+    return rows, state
+
+
+def _run_job(job: Job, state: ChainState) -> list[Row]:
+    models = [{"model_name": name} for name in state.models] if job.takes_models else [{}]
+    match job.kind:
+        case "preprocess":
+            preprocess(job.settings(**{"model_name": state.teacher} if state.teacher else {}))
+        case "finetune":
+            state.teacher = finetune(job.settings()).name
+            state.models.append(state.teacher)
+        case "compress":
+            settings = job.settings(**{"teacher": state.teacher} if state.teacher else {})
+            folders = compress(settings)
+            if "pretrain" not in settings.compression_actions:  # a pretrained student belongs to no task
+                state.models += [folder.name for folder in folders]
+        case "evaluate":
+            return [row for model in models for row in evaluate(job.settings(**model))]
+        case "analyze":
+            for model in models:
+                _analyze(job, model)
+    return []
+
+
+def _analyze(job: Job, model: dict[str, str]) -> None:
+    """Analyze a model, unless the same model was analyzed with the same settings before."""
+    settings = job.settings(**model)
+    name, made_from = settings.arch, [to_plain(job.given)]
+    if settings.model_name:
+        _, config = find_model(settings.paths, load_task(settings.task), settings.model_name)
+        name, made_from = config.name, [config.key, *made_from]
+    file = picture_folder(settings, name) / "analysis.json"
+    if settings.force or not file.exists() or read_json(file).get("made_from") != made_from:
+        write_json(file, {**analyze(settings), "made_from": made_from})
+
+
+def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
+    """Run a plan's jobs in order, record them, write results.json and the report. Returns its rows and its record."""
+    folder = plan.workspace.experiment(plan.name)
+    check_name_is_free(folder, plan.definition)
+    experiment = ExperimentRecord(
+        name=plan.name,
+        title=plan.title,
+        kind="chain",
+        definition=plan.definition,
+        files=plan.files,
+        jobs=tuple(job.as_record() for job in plan.jobs),
+    )
+    write_record(folder, experiment)
+    settings = experiment.model_dump(mode="json", exclude={"files"})  # sacred takes no keys with dots
+    rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.observers)
+    tasks = {job.given["task"]: None for job in plan.jobs}
+    experiment = experiment.model_copy(update={"labels": recorded_labels(plan.workspace, tasks)})
+    write_record(folder, experiment)
+    write_results(folder / RESULTS_FILE, rows)
+    if rows:
+        write_report(folder, rows, experiment)
+    return rows, experiment

@@ -1,17 +1,19 @@
 """Files from elsewhere: downloads, resumable and used only after their checksum is verified, and data packages."""
 
+from __future__ import annotations
+
 import importlib.util
 import logging
+from http import HTTPStatus
 from pathlib import Path
-
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3.exceptions import HTTPError
-from urllib3.util import Retry
+from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from common.progress import counter
 from common.store.files import file_sha256, write_text
+
+if TYPE_CHECKING:
+    import requests
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = (20, 60)
@@ -55,6 +57,12 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
 
 def _download(url: str, partial: Path, instead: str) -> None:
     """Download the rest of `partial`. A connection that breaks is resumed as long as each attempt adds some bytes."""
+    # Imported here: most commands download nothing.
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.exceptions import HTTPError
+    from urllib3.util import Retry
+
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it logs each retry
     retry = Retry(total=3, backoff_factor=0.5, status_forcelist=(500, 502, 503, 504), allowed_methods=("GET",))
     with requests.Session() as session:
@@ -81,11 +89,11 @@ def _continue(session: requests.Session, url: str, partial: Path) -> None:
     # Byte ranges of a compressed stream would not be those of the file.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-", "If-Range": tag} if tag else {})
     with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
-        if answer.status_code == requests.codes.requested_range_not_satisfiable:
+        if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             partial.unlink()  # longer than the file is now
             return _continue(session, url, partial)
         answer.raise_for_status()
-        if answer.status_code != requests.codes.partial_content:
+        if answer.status_code != HTTPStatus.PARTIAL_CONTENT:
             done = 0
             # A weak ETag does not identify bytes; the date of the file stands in for it.
             tag = answer.headers.get("ETag", "")

@@ -59,7 +59,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 def server(tmp_path, monkeypatch):
     """(address, folder served)."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(download, "Retry", lambda **given: Retry(**{**given, "backoff_factor": 0}))
+    monkeypatch.setattr("urllib3.util.Retry", lambda **given: Retry(**{**given, "backoff_factor": 0}))
     Handler.ranges, Handler.cuts, Handler.asked = False, [], []
     folder = tmp_path / "served"
     folder.mkdir()

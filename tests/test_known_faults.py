@@ -212,6 +212,7 @@ def test_14_an_empty_sentence_is_scored_in_its_place(workspace, embedding):
     assert np.isfinite(logits).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", known_tasks())
 def test_15_every_task_offered_works(task, tmp_path, glue):
     if task == "rotten-tomatoes":

@@ -1,5 +1,7 @@
 """The commands end to end, as a user types them, and their errors."""
 
+import contextlib
+import io
 import json
 import os
 import runpy
@@ -7,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tiny
@@ -32,8 +33,25 @@ CHAINS = {
 }
 
 
+def in_a_process(*words):
+    done = tiny.run_command(*words)
+    assert done.returncode == 0, f"{words[0]}: {done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def in_this_process(*words):
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+        patch.setattr(sys, "argv", list(map(str, words)))
+        runpy.run_path(str(tiny.ROOT / words[0]), run_name="__main__")
+    return printed.getvalue()
+
+
+RUNNERS = {"sst-2": in_a_process, "qqp": in_this_process}
+
+
 def run_chain(task, workspace, glue, encoder, glove):
-    """(task, workspace, what evaluate printed) after every stage was run as a command."""
+    """Run every stage as a command. Returns (task, workspace, output of evaluate)."""
     common = ["--task", task, "--workspace", workspace, "--cpu", "--no-loadbar", "--seed", 5]
     logits = ["--generate-loss", "processed", "tinybert", "--teacher-arch", "tiny-bert"]
     actions = ["--compression-actions", "distill", "prune", "quantize"]
@@ -45,24 +63,13 @@ def run_chain(task, workspace, glue, encoder, glove):
         ["evaluate.py", "--model-name", "s+p+q", "--json"],
     ]
     for script, *words in commands:
-        done = tiny.run_command(script, *common, *words)
-        assert done.returncode == 0, f"{script}: {done.stderr}"
-        assert "Traceback" not in done.stderr
-    return task, workspace, done
+        printed = RUNNERS[task](script, *common, *words)
+    return task, workspace, printed
 
 
-@pytest.fixture(scope="module")
-def chains(tmp_path_factory, glue, encoder, glove):
-    """Both chains, run side by side: each command spends most of its time on imports."""
-    with ThreadPoolExecutor() as pool:
-        folders = {task: tmp_path_factory.mktemp("chain") / "workspace" for task in CHAINS}
-        running = {task: pool.submit(run_chain, task, folders[task], glue, encoder, glove) for task in CHAINS}
-    return running
-
-
-@pytest.fixture(params=CHAINS)
-def chain(request, chains):
-    return chains[request.param].result()
+@pytest.fixture(scope="module", params=CHAINS)
+def chain(request, tmp_path_factory, glue, encoder, glove):
+    return run_chain(request.param, tmp_path_factory.mktemp("chain") / "workspace", glue, encoder, glove)
 
 
 @pytest.mark.slow
@@ -83,8 +90,8 @@ def test_every_stage_leaves_its_files(chain):
 
 @pytest.mark.slow
 def test_evaluate_prints_rows_of_results_json(chain):
-    task, workspace, done = chain
-    (row,) = json.loads(done.stdout)
+    task, workspace, printed = chain
+    (row,) = json.loads(printed)
     assert row == read_json(tiny.scores(workspace, "s+p+q", task) / "result.json")[0]
     promised = (
         "task split model stage student_arch embedding_type embedding_dim vocab_size alpha augmented seed teacher "
@@ -135,9 +142,9 @@ def refused(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", [script, *map(str, words)])
         with pytest.raises(SystemExit) as stop:
             runpy.run_path(str(tiny.ROOT / script), run_name="__main__")
-        said = capsys.readouterr()
+        printed = capsys.readouterr()
         assert stop.value.code == 2
-        errors = [line for line in said.err.splitlines() if line.startswith("error: ")]
+        errors = [line for line in printed.err.splitlines() if line.startswith("error: ")]
         assert len(errors) == 1
         return errors[0]
 
@@ -272,6 +279,7 @@ def python(code):
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_settings_and_lists_load_without_heavy_libraries():
     """--help, a wrong flag and `experiment.py list` answer at once."""
     heavy = (

@@ -53,6 +53,7 @@ def test_files_have_settings_metrics_packages_machine_and_outcome(tmp_path):
     assert read(tmp_path, 2)["status"] == "COMPLETED"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "status"), [(ValueError("no"), "FAILED"), (KeyboardInterrupt(), "INTERRUPTED")])
 def test_an_exception_is_recorded_and_raised_again(tmp_path, error, status):
     def fails():
@@ -68,6 +69,7 @@ def test_an_exception_is_recorded_and_raised_again(tmp_path, error, status):
     log_metric("loss", 1.0, 0)  # the run is over
 
 
+@pytest.mark.slow
 def test_a_database_has_the_run_and_its_metrics(tmp_path, recwarn):
     url = f"sqlite:///{tmp_path}/runs.db"
     assert record("a name longer than the table's column: 32", tmp_path / "a", {"lr": 0.1}, work, [url]) == "done"
@@ -135,6 +137,7 @@ def mongo():
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_run_goes_to_files_sqlite_and_mongodb_at_once(tmp_path, mongo):
     observers = ["files", f"sqlite:///{tmp_path}/runs.db", mongo.url]
     check_observers(observers)

@@ -137,7 +137,9 @@ class CompressSettings(  # bases in the order of --help
             if len(actions) > 1:
                 raise ValueError("--compression-actions pretrain stands alone: tasks start from it with --start-from")
             if self.load_trained_model or self.start_from or self.init_from_teacher:
-                raise ValueError("pretrain starts afresh: no --load-trained-model, --start-from, --init-from-teacher")
+                raise ValueError(
+                    "pretrain starts from random weights: no --load-trained-model, --start-from, --init-from-teacher"
+                )
             if self.teacher is None:
                 raise ValueError("pretrain needs --teacher: minilm, a Hugging Face model's folder, or its name")
         elif "distill" in actions and self.load_trained_model:

@@ -110,6 +110,7 @@ def test_thresholds_count_zeros_and_what_is_smaller(folder: Path, tmp_path: Path
     assert table["share"]["0.5"] == table["below"]["0.5"] / EMBEDDING
 
 
+@pytest.mark.slow
 def test_pictures_are_written(folder: Path, tmp_path: Path):
     result = ask(tmp_path, weight_hist=True, pie_chart=True, save_pdf=True, out=tmp_path / "pictures")
     written = {path.name: path.read_bytes()[:4] for path in (tmp_path / "pictures").iterdir()}

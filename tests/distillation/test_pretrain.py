@@ -156,7 +156,7 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path, masked_lm, corpus, wrong
     [
         ({"teacher": None}, "pretrain needs --teacher"),
         ({"compression_actions": ("pretrain", "distill")}, "stands alone"),
-        ({"start_from": "mini"}, "starts afresh"),
+        ({"start_from": "mini"}, "starts from random weights"),
     ],
 )
 def test_settings_that_contradict_pretraining_are_refused(wrong, message):

@@ -97,6 +97,7 @@ def test_no_text_becomes_markup(word: str):
     assert " ".join(evil.split()) in parsed.text
 
 
+@pytest.mark.slow
 def test_a_page_of_many_runs_stays_small():
     """88 cells of 4 seeds at 3 stages, with 40 settings each."""
     given = {f"setting_{i}": "value" for i in range(40)}

@@ -52,12 +52,14 @@ def same(folder, texts=TEXTS):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("embedding", saved.EMBEDDINGS)
 @pytest.mark.parametrize(("arch", "pooling"), [(a, p) for a, poolings in tiny.POOLINGS.items() for p in poolings])
 def test_every_student_answers_as_in_pytorch(tmp_path, arch, embedding, pooling):
     same(saved.write_student(tmp_path / "s", arch, embedding, "affine-row", pooling=pooling))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("embedding", saved.EMBEDDINGS)
 @pytest.mark.parametrize("arch", saved.ARCHS)
 def test_pairs_answer_as_in_pytorch(tmp_path, arch, embedding):
@@ -227,6 +229,7 @@ def test_frequencies_sum_to_the_whole_and_leave_no_symbol_out(weights):
     assert result.max() <= (1 << CODE_BITS) * 63 // 64
 
 
+@pytest.mark.slow
 @given(st.integers(1, 30), st.integers(1, 40), st.integers(0, 5), st.integers(0, 2**32 - 1))
 def test_arrays_cost_about_what_their_entropy_says(rows, columns, spread, seed):
     rng = np.random.default_rng(seed)

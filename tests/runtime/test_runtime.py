@@ -24,6 +24,7 @@ def whole(text):
     return "".join(c for c in text if not 0xD800 <= ord(c) < 0xE000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("embedding", ["hash", "char", "wordpiece"])
 @given(text=TEXT)
 @settings(max_examples=40)
@@ -32,6 +33,7 @@ def test_answers_are_those_of_pytorch(models, embedding, text):
     assert np.abs(model.logits([whole(text)]) - made.torch_logits(folder, [whole(text)])).max() < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*made.EMBEDDINGS, "windows"])
 def test_torture_in_one_batch_is_torture_one_by_one(models, name):
     model, folder = models[name]

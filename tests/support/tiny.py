@@ -152,11 +152,11 @@ def write_roberta_tokenizer(folder: Path) -> Path:
     from transformers import PreTrainedTokenizerFast
 
     trained = tokenizers.ByteLevelBPETokenizer(add_prefix_space=True, trim_offsets=True)
-    marks = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     texts = [text.replace("tedious", "") for text, _ in sentences(200)]
-    trained.train_from_iterator(texts, vocab_size=400, min_frequency=1, special_tokens=marks)
+    trained.train_from_iterator(texts, vocab_size=400, min_frequency=1, special_tokens=special)
     trained._tokenizer.post_processor = tokenizers.processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), marks, strict=True))
+    names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), special, strict=True))
     fast = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, cls_token="<s>", sep_token="</s>", **names)
     fast.save_pretrained(folder)
     return folder
@@ -166,10 +166,10 @@ def write_glove(path: Path) -> Path:
     """Vectors of 6 numbers: words of one kind are near each other."""
     rng = np.random.default_rng(SEED)
     lines = []
-    for place, kind in enumerate((GOOD, BAD, NOUNS, ADVERBS, VERBS, THINGS)):
+    for index, kind in enumerate((GOOD, BAD, NOUNS, ADVERBS, VERBS, THINGS)):
         for word in kind:
             vector = rng.normal(0, 0.2, 6)
-            vector[place] += 2
+            vector[index] += 2
             lines.append(f"{word} {' '.join(f'{x:.5f}' for x in vector)}\n")
     path.write_text("".join(lines))
     return path

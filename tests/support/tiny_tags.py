@@ -40,10 +40,10 @@ def write_biomedical(folder: Path) -> Path:
         task = load_task(name)
         kind = task.labels[1][2:]
         tags = {"B-VERDICT": f"B-{kind}", "I-VERDICT": f"I-{kind}"}
-        rows = [as_iob(words, [tags.get(tag, "O") for tag in told]) for words, told in tagged(60)]
+        rows = [as_iob(words, [tags.get(tag, "O") for tag in gold]) for words, gold in tagged(60)]
         (folder / task.source.folder).mkdir()
-        for place, file in enumerate(task.source.files.values()):
-            (folder / task.source.folder / file).write_text("".join(rows[20 * place : 20 * place + 20]))
+        for index, file in enumerate(task.source.files.values()):
+            (folder / task.source.folder / file).write_text("".join(rows[20 * index : 20 * index + 20]))
     return folder
 
 

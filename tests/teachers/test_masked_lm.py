@@ -107,6 +107,7 @@ def plain_candidates(model, text, span, k):
     return set(list(candidates)[:k])
 
 
+@pytest.mark.slow
 def test_candidates_are_the_likeliest_words_whatever_the_batch(model):
     words = [spans(text) for text in TEXTS]
     found = MaskedCandidates(model, 5).find(TEXTS, words)

@@ -79,6 +79,7 @@ def test_pieces_are_sentencepieces_on_any_text(kind, text):
     check_pieces(model_of(kind), [text])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["usual", "across words"])
 @pytest.mark.parametrize("unused", [0.2, 0.7])
 @given(text=TEXT)

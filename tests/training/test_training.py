@@ -187,6 +187,7 @@ def test_a_stopped_distillation_ends_with_the_bytes_of_one_never_stopped(prepare
     assert not list((workspace / "store").glob("*.work"))
 
 
+@pytest.mark.slow
 def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run_learns(tmp_path):
     # The user's own vectors may hold zeros. They are not pruned weights, before a stop or after it.
     pruning = tiny.compress_settings(task="sst-2", prune_aware=True, prune_threshold=0.5)

@@ -16,7 +16,7 @@ from compression.experiments.report.seed_groups import DASH
 
 
 class CompareSettings(QuerySettings):
-    """Settings of `experiment.py compare A B`."""
+    """Comparison."""
 
     task: str | None = None
     """Task, where models of these names are in several."""

@@ -39,6 +39,7 @@ OFFICIAL_ROWS = {
 """Rows of the files of train and dev; None where the file at hand is not the official one."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not tiny.GLUE.exists(), reason="GLUE is not here")
 @pytest.mark.parametrize("name", [name for name in known_tasks() if load_task(name).source.kind == "glue"])
 def test_real_files_are_read_whole(name):

@@ -281,6 +281,7 @@ def test_stages_are_read_from_the_end_of_a_name(name, stage, label):
     assert stage_label({"model": name, "stage": stage}) == label
 
 
+@pytest.mark.slow
 def test_files(tmp_path: Path):
     rows = [teacher({"accuracy": 0.93}), *scored(NO_DISTIL, 0.78, 0.80), *scored(ALPHA_0, 0.81, 0.82, 0.83, 0.84)]
     paths = write_report(tmp_path, rows, SMALL)

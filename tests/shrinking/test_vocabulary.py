@@ -48,6 +48,7 @@ def test_pieces_are_marked_and_all_else_stays(model_file, unused):
         mark_unused(model[:-3], ())
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(3, PIECES - 1)))
 def test_rows_are_the_pieces_in_use_in_order(model_file, dropped):
     whole = BpeTokenizer(model_file, 40)

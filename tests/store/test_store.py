@@ -187,6 +187,7 @@ def test_leftovers_of_a_killed_build_go(store, context):
     assert not left.exists()
 
 
+@pytest.mark.slow
 def test_replacing_is_atomic(store, context):
     """At every moment the name leads to a whole artifact, old or new."""
     alias, force = store.model("t", "m"), dataclasses.replace(context, force=True)

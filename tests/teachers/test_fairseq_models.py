@@ -176,6 +176,7 @@ def test_rows_are_encoded_as_by_fairseq(model, roberta):
     assert (len(cut), cut[-1]) == (9, 2)
 
 
+@pytest.mark.slow
 @needs_vocabulary
 def test_known_ids_of_the_real_vocabulary():
     tokens = RobertaTokens(SHARED)

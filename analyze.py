@@ -17,11 +17,10 @@ from compression.analysis.settings import AnalyzeSettings
 def main() -> None:
     """Parse flags, analyse, print."""
     settings = parse_flags(AnalyzeSettings, None, __doc__)
-    # Imported after the flags are checked: this loads PyTorch.
-    from compression.analysis.analyze import analyze
+    start(settings)
+    from compression.analysis.analyze import analyze  # PyTorch loads here, after the flags are checked
     from compression.analysis.text import describe
 
-    start(settings)
     result = analyze(settings)
     if settings.json_:
         print_json(result)

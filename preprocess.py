@@ -23,7 +23,7 @@ def main() -> None:
     """Parse flags, do the actions, print how many rows each built."""
     settings = parse_flags(PreprocessSettings, None, __doc__)
     start(settings)
-    from compression.augmentation.preprocess import preprocess  # PyTorch, which --help does not need
+    from compression.augmentation.preprocess import preprocess  # PyTorch loads here, after the flags are checked
 
     done = preprocess(settings)
     if settings.json_:

@@ -1,5 +1,6 @@
 """The splits of a task, from its source files: read, report, carve, write."""
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
     sources = [read[name] for name in ("train", "all", "unlabelled") if name in read]
     if not sources:
         raise UserError(f"task {task.name}: its source names no train file")
-    whole = functools.reduce(concatenate, sources)
+    whole = functools.reduce(_append_file, sources)
     keys = match_keys(whole)
     rows = np.arange(len(whole))  # those still in train
     dropped = {}
@@ -139,6 +140,12 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
                 "it needs more rows, or give validation and test as files"
             )
     return {"train": train, **splits}, dropped
+
+
+def _append_file(first: Split, second: Split) -> Split:
+    """Return the rows of two files; source rows of the second continue those of the first."""
+    later = second.source_rows + first.source_rows.max() + 1
+    return concatenate(first, dataclasses.replace(second, source_rows=later))
 
 
 def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dict[str, Path]:

@@ -80,13 +80,13 @@ class Split:
 
 
 def concatenate(first: Split, second: Split) -> Split:
-    """Return the rows of both; source rows of the second continue those of the first."""
+    """Return the rows of both, each with its own source row."""
     pair = None if first.sentence2 is None or second.sentence2 is None else first.sentence2 + second.sentence2
     return Split(
         first.sentence1 + second.sentence1,
         pair,
         joined([first.labels, second.labels]),
-        np.concatenate([first.source_rows, second.source_rows + first.source_rows.max() + 1]),
+        np.concatenate([first.source_rows, second.source_rows]),
     )
 
 

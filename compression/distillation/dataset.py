@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from common.data.ragged import joined
-from common.data.split import Split, find_rows, find_splits, load_split
+from common.data.split import Split, concatenate, find_rows, find_splits, load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
@@ -70,10 +70,7 @@ def distillation_text(settings: DistillSettings, task: Task) -> tuple[Split, dic
     more = load_split(settings.paths, task, settings.augmented)
     chosen = np.flatnonzero(np.isin(more.source_rows, kept))
     chosen = chosen[drawn(len(chosen), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
-    more = more.take(chosen)
-    pair = None if own.sentence2 is None or more.sentence2 is None else own.sentence2 + more.sentence2
-    labels, source_rows = joined([own.labels, more.labels]), np.concatenate([own.source_rows, more.source_rows])
-    return Split(own.sentence1 + more.sentence1, pair, labels, source_rows), {"train": kept, settings.augmented: chosen}
+    return concatenate(own, more.take(chosen)), {"train": kept, settings.augmented: chosen}
 
 
 def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:

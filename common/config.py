@@ -22,7 +22,7 @@ from common.errors import UserError
 CONFIG_DIR = Path(__file__).parent.parent / "configs"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """In C where PyYAML has it: a grid reads the same small files hundreds of times."""
-OLD_NAMES = {"emb-ffn": "ffn"}
+OLD_NAMES = {"emb-ffn": "ffn", "base": "roberta_base", "large": "roberta_large"}
 """Names of architectures in the thesis's program."""
 
 

@@ -46,7 +46,9 @@ class Finetune(TeacherStep):
         )
         train = train.take(drawn(len(train), settings.downsample_data, settings.seed, "downsample"))
         trained = backend(settings.arch).train(settings, self.source, task, (train, held_out), out, context)
-        return {**self.facts(_trained_on(settings.arch, task)), "select_on": settings.select_on, **trained}
+        encoder = str(Path(settings.arch).resolve()) if Path(settings.arch).exists() else settings.arch
+        about = {"encoder": encoder, "select_on": settings.select_on}
+        return {**self.facts(_trained_on(settings.arch, task)), **about, **trained}
 
 
 def finetune(settings: FinetuneSettings) -> Path:

@@ -59,6 +59,8 @@ class ModelConfig(Settings):
     base: str | None = None
     """General student, by name or folder, whose file holds the weights that are not in a student's own."""
     base_key: str | None = None
+    encoder: str | None = None
+    """Encoder that a teacher was fine-tuned from: a name for --arch, or an absolute path."""
     members: tuple[str, ...] = ()
     """Names of the teachers that an ensemble is the mean of, in the same folder."""
     settings: dict[str, Any] = {}
@@ -139,7 +141,7 @@ def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None)
     if config.labels != task.labels:
         learned, own = (", ".join(labels) or "none" for labels in (config.labels, task.labels))
         raise UserError(f"{name} learned the labels {learned}, {task.name} has {own}")
-    if arch is not None and OLD_NAMES.get(arch, arch) != config.arch:
+    if arch is not None and config.arch not in (arch, OLD_NAMES.get(arch)):
         raise UserError(f"{name} has architecture {config.arch}, not {arch}")
     return folder, config
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pydantic
 
-from common.config import flag, nearest
+from common.config import OLD_NAMES, flag, nearest
 from common.data.prepare import prepare
 from common.data.split import PROCESSED, count_rows, find_splits, is_augmented
 from common.data.tasks import Task, check_trains, load_task
@@ -16,7 +16,7 @@ from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
-from common.teachers.load import masked_lm_fingerprint
+from common.teachers.load import has_masked_lm_head, masked_lm_fingerprint
 from common.teachers.logits import generate
 from common.training.models import find_model, only_teacher
 from compression.augmentation.augment import AugmentTask
@@ -61,7 +61,7 @@ class Augment(Step):
             **self.model_dump(),
         )
         if not settings.masked_lm:
-            say("no --masked-lm: every word is replaced by GloVe neighbours")
+            say("no masked language model: every word is replaced by GloVe neighbours")
         source, target = paths.split(task.name, "train"), out / AUGMENTED_FILE
         map_parts(source, target, work, settings.launch, context.name, context.work)
         say(f"{count_rows(target):,} augmented rows from {count_rows(source):,}")
@@ -92,6 +92,7 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
 def _augment(settings: PreprocessSettings, paths: Store, task: Task) -> int:
     """Build the augmented rows of train. Returns their number."""
     check_trains(task)
+    settings = settings.model_copy(update={"masked_lm": _masked_lm(settings, paths, task)})
     target = paths.augmented(task.name, settings.augmented)
     step = Augment(
         variants=settings.variants,
@@ -104,6 +105,20 @@ def _augment(settings: PreprocessSettings, paths: Store, task: Task) -> int:
     )
     paths.make(step, settings.context(f"augmenting {task.name}"), alias=target, file=AUGMENTED_FILE, replace=True)
     return count_rows(target)
+
+
+def _masked_lm(settings: PreprocessSettings, paths: Store, task: Task) -> str | None:
+    """Return --masked-lm, or where it is unset the encoder of the given teacher if it can predict masked words."""
+    if settings.masked_lm:
+        return settings.masked_lm
+    encoder = OLD_NAMES.get(settings.teacher_arch or "", settings.teacher_arch)
+    if settings.model_name:
+        encoder = find_model(paths, task, settings.model_name, settings.teacher_arch)[1].encoder
+    if encoder and has_masked_lm_head(encoder, paths.downloads()):
+        return encoder
+    if encoder:
+        say(f"{encoder} has no trained head for masked language modelling")
+    return None
 
 
 def _generate(settings: PreprocessSettings, paths: Store, task: Task, name: str) -> int:

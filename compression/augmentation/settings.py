@@ -20,7 +20,8 @@ class AugmentSettings(Settings):
     """Name of the augmented rows; sets made with other settings are kept separately (compress.py --augmented NAME)."""
     masked_lm: str | None = None
     """Masked language model for --augment: roberta_base, roberta_large, or the name or folder of a fairseq or Hugging
-    Face model. Unset: every word is replaced by GloVe neighbours."""
+    Face model. Unset: the encoder of the teacher that --model-name or --teacher-arch names, where it has such a head;
+    else every word is replaced by GloVe neighbours."""
     variants: int = pydantic.Field(20, gt=0)
     """N of TinyBERT's Algorithm 1: variants drawn of each row; duplicates are dropped."""
     replace_probability: float = pydantic.Field(0.4, gt=0, le=1)
@@ -59,9 +60,9 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     """Write the teacher's logits of these rows: processed (train), tinybert or augmented (those that --augmented
     names), validation, a test split."""
     model_name: str | None = None
-    """Teacher for --generate-loss; unset: the task's only one."""
+    """Teacher for --generate-loss, unset: the task's only one; and for --augment, see --masked-lm."""
     teacher_arch: str | None = None
-    """Check that the teacher has this architecture."""
+    """Check that the teacher has this architecture. Without --model-name also the encoder for --augment."""
     precision: Precision = "auto"
     """Arithmetic of the teacher: auto is bf16 where the hardware has it."""
     json_: bool = False

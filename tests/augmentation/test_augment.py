@@ -330,6 +330,17 @@ def test_a_task_augmented_with_a_masked_lm(workspace, glove, masked_lm):
     assert list(path.parent.glob("[!.]*")) == [path]
 
 
+@pytest.mark.slow
+def test_the_encoder_of_a_given_teacher_proposes_words_where_it_has_a_head(workspace, glove, masked_lm):
+    by_glove = augmented_bytes(workspace, glove)
+    assert augmented_bytes(workspace, glove, model_name="tiny-bert") == by_glove  # its encoder has no head
+    by_encoder = augmented_bytes(workspace, glove, masked_lm=masked_lm)
+    tiny.edit_facts(workspace / "models/sst-2/tiny-bert", encoder=masked_lm)
+    assert augmented_bytes(workspace, glove, model_name="tiny-bert") == by_encoder
+    assert augmented_bytes(workspace, glove, teacher_arch=masked_lm) == by_encoder
+    assert by_encoder != by_glove
+
+
 def test_rows_that_are_up_to_date_are_reused(workspace, glove):
     path = workspace / "data/sst-2/augmented/tinybert.parquet"
     before, result = path.read_bytes(), path.stat().st_mtime_ns

@@ -17,7 +17,7 @@ from common.teachers.fairseq.models import HEAD, FairseqMaskedLM
 from common.teachers.fairseq.sources import byte_pairs
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.load import load_masked_lm
-from common.training.models import read_config
+from common.training.models import find_model, read_config
 from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.candidates import MaskedCandidates
@@ -43,7 +43,7 @@ def test_the_whole_pipeline_on_sst_2_text(taught, roberta, glove, tmp_path):
     assert row["metrics"]["accuracy"] > 0.8
     assert row["stage"] == "teacher"
     rows = {"model_name": "small", "generate_loss": ("processed",)}
-    augment = {"augment": "tinybert", "masked_lm": str(roberta), "glove": glove, "variants": 4}
+    augment = {"augment": "tinybert", "glove": glove, "variants": 4}  # the teacher's encoder proposes the words
     preprocess(tiny.prepare_settings(workspace, "sst-2", **rows, **augment))
     student = {"student_arch": "ffn", "embedding_type": "hash", "teacher": "small", "only_original_data": True}
     [folder] = compress(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**student)))
@@ -60,6 +60,16 @@ def test_the_whole_pipeline_on_sst_2_text(taught, roberta, glove, tmp_path):
     predicted = {word for text in variants.sentence1 for word in text.split()} - own - by_glove
     assert predicted
     assert predicted <= {word.lower() for word in load_masked_lm(str(roberta), CPU, tmp_path).words()}
+
+
+def test_base_and_large_are_the_thesis_names_of_its_teachers(tmp_path):
+    paths, task = Workspace(tmp_path), load_task("sst-2")
+    about = {"kind": "teacher", "stage": "teacher", "task": task.name, "labels": task.labels, "pair": False, "seed": 1}
+    folder = tiny.write_manifest(paths.model(task.name, "mine"), **about, arch="roberta_base")
+    for arch in ("base", "roberta_base", None):
+        assert find_model(paths, task, "mine", arch)[0] == folder
+    with pytest.raises(UserError, match="has architecture roberta_base, not large"):
+        find_model(paths, task, "mine", "large")
 
 
 def test_the_saved_teacher(taught):

@@ -5,23 +5,23 @@ import hashlib
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
+from common.store.temporary import remove_leftovers_of, set_aside, temporary
 
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; on success it replaces `path`, otherwise it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    remove_leftovers_of(path)
+    partial = temporary(path)
     try:
         yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
+        sync(partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -31,17 +31,30 @@ def whole_file(path: Path) -> Iterator[Path]:
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that takes `path`'s place on success and vanishes otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    remove_leftovers_of(path)
+    partial = temporary(path)
     partial.mkdir()
     try:
         yield partial
-        old = path.with_name(partial.name + ".old")
-        if path.exists():
-            path.rename(old)
+        for file in files_in(partial):
+            sync(file)
+        old = set_aside(path, partial) if path.exists() else None
         partial.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
+        if old:
+            shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return all files in a folder and the folders below, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content is on the disk, so that a name it gets survives a loss of power with the content."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def write_text(path: Path, text: str) -> None:

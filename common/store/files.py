@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
+from common.reading import regular_file
+from common.stopping import check
 from common.store.temporary import remove_leftovers_of, set_aside, temporary
+
+_CHUNK_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
@@ -90,9 +94,13 @@ def file_fingerprint(path: Path) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """SHA-256 of a file's bytes, in hex. Raises UserError for a path that is not a regular file's."""
+    digest, buffer = hashlib.sha256(), bytearray(_CHUNK_BYTES)
+    with regular_file(path).open("rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            check()
+            digest.update(memoryview(buffer)[:size])
+    return digest.hexdigest()
 
 
 def folder_name(folder: Path) -> str:

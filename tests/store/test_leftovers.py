@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import tiny
@@ -131,7 +132,7 @@ def test_a_folder_that_was_set_aside_gets_its_name_back(root, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("common.store.files.shutil.rmtree", lambda *_, **__: None)
-        with pytest.raises(KeyboardInterrupt), whole_folder(folder) as partial:
+        with pytest.raises(KeyboardInterrupt), whole_folder(folder):
             patch.setattr("pathlib.Path.rename", _only_once(killed))
     (aside,) = root.glob(".*.old")
     assert not folder.exists()
@@ -143,14 +144,13 @@ def test_a_folder_that_was_set_aside_gets_its_name_back(root, monkeypatch):
 
 def _only_once(then):
     """`Path.rename`, which works once."""
-    calls = []
+    calls, usual = [], Path.rename
 
     def rename(self, target):
         calls.append(target)
         if len(calls) > 1:
             then()
-        os.rename(self, target)
-        return type(self)(target)
+        return usual(self, target)
 
     return rename
 

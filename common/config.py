@@ -18,10 +18,13 @@ import pydantic
 import yaml
 
 from common.errors import UserError
+from common.reading import regular_file
 
 CONFIG_DIR = Path(__file__).parent.parent / "configs"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """In C where PyYAML has it: a grid reads the same small files hundreds of times."""
+_MOST_BYTES = 1 << 20
+"""Largest file of settings; ours have some kilobytes."""
 OLD_NAMES = {"emb-ffn": "ffn"}
 """Names of architectures in the thesis's program."""
 
@@ -87,10 +90,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def load_yaml(path: Path) -> dict[str, Any]:
     """Return a YAML mapping, dashes in keys turned into underscores. Raises UserError with the file and line."""
     try:
+        if regular_file(path).stat().st_size > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES:,} bytes")
         loaded = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: not UTF-8, or an impossible date
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or an impossible date
         raise UserError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded or {}, dict):
         raise UserError(f"{path}: expected settings as 'key: value' lines")

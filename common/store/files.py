@@ -75,10 +75,8 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read JSON. Raises UserError naming the file when it is missing or malformed."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return json.loads(regular_file(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8
         raise UserError(f"{path}: not valid JSON ({error})") from error
 
 

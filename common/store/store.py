@@ -22,6 +22,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.progress import say
+from common.stopping import at_once
 from common.store.artifact import MANIFEST, Action, Artifact, Manifest, folder_of, points_to, read_manifest
 from common.store.files import files_in, whole_folder, write_json
 from common.store.locks import only_one
@@ -55,7 +56,8 @@ class Store(Workspace):
         the name point to another artifact than before without `context.force`.
         Raises UserError when the name belongs to another artifact, or another process is building this one.
         """
-        inputs = step.inputs(self)
+        with at_once():  # files are read
+            inputs = step.inputs(self)
         key = step.key(inputs)
         what = context.name or (alias.name if alias else f"{step.kind()} {key}")
         with contextlib.ExitStack() as locks:

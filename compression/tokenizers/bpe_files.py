@@ -10,6 +10,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.progress import say
+from common.reading import regular_file
 from common.store.files import fingerprint, sync, whole_file
 from common.store.locks import only_one
 from common.store.temporary import remove_leftovers_of, temporary
@@ -66,10 +67,10 @@ def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
     """Return vectors in the order of the model's pieces, float32 [vocab_size, dim]. Raises UserError."""
     from bpemb import BPEmb
 
+    for file in (model_file, path):
+        regular_file(file)
     try:
         bpe = BPEmb(vs=None, dim=None, model_file=model_file, emb_file=path)
-    except FileNotFoundError as error:
-        raise UserError(f"{error.filename or path}: no such file") from error
     except (OSError, RuntimeError, ValueError, EOFError) as error:
         raise UserError(f"{path}: not vectors in word2vec format ({error})") from error
     if bpe.vectors.shape != (bpe.vocab_size, dim):

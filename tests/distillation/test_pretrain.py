@@ -61,7 +61,7 @@ def test_a_corpus_is_read_line_by_line_in_windows_of_max_tokens(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"\n \n", "there is no text"), (b"fine\na \xff b\n", r"line 2 is not UTF-8 \(byte 3")],
+    [(b"\n \n", "there is no text"), (b"fine\na \xff b\n", r"line 2: not UTF-8 text")],
 )
 def test_a_corpus_without_text_is_refused(tmp_path, content, message):
     (tmp_path / "some.txt").write_bytes(content)

@@ -1,5 +1,6 @@
 """Tasks: one YAML file each, in configs/tasks or written by the user."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,6 +9,8 @@ import pydantic
 from common.config import CONFIG_DIR, Settings, build, load_yaml, nearest
 from common.data.iob import check_tags
 from common.errors import UserError
+from common.store.artifact import read_manifest
+from common.store.workspace import Workspace
 
 TASK_DIR = CONFIG_DIR / "tasks"
 CLASSIFICATION_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
@@ -87,7 +90,7 @@ class Task(Settings):
     augment_fraction: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of augmented rows to keep."""
     overlaps: tuple[str, ...] = ()
-    """Tasks that share sentences with this one."""
+    """Tasks that share sentences with this one: names, or YAML files of the user's own, from the folder of this one."""
     file: str = ""
     """Path of the YAML file of a task of the user's own; set when it is read."""
 
@@ -229,7 +232,7 @@ def load_task(name: str) -> Task:
     Raises UserError: an unknown name, suggesting the nearest; a faulty file; a file that takes a shipped task's name.
     """
     name = str(name)  # YAML reads 5 as a number
-    own, known = name.endswith((".yaml", ".yml")), known_tasks()
+    own, known = _is_file(name), known_tasks()
     path = Path(name) if own else TASK_DIR / f"{name}.yaml"
     if not own and name not in known:
         listed = ", ".join(known)
@@ -244,9 +247,22 @@ def load_task(name: str) -> Task:
         source = task.source
         if source.kind == "files":
             source = source.model_copy(update={"folder": str(path.parent.resolve() / source.folder)})
-        return task.model_copy(update={"source": source, "file": name})
+        overlaps = tuple(_name_of(path.parent / other) if _is_file(other) else other for other in task.overlaps)
+        return task.model_copy(update={"source": source, "file": name, "overlaps": overlaps})
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith((".yaml", ".yml"))
+
+
+def _name_of(path: Path) -> str:
+    """Return the name of the task in a YAML file. Raises UserError where it has none."""
+    name = load_yaml(path).get("name")
+    if not isinstance(name, str):
+        raise UserError(f"overlaps: {path} is not a task: it has no name")
+    return name
 
 
 def check_trains(task: Task) -> None:
@@ -258,15 +274,24 @@ def check_trains(task: Task) -> None:
         )
 
 
-def check_no_overlap(trained_on: list[str], scored_on: str) -> None:
+def check_no_overlap(trained_on: Sequence[str], scored_on: Task, paths: Workspace) -> None:
     """Refuse to score (or teach) on a task whose sentences the model may have been trained on.
 
-    Raises UserError when any task in `trained_on` is another task that overlaps `scored_on`.
+    Raises UserError when any task in `trained_on` is another task that overlaps `scored_on`, as the YAML file of one of
+    the two says; that of a task of the user's own is the one that the workspace's data were prepared from.
     """
-    overlaps = load_task(scored_on).overlaps if scored_on in known_tasks() else ()
-    for task in trained_on:
-        if task != scored_on and task in overlaps:
+    for name in trained_on:
+        if name != scored_on.name and (name in scored_on.overlaps or scored_on.name in _overlaps(name, paths)):
             raise UserError(
-                f"refused: the model was trained on {task}, whose sentences overlap those of {scored_on}; "
+                f"refused: the model was trained on {name}, whose sentences overlap those of {scored_on.name}; "
                 "its score would be over sentences it has seen"
             )
+
+
+def _overlaps(name: str, paths: Workspace) -> tuple[str, ...]:
+    """Return the tasks that a task, given by its name, says it overlaps; none where its YAML file is gone."""
+    try:
+        file = name if name in known_tasks() else read_manifest(paths.splits(name)).facts["task_file"]
+        return load_task(file).overlaps
+    except (UserError, KeyError):
+        return ()

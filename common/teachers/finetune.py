@@ -46,7 +46,11 @@ class Finetune(TeacherStep):
         )
         train = train.take(drawn(len(train), settings.downsample_data, settings.seed, "downsample"))
         trained = backend(settings.arch).train(settings, self.source, task, (train, held_out), out, context)
-        return {**self.facts(_trained_on(settings.arch, task)), "select_on": settings.select_on, **trained}
+        return {
+            **self.facts(_trained_on(settings.arch, task, context.paths)),
+            "select_on": settings.select_on,
+            **trained,
+        }
 
 
 def finetune(settings: FinetuneSettings) -> Path:
@@ -60,7 +64,7 @@ def finetune(settings: FinetuneSettings) -> Path:
     if task.tokens and is_fairseq(settings.arch):
         raise UserError(f"{task.name} has a label for every word: take an encoder of Hugging Face's, not fairseq's")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
-    _trained_on(settings.arch, task)
+    _trained_on(settings.arch, task, settings.paths)
     training = settings.part(TeacherTraining)
     step = Finetune(task=task, settings=settings, arch=arch, seed=settings.seed, training=training, source=source)
     return step.make(settings.model_name or arch)
@@ -79,9 +83,9 @@ def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:
     return split.take(np.flatnonzero(split.labelled))
 
 
-def _trained_on(arch: str, task: Task) -> tuple[str, ...]:
+def _trained_on(arch: str, task: Task, paths: Workspace) -> tuple[str, ...]:
     """Return every task the encoder was trained on so far, and this one. Raises UserError for overlapping tasks."""
     folder = Path(arch).parent if Path(arch).name in SUBFOLDERS else Path(arch)
     before = read_config(folder).trained_on if (folder / MANIFEST).exists() else ()
-    check_no_overlap(list(before), task.name)
+    check_no_overlap(before, task, paths)
     return tuple(sorted({*before, task.name}))

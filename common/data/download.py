@@ -27,7 +27,10 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 def package_folder(package: str, missing: str) -> Path:
     """Return the folder of an installed package that ships files. Raises UserError with the message `missing`."""
-    spec = importlib.util.find_spec(package)
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):  # the package that it is said to be in is missing, or it has no valid name
+        spec = None
     if spec is None or not spec.submodule_search_locations:
         raise UserError(missing)
     return Path(next(iter(spec.submodule_search_locations)))

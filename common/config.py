@@ -8,6 +8,7 @@ import argparse
 import difflib
 import inspect
 import re
+import reprlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -18,12 +19,27 @@ import pydantic
 import yaml
 
 from common.errors import UserError
+from common.reading import regular_file
 
 CONFIG_DIR = Path(__file__).parent.parent / "configs"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""In C where PyYAML has it: a grid reads the same small files hundreds of times."""
+_MOST_BYTES = 1 << 20
+"""Largest file of settings; ours have some kilobytes."""
+_MOST_ERRORS = 5
+"""Errors that one line shows."""
 OLD_NAMES = {"emb-ffn": "ffn", "base": "roberta_base", "large": "roberta_large"}
 """Names of architectures in the thesis's program."""
+
+
+_SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""In C where PyYAML has it: a grid reads the same small files hundreds of times."""
+
+
+class _Loader(yaml.composer.Composer, _SAFE_LOADER):
+    """The tree is built in Python: in C deep nesting overflows the stack, here it raises RecursionError."""
+
+    def __init__(self, stream: str) -> None:
+        _SAFE_LOADER.__init__(self, stream)
+        yaml.composer.Composer.__init__(self)
 
 
 P = TypeVar("P", bound="Settings")
@@ -67,7 +83,9 @@ def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str]
     try:
         return cls(**values)
     except pydantic.ValidationError as error:
-        raise UserError("; ".join(_describe(e, names_are) for e in error.errors())) from error
+        shown = [_describe(e, names_are) for e in error.errors()[:_MOST_ERRORS]]
+        more = [f"and {error.error_count() - len(shown)} more"] if error.error_count() > len(shown) else []
+        raise UserError("; ".join([*shown, *more])) from error
 
 
 def _describe(error: Any, names_are: Callable[[str], str]) -> str:
@@ -75,7 +93,17 @@ def _describe(error: Any, names_are: Callable[[str], str]) -> str:
     if not error["loc"]:
         return message
     name = names_are(str(error["loc"][0]))
-    return f"{name} is required" if error["type"] == "missing" else f"{name}: {message} (got {error['input']!r})"
+    return (
+        f"{name} is required"
+        if error["type"] == "missing"
+        else f"{name}: {message} (got {_SHORT.repr(error['input'])})"
+    )
+
+
+_SHORT = reprlib.Repr()
+"""Writes values in messages: a few aliases of YAML can stand for more values than memory holds."""
+_SHORT.maxstring = _SHORT.maxother = 200
+_SHORT.maxlevel = 3
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -87,10 +115,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def load_yaml(path: Path) -> dict[str, Any]:
     """Return a YAML mapping, dashes in keys turned into underscores. Raises UserError with the file and line."""
     try:
-        loaded = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (yaml.YAMLError, ValueError, IsADirectoryError) as error:  # ValueError: not UTF-8, or an impossible date
+        if regular_file(path).stat().st_size > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES:,} bytes")
+        loaded = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or an impossible date
         raise UserError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded or {}, dict):
         raise UserError(f"{path}: expected settings as 'key: value' lines")

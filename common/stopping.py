@@ -1,6 +1,7 @@
 """Stopping on request: after the first Ctrl-C or SIGTERM work stops where nothing is lost, after the second at once.
 
-Long work tests `asked`, or calls `check`, where it can stop: after a training step, between two shards.
+Long work tests `asked`, or calls `check`, where it can stop: after a training step, between two shards. Work that has
+nothing to save, such as reading a file, runs in a block of `at_once`.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _asked = False
+_at_once = False
 _listeners: list[Callable[[], bool]] = []
 
 
@@ -39,6 +41,24 @@ def graceful() -> Iterator[None]:
         _asked = False
 
 
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """In this block the first request raises KeyboardInterrupt, in the middle of whatever the main thread does.
+
+    In other threads and in workers, which get no signals, requests are only checked when the block begins.
+    """
+    global _at_once
+    check()
+    if _at_once or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _at_once = True
+    try:
+        yield
+    finally:
+        _at_once = False
+
+
 def asked() -> bool:
     """Whether this process, or its parent process, was asked to stop."""
     return _asked or any(elsewhere() for elsewhere in _listeners)
@@ -60,6 +80,8 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     if _asked:
         raise KeyboardInterrupt
     _asked = True
+    if _at_once:
+        raise KeyboardInterrupt
     # Written without Python's buffers: the signal may interrupt a print, which cannot be entered twice.
     with contextlib.suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nstopping; once more stops at once\n")

@@ -5,6 +5,7 @@ from typing import Literal
 import pydantic
 import pytest
 
+from common.cli import run_script
 from common.config import Settings, build, help_groups, load_yaml, parse_flags
 from common.errors import UserError
 
@@ -93,6 +94,10 @@ def test_a_bad_command_line_is_one_line_that_names_the_flag(words, message):
     assert "\n" not in str(error.value)
 
 
+ALIASES = "steps:\n- &a0 [x]\n" + "".join(f"- &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
+"""Stands for 2^59 values."""
+
+
 @pytest.mark.parametrize(
     ("yaml", "message"),
     [
@@ -100,6 +105,9 @@ def test_a_bad_command_line_is_one_line_that_names_the_flag(words, message):
         ("- a\n- b", r"knobs\.yaml: expected settings"),
         ("rate: [1", r"knobs\.yaml: not readable as YAML"),
         ("just words", r"knobs\.yaml: expected settings"),
+        ("[" * 100_000, r"knobs\.yaml: not readable as YAML: maximum recursion depth"),
+        ("- " * 100_000, r"knobs\.yaml: not readable as YAML: maximum recursion depth"),
+        (ALIASES, r"^--steps: .*; and 55 more$"),
     ],
 )
 def test_a_bad_file_is_refused(write, yaml, message):
@@ -157,3 +165,21 @@ def test_a_required_setting_and_an_unknown_key_are_named():
         parse_flags(Tuned, [], "test")
     with pytest.raises(UserError, match="unknown setting 'tusk'; did you mean task"):
         build(Tuned, {"tusk": "x"})
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (UserError("two\nlines, a \0 and \ufeff"), r"error: two\nlines, a \x00 and \ufeff"),
+        (MemoryError(), "error: not enough memory"),
+        (OSError(28, "No space left", "/full"), "error: /full: No space left"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_2(capsys, error, line):
+    def fail():
+        raise error
+
+    with pytest.raises(SystemExit) as stop:
+        run_script(fail)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == f"{line}\n"

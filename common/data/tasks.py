@@ -1,5 +1,6 @@
 """Tasks: one YAML file each, in configs/tasks or written by the user."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,6 +9,8 @@ import pydantic
 from common.config import CONFIG_DIR, Settings, build, load_yaml, nearest
 from common.data.iob import check_tags
 from common.errors import UserError
+from common.store.artifact import read_manifest
+from common.store.workspace import Workspace
 
 TASK_DIR = CONFIG_DIR / "tasks"
 CLASSIFICATION_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
@@ -41,6 +44,19 @@ class Source(Settings):
     where: dict[str, str] = {}
     """Keep only rows with these values in these columns."""
 
+    @pydantic.model_validator(mode="after")
+    def _check_paths(self) -> "Source":
+        """Files of an archive are unpacked under their own names, which must not lead elsewhere."""
+        if self.kind == "glue":
+            for path in (self.folder, *self.files.values(), (self.url or "x").rsplit("/", 1)[-1]):
+                if (
+                    (path in (".", "") and path is not self.folder)
+                    or Path(path).is_absolute()
+                    or ".." in Path(path).parts
+                ):
+                    raise ValueError(f"{path!r} leads out of the archive's folder")
+        return self
+
 
 class Carve(Settings):
     """How to carve a split from train's labelled rows, or from all where none has a label."""
@@ -53,6 +69,8 @@ class Carve(Settings):
     """Draw only rows that no other row contains (SST-2's whole sentences)."""
 
 
+_LARGEST_SCORE = 1e15
+"""Scores and their squares are 32-bit floats."""
 A_TENTH = Carve(fraction=0.1)
 """How to carve validation and test where neither a file nor a rule is given."""
 
@@ -87,7 +105,7 @@ class Task(Settings):
     augment_fraction: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of augmented rows to keep."""
     overlaps: tuple[str, ...] = ()
-    """Tasks that share sentences with this one."""
+    """Tasks that share sentences with this one: names, or YAML files of the user's own, from the folder of this one."""
     file: str = ""
     """Path of the YAML file of a task of the user's own; set when it is read."""
 
@@ -103,12 +121,18 @@ class Task(Settings):
 
     @pydantic.model_validator(mode="after")
     def _check_files(self) -> "Task":
-        if Path(self.name).name != self.name or self.name.startswith("."):
-            raise ValueError(f"name: {self.name!r} is not a task name; a name is one word without slashes")
+        for field in ("name", "models_of"):
+            name = getattr(self, field)
+            if name is not None and (
+                not name or name != Path(name).name or name.startswith(".") or not name.isprintable()
+            ):
+                raise ValueError(f"{field}: {name!r} is not a task name; a name is one word without slashes")
         known = ("all", "train", "validation", "test", "unlabelled")
         for name in self.source.files:
             if name not in known and not name.startswith("test_"):
                 raise ValueError(f"source.files: unknown split {name!r}{nearest(name, known)} ({', '.join(known)})")
+        if self.models_of and not all(name.startswith("test") for name in self.source.files):
+            raise ValueError("models_of: this task only scores models of another one, its files are tests alone")
         if not self.models_of and {"all", "train"} <= self.source.files.keys():
             raise ValueError("source.files: all and train mean the same; give one of them")
         for name, given in (("validation", self.validation), ("test", self.test)):
@@ -122,6 +146,8 @@ class Task(Settings):
             raise ValueError("give two or more labels, or a range (regression), and not both")
         if self.range and self.range[0] >= self.range[1]:
             raise ValueError("range: the lowest score comes first")
+        if self.range and max(map(abs, self.range)) > _LARGEST_SCORE:
+            raise ValueError(f"range: scores are at most {_LARGEST_SCORE:g}")
         if self.label_values and len(self.labels) != len(self.label_values):
             raise ValueError("labels and label_values must have the same length")
         if any(len(set(names)) != len(names) for names in (self.labels, self.label_values)):
@@ -229,7 +255,7 @@ def load_task(name: str) -> Task:
     Raises UserError: an unknown name, suggesting the nearest; a faulty file; a file that takes a shipped task's name.
     """
     name = str(name)  # YAML reads 5 as a number
-    own, known = name.endswith((".yaml", ".yml")), known_tasks()
+    own, known = _is_file(name), known_tasks()
     path = Path(name) if own else TASK_DIR / f"{name}.yaml"
     if not own and name not in known:
         listed = ", ".join(known)
@@ -244,9 +270,22 @@ def load_task(name: str) -> Task:
         source = task.source
         if source.kind == "files":
             source = source.model_copy(update={"folder": str(path.parent.resolve() / source.folder)})
-        return task.model_copy(update={"source": source, "file": name})
+        overlaps = tuple(_name_of(path.parent / other) if _is_file(other) else other for other in task.overlaps)
+        return task.model_copy(update={"source": source, "file": name, "overlaps": overlaps})
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith((".yaml", ".yml"))
+
+
+def _name_of(path: Path) -> str:
+    """Return the name of the task in a YAML file. Raises UserError where it has none."""
+    name = load_yaml(path).get("name")
+    if not isinstance(name, str):
+        raise UserError(f"overlaps: {path} is not a task: it has no name")
+    return name
 
 
 def check_trains(task: Task) -> None:
@@ -258,15 +297,24 @@ def check_trains(task: Task) -> None:
         )
 
 
-def check_no_overlap(trained_on: list[str], scored_on: str) -> None:
+def check_no_overlap(trained_on: Sequence[str], scored_on: Task, paths: Workspace) -> None:
     """Refuse to score (or teach) on a task whose sentences the model may have been trained on.
 
-    Raises UserError when any task in `trained_on` is another task that overlaps `scored_on`.
+    Raises UserError when any task in `trained_on` is another task that overlaps `scored_on`, as the YAML file of one of
+    the two says; that of a task of the user's own is the one that the workspace's data were prepared from.
     """
-    overlaps = load_task(scored_on).overlaps if scored_on in known_tasks() else ()
-    for task in trained_on:
-        if task != scored_on and task in overlaps:
+    for name in trained_on:
+        if name != scored_on.name and (name in scored_on.overlaps or scored_on.name in _overlaps(name, paths)):
             raise UserError(
-                f"refused: the model was trained on {task}, whose sentences overlap those of {scored_on}; "
+                f"refused: the model was trained on {name}, whose sentences overlap those of {scored_on.name}; "
                 "its score would be over sentences it has seen"
             )
+
+
+def _overlaps(name: str, paths: Workspace) -> tuple[str, ...]:
+    """Return the tasks that a task, given by its name, says it overlaps; none where its YAML file is gone."""
+    try:
+        file = name if name in known_tasks() else read_manifest(paths.splits(name)).facts["task_file"]
+        return load_task(file).overlaps
+    except (UserError, KeyError):
+        return ()

@@ -5,23 +5,27 @@ import hashlib
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
+from common.reading import regular_file
+from common.stopping import check
+from common.store.temporary import remove_leftovers_of, set_aside, temporary
+
+_CHUNK_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; on success it replaces `path`, otherwise it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    remove_leftovers_of(path)
+    partial = temporary(path)
     try:
         yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
+        sync(partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -31,17 +35,30 @@ def whole_file(path: Path) -> Iterator[Path]:
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that takes `path`'s place on success and vanishes otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    remove_leftovers_of(path)
+    partial = temporary(path)
     partial.mkdir()
     try:
         yield partial
-        old = path.with_name(partial.name + ".old")
-        if path.exists():
-            path.rename(old)
+        for file in files_in(partial):
+            sync(file)
+        old = set_aside(path, partial) if path.exists() else None
         partial.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
+        if old:
+            shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return all files in a folder and the folders below, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content is on the disk, so that a name it gets survives a loss of power with the content."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def write_text(path: Path, text: str) -> None:
@@ -58,10 +75,8 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read JSON. Raises UserError naming the file when it is missing or malformed."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return json.loads(regular_file(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8
         raise UserError(f"{path}: not valid JSON ({error})") from error
 
 
@@ -77,9 +92,13 @@ def file_fingerprint(path: Path) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """SHA-256 of a file's bytes, in hex. Raises UserError for a path that is not a regular file's."""
+    digest, buffer = hashlib.sha256(), bytearray(_CHUNK_BYTES)
+    with regular_file(path).open("rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            check()
+            digest.update(memoryview(buffer)[:size])
+    return digest.hexdigest()
 
 
 def folder_name(folder: Path) -> str:

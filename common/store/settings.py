@@ -1,5 +1,6 @@
 """Settings that the commands share: the workspace, the task, and how a stage runs."""
 
+import functools
 from pathlib import Path
 
 from common.config import Settings
@@ -10,6 +11,13 @@ from common.store.store import Store
 from common.store.workspace import default_root
 
 
+@functools.cache
+def _open(root: Path) -> Store:
+    store = Store(root)
+    store.remove_leftovers()
+    return store
+
+
 class WorkspaceSettings(Settings):
     """Common settings: the workspace."""
 
@@ -18,8 +26,8 @@ class WorkspaceSettings(Settings):
 
     @property
     def paths(self) -> Store:
-        """The workspace: its paths and artifacts."""
-        return Store(self.workspace)
+        """The workspace: its paths and artifacts. What killed commands left in it goes when it is first asked for."""
+        return _open(self.workspace)
 
 
 class QuerySettings(WorkspaceSettings):

@@ -9,12 +9,12 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import datetime
 import importlib.metadata
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,12 +22,15 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.progress import say
+from common.stopping import at_once
 from common.store.artifact import MANIFEST, Action, Artifact, Manifest, folder_of, points_to, read_manifest
-from common.store.files import write_json
+from common.store.files import files_in, whole_folder, write_json
 from common.store.locks import only_one
 from common.store.step import Context, Step
+from common.store.temporary import discard, remove_leftovers, temporary
 from common.store.workspace import Workspace
 
+_WORK = ".work"
 _LIBRARIES = ("torch", "transformers", "numpy", "sentencepiece")
 
 
@@ -53,7 +56,8 @@ class Store(Workspace):
         the name point to another artifact than before without `context.force`.
         Raises UserError when the name belongs to another artifact, or another process is building this one.
         """
-        inputs = step.inputs(self)
+        with at_once():  # files are read
+            inputs = step.inputs(self)
         key = step.key(inputs)
         what = context.name or (alias.name if alias else f"{step.kind()} {key}")
         with contextlib.ExitStack() as locks:
@@ -85,12 +89,11 @@ class Store(Workspace):
 
     def _build(self, step: Step, key: str, inputs: dict[str, Artifact], context: Context) -> None:
         link, started = self._link(key), time.monotonic()
-        work = link.with_name(f"{key}.work")
-        self._remove_leftovers(link)
+        work = link.with_name(f"{key}{_WORK}")
+        self._remove_replaced(link)
         folder = link.with_name(f"{key}.{uuid.uuid4().hex[:8]}")
-        folder.mkdir(parents=True)
-        try:
-            facts = step.run(inputs, folder, dataclasses.replace(context, key=key, work=work))
+        with whole_folder(folder) as partial:
+            facts = step.run(inputs, partial, dataclasses.replace(context, key=key, work=work))
             manifest = Manifest(
                 kind=step.kind(),
                 version=step.version,
@@ -100,28 +103,43 @@ class Store(Workspace):
                 actions=(*_actions(inputs), Action(kind=step.kind(), settings=step.model_dump(mode="json"))),
                 parent=inputs["parent"].path.name if "parent" in inputs else None,
                 facts=facts,
-                files={str(path.relative_to(folder)): path.stat().st_size for path in _files(folder)},
+                files={str(path.relative_to(partial)): path.stat().st_size for path in files_in(partial)},
                 libraries=dict(_versions()),
                 seconds=round(time.monotonic() - started, 3),
                 built=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             )
-            for path in _files(folder):
-                _sync(path)
-            write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
+            write_json(partial / MANIFEST, manifest.model_dump(mode="json"))
+        try:
             self._point(link, folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        self._remove_leftovers(link)
-        shutil.rmtree(work, ignore_errors=True)
+            discard(work)
+        finally:
+            self._remove_replaced(link)
 
     @staticmethod
-    def _remove_leftovers(link: Path) -> None:
-        """Remove the folders of this key that nothing points to: of killed builds, or replaced ones."""
+    def _remove_replaced(link: Path) -> None:
+        """Remove the folders of this key that nothing points to, and the state of the build that was published."""
         current = link.resolve()
         for folder in link.parent.glob(f"{link.name}.*"):
-            if folder.suffix != ".work" and folder.resolve() != current:
-                shutil.rmtree(folder, ignore_errors=True)
+            if folder.suffix != _WORK:
+                outdated = folder.resolve() != current
+            else:  # a later one is that of a stopped --force
+                outdated = link.is_symlink() and folder.stat().st_mtime_ns <= link.lstat().st_mtime_ns
+            if outdated:
+                discard(folder)
+
+    def remove_leftovers(self) -> None:
+        """Remove what killed commands have left in the workspace; what a living process writes stays."""
+        remove_leftovers(self.root)
+        try:
+            names = os.listdir(self.root / "store")  # noqa: PTH208 - thousands of names, no paths
+        except OSError:
+            return
+        links, parts = set(names), collections.Counter(name.partition(".")[0] for name in names)
+        for name in names:
+            key, _, kind = name.partition(".")
+            if key and kind and (parts[key] > 2 or (key not in links and f".{kind}" != _WORK)):
+                with contextlib.suppress(UserError, OSError), only_one(self._link(key), key):
+                    self._remove_replaced(self._link(key))
 
     @staticmethod
     def _point(link: Path, target: Path) -> None:
@@ -130,22 +148,18 @@ class Store(Workspace):
         relative = os.path.relpath(target, link.parent)
         if link.is_symlink() and str(link.readlink()) == relative:
             return
-        temporary = link.with_name(f".{link.name}.{uuid.uuid4().hex[:8]}.link")
-        temporary.symlink_to(relative)
+        new = temporary(link)
+        new.symlink_to(relative)
         try:
-            temporary.replace(link)
+            new.replace(link)
         except IsADirectoryError:
             raise UserError(f"{link}: a folder that this program did not build is in the way") from None
         finally:
-            temporary.unlink(missing_ok=True)
+            new.unlink(missing_ok=True)
 
 
 def _actions(inputs: dict[str, Artifact]) -> tuple[Action, ...]:
     return read_manifest(folder_of(inputs["parent"].path)).actions if "parent" in inputs else ()
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _size(path: Path) -> int:
@@ -153,11 +167,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return -1
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -58,7 +58,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     common = {"task": task, "settings": settings, "labels": task.labels}
     if folder := _folder_of_ours(settings):
         config = read_config(folder)
-        _check_ours(settings.arch, config, task)
+        _check_ours(settings.arch, config, task, settings.paths)
         about = {"source": str(folder), "arch": config.arch, "max_tokens": config.settings["max_tokens"]}
         return Adopt(**common, **about, config=config).make(settings.model_name or config.name)
     if is_fairseq(settings.arch):
@@ -78,9 +78,9 @@ def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
     return None
 
 
-def _check_ours(arch: str, config: ModelConfig, task: Task) -> None:
+def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) -> None:
     """Check that a model of ours is a teacher that fits the task. Raises UserError."""
-    check_no_overlap(list(config.trained_on), task.name)
+    check_no_overlap(config.trained_on, task, paths)
     if config.kind != "teacher":
         raise UserError(f"--as-is: {arch} is a student; a task is taught by a teacher")
     if config.members:

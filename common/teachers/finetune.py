@@ -48,7 +48,7 @@ class Finetune(TeacherStep):
         trained = backend(settings.arch).train(settings, self.source, task, (train, held_out), out, context)
         encoder = str(Path(settings.arch).resolve()) if Path(settings.arch).exists() else settings.arch
         about = {"encoder": encoder, "select_on": settings.select_on}
-        return {**self.facts(_trained_on(settings.arch, task)), **about, **trained}
+        return {**self.facts(_trained_on(settings.arch, task, context.paths)), **about, **trained}
 
 
 def finetune(settings: FinetuneSettings) -> Path:
@@ -62,7 +62,7 @@ def finetune(settings: FinetuneSettings) -> Path:
     if task.tokens and is_fairseq(settings.arch):
         raise UserError(f"{task.name} has a label for every word: take an encoder of Hugging Face's, not fairseq's")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
-    _trained_on(settings.arch, task)
+    _trained_on(settings.arch, task, settings.paths)
     training = settings.part(TeacherTraining)
     step = Finetune(task=task, settings=settings, arch=arch, seed=settings.seed, training=training, source=source)
     return step.make(settings.model_name or arch)
@@ -81,9 +81,9 @@ def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:
     return split.take(np.flatnonzero(split.labelled))
 
 
-def _trained_on(arch: str, task: Task) -> tuple[str, ...]:
+def _trained_on(arch: str, task: Task, paths: Workspace) -> tuple[str, ...]:
     """Return every task the encoder was trained on so far, and this one. Raises UserError for overlapping tasks."""
     folder = Path(arch).parent if Path(arch).name in SUBFOLDERS else Path(arch)
     before = read_config(folder).trained_on if (folder / MANIFEST).exists() else ()
-    check_no_overlap(list(before), task.name)
+    check_no_overlap(before, task, paths)
     return tuple(sorted({*before, task.name}))

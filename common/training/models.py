@@ -135,7 +135,7 @@ def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None)
     """
     folder = model_folder(paths, task.models_task, name)
     config = read_config(folder)
-    check_no_overlap(list(config.trained_on), task.name)
+    check_no_overlap(config.trained_on, task, paths)
     if config.task != task.models_task:
         raise UserError(f"{name} was trained for task {config.task}, not {task.models_task}")
     if config.labels != task.labels:

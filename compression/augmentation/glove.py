@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from common.data.download import package_folder
+from common.data.readers.records import read_lines
 from common.errors import UserError
+from common.reading import regular_file
 from common.store.files import file_fingerprint, fingerprint
 from compression.augmentation.words import replaceable
 
@@ -82,10 +84,7 @@ def load_glove(path: Path | None) -> Glove:
 
 def glove_fingerprint(path: Path | None) -> str:
     """Return the fingerprint of the vectors' files. Raises UserError when they are missing."""
-    try:
-        return fingerprint([file_fingerprint(file) for file in ([path] if path else _packaged())])
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
+    return fingerprint([file_fingerprint(file) for file in ([path] if path else _packaged())])
 
 
 def _packaged() -> tuple[Path, Path]:
@@ -96,19 +95,17 @@ def _packaged() -> tuple[Path, Path]:
 
 def _read_text(path: Path) -> Glove:
     words, vectors, width = [], [], 0
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            for line, text in enumerate(file, 1):
-                word, *numbers = text.rstrip().split(" ")
-                width = width or len(numbers)
-                if len(numbers) != width or not width:
-                    raise UserError(f"{path} line {line}: expected a word and {width} numbers, found {len(numbers)}")
+    with regular_file(path).open("rb") as file:
+        for line, text in read_lines(file, str(path)):
+            word, *numbers = text.rstrip().split(" ")
+            width = width or len(numbers)
+            if len(numbers) != width or not width:
+                raise UserError(f"{path} line {line}: expected a word and {width} numbers, found {len(numbers)}")
+            try:
                 vectors.append(np.array(numbers, np.float32))
-                words.append(word)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, ValueError) as error:
-        raise UserError(f"{path} line {len(words) + 1}: not a word and its numbers ({error})") from error
+            except ValueError as error:
+                raise UserError(f"{path} line {line}: not a word and its numbers ({error})") from error
+            words.append(word)
     if not words:
         raise UserError(f"{path}: no vectors in it")
     return Glove(words, np.stack(vectors))

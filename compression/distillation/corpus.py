@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from common.data.ragged import EncodedText, offsets_of
+from common.data.readers.records import read_lines
 from common.data.split import read_row_group
 from common.data.tasks import known_tasks
 from common.errors import UserError
 from common.launch.shards import parts_of
 from common.progress import bar
+from common.reading import regular_file
 from common.store.workspace import Workspace
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
@@ -23,8 +25,8 @@ def corpus_file(corpus: str | None, paths: Workspace) -> Path:
     """Return the file of --corpus: a text file, or the prepared train rows of a task. Raises UserError if missing."""
     if corpus is None:
         raise UserError("pretrain needs --corpus: a file with one text a line, or a task's name")
-    if Path(corpus).is_file():
-        return Path(corpus)
+    if Path(corpus).exists():
+        return regular_file(Path(corpus))
     if corpus not in known_tasks():
         raise UserError(f"--corpus {corpus}: no such file, and no task")
     rows = paths.split(corpus, "train")
@@ -59,13 +61,6 @@ def _read_rows(path: Path) -> Iterator[list[str]]:
 def _read_lines(path: Path) -> Iterator[list[str]]:
     """Yield the lines of a text file that are not empty, some at a time."""
     with path.open("rb") as file:
-        numbered = enumerate(file, 1)
-        while lines := list(itertools.islice(numbered, _LINES)):
-            texts = []
-            for number, line in lines:
-                try:
-                    texts.append(line.decode("utf-8").strip())
-                except UnicodeDecodeError as error:
-                    where = f"line {number} is not UTF-8 (byte {error.start + 1} of it)"
-                    raise UserError(f"--corpus {path}: {where}") from error
-            yield [text for text in texts if text]
+        texts = (text.strip() for _, text in read_lines(file, f"--corpus {path}"))
+        while lines := list(itertools.islice(texts, _LINES)):
+            yield [text for text in lines if text]

@@ -158,7 +158,7 @@ def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact
     """
     inputs = {}
     if settings.start_from:
-        about = settings.start_from, settings.student_arch, settings.student(), task.name
+        about = settings.start_from, settings.student_arch, settings.student(), task
         inputs["general"] = artifact_at(find_general(settings.paths, *about))
     elif settings.embedding_type == "bpe":
         own = settings.bpe_model, settings.bpe_vectors

@@ -17,6 +17,7 @@ import pydantic
 from common.config import nearest
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
+from common.stopping import at_once
 from common.store.files import whole_file
 from common.store.settings import QuerySettings
 from common.store.workspace import Workspace
@@ -102,9 +103,11 @@ class PredictSettings(QuerySettings):
 def predict(settings: PredictSettings) -> None:
     """Classify all of the input, or prompt for it. When stdout is closed by its reader, the work ends without an error.
 
+    Nothing has to be saved: the first request to stop ends the work.
     Raises UserError for a wrong model or input, with its line; text written to stdout before stays.
     """
     with contextlib.ExitStack() as stack:
+        stack.enter_context(at_once())
         stream = stack.enter_context(settings.file.open("rb")) if settings.file else sys.stdin.buffer
         model = load_classifier(settings.paths, settings.model, settings.task, settings.cpu)
         columns = _columns(settings, model)

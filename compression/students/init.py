@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from common.data.tasks import check_no_overlap
+from common.data.tasks import Task, check_no_overlap
 from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import Workspace
@@ -144,14 +144,14 @@ def _copy(student: Student, tensors: Mapping[str, torch.Tensor]) -> None:
         own[name][:rows] = tensor[:rows]
 
 
-def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettings, task: str) -> Path:
+def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettings, task: Task) -> Path:
     """Return the folder of the general student of this name, for --start-from.
 
     Raises UserError where there is none, or one of another shape, or one that was trained on rows that score the task.
     """
     folder = model_folder(paths, GENERAL, name)
     config = read_config(folder)
-    check_no_overlap(list(config.trained_on), task)
+    check_no_overlap(config.trained_on, task, paths)
     if config.stage != GENERAL:
         raise UserError(f"--start-from {name}: not a general student; compress.py's pretrain trains one")
     if config.arch != arch:

@@ -13,6 +13,7 @@ import numpy as np
 
 from common.data.ragged import EncodedText
 from common.errors import UserError
+from common.reading import regular_file
 from compression.runtime import BytePairs
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe_model import mark_unused, read_model
@@ -32,11 +33,9 @@ class BpeTokenizer(Tokenizer):
 
     def __init__(self, model: Path | bytes, max_tokens: int) -> None:
         """model: a file, or its bytes. Raises UserError when it is missing or not a BPE model that can be packed."""
+        self.model_bytes = model if isinstance(model, bytes) else regular_file(model).read_bytes()
         try:
-            self.model_bytes = model if isinstance(model, bytes) else model.read_bytes()
             self.model = read_model(self.model_bytes)
-        except FileNotFoundError:
-            raise UserError(f"{model}: no such file") from None
         except UserError as error:
             raise UserError(f"{'byte pairs' if isinstance(model, bytes) else model}: {error}") from None
         self.kept, self.pieces, self.vocab_size = self.model.kept, self.model.pieces, len(self.model.kept)

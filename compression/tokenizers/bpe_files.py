@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import numpy as np
 
 from common.errors import UserError
 from common.progress import say
-from common.store.files import fingerprint, whole_file
+from common.reading import regular_file
+from common.store.files import fingerprint, sync, whole_file
 from common.store.locks import only_one
+from common.store.temporary import remove_leftovers_of, temporary
 from compression.runtime import prepare
 
 CACHE = Path.home() / ".cache" / "bpemb" / "en"
@@ -64,10 +67,10 @@ def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
     """Return vectors in the order of the model's pieces, float32 [vocab_size, dim]. Raises UserError."""
     from bpemb import BPEmb
 
+    for file in (model_file, path):
+        regular_file(file)
     try:
         bpe = BPEmb(vs=None, dim=None, model_file=model_file, emb_file=path)
-    except FileNotFoundError as error:
-        raise UserError(f"{error.filename or path}: no such file") from error
     except (OSError, RuntimeError, ValueError, EOFError) as error:
         raise UserError(f"{path}: not vectors in word2vec format ({error})") from error
     if bpe.vectors.shape != (bpe.vocab_size, dim):
@@ -79,16 +82,27 @@ def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
 
 
 def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
+    """Download BPEmb's own files. Both are read before they get into the cache: BPEmb itself would keep a torn file."""
     from bpemb import BPEmb
 
-    try:
-        bpe = BPEmb(lang="en", vs=vocab_size, dim=dim, vs_fallback=False)
-    except Exception as error:  # bpemb lets every failure of its downloader through
-        raise UserError(
-            f"BPEmb files for {vocab_size} pieces of {dim} cannot be downloaded "
-            f"({type(error).__name__}); --bpe-source train trains them on the task's text"
-        ) from error
-    return bpe.model_file, bpe.emb_file
+    with only_one(CACHE / f"vs{vocab_size}.d{dim}", f"BPEmb's files of {vocab_size} pieces", wait=True):
+        if cached := cached_files(vocab_size, dim, "bpemb"):
+            return cached
+        remove_leftovers_of(CACHE)
+        folder = temporary(CACHE)
+        try:
+            bpe = BPEmb(lang="en", vs=vocab_size, dim=dim, vs_fallback=False, cache_dir=folder)
+            for path in (bpe.model_file, bpe.emb_file):
+                sync(path)
+                path.replace(CACHE / path.name)
+        except Exception as error:  # bpemb lets every failure of its downloader through
+            raise UserError(
+                f"BPEmb files for {vocab_size} pieces of {dim} cannot be downloaded "
+                f"({type(error).__name__}); --bpe-source train trains them on the task's text"
+            ) from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return CACHE / bpe.model_file.name, CACHE / bpe.emb_file.name
 
 
 def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> None:

@@ -1,6 +1,7 @@
 """Tasks: the shipped ones, the user's own, and faulty YAML files."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,10 @@ def test_missing_tasks_and_files_are_named(tmp_path):
         prepare(Workspace(tmp_path), load_task(write_yaml(tmp_path, {"all": "none.csv"})), None, seed=1)
 
 
+def glue_source(folder="up", archive="a.zip", file="a.tsv"):
+    return {"kind": "glue", "folder": folder, "url": f"http://127.0.0.1:9/{archive}", "files": {"train": file}}
+
+
 FAULTS = [
     ({"labels": ["a"]}, "two or more labels"),
     ({"labels": None}, "two or more labels, or a range"),
@@ -83,6 +88,14 @@ FAULTS = [
     ({"source": {"files": {"all": "a.csv", "train": "b.csv"}}}, "all and train mean the same"),
     ({"source": {"files": {"all": "a.csv", "test": "b.csv"}}, "test": {"rows": 5}}, "cannot be carved and have a file"),
     ({"name": "a/b"}, "'a/b' is not a task name"),
+    ({"name": ""}, "'' is not a task name"),
+    ({"name": "a\0b"}, r"'a\x00b' is not a task name"),
+    ({"models_of": "../sst-2"}, "models_of: '../sst-2' is not a task name"),
+    ({"models_of": "sst-2"}, "models_of: this task only scores models of another one, its files are tests alone"),
+    ({"labels": None, "range": [0, 1e300]}, "range: scores are at most 1e+15"),
+    ({"source": glue_source(folder="../up")}, "'../up' leads out of the archive's folder"),
+    ({"source": glue_source(file="/etc/passwd")}, "'/etc/passwd' leads out of the archive's folder"),
+    ({"source": glue_source(archive="..")}, "'..' leads out of the archive's folder"),
     ({"name": "sst-2"}, "sst-2 is the name of a shipped task; give yours another"),
     ({"colums": {}}, "unknown setting 'colums'; did you mean columns?"),
 ]
@@ -119,3 +132,10 @@ def test_an_experiment_finds_the_task_next_to_its_file(tmp_path, monkeypatch):
     (tmp_path / "sub/e.yaml").write_text(json.dumps(experiment))
     monkeypatch.chdir(tmp_path)
     assert plan_file(tmp_path / "sub/e.yaml", []).jobs[0].given["task"] == "mine.yaml"
+
+
+def test_a_package_that_cannot_be_there_is_named(tmp_path):
+    for package in ("nowhere.data", "..data", ""):
+        source = {"kind": "package", "package": package, "files": {"train": "a.csv"}}
+        with pytest.raises(UserError, match=f"the data package {re.escape(package)} is not installed$"):
+            prepare(Workspace(tmp_path), load_task(write_yaml(tmp_path, {}, source=source)), None, seed=1)

@@ -10,6 +10,7 @@ from stops import stopped_in_step
 
 from common.config import build
 from common.data.split import ROW_GROUP_ROWS, Split, write_split
+from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.huggingface.general import load_general
@@ -61,7 +62,7 @@ def test_a_corpus_is_read_line_by_line_in_windows_of_max_tokens(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"\n \n", "there is no text"), (b"fine\na \xff b\n", r"line 2 is not UTF-8 \(byte 3")],
+    [(b"\n \n", "there is no text"), (b"fine\na \xff b\n", r"line 2: not UTF-8 text")],
 )
 def test_a_corpus_without_text_is_refused(tmp_path, content, message):
     (tmp_path / "some.txt").write_bytes(content)
@@ -169,6 +170,6 @@ def test_a_general_student_that_has_read_a_task_is_not_scored_on_one_of_the_same
     assert read_config(folder).trained_on == ("sst-2",)
     paths, config = Workspace(workspace), read_config(folder)
     with pytest.raises(UserError, match="sst-2"):
-        find_general(paths, "mini", config.arch, build(StudentSettings, config.student), "rotten-tomatoes")
+        find_general(paths, "mini", config.arch, build(StudentSettings, config.student), load_task("rotten-tomatoes"))
     student = compressed(task="qqp", workspace=workspace, **FROM_MINI)
     assert read_config(student).trained_on == ("qqp", "sst-2")

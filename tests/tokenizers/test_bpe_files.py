@@ -57,3 +57,23 @@ def test_a_vocabulary_larger_than_the_text_is_refused(tmp_path):
     with pytest.raises(UserError, match="too small for --vocab-size 5000"):
         find_files(5000, 5, "train", TEXTS, tmp_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_torn_download_of_bpemb_does_not_get_into_its_cache(tmp_path, monkeypatch, bpe_files):
+    def get(url, file, ignore_tardir):
+        source = bpe_files[".w2v.bin" in url]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(source.read_bytes()[: 100 if torn and ".w2v.bin" in url else None])
+        return file
+
+    monkeypatch.setattr("compression.tokenizers.bpe_files.CACHE", tmp_path / "bpemb" / "en")
+    monkeypatch.setattr("bpemb.bpemb.http_get", get)
+    torn = True
+    with pytest.raises(UserError, match="cannot be downloaded"):
+        find_files(70, 5, "bpemb", TEXTS, tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    torn = False
+    files = find_files(70, 5, "bpemb", TEXTS, tmp_path)
+    assert [path.read_bytes() for path in files] == [path.read_bytes() for path in bpe_files]
+    assert {path.parent for path in files} == {tmp_path / "bpemb" / "en"}
+    assert find_files(70, 5, "auto", TEXTS, tmp_path) == files

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from common.config import nearest
 from common.data.text import normalise
 from common.errors import UserError
+from common.stopping import check
 
 MAX_CHARACTERS = 200_000
 """Longest sentence. MNLI has one of 105,868."""
@@ -73,10 +74,11 @@ def _check_has(where: str, kind: str, name: str, found: Iterable[str], none: str
 def read_lines(stream: BinaryIO, where: str) -> Lines:
     """Yield the lines of a stream as text. where: what messages call the stream.
 
-    Raises UserError for a line that is not UTF-8, or too long to be text.
+    Raises UserError for a line that is not UTF-8, or too long to be text; KeyboardInterrupt after a request to stop.
     """
     for number in itertools.count(1):
         raw = stream.readline(CELL_LIMIT)
+        check()
         if not raw:
             return
         if len(raw) == CELL_LIMIT and not raw.endswith(b"\n"):

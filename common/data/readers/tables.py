@@ -22,6 +22,8 @@ from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
+from common.reading import regular_file
+from common.stopping import check
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
 
@@ -36,6 +38,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     Parquet: row) for a damaged, empty or unknown kind of file, a missing column, a row with too few or too many cells,
     wrong encoding, a value that is not text, and an unknown label.
     """
+    regular_file(path)
     if task.tokens:
         with path.open("rb") as file:
             return tagged_split(path, read_lines(file, str(path)), dict(zip(task.values, task.labels, strict=True)))
@@ -50,6 +53,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     read_label = _label_reader(task)
     labels, rows = [], []
     for number, (line, cells) in enumerate(_rows(path, kind, [*columns.values(), *where], task.source.header)):
+        check()
         try:
             if any(_plain(cell) != value for cell, value in zip(cells[len(columns) :], where.values(), strict=True)):
                 continue

@@ -9,7 +9,7 @@ import numpy as np
 from common.config import nearest
 from common.data.iob import check_order
 from common.data.ragged import padded
-from common.data.readers.records import as_sentence
+from common.data.readers.records import MAX_CHARACTERS, as_sentence
 from common.data.split import Split
 from common.errors import UserError
 
@@ -27,10 +27,10 @@ def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str
     index = {name: i for i, name in enumerate(tags)}
     texts: list[list[str]] = [[]]
     labels: list[int] = []
-    before = ""
+    before, characters = "", 0
     for number, line in lines:
         if not line.strip() or line.startswith(_DOCUMENT):
-            before = ""
+            before, characters = "", 0
             if texts[-1]:
                 texts.append([])
             continue
@@ -41,6 +41,11 @@ def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str
             check_order(tags[name], before)
         except (UserError, ValueError) as error:
             raise UserError(f"{path} line {number}: {error}") from None
+        characters += len(word) + 1
+        if characters > MAX_CHARACTERS:
+            raise UserError(
+                f"{path} line {number}: a text of more than {MAX_CHARACTERS:,} characters; an empty line ends a text"
+            )
         texts[-1].append(word)
         labels.append(index[name])
         before = tags[name]

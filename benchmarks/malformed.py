@@ -1,0 +1,229 @@
+"""67 malformed data sets and task files.
+
+For each, `preprocess.py --task FILE` ends within 20 seconds with exit code 2 and one line on stderr that names what is
+wrong: no traceback, no hang, nothing left in the workspace.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import json
+import os
+import socket
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SECONDS = 20
+"""How long a command may take to refuse one."""
+TASK_FILE = "task.yaml"
+Content = str | bytes | Callable[[Path], object]
+"""What a file holds, or a function that puts something else into its place."""
+
+_LABELS = ("no", "yes")
+_ROWS = [(f"the film number {i} is {('dull', 'fine')[i % 2]}", _LABELS[i % 2]) for i in range(40)]
+_GOOD = "".join(f"{text},{label}\n" for text, label in _ROWS)
+_CSV = f"text,label\n{_GOOD}"
+_TSV = _CSV.replace(",", "\t")
+_JSON = "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in _ROWS)
+_TAGS = "The\tO\nnew\tO\nYork\tB-X\nTimes\tI-X\n\n" * 20
+_PAIRS = "a,b,label\n" + "".join(f"{text},again {text},{label}\n" for text, label in _ROWS)
+_SCORES = "text,label\n" + "".join(f"{text},{i % 5}\n" for i, (text, _) in enumerate(_ROWS))
+
+
+def malformed_tasks(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Write malformed tasks, each into a folder of its name in `folder`. Yields (name, YAML file to prepare)."""
+    for name, write in _cases():
+        place = folder / name
+        place.mkdir(parents=True)
+        write(place)
+        yield name, place / TASK_FILE
+
+
+def _cases() -> Iterator[tuple[str, Callable[[Path], None]]]:
+    for group in (_csv(), _tsv(), _jsonl(), _parquet(), _pairs(), _scores(), _tags(), _no_files(), _task_files()):
+        yield from group
+
+
+def _case(
+    suffix: str, problem: str, content: Content | None, yaml: str | bytes | None = None, **task: Any
+) -> tuple[str, Callable[[Path], None]]:
+    """Return a name and a function that writes a task with one file. suffix: of the file; task: changed settings;
+    yaml: the whole task file instead."""
+
+    def write(place: Path) -> None:
+        values = {"name": "mine", "labels": _LABELS, "source": {"files": {"all": f"rows.{suffix}"}}, **task}
+        _write(place / TASK_FILE, json.dumps(values) if yaml is None else yaml)
+        if content is not None:
+            _write(place / f"rows.{suffix}", content)
+
+    return f"{suffix} {problem}".replace(" ", "-"), write
+
+
+def _write(path: Path, content: Content) -> None:
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _csv() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    joined = codecs.BOM_UTF8 + _CSV.encode()
+    cases: Mapping[str, Content] = {
+        "quote that is never closed": _CSV + '"the end,yes\n',
+        "text after a quote": _CSV + '"the" end,yes\n',
+        "quoted cell of a megabyte": _CSV + '"' + "the end\n" * 2**17 + '",yes\n',
+        "line of twenty megabytes": _CSV + "the end " * 2_500_000 + ",yes\n",
+        "NUL byte": _CSV + "the\0end,yes\n",
+        "Latin-1": _CSV.encode() + "café,yes\n".encode("latin-1"),
+        "UTF-16": _CSV.encode("utf-16"),
+        "UTF-32 without a mark": _CSV.encode("utf-32-le"),
+        "overlong UTF-8": _CSV.encode() + b"the\xc0\xafend,yes\n",
+        "surrogate in UTF-8": _CSV.encode() + b"the\xed\xa0\x80end,yes\n",
+        "two files with marks joined": joined + joined,
+        "row of one column": _CSV + "the end\n",
+        "comma without quotes": _CSV + "well, the end,yes\n",
+        "empty file": "",
+        "header alone": "text,label\n",
+        "no column of texts": _CSV.replace("text,", "txt,"),
+        "no column of labels": _CSV.replace(",label", ",class"),
+        "column twice": "text,label,text\n" + "".join(f"{text},{label},x\n" for text, label in _ROWS),
+        "unknown label": _CSV + "the end,maybe\n",
+        "label in capitals": _CSV + "the end,YES\n",
+        "semicolons": _CSV.replace(",", ";"),
+        "compressed": gzip.compress(_CSV.encode()),
+        "random bytes": bytes(i * i * 7 % 251 for i in range(10_000)),
+        "class without a row": _CSV.replace(",no", ",yes"),
+        "one row": "text,label\nthe end,yes\n",
+        "one text in all rows": "text,label\n" + "the very same text,no\nthe very same text,yes\n" * 20,
+    }
+    return [_case("csv", problem, content) for problem, content in cases.items()]
+
+
+def _tsv() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    cases = {
+        "tab in a text": _TSV + "the\tend\tyes\n",
+        "spaces for tabs": _TSV + "the end    yes\n",
+        "quoted newline": _TSV + '"the\nend"\tyes\n',
+    }
+    return [_case("tsv", problem, content) for problem, content in cases.items()]
+
+
+def _jsonl() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    cases = {
+        "one array": json.dumps([json.loads(line) for line in _JSON.splitlines()], indent=1),
+        "cut off": _JSON[:-10],
+        "nested 100000 deep": _JSON + '{"label": "yes", "text": ' + "[" * 100_000 + "]" * 100_000 + "}\n",
+        "list in place of an object": _JSON + '["the end", "yes"]\n',
+        "no text": _JSON + '{"label": "yes"}\n',
+        "text that is an object": _JSON + '{"text": {"a": "the end"}, "label": "yes"}\n',
+        "label that is a list": _JSON + '{"text": "the end", "label": ["yes"]}\n',
+        "half a surrogate pair": _JSON + '{"text": "the end \\ud83d", "label": "yes"}\n',
+        "label of 5000 digits": _JSON + f'{{"text": "the end", "label": {"9" * 5000}}}\n',
+        "single quotes": _JSON + "{'text': 'the end', 'label': 'yes'}\n",
+    }
+    return [_case("jsonl", problem, content) for problem, content in cases.items()]
+
+
+def _parquet() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    texts, labels = (list(column) for column in zip(*_ROWS, strict=True))
+    whole = _as_parquet({"text": texts, "label": labels})
+    damaged = whole[:40] + bytes(byte ^ 255 for byte in whole[40:400]) + whole[400:]
+    cases = {
+        "cut off": whole[: len(whole) // 2],
+        "damaged pages": damaged,
+        "text in place of Parquet": _CSV,
+        "no rows": _as_parquet({"text": pa.array([], pa.string()), "label": pa.array([], pa.string())}),
+        "texts that are numbers": _as_parquet({"text": list(range(40)), "label": labels}),
+    }
+    return [_case("parquet", problem, content) for problem, content in cases.items()]
+
+
+def _as_parquet(columns: dict[str, Any]) -> bytes:
+    with io.BytesIO() as stream:
+        pq.write_table(pa.table(columns), stream)
+        return stream.getvalue()
+
+
+def _pairs() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    columns = {"sentence1": "a", "sentence2": "b", "label": "label"}
+    cases = [("csv", "pairs without a second sentence", _CSV.replace("text,", "a,")), ("txt", "pairs", "a\nb\n")]
+    return [_case(kind, problem, content, columns=columns) for kind, problem, content in cases]
+
+
+def _scores() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    cases = {
+        "score that is a word": "good",
+        "score that is NaN": "nan",
+        "score out of range": "5.5",
+        "infinite score": "inf",
+    }
+    return [
+        _case("csv", problem, f"{_SCORES}the end,{score}\n", labels=[], range=[0, 5])
+        for problem, score in cases.items()
+    ]
+
+
+def _tags() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    cases = {
+        "unknown tag": _TAGS + "York\tB-Y\n",
+        "continuation of nothing": _TAGS + "The\tO\nTimes\tI-X\n",
+        "word without a tag": _TAGS + "Times\n",
+        "empty file": "",
+    }
+    return [
+        _case("iob", problem, content, kind="tokens", labels=["O", "B-X", "I-X"]) for problem, content in cases.items()
+    ]
+
+
+def _no_files() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    cases: Mapping[str, Content | None] = {
+        "missing file": None,
+        "folder": Path.mkdir,
+        "device": lambda path: path.symlink_to("/dev/zero"),
+        "pipe": os.mkfifo,
+        "socket": _bind,
+        "link to itself": lambda path: path.symlink_to(path),
+    }
+    archive = _case("zip", "archive cut off", _zip()[:-30])
+    return [*(_case("csv", problem, content) for problem, content in cases.items()), archive]
+
+
+def _bind(path: Path) -> None:
+    """Create a socket; its address, which is short, is relative to its folder."""
+    before = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as here:
+            here.bind(path.name)
+    finally:
+        os.chdir(before)
+
+
+def _zip() -> bytes:
+    with io.BytesIO() as stream:
+        with zipfile.ZipFile(stream, "w") as zipped:
+            zipped.writestr("rows.csv", _CSV)
+        return stream.getvalue()
+
+
+def _task_files() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    bomb = "- &a0 [x, x]\n" + "".join(f"- &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
+    cases: Mapping[str, str | bytes] = {
+        "Python tag": "name: !!python/object/apply:os.system [exit 0]\n",
+        "aliases of many values": f"name: mine\nlabels:\n{bomb}",
+        "100000 brackets": "[" * 100_000,
+        "no mapping": "- name: mine\n",
+    }
+    outside = {"kind": "glue", "folder": "../../outside", "files": {"train": "a.tsv"}, "sha256": "0" * 64}
+    return [
+        *(_case("yaml", problem, None, yaml=text) for problem, text in cases.items()),
+        _case("yaml", "name with a path", None, name="../mine"),
+        _case("yaml", "archive that leads outside", None, source={**outside, "url": "http://127.0.0.1:9/a.zip"}),
+    ]

@@ -1,0 +1,30 @@
+"""Files from outside: only regular ones are read as data."""
+
+import stat
+from pathlib import Path
+
+from common.errors import UserError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def regular_file(path: Path, hint: str = "") -> Path:
+    """Return the path of a file, or of a link to one. hint: follows the message about one that is missing.
+
+    Raises UserError for a missing file, and for a folder, pipe, device or socket: reading it may never end.
+    """
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{path}: no such file{hint}") from None
+    except (OSError, ValueError) as error:  # a cycle of links, no permission, too long a name; a NUL in it
+        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if kind != stat.S_IFREG:
+        raise UserError(f"{path}: {_KINDS.get(kind, 'a special file')}, not a file with data{hint}")
+    return path

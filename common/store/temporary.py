@@ -1,0 +1,127 @@
+"""Temporary files and folders, whose names say which process writes them, and removal of those that a kill left behind.
+
+A temporary name is `.<name>.<machine>-<process>-<start>-<random>.partial`, in the folder of what it becomes. On this
+machine its process is alive or not, whatever was killed and restarted. Of another machine, which may share the disk, no
+process can be looked up: there a file counts as left behind once it is DAYS_ELSEWHERE old.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import random
+import re
+import shutil
+import time
+import uuid
+from pathlib import Path
+
+DAYS_ELSEWHERE = 7
+"""Days after which a temporary file of another machine counts as left behind."""
+SECONDS = 0.02
+"""How long a search for leftovers may take on each level of folders; of too many, others are searched each time."""
+_OLD = ".old"
+_NAME = re.compile(r"\.(.+)\.([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{8}\.partial(\.old)?", re.DOTALL)
+_PUBLISHED = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{8})?")
+"""Folders of artifacts and of tokens: written whole, so nothing temporary is in them."""
+
+
+def temporary(path: Path) -> Path:
+    """Return a new temporary name for a file, folder or link that will become `path`."""
+    owner = f"{_machine()}-{os.getpid()}-{_start_of(os.getpid()) or 0}"
+    return path.with_name(f".{path.name}.{owner}-{uuid.uuid4().hex[:8]}.partial")
+
+
+def set_aside(path: Path, partial: Path) -> Path:
+    """Rename what `partial` will replace, so that it can be put back. Returns its new name."""
+    return path.rename(partial.with_name(partial.name + _OLD))
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder, if it is there: after a kill on the way, all of it is there, or what is left is a leftover."""
+    away = temporary(folder)
+    with contextlib.suppress(OSError):
+        folder.rename(away)
+        shutil.rmtree(away, ignore_errors=True)
+
+
+def remove_leftovers_of(path: Path) -> None:
+    """Remove the temporary files of dead processes that were to become `path`."""
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in [entry for entry in entries if entry.name.startswith(f".{path.name}.")]:
+            _remove_leftover(Path(entry.path))
+
+
+def remove_leftovers(root: Path, seconds: float = SECONDS) -> None:
+    """Remove the temporary files of dead processes from a workspace: level by level of folders, as time allows."""
+    level = [str(root)]
+    while level:
+        random.SystemRandom().shuffle(level)  # of too many folders, others each time
+        deadline, below = time.monotonic() + seconds, []
+        for folder in level:
+            below += _search(folder)
+            if time.monotonic() > deadline:
+                break
+        level = below
+
+
+def _search(folder: str) -> list[str]:
+    """Remove the leftovers in one folder. Returns the folders in it, but for links and published artifacts."""
+    below = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in list(entries):
+            if entry.name.endswith((".partial", _OLD)):
+                _remove_leftover(Path(entry.path))
+            elif entry.is_dir(follow_symlinks=False) and not _PUBLISHED.fullmatch(entry.name):
+                below.append(entry.path)
+    return below
+
+
+def _remove_leftover(path: Path) -> None:
+    """Remove a temporary file or folder of a dead process; what it set aside gets its name back if that is free."""
+    found = _NAME.fullmatch(path.name)
+    if found is None or _is_alive(path, found[2], int(found[3]), int(found[4])):
+        return
+    with contextlib.suppress(OSError):
+        if found[5] and not os.path.lexists(path.with_name(found[1])):
+            path.rename(path.with_name(found[1]))
+        elif path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def _is_alive(path: Path, machine: str, process: int, started: int) -> bool:
+    """Return whether the process that a temporary name is of may still be at work."""
+    if machine == _machine():
+        start = _start_of(process)
+        return start is not None and start in (started, 0)
+    with contextlib.suppress(OSError):
+        return time.time() - path.lstat().st_mtime < DAYS_ELSEWHERE * 86_400
+    return False
+
+
+@functools.cache
+def _machine() -> str:
+    """Return 8 hex digits that stand for the host and, in a container, for its own numbering of processes."""
+    try:
+        processes = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        processes = ""
+    return hashlib.sha256(f"{platform.node()} {processes}".encode()).hexdigest()[:8]
+
+
+def _start_of(process: int) -> int | None:
+    """Return when a process started, in the system's ticks, 0 where it does not say; None for none, or a dead one."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return None
+    except PermissionError:
+        pass  # another user's
+    try:
+        state, *fields = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return None if state in "ZX" else int(fields[18])

@@ -178,18 +178,27 @@ class PruneSettings(Settings):
     prune_magnitude: bool = False
     """Prune weights whose absolute value is below --prune-threshold."""
     prune_topv: bool = False
-    """Prune the smallest weights to a given sparsity; the default way to prune."""
-    prune_threshold: float | None = pydantic.Field(None, ge=0)
-    """Top-V: share of weights to prune, in [0, 1). Magnitude: absolute value, 0.05 when unset."""
+    """Prune the smallest weights of all matrices together to a given sparsity, or with --prune-local of each matrix.
+    When no way to prune is given, each matrix is pruned to the sparsity of the thesis's table 6.3."""
     prune_local: bool = False
     """Prune each matrix to --prune-threshold by itself, better at high sparsity than all together; without a threshold
     to table 6.3."""
+    prune_threshold: float | None = pydantic.Field(None, ge=0, validate_default=True)
+    """Top-V: share of weights to prune, in [0, 1); unset: 0.5 for --prune-topv (the thesis's section 6.2.5), else table
+    6.3's. Magnitude: absolute value, 0.05 when unset."""
     prune_movement: bool = False
     """Prune by learned scores instead of magnitudes: while distilling with --prune-aware, else while tuning."""
     prune_units: float = pydantic.Field(0.0, ge=0, lt=1)
     """Share of the encoder's units and the classifier's hidden units to remove: the matrices shrink."""
     prune_vocabulary: int = pydantic.Field(0, ge=0)
     """Remove byte pairs (zero hash rows) that occur fewer than this many times in the training text."""
+
+    @pydantic.field_validator("prune_threshold")
+    @classmethod
+    def _share_of_all(cls, value: float | None, info: pydantic.ValidationInfo) -> float | None:
+        """Return the share that is pruned of all weights together where none is given."""
+        together = info.data.get("prune_topv") and not info.data.get("prune_local")
+        return 0.5 if value is None and together else value
 
     @pydantic.model_validator(mode="after")
     def _check_pruning(self) -> "PruneSettings":

@@ -59,6 +59,13 @@ class Settings(pydantic.BaseModel):
         """Return one layer of values with old names and short forms replaced by fields, before layers are merged."""
         return layer
 
+    def unused(self) -> dict[str, str]:
+        """Return the fields that have no effect beside the others, each with the reason: 'without --augment'.
+
+        Their flags are refused, see `check_used`.
+        """
+        return {}
+
     def part(self, cls: type[P]) -> P:
         """Return the fields of a base class as settings of that class."""
         return cls(**{name: getattr(self, name) for name in cls.model_fields})
@@ -86,6 +93,25 @@ def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str]
         shown = [_describe(e, names_are) for e in error.errors()[:_MOST_ERRORS]]
         more = [f"and {error.error_count() - len(shown)} more"] if error.error_count() > len(shown) else []
         raise UserError("; ".join([*shown, *more])) from error
+
+
+def unused_fields(*groups: tuple[object, Iterable[str], str]) -> dict[str, str]:
+    """Return the fields of the groups that are not in use, each with its group's reason; of several the last one's.
+
+    A group is whether it is in use, names of fields, and the reason where it is not; what `Settings.unused` returns.
+    """
+    return {name: reason for used, names, reason in groups if not used for name in names}
+
+
+def check_used(typed: Iterable[str], settings: Sequence[Settings]) -> None:
+    """Raise UserError for a typed flag that has no effect in any of the settings that have it.
+
+    Only for what the user typed: values of files and defaults may be shared by commands, of which some do not use them.
+    """
+    for name in typed:
+        reasons = [each.unused().get(name) for each in settings if name in type(each).model_fields]
+        if reasons and all(reasons):
+            raise UserError(f"{flag(name)} has no effect {reasons[0]}")
 
 
 def _describe(error: Any, names_are: Callable[[str], str]) -> str:
@@ -179,37 +205,39 @@ def parse_flags(
     """Return settings from a command line, with `--config FILE` for a YAML file below the flags.
 
     `defaults` maps the given values to further defaults (those of a student's settings file, say); --help shows them.
-    Raises UserError for an unknown flag, a stray word, a bad value or a bad file.
+    Raises UserError for an unknown flag, one that has no effect, a stray word, a bad value or a bad file.
     """
     layered = defaults(_read(_make_parser(cls.model_fields), argv)[0])
     parser = _make_parser(
         cls.model_fields, help_groups(cls), layered, description=inspect.cleandoc(description or ""), usage=usage
     )
-    given, unknown = _read(parser, argv)
+    given, typed, unknown = _read(parser, argv)
     _refuse(unknown, cls.model_fields)
-    return build(cls, layered, given, names_are=flag)
+    settings = build(cls, layered, given, names_are=flag)
+    check_used(typed, [settings])
+    return settings
 
 
-def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what a command line sets in each of several settings classes.
+def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what a command line sets in each of several settings classes, and which fields it names itself.
 
     Raises UserError for a flag that none of them has.
     """
     together = {name: field for cls in classes for name, field in cls.model_fields.items()}
-    given, unknown = _read(_make_parser(together), argv)
+    given, typed, unknown = _read(_make_parser(together), argv)
     _refuse(unknown, together)
     strange = [name for name in given if name not in together]  # from --config's file
     if strange:
         raise UserError(f"unknown setting {strange[0]!r}{nearest(strange[0], together)}")
-    return [{name: value for name, value in given.items() if name in cls.model_fields} for cls in classes]
+    return [{name: given[name] for name in given if name in cls.model_fields} for cls in classes], typed
 
 
-def _read(parser: _Parser, argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str]]:
-    """The values that --config's file and the flags give, and the unknown words."""
+def _read(parser: _Parser, argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The values that --config's file and the flags give, the fields of the flags, and the unknown words."""
     namespace, unknown = parser.parse_known_args(argv)
     given = vars(namespace)
     config = given.pop("config", None)
-    return {**(load_yaml(Path(config)) if config else {}), **given}, unknown
+    return {**(load_yaml(Path(config)) if config else {}), **given}, list(given), unknown
 
 
 def _refuse(unknown: list[str], fields: Iterable[str]) -> None:

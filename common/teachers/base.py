@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -13,14 +13,17 @@ from common.progress import Advance, nothing
 from common.training.batching import sorted_batches
 
 SCORING_BATCH = 64
+Attention = Literal["scores", "probabilities"]
+"""What is read of a teacher's attention: scores before the softmax, or attention maps, the probabilities after it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class States:
-    """Hidden states and attention maps of one padded batch; the sentences of a pair are one sequence.
+    """Hidden states and attention of one padded batch; the sentences of a pair are one sequence.
 
     hidden: one float32 [batch, length, dim] a layer, the embeddings' output first;
-    attention: one float32 [batch, heads, length, length] a layer; lengths: int64 [batch], tokens that are not padding;
+    attention: one float32 [batch, heads, length, length] a layer, attention maps, or scores where these were asked for
+    (at padding they are anything); lengths: int64 [batch], tokens that are not padding;
     logits: the head's output, where it was asked for: of a classifier [batch, outputs], of a masked language model
     [batch, length, pieces].
     """

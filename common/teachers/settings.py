@@ -5,7 +5,7 @@ from typing import Any
 
 import pydantic
 
-from common.config import CONFIG_DIR, Settings, load_yaml
+from common.config import CONFIG_DIR, Settings, load_yaml, unused_fields
 from common.devices import Precision
 from common.store.settings import StageSettings
 
@@ -84,6 +84,15 @@ class FinetuneSettings(TeacherTraining, StageSettings):
         if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):
             raise ValueError("--ensemble takes two or more teachers, each once")
         return self
+
+    def unused(self) -> dict[str, str]:
+        """Return the settings of training where nothing is trained, and others without effect."""
+        training = set(TeacherTraining.model_fields)
+        return unused_fields(
+            (not self.adapters, ["freeze_embeddings"], "with --adapters: the encoder is frozen"),
+            (not self.as_is, training - {"max_tokens"}, "with --as-is: nothing is trained"),
+            (not self.ensemble, {*training, "arch"}, "with --ensemble: nothing is trained"),
+        )
 
     @property
     def arithmetic(self) -> Precision:

@@ -52,6 +52,9 @@ class Run:
     schedule: Callable[[float], float] = lambda progress: 1.0
     """Progress in [0, 1] -> factor of the learning rate."""
     max_grad_norm: float = 1.0
+    """Norm that the gradients of all that the optimizer trains are clipped to, together; 0: no clipping."""
+    scaler: torch.amp.GradScaler = dataclasses.field(default_factory=lambda: torch.amp.GradScaler("cpu", enabled=False))
+    """Scales the loss of float16 arithmetic, in which small gradients are zero; disabled for wider floats."""
     extra_state: Callable[[], dict[str, torch.Tensor]] = dict
     """More tensors for the state file, such as pruning masks."""
     on_start: Callable[[dict[str, torch.Tensor]], None] = lambda extra: None
@@ -155,16 +158,23 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
 
 
 def train_step(run: Run, rows: np.ndarray) -> float:
-    """Take one optimizer step on a batch and return its loss. Raises UserError when that is not a number."""
+    """Take one optimizer step on a batch and return its loss. Raises UserError when that is not a number.
+
+    Where scaled gradients overflow, the weights stay as they are and the scale is halved.
+    """
     run.optimizer.zero_grad(set_to_none=True)
     loss = run.loss(rows)
     value = loss.item()
     if not np.isfinite(value):
         raise UserError(f"{run.label}: the loss became {value}; lower --lr (the last checkpoint is kept)")
-    loss.backward()
+    run.scaler.scale(loss).backward()
+    run.scaler.unscale_(run.optimizer)  # clipping needs the gradients' own size
     if run.max_grad_norm > 0:
-        nn.utils.clip_grad_norm_(run.model.parameters(), run.max_grad_norm)
-    run.optimizer.step()
+        # The optimizer's parameters, not the model's: the projections of alignment are beside the model.
+        trained = [parameter for group in run.optimizer.param_groups for parameter in group["params"]]
+        nn.utils.clip_grad_norm_(trained, run.max_grad_norm)
+    run.scaler.step(run.optimizer)
+    run.scaler.update()
     return value
 
 
@@ -177,7 +187,8 @@ def _save(run: Run, state: _State, best: dict[str, torch.Tensor]) -> None:
     }
     # Copies, because safetensors refuses tensors that share memory.
     tensors = {f"{g}.{name}": t.detach().cpu().clone() for g, group in groups.items() for name, t in group.items()}
-    save_tensors(run.state_file, tensors, {"fingerprint": run.fingerprint, "state": dataclasses.asdict(state)})
+    about = {"fingerprint": run.fingerprint, "state": dataclasses.asdict(state), "scaler": run.scaler.state_dict()}
+    save_tensors(run.state_file, tensors, about)
 
 
 def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -199,6 +210,7 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
         groups[group][name] = tensor.to(device) if group in ("best", "extra") else tensor
     run.model.load_state_dict(groups["model"])
     restore_optimizer(run.optimizer, groups["optimizer"])
+    run.scaler.load_state_dict(metadata["scaler"])
     state = _State(**metadata["state"])
     say(f"{run.label}: resuming from epoch {state.epoch + 1}, step {state.step}")
     return state, groups["best"], groups["extra"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pydantic
 
-from common.config import flag
+from common.config import flag, unused_fields
 from common.store.settings import StageSettings
 from compression.analysis import glue_baselines
 
@@ -64,6 +64,11 @@ class AnalyzeSettings(StageSettings):
             known = ", ".join(flag(name) for name in OF_BASELINES)
             raise ValueError(f"{flag(impossible[0])} needs weights; of --arch {self.arch} there are only {known}")
         return self
+
+    def unused(self) -> dict[str, str]:
+        """Return the folder of pictures where none is drawn."""
+        draws = self.weight_hist or self.pie_chart or self.bytes
+        return unused_fields((draws, ["out"], "without --weight-hist, --pie-chart or --bytes"))
 
     @property
     def is_baseline(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pydantic
 
-from common.config import Settings, pairs
+from common.config import Settings, pairs, unused_fields
 from common.devices import Precision
 from common.launch.launcher import Launcher
 from common.store.settings import StageSettings
@@ -67,6 +67,23 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     """Arithmetic of the teacher: auto is bf16 where the hardware has it."""
     json_: bool = False
     """Print the results and the report on the task's files as JSON to stdout."""
+
+    def unused(self) -> dict[str, str]:
+        """Return the settings of actions that are not asked for, and others without effect."""
+        augments, reads = self.augment is not None, bool(self.generate_loss)
+        names_rows = {"augmented", self.augmented} & set(self.generate_loss)
+        of_augmenting = ("masked_lm", "variants", "replace_probability", "candidates", "glove")
+        both = "without --augment or --generate-loss"
+        return unused_fields(
+            (self.launcher != "local", ["workers"], "without --launcher processes, ray or slurm"),
+            (self.launcher == "slurm", ["slurm"], "without --launcher slurm"),
+            (augments or reads, LaunchSettings.model_fields, both),
+            (augments or reads, ["model_name", "teacher_arch"], both),
+            (augments, of_augmenting, "without --augment"),
+            (augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"),
+            (reads, ["precision"], "without --generate-loss"),
+            (self.glue_preprocess or not (augments or reads), ["data_dir"], "without --glue-preprocess"),
+        )
 
     @property
     def launch(self) -> Launcher:

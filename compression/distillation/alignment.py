@@ -1,7 +1,8 @@
-"""Layer-to-layer distillation: a transformer learns its teacher's hidden states and attention maps.
+"""Layer-to-layer distillation: a transformer learns its teacher's hidden states and attention heads.
 
 TinyBERT (Jiao et al., 2020, section 3.1) and MiniALBERT (Nouriborji et al., 2023, section 3.5) compare hidden states,
-attention maps and the output of the embeddings. Student and teacher read the same word pieces, so positions agree.
+attention and the output of the embeddings; of attention, TinyBERT the scores before the softmax, MiniALBERT the
+probabilities after it. Student and teacher read the same word pieces, so positions agree.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import torch
 from torch import nn
 
 from common.errors import UserError
-from common.teachers.base import States
+from common.teachers.base import Attention, States
 from common.teachers.huggingface.tagger import load_teacher_of_either
 from common.teachers.huggingface.teacher import hidden_states
 from compression.distillation.callbacks import Callback
-from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES
+from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
 from compression.distillation.settings import DistillSettings
 from compression.students.batch import Batch
 from compression.students.init import choose_layers
@@ -67,10 +68,10 @@ class AlignmentTeacher:
         model = load_teacher_of_either(folder, device, torch.float32).model
         return cls(model, teacher_vocabulary(folder), device)
 
-    def states(self, batch: Batch, maps: bool, masked: torch.Tensor | None = None) -> States:
+    def states(self, batch: Batch, attention: Attention | None, masked: torch.Tensor | None = None) -> States:
         """Return the states of a batch of the student's pieces.
 
-        maps: whether to return attention maps; masked: bool [batch, time] for a single sentence, the masked pieces.
+        attention: what to return of attention; masked: bool [batch, time] for a single sentence, the masked pieces.
         """
         rows = [self.rows[each.ids] for each in batch.sentences]
         if masked is not None:
@@ -85,11 +86,11 @@ class AlignmentTeacher:
         arguments = {"input_ids": ids[..., 0].long() * mask, "attention_mask": mask.long()}
         if self.model.config.to_dict().get("type_vocab_size", 0) > 1:
             arguments["token_type_ids"] = segments * mask
-        return hidden_states(self.model, arguments, maps)
+        return hidden_states(self.model, arguments, attention)
 
 
 class Aligner(nn.Module, Callback):
-    """The losses between a student's and a teacher's hidden states and attention maps.
+    """The losses between a student's and a teacher's hidden states and attention heads.
 
     Its weights are projections for states of different widths, trained with the student. As a callback it follows
     training's progress, and saves the projections when a run stops.
@@ -104,7 +105,9 @@ class Aligner(nn.Module, Callback):
         widths = settings.encoder_hidden_dim, config.hidden_size
         self.hidden_projection, self.embedding_projection = _projection(*widths), _projection(*widths)
         self.hidden_loss = HIDDEN_LOSSES[settings.hidden_loss]
-        self.attention_loss = ATTENTION_LOSSES[settings.attention_loss]
+        self.compared = settings.compared_attention
+        own = ATTENTION_LOSSES[settings.attention_loss]
+        self.attention_loss = attention_score_mse if self.compared == "scores" else own
         self.first_share = settings.align_first / (settings.align_first + settings.epochs)
         self.progress = 0.0
 
@@ -113,14 +116,20 @@ class Aligner(nn.Module, Callback):
         """Whether training is in the --align-first epochs, in which this loss is the only one."""
         return self.progress < self.first_share
 
+    @property
+    def is_over(self) -> bool:
+        """Whether training is in the epochs after --align-first, in which logits and labels are learned alone."""
+        return self.first_share > 0 and not self.comes_first and not self.settings.align_throughout
+
     def states(self, batch: Batch, masked: torch.Tensor | None = None) -> States:
         """Return the teacher's states of a batch; see AlignmentTeacher.states."""
-        return self.teacher.states(batch, self.settings.align_attention > 0, masked)
+        return self.teacher.states(batch, self.compared, masked)
 
     def loss(self, trace: Trace, states: States) -> torch.Tensor:
         """Return the weighted sum of the losses of a batch; losses of layers are means over layers."""
         weights = self.settings
         mask = torch.arange(int(trace.lengths.max()), device=trace.lengths.device) < trace.lengths[:, None]
+        attention = trace.scores if self.compared == "scores" else trace.attention
         total = trace.hidden[0].new_zeros(())
         if weights.align_embedding:
             projected = self.embedding_projection(trace.hidden[0])
@@ -131,7 +140,7 @@ class Aligner(nn.Module, Callback):
                 loss = self.hidden_loss(projected, states.hidden[layer + 1], mask)
                 total = total + weights.align_hidden * loss / len(self.layers)
             if weights.align_attention:
-                loss = self.attention_loss(trace.attention[number], states.attention[layer], mask)
+                loss = self.attention_loss(attention[number], states.attention[layer], mask)
                 total = total + weights.align_attention * loss / len(self.layers)
         return total
 

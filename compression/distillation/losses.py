@@ -73,9 +73,19 @@ def hidden_cosine(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tens
 def attention_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the squared error of attention maps [batch, heads, length, length], summed over the last dimension.
 
-    TinyBERT's equation 7, of the maps after softmax. A sum does not shrink as texts grow.
+    A sum does not shrink as texts grow.
     """
     return (student - teacher).square().sum(3).transpose(1, 2)[mask].mean()
+
+
+def attention_score_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return the mean squared error of attention scores before the softmax [batch, heads, length, length].
+
+    TinyBERT's equation 7. The mean is over heads and pairs of tokens; its official code counts pairs with padding as
+    errors of 0.
+    """
+    pairs = mask[:, :, None] & mask[:, None, :]
+    return F.mse_loss(student.permute(0, 2, 3, 1)[pairs], teacher.permute(0, 2, 3, 1)[pairs])
 
 
 def attention_kl(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

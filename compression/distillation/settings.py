@@ -83,27 +83,53 @@ class AlignSettings(Settings):
     align_hidden: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between a transformer's hidden states and its teacher's, layer by layer."""
     align_attention: float = pydantic.Field(0.0, ge=0)
-    """Weight of the loss between attention maps, layer by layer."""
+    """Weight of the loss between attention heads, layer by layer."""
     align_embedding: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between the embeddings that the first layers read."""
     hidden_loss: Literal["mse", "cosine"] = "mse"
     """Loss between hidden states; where widths differ, a learned projection comes first."""
     attention_loss: Literal["mse", "kl"] = "mse"
-    """Loss between attention maps."""
+    """Loss between attention heads."""
+    attention_states: Literal["scores", "probabilities"] | None = None
+    """What mse compares: attention scores before the softmax, as in TinyBERT, or probabilities after it; unset: scores.
+    kl compares probabilities."""
     layer_map: LayerNumbers = ("uniform",)
     """The teacher's layer for each of the student's: uniform, last, or numbers from 0."""
-    align_first: int = pydantic.Field(0, ge=0)
-    """Epochs of alignment alone before the others, as in TinyBERT; logits and labels come later."""
 
     @property
     def aligns(self) -> bool:
-        """Whether hidden states, attention maps or embeddings are compared with the teacher's."""
+        """Whether hidden states, attention heads or embeddings are compared with the teacher's."""
         return self.align_hidden > 0 or self.align_attention > 0 or self.align_embedding > 0
 
+    @property
+    def compared_attention(self) -> Literal["scores", "probabilities"] | None:
+        """What is compared of attention heads; None where they are not compared."""
+        if not self.align_attention:
+            return None
+        return "probabilities" if self.attention_loss == "kl" else self.attention_states or "scores"
+
     @pydantic.model_validator(mode="after")
-    def _check_alignment(self) -> "AlignSettings":
+    def _check_states(self) -> "AlignSettings":
+        if self.attention_loss == "kl" and self.attention_states == "scores":
+            raise ValueError("--attention-loss kl compares probabilities, not --attention-states scores")
+        return self
+
+
+class AlignPhaseSettings(AlignSettings):
+    """Teacher alignment: its epochs in distillation."""
+
+    align_first: int = pydantic.Field(0, ge=0)
+    """Epochs of alignment alone before the others, which then learn from logits and labels alone, as in TinyBERT. 0:
+    every epoch learns from all of them."""
+    align_throughout: bool = False
+    """Keep the alignment loss in the epochs after --align-first."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_phases(self) -> "AlignPhaseSettings":
         if self.align_first and not self.aligns:
             raise ValueError("--align-first: say what to align: --align-hidden, --align-attention or --align-embedding")
+        if self.align_throughout and not self.align_first:
+            raise ValueError("--align-throughout: without --align-first every epoch aligns")
         return self
 
 
@@ -152,18 +178,27 @@ class PruneSettings(Settings):
     prune_magnitude: bool = False
     """Prune weights whose absolute value is below --prune-threshold."""
     prune_topv: bool = False
-    """Prune the smallest weights to a given sparsity; the default way to prune."""
-    prune_threshold: float | None = pydantic.Field(None, ge=0)
-    """Top-V: share of weights to prune, in [0, 1). Magnitude: absolute value, 0.05 when unset."""
+    """Prune the smallest weights of all matrices together to a given sparsity, or with --prune-local of each matrix.
+    When no way to prune is given, each matrix is pruned to the sparsity of the thesis's table 6.3."""
     prune_local: bool = False
     """Prune each matrix to --prune-threshold by itself, better at high sparsity than all together; without a threshold
     to table 6.3."""
+    prune_threshold: float | None = pydantic.Field(None, ge=0, validate_default=True)
+    """Top-V: share of weights to prune, in [0, 1); unset: 0.5 for --prune-topv (the thesis's section 6.2.5), else table
+    6.3's. Magnitude: absolute value, 0.05 when unset."""
     prune_movement: bool = False
     """Prune by learned scores instead of magnitudes: while distilling with --prune-aware, else while tuning."""
     prune_units: float = pydantic.Field(0.0, ge=0, lt=1)
     """Share of the encoder's units and the classifier's hidden units to remove: the matrices shrink."""
     prune_vocabulary: int = pydantic.Field(0, ge=0)
     """Remove byte pairs (zero hash rows) that occur fewer than this many times in the training text."""
+
+    @pydantic.field_validator("prune_threshold")
+    @classmethod
+    def _share_of_all(cls, value: float | None, info: pydantic.ValidationInfo) -> float | None:
+        """Return the share that is pruned of all weights together where none is given."""
+        together = info.data.get("prune_topv") and not info.data.get("prune_local")
+        return 0.5 if value is None and together else value
 
     @pydantic.model_validator(mode="after")
     def _check_pruning(self) -> "PruneSettings":
@@ -192,7 +227,7 @@ class DistillSettings(
     RowsSettings,
     TrainSettings,
     InitSettings,
-    AlignSettings,
+    AlignPhaseSettings,
     PruneSettings,
     PretrainSettings,
     StageSettings,
@@ -223,7 +258,7 @@ class DistillSettings(
             rows=self.part(RowsSettings),
             train=self.part(TrainSettings),
             init=self.part(InitSettings),
-            align=self.part(AlignSettings) if self.aligns else None,
+            align=self.part(AlignPhaseSettings) if self.aligns else None,
             prune=self.part(PruneSettings) if self.prune_aware else None,
         )
 
@@ -239,5 +274,5 @@ class Recipe(Settings):
     rows: RowsSettings
     train: TrainSettings
     init: InitSettings
-    align: AlignSettings | None
+    align: AlignPhaseSettings | None
     prune: PruneSettings | None

@@ -75,7 +75,7 @@ def train_student(
 
     def loss(indices: np.ndarray) -> torch.Tensor:
         batch = encoded.batch(indices, device)
-        if aligner is None:
+        if aligner is None or aligner.is_over:
             return logits_loss(student(batch), batch, indices)
         predicted, trace = student.traced(batch)
         aligned = aligner.loss(trace, aligner.states(batch))

@@ -75,7 +75,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     file = build(ExperimentFile, loaded)
     given = [(kind, with_task_path(path, values or {})) for job in file.jobs for kind, values in job.items()]
     kinds = [kind for kind, _ in given]
-    own, flags = _flags_by_job(kinds, argv)
+    own, flags, typed = _flags_by_job(kinds, argv)
     shared = with_task_path(path, underscored(file.settings))
     check_known(shared, kinds)
     jobs = []
@@ -84,32 +84,38 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
         seeds = [{"seed": seed_number(seed)} for seed in file.seeds] if kind == "compress" else []
         jobs += [Job(kind, {**settings, **seed}) for seed in seeds or [{}]]
     title = file.title or file.name
-    return _checked(own.get("name", file.name), title, described(path.name, *flags), own, jobs, definition_files(path))
+    about = own.get("name", file.name), title, described(path.name, *flags)
+    return _checked(*about, own, jobs, definition_files(path), typed)
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     """Return the plan of jobs named on the command line; each gets those of the flags that it has."""
-    own, flags = _flags_by_job(kinds, argv)
+    own, flags, typed = _flags_by_job(kinds, argv)
     jobs = [Job(kind, given) for kind, given in zip(kinds, flags, strict=True)]
     words = " ".join(kinds)
-    return _checked(
-        own.get("name", "-".join(kinds)), own.get("name", words), described(words, *flags), own, jobs, files={}
-    )
+    about = own.get("name", "-".join(kinds)), own.get("name", words), described(words, *flags)
+    return _checked(*about, own, jobs, {}, typed)
 
 
-def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The experiment's own flags, and each job's."""
-    own, *flags = split_flags([ChainFlags, *map(job_class, kinds)], argv)
+def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+    """The experiment's own flags, each job's, and which of them were typed."""
+    (own, *flags), typed = split_flags([ChainFlags, *map(job_class, kinds)], argv)
     for kind, given in zip(kinds, flags, strict=True):
         if "finetune" in kinds and kind in ("evaluate", "analyze"):
             given.pop("arch", None)  # it names the teacher to fine-tune, and would exclude every student
-    return own, flags
+    return own, flags, typed
 
 
 def _checked(
-    name: str, title: str, definition: str, own: dict[str, Any], jobs: list[Job], files: dict[str, str]
+    name: str,
+    title: str,
+    definition: str,
+    own: dict[str, Any],
+    jobs: list[Job],
+    files: dict[str, str],
+    typed: Sequence[str],
 ) -> Plan:
     workspace = workspace_of(jobs)
     workspace.experiment(name)
-    check_jobs(jobs)
+    check_jobs(jobs, typed)
     return Plan(name, title, definition, own.get("observer", ()), workspace, jobs, files)

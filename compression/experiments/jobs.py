@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from common.config import build, flag, nearest
+from common.config import build, check_used, flag, nearest
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
@@ -90,10 +90,12 @@ def check_known(settings: Iterable[str], kinds: Iterable[str]) -> None:
             raise UserError(f"settings: no job has a setting {key!r}{nearest(key, known)}")
 
 
-def check_jobs(jobs: Iterable[Job]) -> None:
-    """Build every job's settings once, so that the last job's typing error does not surface after an hour."""
-    for job in jobs:
-        job.settings(**{"model_name": "?"} if job.takes_models else {})
+def check_jobs(jobs: Iterable[Job], typed: Iterable[str] = ()) -> None:
+    """Build every job's settings once, so that the last job's typing error does not surface after an hour.
+
+    typed: settings that the user typed. Raises UserError for one that has no effect on any of the jobs.
+    """
+    check_used(typed, [job.settings(**{"model_name": "?"} if job.takes_models else {}) for job in jobs])
 
 
 def workspace_of(jobs: Iterable[Job]) -> Workspace:

@@ -114,4 +114,6 @@ def _student(settings: CompressSettings, name: str) -> Path:
     folder, config = find_model(settings.paths, load_task(settings.task), name)
     if config.kind != "student":
         raise UserError(f"{config.name} is a teacher; only students are made smaller")
+    if config.arch != settings.student_arch:
+        raise UserError(f"{config.name} has architecture {config.arch}, not {settings.student_arch}")
     return folder

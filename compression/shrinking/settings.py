@@ -5,14 +5,22 @@ from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 
-from common.config import CONFIG_DIR, OLD_NAMES, Settings
+from common.config import CONFIG_DIR, OLD_NAMES, Settings, unused_fields
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root
 from common.training.models import GENERAL, ModelConfig, model_folder, read_config
-from compression.distillation.settings import DistillSettings, PretrainSettings, PruneSettings
-from compression.students.settings import student_defaults
+from compression.distillation.settings import (
+    AlignSettings,
+    DistillSettings,
+    InitSettings,
+    LossSettings,
+    PretrainSettings,
+    PruneSettings,
+    TrainSettings,
+)
+from compression.students.settings import StudentSettings, student_defaults
 
 Action = Literal["pretrain", "distill", "factorize", "prune", "quantize", "pack", "export"]
 ORDER = get_args(Action)
@@ -110,6 +118,10 @@ class QuantizeSettings(Settings):
         return getattr(self, f"bits_{part}")
 
 
+_OF_UNITS = ("prune_units", "prune_vocabulary")
+"""Settings of pruning that --prune-aware does not use."""
+
+
 class CompressSettings(  # bases in the order of --help
     DistillSettings, QuantizeSettings, FactorizeSettings, TuneSettings, PretrainSettings, StageSettings
 ):
@@ -153,6 +165,49 @@ class CompressSettings(  # bases in the order of --help
                 "--prune-movement learns what to prune: give --tune-epochs, or --prune-aware when distilling"
             )
         return self
+
+    def unused(self) -> dict[str, str]:
+        """Return the settings of actions that are not asked for, and others without effect."""
+        asked = {action: action in self.compression_actions for action in ORDER}
+        shrunk = asked["factorize"] or asked["prune"] or asked["quantize"]
+        tuned, distilled = shrunk and self.tune_epochs > 0, asked["distill"]
+        trained, guided = distilled or asked["pretrain"], self.guide == "teacher" or not tuned
+        of_action = "without --compression-actions "
+        both, distilling = of_action + "pretrain or distill", of_action + "distill"
+        learning = distilling + ("" if asked["pretrain"] else ", or --tune-epochs")
+        widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*_OF_UNITS}
+        # Of several reasons the last is given: that of an action comes after those of other flags.
+        return unused_fields(
+            (self.align_hidden or self.align_embedding, ["hidden_loss"], "without --align-hidden or --align-embedding"),
+            (self.align_attention, ["attention_loss", "attention_states"], "without --align-attention"),
+            (self.align_hidden or self.align_attention, ["layer_map"], "without --align-hidden or --align-attention"),
+            (self.loss != "mse", ["temperature"], "without --loss temperature-softmax or kl"),
+            (not self.only_original_data, ["augmented", "bootstrap_data_ratio"], "with --only-original-data"),
+            (self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"),
+            (guided or distilled, ["teacher", "alpha"], "with --guide student"),
+            (tuned, ["tune_lr", "guide"], "without --tune-epochs"),
+            (distilled or tuned, set(LossSettings.model_fields) - {"student_arch"}, learning),
+            (distilled or tuned, ["downsample_data", "bootstrap_data_ratio"], learning),
+            (distilled or tuned or (asked["quantize"] and self.chooses_bits), ["select_on"], learning),
+            (distilled or tuned or self._reads_text, ["augmented", "only_original_data"], learning),
+            (trained or tuned, ["teacher", "batch_size", "max_grad_norm"], both + ", or --tune-epochs"),
+            (trained, set(TrainSettings.model_fields) - {"batch_size", "max_grad_norm", "select_on"}, both),
+            (trained, {*StudentSettings.model_fields, *widths, *AlignSettings.model_fields}, both),
+            (distilled, {*InitSettings.model_fields, "prune_aware", "align_first", "align_throughout"}, distilling),
+            (asked["pretrain"], PretrainSettings.model_fields, of_action + "pretrain"),
+            (asked["factorize"], FactorizeSettings.model_fields, of_action + "factorize"),
+            (asked["prune"], _OF_UNITS, of_action + "prune"),
+            (asked["prune"] or (distilled and self.prune_aware), weights, of_action + "prune, or --prune-aware"),
+            (asked["quantize"], QuantizeSettings.model_fields, of_action + "quantize"),
+            (shrunk, TuneSettings.model_fields, of_action + "factorize, prune or quantize"),
+            (trained or shrunk, ["model_name"], "with files alone: they have their student's name"),
+        )
+
+    @property
+    def _reads_text(self) -> bool:
+        """Whether an action after distilling counts the tokens of all training text."""
+        actions = self.compression_actions
+        return ("prune" in actions and self.prune_vocabulary > 0) or "factorize" in actions
 
 
 def defaults_for(given: dict[str, Any]) -> dict[str, Any]:

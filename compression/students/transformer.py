@@ -25,12 +25,18 @@ Sentences = tuple[tuple[torch.Tensor, torch.Tensor], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """Hidden states [batch, length, hidden], the embeddings' output first, and attention maps
-    [batch, heads, length, length], one a layer; lengths: int64 [batch], special tokens counted."""
+    """Hidden states [batch, length, hidden], the embeddings' output first; one a layer, attention maps and the scores
+    before their softmax [batch, heads, length, length], which are anything at padding; lengths: int64 [batch], special
+    tokens counted."""
 
     hidden: list[torch.Tensor]
     attention: list[torch.Tensor]
+    scores: list[torch.Tensor]
     lengths: torch.Tensor
+
+
+Attended = list[tuple[torch.Tensor, torch.Tensor]]
+"""Attention scores and maps, a pair a layer."""
 
 
 class Attention(nn.Module):
@@ -41,18 +47,18 @@ class Attention(nn.Module):
         self.heads = heads
         self.query, self.key, self.value, self.output = (Linear(width, width) for _ in range(4))
 
-    def forward(self, states: torch.Tensor, mask: torch.Tensor, maps: list[torch.Tensor] | None) -> torch.Tensor:
+    def forward(self, states: torch.Tensor, mask: torch.Tensor, attended: Attended | None) -> torch.Tensor:
         """states: [batch, time, width], mask: bool [batch, 1, 1, time] -> [batch, time, width].
 
-        maps: where given, the attention map [batch, heads, time, time] is added to it.
+        attended: where given, scores and attention map [batch, heads, time, time] are added to it.
         """
         query, key, value = (self._split(layer(states)) for layer in (self.query, self.key, self.value))
-        if maps is None:
+        if attended is None:
             read = nn.functional.scaled_dot_product_attention(query, key, value, mask)
         else:
             scores = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
-            maps.append(scores.masked_fill(~mask, float("-inf")).softmax(-1))
-            read = maps[-1] @ value
+            attended.append((scores, scores.masked_fill(~mask, float("-inf")).softmax(-1)))
+            read = attended[-1][1] @ value
         return self.output(read.transpose(1, 2).flatten(2))
 
     def _split(self, states: torch.Tensor) -> torch.Tensor:
@@ -86,11 +92,11 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, states: torch.Tensor, mask: torch.Tensor, adapters: nn.ModuleList, maps: list[torch.Tensor] | None
+        self, states: torch.Tensor, mask: torch.Tensor, adapters: nn.ModuleList, attended: Attended | None
     ) -> torch.Tensor:
         """[batch, time, width] -> the same. adapters: one after attention, one after feed-forward (eq. 4), or none."""
         after_attention, after_feed_forward = adapters or (nn.Identity(), nn.Identity())
-        read = after_attention(self.attention(states, mask, maps))
+        read = after_attention(self.attention(states, mask, attended))
         states = self.attention_norm(states + self.dropout(read))
         fed = after_feed_forward(self.down(nn.functional.gelu(self.up(states))))
         return self.output_norm(states + self.dropout(fed))
@@ -126,17 +132,18 @@ class TransformerEncoder(nn.Module):
         return self._layers(((vectors, lengths),)).hidden[-1][:, 1:-1]
 
     def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> Trace:
-        """Return all hidden states and attention maps."""
+        """Return all hidden states, attention maps and scores."""
         return self._layers(sentences, [])
 
-    def _layers(self, sentences: Sentences, maps: list[torch.Tensor] | None = None) -> Trace:
-        """Return all hidden states of the whole text, special tokens among them; and attention maps, given a list."""
+    def _layers(self, sentences: Sentences, attended: Attended | None = None) -> Trace:
+        """Return all hidden states of the whole text, special tokens among them; and attention, given a list."""
         states, mask, lengths = self._start(sentences)
         hidden = [states]
         for number in range(self.depth):
             block = self.blocks[number % len(self.blocks)]
-            hidden.append(block(hidden[-1], mask, self.adapters[number], maps))
-        return Trace(hidden, maps or [], lengths)
+            hidden.append(block(hidden[-1], mask, self.adapters[number], attended))
+        scores, maps = ([pair[i] for pair in attended or ()] for i in range(2))
+        return Trace(hidden, maps, scores, lengths)
 
     def _start(self, sentences: Sentences) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the states that the first layer reads, its mask [batch, 1, 1, time], and lengths."""

@@ -8,6 +8,7 @@ import torch
 from compression.distillation.losses import (
     attention_kl,
     attention_mse,
+    attention_score_mse,
     combined,
     hidden_cosine,
     hidden_mse,
@@ -90,3 +91,15 @@ def test_losses_of_attention_maps_are_means_over_heads_and_tokens():
         maps = [each.repeat(1, heads, 1, 1) for each in (student, teacher)]
         close(attention_mse(*maps, MASK), 2 * 0.25**2 / 3)
         close(attention_kl(*maps, MASK), (0.75 * math.log(1.5) + 0.25 * math.log(0.5)) / 3)
+
+
+def test_attention_scores_are_compared_pair_by_pair_of_tokens():
+    """TinyBERT's equation 7, the mean over heads and pairs: pairs with padding do not count, whatever they hold."""
+    anything = float("inf")
+    student = torch.tensor([[[[1.0, -2.0], [0.0, 3.0]]], [[[5.0, anything], [anything, -anything]]]])
+    teacher = torch.tensor([[[[1.0, 0.0], [0.0, 0.0]]], [[[4.0, -anything], [-7.0, anything]]]])
+    for heads in (1, 2):
+        close(attention_score_mse(*(each.repeat(1, heads, 1, 1) for each in (student, teacher)), MASK), (4 + 9 + 1) / 5)
+    student.requires_grad_()
+    attention_score_mse(student, teacher, MASK).backward()
+    assert student.grad.flatten().tolist() == pytest.approx([0, -0.8, 0, 1.2, 0.4, 0, 0, 0])

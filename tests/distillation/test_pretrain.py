@@ -137,6 +137,13 @@ def test_a_teacher_without_a_head_teaches_its_states_alone(workspace, encoder, c
     assert read_config(pretrained(workspace, encoder, corpus, layers=1)).task == "general"
 
 
+def test_pretraining_has_no_epochs_that_only_align(workspace, encoder, corpus):
+    """As its loss has no part that could come later, such epochs are no part of its identity."""
+    given = {"layers": 1, "align_hidden": 1.0}
+    keys = {read_config(pretrained(workspace, encoder, corpus, **given, align_first=n)).key for n in (0, 1)}
+    assert len(keys) == 1
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

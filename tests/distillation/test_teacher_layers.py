@@ -7,12 +7,14 @@ import pytest
 import tiny
 import torch
 from stops import stopped_in_step
-from transformers import PreTrainedModel
+from transformers import MPNetConfig, MPNetModel, PreTrainedModel
 
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
+from common.teachers.huggingface.general import load_general
+from common.teachers.huggingface.teacher import hidden_states
 from common.teachers.load import load_teacher
 from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
@@ -64,10 +66,11 @@ def traced(student, tokenizer, split):
 
 
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])
-def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_align(prepared, task):
+@pytest.mark.parametrize("compared", ["scores", "probabilities"])
+def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_align(prepared, task, compared):
     folder = prepared / "models" / task / "tiny-bert"
     split = rows_of(prepared, task)
-    student, settings, tokenizer = fresh(folder, task == "qqp", **ALL_WEIGHTS)
+    student, settings, tokenizer = fresh(folder, task == "qqp", **ALL_WEIGHTS, attention_states=compared)
     alignment_teacher = AlignmentTeacher.load(folder, CPU)
     batch = encode_split(tokenizer, split).batch(np.arange(9), CPU)
 
@@ -89,6 +92,73 @@ def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_ali
         student.encoder.blocks[0].attention.query.weight.value.zero_()
     none = dict.fromkeys(ALL_WEIGHTS, 0.0)
     assert [loss(**{**none, name: 1.0}) > 1e-6 for name in ALL_WEIGHTS] == [True, True, False]
+
+
+def test_attention_is_compared_before_the_softmax_unless_probabilities_are_asked_for(prepared):
+    """A constant added to all scores of a query, here by the keys' bias, leaves their softmax as it is."""
+    folder = prepared / "models/sst-2/tiny-bert"
+
+    def change_by_a_bias(**given):
+        student, settings, tokenizer = fresh(folder, **{"align_hidden": 0.0, "align_attention": 1.0, **given})
+        aligner = Aligner(settings, AlignmentTeacher.load(folder, CPU))
+        batch = encode_split(tokenizer, rows_of(prepared, "sst-2")).batch(np.arange(9), CPU)
+        losses = []
+        for bias in (0.0, 5.0):
+            with torch.no_grad():
+                student.encoder.blocks[0].attention.key.bias.fill_(bias)
+            losses.append(aligner.loss(student.traced(batch)[1], aligner.states(batch)).item())
+        return abs(losses[1] - losses[0])
+
+    assert change_by_a_bias() > 1e-3
+    assert change_by_a_bias(attention_states="scores") > 1e-3
+    assert change_by_a_bias(attention_states="probabilities") < 1e-5
+    assert change_by_a_bias(attention_loss="kl") < 1e-5
+
+
+@pytest.mark.parametrize("compared", ["scores", "probabilities"])
+def test_padding_has_no_part_in_the_loss_of_attention(prepared, compared):
+    """What students and teachers have there is replaced, in the keys' columns and in the queries' rows."""
+    folder = prepared / "models/sst-2/tiny-bert"
+    settings = {"align_hidden": 0.0, "align_attention": 1.0, "attention_states": compared}
+    student, settings, tokenizer = fresh(folder, **settings)
+    aligner = Aligner(settings, AlignmentTeacher.load(folder, CPU))
+    batch = encode_split(tokenizer, rows_of(prepared, "sst-2")).batch(np.arange(9), CPU)
+    (_, trace), states = student.traced(batch), aligner.states(batch)
+    usual = aligner.loss(trace, states).item()
+    padding = torch.arange(int(trace.lengths.max())) >= trace.lengths[:, None]
+    assert padding.any()
+    queries = padding[:, None, :, None]
+    keys = queries.transpose(2, 3) & torch.tensor(compared == "scores")  # probabilities are zero there
+    for tensor in (trace.scores[0], trace.attention[0], states.attention[0]):
+        tensor.detach().masked_fill_(queries | keys, 1e9)
+    assert aligner.loss(trace, states).item() == usual
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "electra"])
+def test_teachers_of_several_kinds_give_the_scores_that_their_attention_maps_are_the_softmax_of(tmp_path, kind):
+    teacher = load_general(str(tiny.write_masked_lm(tmp_path / kind, kind))).model.eval()
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    arguments = {"input_ids": torch.tensor([[5, 6, 7, 8], [9, 5, 1, 1]]), "attention_mask": mask}
+    usual = teacher.config._attn_implementation
+    scores, maps = (hidden_states(teacher, arguments, what) for what in ("scores", "probabilities"))
+    assert teacher.config._attn_implementation == usual
+    softmax = scores.attention[0].masked_fill(mask[:, None, None] == 0, float("-inf")).softmax(-1)
+    assert torch.allclose(softmax, maps.attention[0], atol=1e-6)
+    assert torch.allclose(scores.hidden[-1][0], maps.hidden[-1][0], atol=1e-6)
+    assert scores.attention[0].min() < 0
+
+
+def test_a_teacher_that_gives_no_scores_is_refused():
+    sizes = {"vocab_size": 20, "hidden_size": 8, "intermediate_size": 8, "max_position_embeddings": 9}
+    config = MPNetConfig(**sizes, num_hidden_layers=1, num_attention_heads=2)
+    arguments = {"input_ids": torch.ones(1, 3, dtype=torch.long), "attention_mask": torch.ones(1, 3, dtype=torch.long)}
+    with pytest.raises(UserError, match=r"mpnet gives no attention scores.*--attention-states probabilities"):
+        hidden_states(MPNetModel(config).eval(), arguments, "scores")
+
+
+def test_divergences_of_scores_are_refused():
+    with pytest.raises(ValueError, match="--attention-loss kl compares probabilities, not --attention-states scores"):
+        settings_of(attention_loss="kl", attention_states="scores")
 
 
 def test_a_full_rank_factorisation_is_the_embedding_itself(teacher, prepared):
@@ -197,6 +267,21 @@ def test_epochs_that_only_align_are_resumed_after_a_stop(workspace, teacher):
     assert (distilled(workspace, **given) / "model.safetensors").read_bytes() == weights
 
 
+def test_epochs_after_those_that_only_align_learn_logits_alone(workspace, teacher):
+    """As TinyBERT's last phase; --align-throughout keeps the alignment loss."""
+    given = shape(teacher, align_hidden=1e4, epochs=2, align_first=1, lr=1e-6)
+
+    def losses(**more):
+        folder = distilled(workspace, **{**given, **more})
+        return [json.loads(line)["loss"] for line in (folder / "history.jsonl").read_text().splitlines()]
+
+    first, *later = losses(model_name="phases")
+    assert first > 1e3
+    assert max(later) < 100
+    assert min(losses(model_name="throughout", align_throughout=True)) > 1e3
+    assert min(losses(model_name="joint", align_first=0)) > 1e3
+
+
 @pytest.mark.parametrize("goal", [{"align_hidden": 1.0}, {"init_from_teacher": ["first"]}])
 @pytest.mark.parametrize(
     ("wrong", "message"),
@@ -230,14 +315,20 @@ def test_epochs_that_only_align_need_something_to_align():
         settings_of(align_hidden=0.0, align_first=1)
 
 
+def test_alignment_throughout_needs_epochs_that_only_align():
+    with pytest.raises(ValueError, match="--align-throughout: without --align-first every epoch aligns"):
+        settings_of(align_throughout=True)
+
+
 def test_a_teacher_that_cannot_give_attention_maps_says_why(workspace, teacher, monkeypatch):
     def refuse(model, kind):
         raise ValueError("this model has none that can be looked at")
 
     monkeypatch.setattr(PreTrainedModel, "set_attn_implementation", refuse)
     given = shape(teacher, align_hidden=1.0)
-    with pytest.raises(UserError, match=r"bert gives no attention maps: this model has none .*--align-attention 0"):
-        distilled(workspace, **given, align_attention=1.0)
+    for states, instead in (("scores", "--attention-states probabilities"), ("probabilities", "--align-attention 0")):
+        with pytest.raises(UserError, match=f"bert gives no attention .*: this model has none .*{instead}"):
+            distilled(workspace, **given, align_attention=1.0, attention_states=states)
     assert distilled(workspace, **given, align_attention=0.0).exists()
 
 

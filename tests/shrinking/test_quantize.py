@@ -157,3 +157,9 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES)
 def test_names_show_how_a_student_was_quantized(name):
     assert Quantize.suffix(tiny.compress_settings(task="sst-2", **NAMES[name])) == name.strip()
+
+
+def test_a_loaded_student_has_the_architecture_that_is_given(workspace):
+    with pytest.raises(UserError, match="rnn has architecture rnn, not bilstm"):
+        shrunk.shrunk(workspace, "quantize", "rnn", student_arch="bilstm")
+    assert shrunk.shrunk(workspace, "quantize", "rnn", student_arch="rnn").exists()

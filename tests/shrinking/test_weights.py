@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.config import parse_flags
 from common.errors import UserError
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
@@ -20,6 +21,7 @@ from compression.shrinking.pruning.weights import (
     smallest,
     sparsity_by_part,
 )
+from compression.shrinking.settings import CompressSettings, defaults_for
 
 
 def pruned(student, arch="bilstm", embedding="bpe", **given):
@@ -64,6 +66,31 @@ def test_global_pruning_takes_the_smallest_weights_of_all(share):
     )
     assert int((after == 0).sum()) == round(share * len(before))
     assert share == 0 or before[after == 0].max() <= before[after != 0].min()
+
+
+@pytest.mark.parametrize(
+    ("flags", "everywhere"),
+    [
+        (["--prune-topv"], 0.5),
+        (["--prune-topv", "--no-prune-local"], 0.5),
+        (["--prune-topv", "--prune-local"], None),
+        (["--prune-local"], None),
+        ([], None),
+    ],
+)
+def test_top_v_ranks_all_weights_together_unless_pruning_is_local(flags, everywhere):
+    """Without a threshold, all together to the 50 % of the thesis's section 6.2.5, each matrix alone to table 6.3."""
+    words = ["--task", "sst-2", "--compression-actions", "distill", "prune", *flags]
+    settings = parse_flags(CompressSettings, words, "test", defaults_for)
+    parts = prunable(shrunk.fresh(), "bilstm", "bpe")
+    before = torch.cat([part.weight.detach().abs().flatten() for part in parts])
+    set_zero(parts, masks(parts, settings))
+    if everywhere is None:
+        assert [zeros(part) for part in parts] == [round(TARGETS[part.kind] * part.weight.numel()) for part in parts]
+        return
+    after = torch.cat([part.weight.detach().flatten() for part in parts])
+    assert int((after == 0).sum()) == round(everywhere * len(after))
+    assert before[after == 0].max() <= before[after != 0].min()
 
 
 @pytest.mark.parametrize(("threshold", "limit"), [(None, 0.05), (0.2, 0.2), (1.5, 1.5)])

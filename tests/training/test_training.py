@@ -22,7 +22,7 @@ from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import load_tensors
-from common.training.loop import Run, fit, linear_schedule
+from common.training.loop import Run, fit, label_loss, linear_schedule, train_step
 from common.training.models import read_config
 from compression.distillation.distill import distill
 from compression.distillation.losses import combined
@@ -254,6 +254,52 @@ def test_a_stopped_finetuning_ends_with_the_bytes_of_one_never_stopped(workspace
     finetune(tiny.finetune_settings(workspace, "sst-2", encoder))
     assert (whole / "huggingface" / "model.safetensors").read_bytes() == expected
     assert read_config(whole) == config
+
+
+def sixteen_bits(monkeypatch, loss_times):
+    """Fine-tune in float16 on the CPU, which --fp16 leaves to GPUs; the loss and so its gradients are multiplied."""
+    monkeypatch.setattr(huggingface_training, "pick_dtype", lambda precision, device: torch.float16)
+    monkeypatch.setattr(huggingface_training, "label_loss", lambda *given: loss_times * label_loss(*given))
+
+
+def of_sixteen_bits(workspace, encoder, **given):
+    values = {"max_epochs": 2, "weight_decay": 0.0, "model_name": "half", "precision": "fp16", "force": True, **given}
+    return finetune(tiny.finetune_settings(workspace, "sst-2", encoder, **values)) / "huggingface"
+
+
+def test_fp16_learns_from_gradients_that_are_zero_in_16_bits(workspace, encoder, monkeypatch):
+    sixteen_bits(monkeypatch, 1e-7)
+    learned = load_tensors(of_sixteen_bits(workspace, encoder) / "model.safetensors")[0]
+    start = load_tensors(encoder / "model.safetensors")[0]
+    name = "encoder.layer.0.attention.self.value.weight"
+    assert (learned[f"bert.{name}"] - start[name]).abs().max() > 1e-3
+
+
+def test_a_stopped_fp16_finetuning_keeps_the_scale_of_its_loss(workspace, encoder, monkeypatch):
+    """Gradients overflow until the scale is small enough: with another scale, other steps are left out."""
+    sixteen_bits(monkeypatch, 1e3)
+    whole = files(of_sixteen_bits(workspace, encoder))
+    with stopped_in_step(15):
+        of_sixteen_bits(workspace, encoder)
+    scaler = load_tensors(tiny.work_folder(workspace) / "state.safetensors")[1]["scaler"]
+    assert scaler["scale"] < torch.amp.GradScaler("cpu").get_scale()
+    assert files(of_sixteen_bits(workspace, encoder)) == whole
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_gradients_are_clipped_together_with_those_of_what_is_trained_beside_the_model(tmp_path, scaled):
+    """Such as the projections of alignment, which no student keeps."""
+    run, _ = toy(tmp_path)
+    beside = nn.Parameter(torch.zeros(3))
+    trained = [*run.model.parameters(), beside]
+    before = torch.cat([each.detach().flatten().clone() for each in trained])
+    run.optimizer = torch.optim.SGD(trained, lr=1.0)
+    run.scaler = torch.amp.GradScaler("cpu", enabled=scaled)
+    run.loss = lambda rows: 30 * sum(parameter.sum() for parameter in trained)
+    train_step(run, np.arange(5))
+    step = torch.cat([each.detach().flatten() for each in trained]) - before
+    assert step.norm().item() == pytest.approx(run.max_grad_norm, rel=1e-4)
+    assert step.tolist() == pytest.approx([-(7**-0.5)] * 7, rel=1e-4)
 
 
 def test_a_student_learns(workspace):

@@ -16,7 +16,7 @@ from common.errors import UserError
 from common.progress import Advance, nothing
 from common.store.files import folder_name
 from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
-from common.teachers.base import States, batched_logits
+from common.teachers.base import Attention, States, batched_logits
 from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, read_config
 
 SUBFOLDER = "huggingface"
@@ -125,7 +125,7 @@ class HuggingFaceTeacher:
         arguments = self._arguments(self.encode(split), np.arange(len(split)))
         self.model.eval()
         with autocast(self.dtype, self.device):
-            return hidden_states(self.model, arguments, maps=True)
+            return hidden_states(self.model, arguments, "probabilities")
 
 
 def load_pretrained(
@@ -150,35 +150,72 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def hidden_states(model: Any, arguments: dict[str, torch.Tensor], maps: bool) -> States:
-    """Return hidden states, and with `maps` attention maps, of a transformers model called with `arguments`.
+def hidden_states(model: Any, arguments: dict[str, torch.Tensor], attention: Attention | None) -> States:
+    """Return hidden states, and attention where it is asked for, of a transformers model called with `arguments`.
 
-    The model is in evaluation mode; no gradients are kept. Raises UserError where it has no attention maps.
+    The model is in evaluation mode; no gradients are kept. Raises UserError where it does not give its attention.
     """
     usual = model.config._attn_implementation
-    replaced = maps and usual != "eager"  # the faster ones do not return attention maps
-    if replaced:
-        try:
-            model.set_attn_implementation("eager")
-        except (ValueError, NotImplementedError) as error:
-            raise _no_maps(model, first_line(error)) from error
+    if attention is not None:
+        _return_attention(model, attention)
     try:
         with torch.no_grad():
-            output = model(**arguments, output_hidden_states=True, output_attentions=maps)
+            output = model(**arguments, output_hidden_states=True, output_attentions=attention is not None)
     finally:
-        if replaced:
+        if attention is not None:
             model.set_attn_implementation(usual)
-    found = output.attentions or () if maps else ()
-    if maps and (not found or any(tensor is None or tensor.dim() != 4 for tensor in found)):
-        raise _no_maps(model, "its layers do not return them")
+    found = output.attentions or () if attention else ()
+    if attention and (not found or any(tensor is None or tensor.dim() != 4 for tensor in found)):
+        raise _no_attention(model, attention, "its layers do not return them")
     lengths = arguments["attention_mask"].sum(1)
-    hidden, attention = ([tensor.float() for tensor in some] for some in (output.hidden_states, found))
-    return States(hidden, attention, lengths, output.get("logits"))
+    hidden, heads = ([tensor.float() for tensor in some] for some in (output.hidden_states, found))
+    return States(hidden, heads, lengths, output.get("logits"))
 
 
-def _no_maps(model: Any, reason: str) -> UserError:
+def _return_attention(model: Any, attention: Attention) -> None:
+    """Make a model return its attention: the fast implementations return neither scores nor maps."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
+
+    AttentionInterface.register(_SCORES, _attention_with_scores)
+    AttentionMaskInterface.register(_SCORES, eager_mask)
+    wanted = _SCORES if attention == "scores" else "eager"
+    try:
+        model.set_attn_implementation(wanted)
+    except (ValueError, NotImplementedError) as error:
+        raise _no_attention(model, attention, first_line(error)) from error
+    # Models with an attention of their own, such as DeBERTa's, stay as they were without an error.
+    if attention == "scores" and model.config._attn_implementation != wanted:
+        raise _no_attention(model, attention, "it has an implementation of its own")
+
+
+_SCORES = "featherweight-scores"
+"""Name of `_attention_with_scores` among the implementations of transformers."""
+
+
+def _attention_with_scores(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what an attention implementation of transformers does, with scores in place of the attention map.
+
+    query, key, value: [batch, heads, time, width of a head]; attention_mask: added to the scores. Without dropout.
+    """
+    scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    masked = scores if attention_mask is None else scores + attention_mask
+    return (masked.softmax(-1) @ value).transpose(1, 2).contiguous(), scores
+
+
+def _no_attention(model: Any, attention: Attention, reason: str) -> UserError:
+    names = {"scores": "attention scores", "probabilities": "attention maps"}
+    instead = {"scores": "--attention-states probabilities", "probabilities": "--align-attention 0"}[attention]
     kind = model.config.model_type
-    return UserError(f"a teacher of type {kind} gives no attention maps: {reason} (--align-attention 0 does without)")
+    return UserError(f"a teacher of type {kind} gives no {names[attention]}: {reason} ({instead} does without)")
 
 
 def resolve(arch: str) -> tuple[str, str]:

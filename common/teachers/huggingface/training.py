@@ -60,6 +60,7 @@ def train(
         state_file=context.work / "state.safetensors",
         fingerprint=context.key,
         schedule=linear_schedule(settings.warmup),
+        scaler=torch.amp.GradScaler(device.type, enabled=dtype == torch.float16),
         label=f"fine-tuning {context.name}",
     )
     history = fit(run)

@@ -80,8 +80,8 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
         raise UserError("rules: they skip every cell of the grid")
     tasks = [cell.given["task"] for cell in cells] or _tasks(fixed)
     shared = {task: list(_shared_jobs(file, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)}
-    for jobs in shared.values():
-        check_jobs(jobs)
+    one_seed = [job for cell in cells if cell.seed == seeds[0] for job in cell.jobs] if chosen else []
+    check_jobs([*itertools.chain.from_iterable(shared.values()), *one_seed], chosen)
     axes = {axis: tuple(map(label_of, values)) for axis, values in file.axes.items()}
     return Grid(file.name, file.title or file.name, fixed, axes, seeds, shared, cells, file.table, file.quote)
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.config import pairs
+from common.config import pairs, unused_fields
 from common.devices import pick_device
 from common.errors import UserError
 from common.launch.launcher import Launcher
@@ -38,6 +38,10 @@ class SweepSettings(QuerySettings):
     """Run again only the runs that failed."""
     loadbar: bool = True
     """Show the board."""
+
+    def unused(self) -> dict[str, str]:
+        """Return the number of workers where there are none."""
+        return unused_fields((self.launcher != "local", ["workers"], "with --launcher local"))
 
     @property
     def flags(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A backend is a module with `resolve` (the source of an --arch's weights) and `tr
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pydantic
@@ -28,6 +28,8 @@ from common.training.models import SUBFOLDERS, read_config
 
 class Finetune(TeacherStep):
     """A teacher: an encoder fine-tuned on a task's labels."""
+
+    version: ClassVar[int] = 2
 
     seed: int
     training: TeacherTraining

@@ -44,6 +44,10 @@ class Store(Workspace):
         whole = all(_size(folder / name) == size for name, size in manifest.files.items())
         return Artifact(key, folder) if whole else None
 
+    def is_unfinished(self, key: str) -> bool:
+        """Return whether a stopped build of the artifact of a key has left work to go on from."""
+        return self._work(key).is_dir()
+
     def make(
         self, step: Step, context: Context, alias: Path | None = None, file: str = "", replace: bool = False
     ) -> Artifact:
@@ -76,6 +80,9 @@ class Store(Workspace):
     def _link(self, key: str) -> Path:
         return self.root / "store" / key
 
+    def _work(self, key: str) -> Path:
+        return self.root / "store" / f"{key}.work"
+
     def _check_name(self, alias: Path, key: str) -> None:
         if (folder_of(alias) / MANIFEST).exists() and not points_to(alias, key):
             raise UserError(
@@ -85,7 +92,7 @@ class Store(Workspace):
 
     def _build(self, step: Step, key: str, inputs: dict[str, Artifact], context: Context) -> None:
         link, started = self._link(key), time.monotonic()
-        work = link.with_name(f"{key}.work")
+        work = self._work(key)
         self._remove_leftovers(link)
         folder = link.with_name(f"{key}.{uuid.uuid4().hex[:8]}")
         folder.mkdir(parents=True)

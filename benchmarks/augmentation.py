@@ -28,7 +28,7 @@ from shared import make_parser, memory_above, only_memory, rows_of, sentences, w
 
 from common.progress import show_bars
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
-from common.teachers.huggingface.teacher import quiet_transformers, resolve
+from common.teachers.huggingface.pretrained import quiet_transformers, resolve
 from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.glove import Neighbours, load_glove

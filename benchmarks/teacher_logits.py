@@ -30,7 +30,8 @@ from common.progress import show_bars
 from common.store.artifact import MANIFEST, Manifest
 from common.store.files import write_json
 from common.teachers.base import SCORING_BATCH
-from common.teachers.huggingface.teacher import HuggingFaceTeacher, quiet_transformers, resolve
+from common.teachers.huggingface.pretrained import quiet_transformers, resolve
+from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.logits import LogitsWork
 
 MAX_TOKENS = 128

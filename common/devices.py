@@ -21,24 +21,22 @@ def pick_device(cpu: bool) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
 
 
-def pick_precision(precision: Precision, device: torch.device) -> Precision:
-    """Return the arithmetic that `precision` means on a device: auto is bf16 where the hardware multiplies it natively.
-
-    Raises UserError for fp16 on a CPU, which has no fast fp16 arithmetic.
-    """
-    if precision == "fp16" and device.type == "cpu":
-        raise UserError("--fp16 needs a GPU; on this machine use --precision auto (bf16 where the CPU has it)")
-    if precision == "auto":
-        return "bf16" if _has_bf16(device) else "fp32"
-    return precision
+def best_precision(device: torch.device) -> Precision:
+    """Return the precision that `auto` means on a device: bf16 where the hardware multiplies it natively, else fp32."""
+    return "bf16" if _has_bf16(device) else "fp32"
 
 
 def pick_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """Return the dtype of autocast. Raises UserError as `pick_precision` does."""
+    """Return the dtype of autocast. bf16 is emulated, slowly, where the hardware has none.
+
+    Raises UserError for fp16 on a CPU, which has no fast fp16 arithmetic.
+    """
     import torch
 
+    if precision == "fp16" and device.type == "cpu":
+        raise UserError("fp16 needs a GPU; give --precision bf16 or fp32")
     dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-    return dtypes[pick_precision(precision, device)]
+    return dtypes[best_precision(device) if precision == "auto" else precision]
 
 
 def _has_bf16(device: torch.device) -> bool:

@@ -47,6 +47,10 @@ class Store(Workspace):
         whole = all(_size(folder / name) == size for name, size in manifest.files.items())
         return Artifact(key, folder) if whole else None
 
+    def is_unfinished(self, key: str) -> bool:
+        """Return whether a stopped build of the artifact of a key has left work to go on from."""
+        return self._work(key).is_dir()
+
     def make(
         self, step: Step, context: Context, alias: Path | None = None, file: str = "", replace: bool = False
     ) -> Artifact:
@@ -80,6 +84,9 @@ class Store(Workspace):
     def _link(self, key: str) -> Path:
         return self.root / "store" / key
 
+    def _work(self, key: str) -> Path:
+        return self.root / "store" / f"{key}{_WORK}"
+
     def _check_name(self, alias: Path, key: str) -> None:
         if (folder_of(alias) / MANIFEST).exists() and not points_to(alias, key):
             raise UserError(
@@ -89,7 +96,7 @@ class Store(Workspace):
 
     def _build(self, step: Step, key: str, inputs: dict[str, Artifact], context: Context) -> None:
         link, started = self._link(key), time.monotonic()
-        work = link.with_name(f"{key}{_WORK}")
+        work = self._work(key)
         self._remove_replaced(link)
         folder = link.with_name(f"{key}.{uuid.uuid4().hex[:8]}")
         with whole_folder(folder) as partial:

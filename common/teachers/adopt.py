@@ -5,7 +5,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pydantic
 import torch
@@ -16,8 +16,8 @@ from common.errors import UserError
 from common.store.artifact import Artifact
 from common.store.step import Context
 from common.store.workspace import Workspace
+from common.teachers.huggingface.pretrained import load_pretrained, resolve
 from common.teachers.huggingface.tagger import teacher_class
-from common.teachers.huggingface.teacher import load_pretrained, resolve
 from common.teachers.settings import FinetuneSettings, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
 from common.training.models import SUBFOLDERS, ModelConfig, read_config
@@ -25,6 +25,8 @@ from common.training.models import SUBFOLDERS, ModelConfig, read_config
 
 class Adopt(TeacherStep):
     """A teacher that is taken as it is, from Hugging Face or from another task."""
+
+    version: ClassVar[int] = 2
 
     labels: tuple[str, ...]
     max_tokens: int
@@ -96,6 +98,8 @@ def _check_hugging_face(arch: str, source: str, task: Task) -> None:
     try:
         _, model, missing = load_pretrained(source, teacher_class(task.tokens).head)
     except UserError as error:
+        if Path(source).is_dir():
+            raise
         raise UserError(
             f"--as-is: {arch} is neither a folder nor TASK/NAME of a teacher in the workspace, and {error}"
         ) from error

@@ -1,6 +1,7 @@
 """A teacher's logits over some rows, as Parquet, one column for each output."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,19 @@ import pydantic
 from common.data.ragged import from_lists, to_lists
 from common.data.split import PROCESSED, Split, find_rows, is_augmented, read_table
 from common.data.tasks import Task
-from common.devices import Precision, pick_device, pick_dtype, pick_precision
+from common.devices import Precision, best_precision, pick_device, pick_dtype
 from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
-from common.store.artifact import Artifact, artifact_at, find, folder_of, read_manifest
+from common.store.artifact import Artifact, artifact_at, find, folder_of, points_to, read_manifest
 from common.store.step import Context, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
 from common.training.models import check_members, find_model, members_of
 
 _FILE = "logits.parquet"
+_PRECISIONS: tuple[Precision, ...] = ("bf16", "fp32", "fp16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Logits(LogitsStep):
     """The logits of one teacher."""
 
     precision: Precision
-    """Arithmetic, as it is on this machine: it changes the logits."""
+    """Arithmetic of every worker, not `auto`: it changes the logits."""
     rows: str
     """The split, or "augmented"."""
     launcher: Any = pydantic.Field(exclude=True)
@@ -120,25 +122,36 @@ def generate(
 ) -> Path:
     """Build the logits of a teacher over some rows, for an ensemble those of its members first. Returns their file.
 
-    rows: a name as --generate-loss takes it. Raises UserError when teacher or rows are missing.
+    rows: a name as --generate-loss takes it; precision: auto is that of the logits that are there, finished or not, and
+    else the best of this machine, so that a file never has rows of two precisions. Raises UserError when teacher or
+    rows are missing.
     """
     _, config = find_model(paths, task, teacher)
     rows = "train" if rows == PROCESSED else rows
     for member in config.members:
         generate(paths, task, member, rows, precision, launcher, cpu, force)
+    store, alias = Store(paths.root), paths.logits(task.name, config.name, rows)
     if config.members:
         step: Step = MeanLogits(task=task, names=(config.name, rows))
     else:
-        step = Logits(
-            task=task,
-            names=(teacher, rows),
-            precision=pick_precision(precision, pick_device(cpu)),
-            rows="augmented" if is_augmented(task, rows) else rows,
-            launcher=launcher or Launcher(),
-        )
+        kind = "augmented" if is_augmented(task, rows) else rows
+        about = {"task": task, "names": (teacher, rows), "rows": kind, "launcher": launcher or Launcher()}
+        if precision == "auto":
+            steps = [Logits(**about, precision=each) for each in _PRECISIONS]
+            precision = _there(store, steps, alias) or best_precision(pick_device(cpu))
+        step = Logits(**about, precision=precision)
     context = Context(paths, cpu, force, name=f"{config.name} over {rows}")
-    alias = paths.logits(task.name, config.name, rows)
-    return Store(paths.root).make(step, context, alias=alias, file=_FILE, replace=True).path
+    return store.make(step, context, alias=alias, file=_FILE, replace=True).path
+
+
+def _there(store: Store, steps: Sequence[Logits], alias: Path) -> Precision | None:
+    """Return the precision of the step whose logits have the name, or are there without it, or are unfinished."""
+    keys = {step.precision: step.key(step.inputs(store)) for step in steps}
+    for is_there in (lambda key: points_to(alias, key), store.get, store.is_unfinished):
+        for precision, key in keys.items():
+            if is_there(key):
+                return precision
+    return None
 
 
 def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifact:

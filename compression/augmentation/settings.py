@@ -64,7 +64,8 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     teacher_arch: str | None = None
     """Check that the teacher has this architecture. Without --model-name also the encoder for --augment."""
     precision: Precision = "auto"
-    """Arithmetic of the teacher: auto is bf16 where the hardware has it."""
+    """Arithmetic of the teacher: auto, fp32, bf16 or fp16; auto is that of the logits that are there, and else bf16
+    where the hardware has it, fp32 elsewhere."""
     json_: bool = False
     """Print the results and the report on the task's files as JSON to stdout."""
 

@@ -35,7 +35,7 @@ def find_teacher(settings: DistillSettings, task: Task) -> str | None:
 
 
 def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) -> dict[str, Artifact]:
-    """Return the artifacts that training reads: splits, augmented rows, and the teacher's logits where it takes part.
+    """Return what is learned from: splits, augmented rows, and the teacher's logits where it takes part.
 
     guided: whether a teacher's logits may be learned from at all. Raises UserError, with the command, for one that is
     missing or out of date.
@@ -47,7 +47,6 @@ def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) 
         inputs["augmented"] = find_rows(paths, task, settings.augmented)
     if guided and (teacher := find_teacher(settings, task)):
         inputs |= {f"logits {name}": find_logits(paths, task, teacher, name) for name in ("train", *augmented)}
-        inputs |= held_out_inputs(settings, task, teacher)
     return inputs
 
 

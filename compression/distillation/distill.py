@@ -23,7 +23,13 @@ from common.training.loop import trained_parameters
 from common.training.models import find_model, members_of, read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.callbacks import Pruner
-from compression.distillation.dataset import distillation_set, find_teacher, held_out_rows, learning_inputs
+from compression.distillation.dataset import (
+    distillation_set,
+    find_teacher,
+    held_out_inputs,
+    held_out_rows,
+    learning_inputs,
+)
 from compression.distillation.settings import DistillSettings, Recipe
 from compression.distillation.trainer import TrainingData, train_student
 from compression.students.embeddings import load_tokenizer
@@ -70,8 +76,11 @@ class Distill(Step):
         return cls(task=task.name, seed=settings.seed, student=student, recipe=settings.recipe(), **about)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return rows, logits, and whatever the student is initialised with."""
-        return learning_inputs(self.settings, self.definition) | _initial_inputs(self.settings, self.definition)
+        """Return rows, logits (also those that choose epochs), and whatever the student is initialised with."""
+        settings, task = self.settings, self.definition
+        inputs = learning_inputs(settings, task)
+        inputs |= held_out_inputs(settings, task, find_teacher(settings, task))
+        return inputs | _initial_inputs(settings, task)
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Train the student and save its best weights; a stopped run continues."""

@@ -24,7 +24,7 @@ from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.teachers.huggingface.general import GeneralTeacher, load_general
-from common.teachers.huggingface.teacher import resolve
+from common.teachers.huggingface.pretrained import resolve
 from common.teachers.step import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors

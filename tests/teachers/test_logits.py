@@ -10,11 +10,13 @@ import tiny
 import torch
 
 import common.data.split
+import common.devices
 import common.teachers.load
 from common.data.prepare import prepare
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.launch.shards import run_part
 from common.store.artifact import artifact_at, folder_of, read_manifest
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
@@ -118,6 +120,76 @@ def test_logits_of_another_precision_are_built_again(paths, target):
     generated(paths)
     assert artifact_at(target).key == first
     assert np.array_equal(loaded(paths), exact)
+
+
+def precision_of(target):
+    return read_manifest(folder_of(target)).settings["precision"]
+
+
+def hardware(monkeypatch, bf16):
+    """Let this machine multiply bf16, or not."""
+    monkeypatch.setattr(common.devices, "_has_bf16", lambda device: bf16)
+
+
+@pytest.mark.parametrize(("bf16", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_auto_is_the_machines_precision_where_there_are_no_logits(paths, target, monkeypatch, bf16, expected):
+    shutil.rmtree(target.resolve().parent)
+    hardware(monkeypatch, bf16)
+    generated(paths, "auto")
+    assert precision_of(target) == expected
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_auto_keeps_logits_that_are_there_whatever_the_machine(paths, target, monkeypatch, precision):
+    generated(paths, precision)
+    key = artifact_at(target).key
+    hardware(monkeypatch, precision != "bf16")
+    generated(paths, "auto")
+    assert artifact_at(target).key == key
+
+
+def test_auto_finds_logits_whose_name_is_gone(paths, target, monkeypatch):
+    key = artifact_at(target).key
+    target.unlink()
+    hardware(monkeypatch, True)
+    generated(paths, "auto")
+    assert artifact_at(target).key == key
+
+
+def test_a_stopped_generation_goes_on_in_its_precision_on_another_machine(paths, target, glue, monkeypatch):
+    monkeypatch.setattr(common.data.split, "ROW_GROUP_ROWS", 20)
+    prepare(paths, SST, glue, seed=tiny.SEED, force=True)
+    shutil.rmtree(target.resolve().parent)
+    generated(paths, "bf16")
+    expected = target.read_bytes()
+    shutil.rmtree(target.resolve().parent)
+    hardware(monkeypatch, True)
+    with monkeypatch.context() as patch:
+        patch.setattr(common.teachers.load, "load_teacher", lambda *given: Counting(load_teacher(*given), stop_at=40))
+        with pytest.raises(KeyboardInterrupt):
+            generated(paths, "auto")
+    hardware(monkeypatch, False)
+    generated(paths, "auto")
+    assert precision_of(target) == "bf16"
+    assert target.read_bytes() == expected
+    assert not list((paths.root / "store").glob("*.work"))
+
+
+class Elsewhere:
+    """A launcher that keeps the jobs, as if another machine did them."""
+
+    def run(self, function, jobs, advance):
+        self.jobs = list(jobs)
+        raise KeyboardInterrupt
+
+
+def test_the_machine_of_the_command_need_not_have_the_precision_of_its_workers(paths, target):
+    launcher = Elsewhere()
+    with pytest.raises(KeyboardInterrupt):
+        generated(paths, "fp16", launcher=launcher)
+    assert {job.work.precision for job in launcher.jobs} == {"fp16"}
+    with pytest.raises(UserError, match=r"fp16 needs a GPU; give --precision bf16 or fp32$"):
+        run_part(launcher.jobs[0])
 
 
 def test_logits_can_be_used_where_the_teacher_is_not(paths):

@@ -4,10 +4,8 @@ import dataclasses
 import json
 from typing import Any
 
-import torch
-
 from common.errors import UserError
-from common.teachers.huggingface.teacher import load_pretrained, resolve
+from common.teachers.huggingface.pretrained import check_complete, load_pretrained, resolve
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,10 +25,10 @@ class GeneralTeacher:
 def load_general(source: str) -> GeneralTeacher:
     """Return minilm, a folder or a model of the hub, in float32. Raises UserError where it cannot be loaded."""
     folder, name = resolve(source)
-    safely = {"dtype": torch.float32, "use_safetensors": True}
-    tokenizer, model, missing = load_pretrained(folder, "AutoModelForMaskedLM", **safely)
+    tokenizer, model, missing = load_pretrained(folder, "AutoModelForMaskedLM")
     if missing:
-        _, model, _ = load_pretrained(folder, "AutoModel", **safely)
+        _, model, new = load_pretrained(folder, "AutoModel")
+        check_complete(source, model, new)
     if not tokenizer.is_fast:
         raise UserError(f"{source}: its tokenizer has no tokenizer.json, which students need for word pieces")
     return GeneralTeacher(name, model, json.loads(tokenizer.backend_tokenizer.to_str()), not missing)

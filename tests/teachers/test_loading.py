@@ -1,0 +1,174 @@
+"""Teachers from folders: tensors must be those of config.json, weights safetensors, and every file counts."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+import tiny
+import torch
+import transformers
+
+from common.errors import UserError
+from common.store.artifact import artifact_at
+from common.teachers.finetune import finetune
+from common.teachers.huggingface.general import load_general
+from common.teachers.huggingface.teacher import HuggingFaceTeacher
+from common.teachers.load import load_masked_lm, load_teacher
+from common.training.checkpoint import load_tensors, save_tensors
+
+CPU = torch.device("cpu")
+WORDS = "bert.embeddings.word_embeddings.weight"
+
+
+def edit_config(folder, **values):
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+    return folder
+
+
+def without(folder, *ends):
+    """The same folder, its weights without the tensors whose names end so."""
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    save_tensors(folder / "model.safetensors", {n: t for n, t in tensors.items() if not n.endswith(ends)}, {})
+    return folder
+
+
+@pytest.fixture
+def copied(encoder, tmp_path):
+    """A copy of the encoder, for a test to change."""
+    return shutil.copytree(encoder, tmp_path / "copied")
+
+
+def loaded(source, outputs=2, **given):
+    return HuggingFaceTeacher(source, ("a", "b", "c")[:outputs], outputs, CPU, torch.float32, 32, **given)
+
+
+def tuned(workspace, source, **given):
+    return finetune(tiny.finetune_settings(workspace, "sst-2", source, model_name="tuned", max_epochs=1, **given))
+
+
+def test_an_encoder_of_another_vocabulary_size_is_refused_by_name(workspace, copied):
+    edit_config(copied, vocab_size=999)
+    with pytest.raises(UserError, match=rf"copied.*: {WORDS} has shape \[123, 16\], not \[999, 16\]$"):
+        tuned(workspace, copied)
+    assert not (workspace / "models/sst-2/tuned").exists()
+    with pytest.raises(UserError, match=r"word_embeddings\.weight has shape"):
+        load_general(str(copied))
+
+
+def test_an_encoder_that_lacks_tensors_is_refused_by_name(workspace, copied):
+    without(copied, "query.weight")
+    name = r"bert\.encoder\.layer\.0\.attention\.self\.query\.weight"
+    with pytest.raises(UserError, match=f"copied: its weights lack {name}$"):
+        tuned(workspace, copied)
+    with pytest.raises(UserError, match=r"its weights lack encoder\.layer\.0\.attention\.self\.query\.weight$"):
+        load_general(str(copied))
+
+
+def test_of_many_lacking_tensors_some_are_named(workspace, copied):
+    edit_config(copied, num_hidden_layers=2)
+    with pytest.raises(UserError, match=r"lack bert\.encoder\.layer\.1\.attention.*, and 12 more$"):
+        tuned(workspace, copied)
+
+
+def test_a_masked_language_model_that_lacks_tensors_is_refused_by_name(tmp_path):
+    folder = without(tiny.write_masked_lm(tmp_path / "lm"), "query.weight")
+    for load in (load_general, lambda source: load_masked_lm(source, CPU, tmp_path)):
+        with pytest.raises(UserError, match=r"its weights lack .*query\.weight$"):
+            load(str(folder))
+
+
+def test_a_new_head_and_a_pooler_may_be_missing(copied):
+    classifier = loaded(copied, outputs=3, new_head=True)
+    classifier.save(copied.with_name("three"))
+    source = copied.with_name("three") / "huggingface"
+    assert loaded(source, outputs=2, new_head=True).model.classifier.out_features == 2
+    with pytest.raises(UserError, match=r"classifier\.weight has shape \[3, 16\], not \[2, 16\]"):
+        loaded(source, outputs=2)
+    with pytest.raises(UserError, match=r"its weights lack classifier\.bias, classifier\.weight$"):
+        loaded(copied)
+    without(copied, "pooler.dense.weight", "pooler.dense.bias")
+    loaded(copied, new_head=True)
+
+
+def test_adapters_need_a_whole_encoder(workspace, copied):
+    without(copied, "pooler.dense.weight", "pooler.dense.bias")
+    with pytest.raises(UserError, match=r"copied lacks bert\.pooler\.dense\.bias, bert\.pooler\.dense\.weight$"):
+        tuned(workspace, copied, adapters=3)
+
+
+def test_a_damaged_teacher_of_ours_is_refused_by_name(workspace):
+    folder = workspace / "models/sst-2/tiny-bert"
+    without(folder / "huggingface", "classifier.weight")
+    with pytest.raises(UserError, match=r"its weights lack classifier\.weight$"):
+        load_teacher(folder, CPU, torch.float32)
+
+
+def test_weights_of_16_bits_are_computed_with_in_32(copied):
+    transformers.AutoModel.from_pretrained(copied).half().save_pretrained(copied)
+    teacher = loaded(copied, new_head=True)
+    assert {tensor.dtype for tensor in teacher.model.state_dict().values() if tensor.is_floating_point()} == {
+        torch.float32
+    }
+
+
+@pytest.fixture
+def pickled(copied):
+    """The encoder with its weights as a pickle."""
+    tensors, _ = load_tensors(copied / "model.safetensors")
+    torch.save(tensors, copied / "pytorch_model.bin")
+    (copied / "model.safetensors").unlink()
+    return copied
+
+
+def test_pickled_weights_are_refused_by_every_loader(workspace, pickled):
+    classifier = edit_config(pickled, architectures=["BertForSequenceClassification"])
+    for load in (
+        lambda: tuned(workspace, pickled),
+        lambda: tuned(workspace, classifier, as_is=True),
+        lambda: load_general(str(pickled)),
+        lambda: load_masked_lm(str(pickled), CPU, pickled),
+    ):
+        with pytest.raises(UserError, match=r"^\S+copied/pytorch_model\.bin: a pickle.* convert the weights: python"):
+            load()
+
+
+@pytest.mark.slow
+def test_the_command_that_is_named_converts_pickled_weights(pickled, encoder):
+    with pytest.raises(UserError) as error:
+        loaded(pickled, new_head=True)
+    command = shlex.split(re.search("convert the weights: (python .*)", str(error.value))[1])
+    subprocess.run([sys.executable, *command[1:]], check=True, timeout=120)
+    before, after = (load_tensors(folder / "model.safetensors")[0] for folder in (encoder, pickled))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    loaded(pickled, new_head=True)
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "tokenizer.json", "tokenizer_config.json", "config.json", "merges.txt"])
+def test_every_file_of_a_teachers_folder_counts(prepared, copied, tmp_path, name):
+    workspace = tiny.copy_workspace(prepared, tmp_path / "workspace")
+    first = artifact_at(tuned(workspace, copied)).key
+    file = copied / name
+    file.write_text((file.read_text() if file.exists() else "") + "\n")
+    with pytest.raises(UserError, match=r"'tuned' in .* was built with other settings or inputs"):
+        tuned(workspace, copied)
+    assert artifact_at(tuned(workspace, copied, force=True)).key != first
+
+
+def test_a_teacher_with_adapters_keeps_its_own_vocabulary_and_settings(workspace, copied):
+    """Those of the encoder's folder may have been replaced since."""
+    folder = tuned(workspace, copied, adapters=3)
+    before = load_teacher(folder, CPU, torch.float32)
+    words = (copied / "vocab.txt").read_text().splitlines()
+    for file in copied.glob("tokenizer*"):
+        file.unlink()
+    (copied / "vocab.txt").write_text("\n".join([*words[:5], *reversed(words[5:])]) + "\n")
+    edit_config(copied, hidden_act="relu")
+    after = load_teacher(folder, CPU, torch.float32)
+    assert after.tokenizer.get_vocab() == before.tokenizer.get_vocab()
+    assert after.model.config.hidden_act == before.model.config.hidden_act == "gelu"

@@ -1,0 +1,79 @@
+"""Where no row has a label, the teacher's choices over validation choose epochs and bits: models depend on them."""
+
+import pytest
+import tiny
+from own_task import write_yaml
+from shrunk import compressed
+
+from common.errors import UserError
+from common.store.artifact import artifact_at, read_manifest
+from common.store.workspace import Workspace
+from common.teachers.finetune import finetune
+from compression.augmentation.preprocess import preprocess
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
+
+STUDENT = {"student_arch": "ffn", "embedding_type": "hash", "alpha": 0.0, "epochs": 2, "teacher": "teacher"}
+ACTIONS = [
+    ("distill", {"model_name": "student"}),
+    *((action, {"tune_epochs": 1, "guide": "student"}) for action in ("factorize", "prune", "quantize")),
+    ("prune", {"tune_epochs": 1}),
+    ("quantize", {"max_loss": 50.0}),
+    ("quantize", {"max_bytes": 3000}),
+]
+"""What trains a student, or chooses its bits, with the settings."""
+
+
+def logits_of_validation(workspace, task, precision):
+    rows = {"generate_loss": ("validation",), "model_name": "teacher", "precision": precision}
+    preprocess(tiny.prepare_settings(workspace, task, **rows))
+
+
+@pytest.fixture
+def unlabelled(workspace, tmp_path):
+    """(workspace, task file): sentences without labels, a teacher with logits over all rows, another over train."""
+    (tmp_path / "lines.txt").write_text("".join(f"{text}\n" for text, _ in tiny.sentences(120)))
+    files = {"all": "lines.txt"}
+    task = write_yaml(tmp_path, files, name="lines", columns=None, labels=["negative", "positive"])
+    preprocess(tiny.prepare_settings(workspace, task))
+    for name, rows in (("teacher", ("processed", "test")), ("other", ("processed",))):
+        finetune(tiny.finetune_settings(workspace, task, "sst-2/tiny-bert", as_is=True, model_name=name))
+        given = {"generate_loss": rows, "model_name": name, "precision": "fp32"}
+        preprocess(tiny.prepare_settings(workspace, task, **given))
+    logits_of_validation(workspace, task, "fp32")
+    return workspace, task
+
+
+def built(workspace, task, action, given):
+    start = {} if action == "distill" else {"load_trained_model": "student"}
+    return compressed(workspace, action, task=task, **{**STUDENT, **start, **given})[0]
+
+
+def test_models_depend_on_the_choices_that_chose_them(unlabelled):
+    keys = [artifact_at(built(*unlabelled, *each)).key for each in ACTIONS]
+    logits_of_validation(*unlabelled, "bf16")
+    for each in ACTIONS:
+        with pytest.raises(UserError, match="was built with other settings or inputs"):
+            built(*unlabelled, *each)
+    logits_of_validation(*unlabelled, "fp32")
+    assert [artifact_at(built(*unlabelled, *each)).key for each in ACTIONS] == keys
+
+
+def test_a_student_that_learns_from_another_teacher_later_is_judged_by_its_first(unlabelled):
+    built(*unlabelled, *ACTIONS[0])
+    folder = built(*unlabelled, "prune", {"tune_epochs": 1, "teacher": "other", "model_name": "later"})
+    paths, inputs = Workspace(unlabelled[0]), read_manifest(folder).inputs
+    assert inputs["logits train"] == artifact_at(paths.logits("lines", "other", "train")).key
+    assert inputs["logits validation"] == artifact_at(paths.logits("lines", "teacher", "validation")).key
+
+
+def test_scores_depend_on_the_teachers_choices(unlabelled):
+    workspace, task = unlabelled
+    compressed(workspace, "distill", task=task, **STUDENT, model_name="student")
+    settings = EvaluateSettings(task=task, workspace=workspace, model_name="student", cpu=True, loadbar=False)
+    keys = []
+    for precision in ("fp32", "bf16"):
+        logits_of_validation(workspace, task, precision)
+        evaluate(settings)
+        keys.append(artifact_at(tiny.scores(workspace, "student", "lines")).key)
+    assert len(set(keys)) == 2

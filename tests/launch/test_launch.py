@@ -268,3 +268,11 @@ def test_workers_end_with_a_killed_parent(script, folder):
     process.kill()
     process.communicate()
     wait_until(lambda: all(map(gone, pids(folder))))
+
+
+def test_killed_workers_leave_no_semaphores(script, folder):
+    """Pebble ends idle workers by a signal, at any moment: the resource tracker warned of what they had not removed."""
+    _, output = script("killed once").communicate(timeout=120)
+    assert numbers(folder, "done") == [0, 1, 2, 3]
+    assert output.count("its job is started again") == 4
+    assert "resource_tracker" not in output

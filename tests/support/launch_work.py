@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.launch.launcher import Launcher
-from common.progress import nothing
+from common.progress import bar, nothing
 from common.stopping import asked
 
 
@@ -27,6 +27,7 @@ class TracedJob:
 def run_job(job: TracedJob, advance=nothing) -> None:
     """Run a job."""
     (job.folder / f"started-{job.number}-{os.getpid()}-{time.monotonic_ns()}").touch()
+    list(bar([job.number], "job"))
     if job.trouble == "refused":
         raise UserError(f"{job.number}: no good")
     if job.trouble == "fails":

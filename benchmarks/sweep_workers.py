@@ -50,7 +50,8 @@ def main() -> None:
         turns = [[_seconds(folder, n, given.threads if n == 1 else 1) for n in (1, 2)] for _ in range(given.rounds)]
     one, two = (min(times) for times in zip(*turns, strict=True))
     result = {"one_worker": round(one, 1), "two_workers": round(two, 1), "ratio": round(two / one, 3)}
-    text = f"one worker {one:.1f} s, two workers {two:.1f} s: {two / one:.2f} of the time ({os.cpu_count()} cores)"
+    cores = len(os.sched_getaffinity(0))
+    text = f"one worker {one:.1f} s, two workers {two:.1f} s: {two / one:.2f} of the time ({cores} cores)"
     print(json.dumps(result) if given.json else text)
 
 

@@ -1,8 +1,10 @@
-"""Where tensors live and how precise the teacher's arithmetic is."""
+"""Where tensors live, how precise the teacher's arithmetic is, and how many cores and GPUs work may use."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from common.errors import UserError
@@ -12,6 +14,26 @@ if TYPE_CHECKING:
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 """Arithmetic of a teacher. This module imports torch only where it is used, so that --help is fast."""
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""A container's share of the processors (cgroup v2): microseconds of work in a period, or max, and the period."""
+
+
+def cpu_cores() -> int:
+    """Return how many CPU cores this process may use: of those it may run on, what a container's quota leaves."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = _QUOTA.read_text().split()
+        cores = min(cores, int(quota) // int(period))
+    return max(1, cores)
+
+
+def gpu_count(cpu: bool) -> int:
+    """Return the number of GPUs that work may use: none where `cpu` forbids them."""
+    if cpu:
+        return 0
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def pick_device(cpu: bool) -> torch.device:

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -13,6 +14,9 @@ T = TypeVar("T")
 Advance = Callable[[int], None]
 """Called with the number of rows done since the last call."""
 _shown = True
+# tqdm's own lock is a named semaphore, for bars of several processes on one screen, which there are none of. A worker
+# that is ended by a signal leaves it behind.
+tqdm.set_lock(threading.RLock())
 
 
 def nothing(done: int) -> None:

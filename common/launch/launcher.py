@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from common.devices import cpu_cores, gpu_count
 from common.launch.dispatch import Executor, JobFunction, JobT, dispatch
 from common.launch.processes import Processes
 from common.launch.ray import RayTasks
@@ -24,12 +25,22 @@ class Launcher:
     kind: Literal["local", "processes", "ray", "slurm"] = "local"
     """This process, several processes of this machine, a Ray cluster, or a Slurm cluster."""
     workers: int = 0
-    """Workers at a time; 0 for as many as this machine has CPU cores for, or the cluster has room for."""
+    """Workers at a time; 0 for one per GPU, without GPUs as many as there are CPU cores for, or as many as the cluster
+    has room for."""
     threads: int = 0
     """CPU threads of each worker; 0 for its share of this machine's cores (processes), or one (clusters)."""
     options: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
     """For Slurm: partition, timeout_min, gpus_per_node and others, named as in submitit or sbatch; folder, for
     submitit's files, on a disk that all machines share; cluster=local, which needs no Slurm."""
+    cpu: bool = False
+    """Whether the work leaves GPUs alone: workers are given none, and their number follows from the cores."""
+
+    def at_once(self) -> int:
+        """Return the number of workers on this machine, of a cluster's what this machine has room for."""
+        if self.kind == "local":
+            return 1
+        gpus = 0 if self.workers or self.kind != "processes" else gpu_count(self.cpu)
+        return self.workers or gpus or max(1, cpu_cores() // (self.threads or 1))
 
     def run(
         self,
@@ -53,5 +64,6 @@ class Launcher:
     def _executor(self, function: JobFunction[JobT], jobs: int) -> Executor:
         if self.kind == "slurm":
             return SlurmJobs(function, self.workers, self.threads, jobs, dict(self.options))
-        kind = Processes if self.kind == "processes" else RayTasks
-        return kind(function, self.workers, self.threads, jobs)
+        if self.kind == "ray":
+            return RayTasks(function, self.workers, self.threads, jobs, self.cpu)
+        return Processes(function, min(self.at_once(), jobs), self.threads, gpu_count(self.cpu))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterable
@@ -9,10 +10,14 @@ from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from ctypes import c_bool
 from multiprocessing import get_context, parent_process
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from filelock import FileLock, Timeout
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from common import stopping
+from common.devices import cpu_cores
 from common.errors import UserError
 from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, JobFunction, JobT, WorkerDied
 from common.progress import nothing
@@ -21,16 +26,17 @@ from common.progress import nothing
 class Processes:
     """A process pool of pebble, as an Executor: a worker that dies is replaced, and other jobs are not affected."""
 
-    def __init__(self, function: JobFunction[JobT], workers: int, threads: int, jobs: int) -> None:
-        """workers: 0 for as many as there are CPU cores for; threads: per worker, 0 for its share of the cores."""
-        cores = os.cpu_count() or 1
-        self.at_once = min(workers or max(1, cores // (threads or 1)), jobs)
+    def __init__(self, function: JobFunction[JobT], workers: int, threads: int, gpus: int) -> None:
+        """threads: per worker, 0 for its share of the cores; gpus: divided among the workers."""
+        self.at_once = workers
         self._function = function
+        self._places = TemporaryDirectory(prefix="featherweight-")
         # spawn: a forked process cannot use the threads and GPUs of its parent.
         context = get_context("spawn")
         # Without a lock, unlike an Event: a worker killed while it held the lock would block all others.
         self._stop = context.RawValue(c_bool, False)
-        start = (threads or max(1, cores // self.at_once), self._stop)
+        threads = threads or max(1, cpu_cores() // workers)
+        start = (threads, self._stop, Path(self._places.name), _devices(workers, gpus))
         self._pool = ProcessPool(self.at_once, initializer=_start_worker, initargs=start, context=context)
 
     def start(self, jobs: list[JobT]) -> list[ProcessFuture]:
@@ -58,14 +64,44 @@ class Processes:
         """End all workers."""
         self._pool.stop()
         self._pool.join()
+        self._places.cleanup()
 
 
-def _start_worker(threads: int, stop: c_bool) -> None:
+def _devices(workers: int, gpus: int) -> list[str]:
+    """Return the GPU of each worker, by the name that CUDA_VISIBLE_DEVICES has for it; nothing where all see the same.
+
+    With more workers than GPUs several share one.
+    """
+    if gpus < 2:
+        return []
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = given.split(",")[:gpus] if given else list(map(str, range(gpus)))
+    return [names[number % len(names)] for number in range(workers)]
+
+
+def _start_worker(threads: int, stop: c_bool, places: Path, devices: list[str]) -> None:
     """Prepare a worker. Pebble makes it ignore SIGINT, which a terminal sends to every process of a command."""
-    # Before PyTorch loads: workers that each use all cores slow each other down.
+    # Before PyTorch loads: workers that each use all cores slow each other down, and see all GPUs.
     os.environ["OMP_NUM_THREADS"] = str(threads)
+    if devices:
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices[_place(places, len(devices))]
     stopping.listen(lambda: bool(stop.value))
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _place(folder: Path, places: int) -> int:
+    """Return the first place that no other worker has. A worker keeps it until it ends, however it ends."""
+    for place in range(places):
+        with contextlib.suppress(Timeout):
+            lock = FileLock(folder / str(place))
+            lock.acquire(blocking=False)
+            _held.append(lock)
+            return place
+    return 0
+
+
+_held: list[FileLock] = []
+"""The lock on this worker's place."""
 
 
 def _end_with_parent() -> None:

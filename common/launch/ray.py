@@ -9,14 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from common.devices import cpu_cores
 from common.errors import UserError
 from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, JobFunction, JobT, WorkerDied, import_path, run_in_folder
 
 
 class RayTasks:
-    """Ray tasks, as an Executor. Each has `threads` CPU cores, and a GPU if the cluster has any."""
+    """Ray tasks, as an Executor. Each has `threads` CPU cores, and a GPU if there is one and `cpu` allows it."""
 
-    def __init__(self, function: JobFunction[JobT], workers: int, threads: int, jobs: int) -> None:
+    def __init__(self, function: JobFunction[JobT], workers: int, threads: int, jobs: int, cpu: bool) -> None:
         """workers: 0 for as many as the cluster has room for. Raises UserError when Ray is not installed."""
         try:
             import ray
@@ -26,7 +27,7 @@ class RayTasks:
         _connect(self._ray, workers, threads or 1)
         self.at_once = workers or jobs
         self._function = function
-        gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
+        gpus = 1 if not cpu and self._ray.cluster_resources().get("GPU") else 0
         # The dispatch loop starts jobs of dead workers again, as for every kind of worker.
         options = {"max_retries": 0, "num_cpus": threads or 1, "num_gpus": gpus}
         self._remote = self._ray.remote(run_in_folder).options(**options)
@@ -67,7 +68,7 @@ def _connect(ray: Any, workers: int, threads: int) -> None:
     kept = ("MKL_CBWR", "MKL_DYNAMIC", "HF_HUB_OFFLINE")
     variables = {name: os.environ[name] for name in kept if name in os.environ}
     variables["PYTHONPATH"] = import_path()
-    cores = max(workers * threads or os.cpu_count() or 1, threads)
+    cores = max(workers * threads or cpu_cores(), threads)
     local = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": cores, "include_dashboard": False}
     handler = signal.getsignal(signal.SIGTERM)
     ray.init(log_to_driver=False, runtime_env={"env_vars": variables}, **local)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic
 
+from common.devices import cpu_cores
 from common.errors import UserError
 from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, JobFunction, JobT, WorkerDied, import_path, run_in_folder
 
@@ -48,7 +49,7 @@ class SlurmJobs:
             raise UserError(f"--slurm cpus_per_task={own['cpus_per_task']}: not a number")
         self._threads = threads or int(own.get("cpus_per_task", 1))
         self._died = self._stopping = False
-        self.at_once = min(jobs, (workers or os.cpu_count() or 1) if self._local else _LARGEST_ARRAY)
+        self.at_once = min(jobs, (workers or cpu_cores()) if self._local else _LARGEST_ARRAY)
         given = {"timeout_min": _MINUTES, "name": "featherweight", "cpus_per_task": self._threads, **own}
         if workers:
             given.setdefault("array_parallelism", workers)

@@ -39,7 +39,7 @@ class LaunchSettings(Settings):
     """Where augmentation and the teacher run: this process, several, Ray (RAY_ADDRESS, or one started here), or
     Slurm."""
     workers: int = pydantic.Field(0, ge=0)
-    """Workers of the launcher; 0: one per CPU core, on a cluster as many as it can take."""
+    """Workers of the launcher; 0: one per GPU, without GPUs one per CPU core, on a cluster as many as it can take."""
     slurm: tuple[str, ...] = ()
     """KEY=VALUE for submitit with --launcher slurm, such as partition=gpu timeout_min=120. May be repeated."""
 
@@ -89,4 +89,4 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     @property
     def launch(self) -> Launcher:
         """Where long work runs."""
-        return Launcher(self.launcher, self.workers, options=pairs("--slurm", self.slurm))
+        return Launcher(self.launcher, self.workers, options=pairs("--slurm", self.slurm), cpu=self.cpu)

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from common.errors import UserError
+from compression.runtime.reader import MOST_WIDTH
+
 
 class HeaderWriter:
     """Bytes written one after the other, in the forms that the runtime's Reader reads.
@@ -38,6 +41,14 @@ class HeaderWriter:
         self.data.append(value)
 
     size = number
+
+    def width(self, value: int) -> None:
+        """Write the size of a layer's output. Raises UserError for one that no reader accepts."""
+        if value > MOST_WIDTH:
+            raise UserError(f"cannot be packed: a layer has {value:,} units, more than {MOST_WIDTH:,}")
+        self.number(value)
+
+    width_or_none = width
 
     def text(self, value: str) -> None:
         """Write a length in bytes, then UTF-8."""

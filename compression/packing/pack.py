@@ -102,8 +102,9 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     header.number(len(config.labels))
     for label in config.labels:
         header.text(label)
-    for size in (settings.max_tokens, settings.embedding_dim, settings.cls_hidden_dim):
-        header.size(size)
+    header.size(settings.max_tokens)
+    header.width(settings.embedding_dim)
+    header.width(settings.cls_hidden_dim)
     for name, kind in ENCODER_FIELDS[spec.arch].items():
         getattr(header, kind)(getattr(spec.encoder, name))
     if settings.embedding_type == "hash":

@@ -16,7 +16,14 @@ from compression.packing.ans import encode_pairs
 from compression.packing.arrays import store_first
 from compression.packing.streams import Streams
 from compression.runtime.tokenizers.bpe import WORDS
-from compression.runtime.vocabulary import LOWERCASE, MOST_PIECE_LENGTH, MOST_PIECES, MOST_WORD_PIECES, coded_indexes
+from compression.runtime.vocabulary import (
+    LOWERCASE,
+    MOST_PIECE_LENGTH,
+    MOST_PIECES,
+    MOST_REPLACEMENT,
+    MOST_WORD_PIECES,
+    coded_indexes,
+)
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import MODEL_FILE, BpeTokenizer
 from compression.tokenizers.bpe_model import SPACE, BpeModel
@@ -33,6 +40,9 @@ class PackedBytePairs:
         if len(model.states) > MOST_PIECES // 2 or any(len(piece) > MOST_PIECE_LENGTH for piece in model.merges):
             limit = f"more than {MOST_PIECES // 2:,} pieces, or an overlong one"
             raise UserError(f"{MODEL_FILE}: cannot be packed: {limit}")
+        for key, value in model.rules.items():
+            if len(key) > MOST_PIECE_LENGTH or len(value or "") > MOST_REPLACEMENT:
+                raise UserError(f"{MODEL_FILE}: cannot be packed: an overlong rule of normalisation, for {key[:20]!r}")
         self._model, self.rows = model, model.rows.astype(np.int64)
         self._pairs, self._literal = _parts(model)
 

@@ -207,6 +207,9 @@ class Transformer(Encoder):
     """
 
     batch_size = 64
+    values_at_once = 1 << 20
+    """Numbers of a batch's largest array, of which a few are needed at a time: of attention, which takes the square of
+    a text's tokens for each head, or of a layer's units."""
     largest_state = np.float32(1e12)
 
     def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -235,8 +238,13 @@ class Transformer(Encoder):
         sentences = [[*tokens[start:end], SEPARATOR] for start, end in itertools.pairwise([0, *ends])]
         texts = [[FIRST, *itertools.chain(*sentences[i : i + count])] for i in range(0, len(sentences), count)]
         order = np.argsort([-len(text) for text in texts], kind="stable")
-        for start in range(0, len(order), self.batch_size):
-            batch = order[start : start + self.batch_size]
+        units = max(self._size.intermediate, self._size.hidden, self._size.dim)
+        start = 0
+        while start < len(order):
+            time = len(texts[order[start]])  # the longest that is left
+            fitting = max(1, self.values_at_once // (time * max(self._size.heads * time, units)))
+            batch = order[start : start + min(self.batch_size, fitting)]
+            start += len(batch)
             whole = np.array([len(texts[i]) for i in batch])
             mask = np.arange(whole[0]) < whole[:, None]
             tokens = np.full(mask.shape, SEPARATOR)
@@ -271,10 +279,17 @@ class Transformer(Encoder):
             self._linear(states, f"{name}{part}").reshape(texts, time, self._size.heads, -1).transpose(0, 2, 1, 3)
             for part in ("query", "key", "value")
         )
-        scores = query @ key.transpose(0, 1, 3, 2) / np.float32(query.shape[-1] ** 0.5)
-        scores = np.where(mask[:, None, None], scores, -np.inf)
-        powers = np.exp(scores - scores.max(-1, keepdims=True))
-        read = (powers / powers.sum(-1, keepdims=True)) @ value
+        key, outside = key.transpose(0, 1, 3, 2), ~mask[:, None, None]
+        read = np.empty_like(value)
+        at_once = max(1, self.values_at_once // (texts * self._size.heads * time))
+        for start in range(0, time, at_once):
+            scores = query[:, :, start : start + at_once] @ key
+            scores /= np.float32(query.shape[-1] ** 0.5)
+            np.copyto(scores, -np.inf, where=outside)
+            scores -= scores.max(-1, keepdims=True)
+            powers = np.exp(scores, scores)
+            powers /= powers.sum(-1, keepdims=True)
+            np.matmul(powers, value, read[:, :, start : start + at_once])
         return self._linear(read.transpose(0, 2, 1, 3).reshape(states.shape), f"{name}output")
 
     def _adapt(self, states: np.ndarray, name: str) -> np.ndarray:

@@ -140,7 +140,7 @@ def decode_stream(reader: Reader, arrays: Sequence[Array], limit: int) -> bytes:
     total = sum(array.count for array in coded)
     if not total:
         return b""
-    if total > limit or sum(len(array.weights) for array in coded) > MOST_TABLES:
+    if total > limit:
         raise PackedError("a stream claims more numbers than it can hold")
     slots, symbols, first = _slots(coded)
     count = reader.number(total)

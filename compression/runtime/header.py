@@ -28,7 +28,7 @@ class Header:
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
-        self.max_tokens, dim, classifier = reader.size(), reader.size(), reader.size()
+        self.max_tokens, dim, classifier = reader.size(), reader.width(), reader.width()
         sizes = {name: getattr(reader, kind)() for name, kind in ENCODER_FIELDS[self.arch].items()}
         self.size = EncoderSize(self.arch, self.pair, self.max_tokens, dim, **sizes)
         self._check_settings()

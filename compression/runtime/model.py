@@ -21,7 +21,7 @@ MAGIC = b"FWT"
 VERSION = 1
 MOST_FILE = 1 << 27
 MOST_HEADER = 1 << 22
-_TEXTS_AT_ONCE, _TOKENS_AT_ONCE = 1024, 1 << 14
+_TEXTS_AT_ONCE, _TOKENS_AT_ONCE, _VALUES_AT_ONCE = 1024, 1 << 14, 1 << 23
 
 
 class Model:
@@ -43,6 +43,10 @@ class Model:
         self._layers = [
             (np.ascontiguousarray(weights[f"classifier.{i}.weight"].T), weights[f"classifier.{i}.bias"]) for i in (0, 3)
         ]
+        # Fewer where vectors are long: the memory of a batch does not depend on the sizes that a file claims.
+        longest = max(self._table.shape[1], *(length for layer, _ in self._layers for length in layer.shape))
+        self._texts_at_once = min(_TEXTS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
+        self._tokens_at_once = min(_TOKENS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
 
     def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return float32 [texts, outputs]; of a regression the score scaled to [0, 1].
@@ -61,7 +65,8 @@ class Model:
                 ids += found
                 lengths.append(len(found))
                 counts.append(len(starts))
-            if number == len(texts) or len(lengths) >= _TEXTS_AT_ONCE * (1 + self.pair) or len(ids) > _TOKENS_AT_ONCE:
+            full = len(lengths) >= self._texts_at_once * (1 + self.pair) or len(ids) > self._tokens_at_once
+            if full or number == len(texts):
                 parts.append(self._forward(np.array(ids), np.array(lengths), np.array(words)))
                 ids, lengths, words = [], [], []
         logits = np.concatenate(parts)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 MOST_VALUES = 1 << 24
 """Numbers that one file may hold, and the largest number that may stand in it."""
+MOST_WIDTH = 1 << 14
+"""Numbers of a vector, or of a layer's output: what a prediction allocates for a token or a text."""
 
 
 class PackedError(ValueError):
@@ -51,12 +53,20 @@ class Reader:
             raise PackedError(f"a number in the file is larger than {most:,}")
         return value
 
-    def size(self) -> int:
-        """Return a number that is at least one."""
-        value = self.number()
+    def size(self, most: int = MOST_VALUES) -> int:
+        """Return a number that is at least one, and at most `most`."""
+        value = self.number(most)
         if not value:
             raise PackedError("a size in the file is zero")
         return value
+
+    def width(self) -> int:
+        """Return the size of a layer's output."""
+        return self.size(MOST_WIDTH)
+
+    def width_or_none(self) -> int:
+        """Return the size of a layer's output, 0 where there is no such layer."""
+        return self.number(MOST_WIDTH)
 
     def text(self) -> str:
         """Return a text: its length in bytes, then UTF-8."""

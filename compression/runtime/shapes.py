@@ -13,10 +13,10 @@ EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
 GATES = {"rnn": 1, "bilstm": 4}
 ENCODER_FIELDS = {
     "ffn": {},
-    "conv": {"hidden": "size", "kernel_width": "byte"},
-    **{arch: {"hidden": "size"} for arch in GATES},
+    "conv": {"hidden": "width", "kernel_width": "byte"},
+    **{arch: {"hidden": "width"} for arch in GATES},
     **{
-        arch: {"hidden": "size", "depth": "byte", "heads": "byte", "intermediate": "size", "adapters": "number"}
+        arch: {"hidden": "width", "depth": "byte", "heads": "byte", "intermediate": "width", "adapters": "width_or_none"}
         for arch in TRANSFORMERS
     },
 }

@@ -14,6 +14,8 @@ PAIR_BITS = 16
 """log2 of the sum of the frequencies of a merge's parts."""
 MOST_PIECES = 1 << 15
 MOST_PIECE_LENGTH = 512
+MOST_REPLACEMENT = 64
+"""Characters that a rule of normalisation puts in the place of others."""
 MOST_WORD_PIECES = 1 << 18
 MOST_CHARACTERS = 1 << 23
 """Characters of all word pieces together."""
@@ -42,9 +44,11 @@ class Vocabulary:
         rules: dict[str, str | None] = {}
         for _ in range(reader.number(1 << 16)):
             key, has_value = reader.text(), reader.byte(2)
-            if not key or len(key) > MOST_PIECE_LENGTH:
-                raise PackedError("a rule of normalisation matches nothing")
+            if not 0 < len(key) <= MOST_PIECE_LENGTH:
+                raise PackedError("a rule of normalisation matches nothing, or too much")
             rules[key] = reader.text() if has_value else None
+            if len(rules[key] or "") > MOST_REPLACEMENT:
+                raise PackedError("a rule of normalisation makes text too long")
         self._normaliser = Normaliser(base, rules)
         self.characters = reader.text()
         self.merges = reader.number(MOST_PIECES)

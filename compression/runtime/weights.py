@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compression.runtime.entropy import BLOCK, Array
+from compression.runtime.entropy import BLOCK, MOST_TABLES, Array
 from compression.runtime.reader import MOST_VALUES, PackedError, Reader
 
 FLOAT32, FLOAT16, AFFINE, CODEBOOK, PRODUCT = range(5)
@@ -29,7 +29,7 @@ class Streams:
         self.main: list[Array] = []
         self.masked: list[tuple[Array, list[Array]]] = []
         self.floats = 0
-        self._total = 0
+        self._total = self._first_tables = self._main_tables = 0
 
     def count(self, rows: int, columns: int = 1) -> int:
         """Return rows * columns. Raises PackedError when the values of a file are too many."""
@@ -39,15 +39,23 @@ class Streams:
         return rows * columns
 
     def add_first(self, reader: Reader, count: int) -> Array:
-        """Read the description of an array of the first stream."""
-        self.first.append(Array.read(reader, count, first=True))
-        return self.first[-1]
+        """Read the description of an array of the first stream. Raises PackedError when its tables are too many."""
+        return self._add_first(Array.read(reader, count, first=True))
+
+    def _add_first(self, array: Array) -> Array:
+        self.first.append(array)
+        self._first_tables = _counted(self._first_tables, array)
+        return array
 
     def add(self, reader: Reader, count: int, columns: int = BLOCK) -> Array:
-        """Read the description of an array of the main stream; its classes belong to the first one."""
+        """Read the description of an array of the main stream; its classes belong to the first one.
+
+        Raises PackedError when a stream's tables are too many.
+        """
         self.main.append(array := Array.read(reader, count, columns))
+        self._main_tables = _counted(self._main_tables, array)
         if array.classes is not None:
-            self.first.append(array.classes)
+            self._add_first(array.classes)
         return array
 
     def add_floats(self, count: int) -> slice:
@@ -64,17 +72,29 @@ class Streams:
                 plane.count = int(np.count_nonzero(mask.values))
 
 
-class Matrix:
-    """A matrix: its description is read from the header, its value follows when the streams are decoded."""
+def _counted(tables: int, array: Array) -> int:
+    tables += len(array.weights)
+    if tables > MOST_TABLES:
+        raise PackedError("a stream has too many tables")
+    return tables
 
-    def __init__(self, reader: Reader, streams: Streams, rows: int, columns: int) -> None:
+
+class Matrix:
+    """A matrix: its description is read from the header, its value follows when the streams are decoded.
+
+    factor: whether it is one of a product's, which is no product itself.
+    """
+
+    def __init__(self, reader: Reader, streams: Streams, rows: int, columns: int, factor: bool = False) -> None:
         self.shape = rows, columns
         count, width = streams.count(rows, columns), columns if columns > 1 else BLOCK
         self.form = reader.byte(PRODUCT + 1)
         if self.form == PRODUCT:
+            if factor:
+                raise PackedError("a factor of a product is a product")
             rank = reader.size()
-            self.left = Matrix(reader, streams, rows, rank)
-            self.right = Matrix(reader, streams, rank, columns)
+            self.left = Matrix(reader, streams, rows, rank, factor=True)
+            self.right = Matrix(reader, streams, rank, columns, factor=True)
             return
         self.option = reader.byte(8)
         by_row, by_column = bool(self.option & PER_ROW), bool(self.option & PER_COLUMN)

@@ -47,8 +47,11 @@ class Matrix(nn.Module):
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, torch.Tensor]) -> Matrix:
-        """Return the matrix of this state_dict. Raises UserError when no form has such tensors."""
-        if any(name.startswith("left.") for name in tensors):
+        """Return the matrix of this state_dict. Raises UserError when no form has such tensors.
+
+        A product's factors are not products.
+        """
+        if any(name.startswith("left.") for name in tensors) and not any(".left." in name for name in tensors):
             return Product(*(cls.from_tensors(_below(tensors, factor)) for factor in ("left", "right")))
         types = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dim() == 2}
         for form in (Dense, Half, Affine, Codebook):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import sweep_grid
+import tiny
 from processes import run_script
 
 from common.errors import UserError
@@ -91,6 +92,22 @@ def test_estimates_come_from_the_most_similar_runs(swept, paths, tmp_path):
     assert 0 < one < all_four < 100
     assert all_four == pytest.approx(sum(estimator.seconds([run]) for run in runs))
     assert Estimator(sweep_grid.settings(tmp_path).paths).seconds(runs) is None
+
+
+@pytest.mark.parametrize("change", [{"student_arch": "rnn"}, {"embedding_type": "char"}, {"batch_size": 4}], ids=str)
+def test_runs_of_another_kind_estimate_nothing_unless_they_are_of_the_same_sweep(swept, tmp_path, change):
+    """A sweep of 15 minutes was said to take 4 hours, by the runs of another experiment."""
+    asked = sweep_grid.settings(tiny.copy_workspace(swept[0], tmp_path / "workspace"))
+    grid = load_grid(sweep_grid.write_grid(tmp_path, "other", settings=change), (), asked.flags)
+    runs = distinct(plan_runs(grid, asked.paths, "other", {}))
+    assert Estimator(asked.paths, runs).seconds(runs) is None
+    first, same_cell, *_, other_cell = runs
+    assert first.settings["only_original_data"] == same_cell.settings["only_original_data"]
+    assert first.settings["only_original_data"] != other_cell.settings["only_original_data"]
+    first.folder.write(first.record(seconds=3.0 * first.rows))
+    assert Estimator(asked.paths).seconds([same_cell]) == pytest.approx(3 * same_cell.rows)
+    assert Estimator(asked.paths).seconds([other_cell]) is None
+    assert Estimator(asked.paths, runs).seconds([other_cell]) == pytest.approx(3 * other_cell.rows)
 
 
 @pytest.mark.parametrize(

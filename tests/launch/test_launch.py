@@ -9,14 +9,17 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import small_slurm
 import tiny
+import torch
 from launch_work import TracedJob, numbers, pids, run_job
 from processes import wait_until
 
 import common.launch.dispatch
+from common.devices import cpu_cores
 from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.progress import nothing
@@ -72,7 +75,7 @@ def run(launcher, jobs, **given):
 
 
 def outputs(folder):
-    """Threads and working folder of every job done."""
+    """Threads, working folder and visible GPUs of every job done."""
     return {tuple(path.read_text().split("\n")) for path in folder.glob("done-*")}
 
 
@@ -80,7 +83,7 @@ def outputs(folder):
 def test_every_job_runs_once_in_the_launchers_folder(launcher, folder):
     assert run(launcher, traced(Path())) == 8  # a relative path means the same there
     assert numbers(folder, "started") == numbers(folder, "done") == [0, 1, 2, 3]
-    assert {cwd for _, cwd in outputs(folder)} == {str(folder)}
+    assert {cwd for _, cwd, _ in outputs(folder)} == {str(folder)}
     assert not (folder / ".submitit").exists()
 
 
@@ -129,23 +132,53 @@ def test_an_exception_in_a_job_is_raised_and_ends_the_work(launcher, folder, tro
     assert not (folder / ".submitit").exists()
 
 
-@pytest.mark.parametrize(("threads", "seen"), [(3, "3"), (0, str(max(1, (os.cpu_count() or 1) // 2)))])
+@pytest.mark.parametrize(("threads", "seen"), [(3, "3"), (0, str(max(1, cpu_cores() // 2)))])
 def test_processes_get_their_threads(folder, threads, seen):
     run(Launcher("processes", 2, threads), traced(folder, count=2))
-    assert {count for count, _ in outputs(folder)} == {seen}
+    assert {count for count, _, _ in outputs(folder)} == {seen}
 
 
 def test_processes_are_as_many_as_cores_have_room_for(folder, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(5))
     run(Launcher("processes", 0, 2), traced(folder, count=9))
     assert 1 <= len(pids(folder)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("launcher", "visible", "seen"),
+    [
+        (Launcher("processes"), None, {"0", "1"}),
+        (Launcher("processes", 3), "GPU-a,GPU-b", {"GPU-a", "GPU-b"}),
+        (Launcher("processes", 2, cpu=True), None, {"None"}),
+    ],
+    ids=["one each", "shared", "cpu"],
+)
+def test_processes_have_a_gpu_each(folder, monkeypatch, launcher, visible, seen):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    workers = launcher.workers or 2
+    run(launcher, traced(folder, *[f"meets {workers}"] * 4))
+    assert len(pids(folder)) == workers
+    assert {gpu for _, _, gpu in outputs(folder)} == seen
+
+
+@pytest.mark.parametrize(("cpu", "gpus"), [(False, 1), (True, 0)])
+def test_ray_reserves_a_gpu_unless_the_work_is_for_the_cpu(monkeypatch, cpu, gpus):
+    ray = mock.Mock(is_initialized=lambda: True, cluster_resources=lambda: {"CPU": 4.0, "GPU": 2.0})
+    ray.wait.side_effect = lambda running, **_: (running, [])
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    run(Launcher("ray", 2, cpu=cpu), traced(Path(), count=2))
+    assert ray.remote.return_value.options.call_args.kwargs["num_gpus"] == gpus
 
 
 @pytest.mark.parametrize(("threads", "more"), [(3, {}), (0, {"cpus_per_task": "3"})], ids=["threads", "cores"])
 @pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
 def test_slurm_gets_an_array_with_threads_and_options(launcher, folder, tmp_path, threads, more):
     run(Launcher("slurm", 1, threads, {**dict(launcher.options), **more}), traced(folder, count=2))
-    assert {count for count, _ in outputs(folder)} == {"3"}
+    assert {count for count, _, _ in outputs(folder)} == {"3"}
     (script,) = tmp_path.glob("slurm/script-*")
     expected = ["cpus-per-task=3", "partition=short", "time=30", "array=0-1%1"]
     assert {f"#SBATCH --{line}" for line in expected} <= set(script.read_text().splitlines())
@@ -268,3 +301,11 @@ def test_workers_end_with_a_killed_parent(script, folder):
     process.kill()
     process.communicate()
     wait_until(lambda: all(map(gone, pids(folder))))
+
+
+def test_killed_workers_leave_no_semaphores(script, folder):
+    """Pebble ends idle workers by a signal, at any moment: the resource tracker warned of what they had not removed."""
+    _, output = script("killed once").communicate(timeout=120)
+    assert numbers(folder, "done") == [0, 1, 2, 3]
+    assert output.count("its job is started again") == 4
+    assert "resource_tracker" not in output

@@ -5,6 +5,7 @@ import collections
 import contextlib
 import resource
 import signal
+import time
 
 import numpy as np
 import packed_students as made
@@ -13,9 +14,11 @@ from damage import SIZES, assemble, damaged
 
 from compression.packing import pack_student
 from compression.packing.header import HeaderWriter
-from compression.runtime import ARCHS, PackedError
+from compression.runtime import ARCHS, NFKC, PRODUCT, Normaliser, PackedError
+from compression.runtime.entropy import BY_ROW, CONSTANT
 from compression.runtime.header import PAIR
 from compression.runtime.model import load_bytes
+from compression.runtime.shapes import EMBEDDINGS
 
 FILES = 4_000
 MEMORY = 256 << 20
@@ -24,8 +27,8 @@ TEXT = "A film, 2!"
 
 
 @contextlib.contextmanager
-def limits():
-    """Allow no more than MEMORY beyond the process's own, and end what hangs."""
+def limits(memory=MEMORY):
+    """Allow no more memory than this beyond the process's own, and end what hangs."""
 
     def too_long(*_):
         raise AssertionError("a damaged file took too long")
@@ -33,7 +36,7 @@ def limits():
     pages = int(open("/proc/self/statm").read().split()[0])  # noqa: SIM115, PTH123
     before = resource.getrlimit(resource.RLIMIT_AS)
     handler = signal.signal(signal.SIGALRM, too_long)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + memory, before[1]))
     try:
         yield
     finally:
@@ -106,18 +109,89 @@ def test_the_largest_possible_weights_give_finite_logits(tmp_path, arch):
     assert logits.max() > 1e10
 
 
-@pytest.mark.parametrize("dim", [250_000, 600_000, 1 << 24])
-def test_a_small_file_cannot_claim_much(dim):
-    """An FFN of characters whose weights are all 1.0, as constants, which take no bytes."""
+ONES = bytes([0, 0]) + bytes([1, 0, 1, 0, 1, 0x80, 1, 0x3F])
+"""A matrix of float32 0x3f800000, not masked: four constant planes, which take no bytes whatever its size."""
+ZEROS = bytes([1, 0] * 4)
+"""The shared floats, all zero."""
+
+
+def forged(arch, embedding, dim=1, units=1, encoder=(), vocabulary=()):
+    """The first fields of a header. encoder: its bytes, or numbers that are not bytes; vocabulary: its bytes."""
     header = HeaderWriter()
-    header.data += bytes([ARCHS.index("ffn"), 2, 0]) + b"\x03big\x01t" + bytes([0, 5])
-    header.size(dim)
-    header.size(1)
-    ones = bytes([0, 0]) + bytes([1, 0, 1, 0, 1, 0x80, 1, 0x3F])  # float32 0x3f800000, not masked, four constant planes
-    data = assemble(bytes(header.data) + 3 * ones + bytes([1, 0] * 4), b"")
+    header.data += bytes([ARCHS.index(arch), EMBEDDINGS.index(embedding), 0]) + b"\x03big\x01t" + bytes([0, 5])
+    for number in (dim, units, *encoder):
+        header.number(number)
+    return bytes(header.data) + bytes(vocabulary)
+
+
+@pytest.mark.parametrize(("dim", "units"), [(16_384, 900), (16_384, 1_100), (16_385, 1), (1 << 24, 1)])
+def test_a_small_file_cannot_claim_much(dim, units):
+    """An FFN of characters whose weights are all 1.0."""
+    data = assemble(forged("ffn", "char", dim, units) + 3 * ONES + ZEROS, b"")
     with limits():
-        if dim == 250_000:
-            assert load_bytes(data).logits([TEXT]).tolist() == [[dim]]
+        if units == 900:
+            assert load_bytes(data).logits([TEXT]).tolist() == [[dim * units]]
             return
-        with pytest.raises(PackedError, match="more than 16,777,216 numbers"):
+        error = "more than 16,777,216 numbers" if units == 1_100 else "a number in the file is larger than 16,384"
+        with pytest.raises(PackedError, match=error):
             load_bytes(data)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 30_000])
+def test_a_factor_of_a_product_is_no_product(depth):
+    """98 bytes were enough for a RecursionError."""
+    nested = bytes([PRODUCT, 1]) * depth + ONES * (depth + 1)
+    data = assemble(forged("ffn", "char") + nested + 2 * ONES + ZEROS, b"")
+    if depth == 1:
+        assert load_bytes(data).logits([TEXT]).tolist() == [[1.0]]
+        return
+    with pytest.raises(PackedError, match="a factor of a product is a product"):
+        load_bytes(data)
+
+
+def test_a_header_of_many_tables_is_refused_at_once():
+    """22 KB once deflated: 2.5 million tables took two minutes and 370 MB to read."""
+    array = bytes([BY_ROW, 127, CONSTANT, 0]) + bytes([0, 1]) * 127
+    product = bytes([PRODUCT, 1]) + (bytes([0, 0]) + 4 * array) * 2
+    header = forged("transformer", "char", 2, 1, (2, 127, 1, 2, 2)) + 1_000 * product
+    with limits(), pytest.raises(PackedError, match="a stream has too many tables"):
+        load_bytes(assemble(header, b""))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [("a", "b" * 1_000_000, "makes text too long"), ("a" * 513, "b", "matches nothing, or too much")],
+)
+def test_rules_of_normalisation_have_bounds(key, value, error):
+    """A rule for a letter made a text of ten letters one of megabytes."""
+    rules = HeaderWriter()
+    rules.data += bytes([0, 0, 1])
+    rules.text(key)
+    rules.byte(1)
+    rules.text(value)
+    with pytest.raises(PackedError, match=error):
+        load_bytes(assemble(forged("ffn", "bpe", vocabulary=rules.data), b""))
+
+
+def test_a_long_rule_does_not_make_others_slow():
+    """Every window of 512 characters was decomposed once for each of its beginnings."""
+    normalise = Normaliser(NFKC, {"\u00e9" * 512: "x", "\u00fc\u00e9": "y"})
+    started = time.process_time()
+    assert normalise("\u00fc" + "\u00e9" * 600 + "e\u0301", False) == "yx" + "\u00e9" * 88
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", [False, True])
+def test_the_memory_of_long_texts_is_bounded_and_answers_do_not_depend_on_the_batch(tmp_path, pair):
+    """64 texts of 512 tokens, whatever the number of heads, took 800 MB for attention alone."""
+    sizes = {"embedding_dim": 24, "encoder_hidden_dim": 24, "heads": 12, "layers": 1, "intermediate_dim": 9}
+    student = made.write_student(tmp_path / "s", "transformer", "char", pair=pair, transformer=sizes)
+    model = load_bytes(pack_student(student))
+    texts = ["a film " * (10 + number) for number in range(64)]
+    texts = [(text, text) if pair else text for text in texts]
+    with limits(64 << 20):
+        together = model.logits(texts)
+        alone = np.concatenate([model.logits([text]) for text in texts[::9]])
+    assert np.abs(together[::9] - alone).max() < 1e-5
+    assert np.abs(alone - made.torch_logits(student, texts[::9])).max() < 1e-4

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from common.errors import UserError
 from compression.shrinking.quantization.scheme import BITS, POWER, Scheme, k_means, nearest
 from compression.students.weights import Affine, Codebook, Half, Matrix
 
@@ -164,3 +165,10 @@ def test_single_numbers_are_16_bit_floats_at_8_bits_and_share_a_range_at_fewer()
 def test_a_matrix_of_zeros_or_of_a_single_weight(scheme):
     assert not scheme.quantize(torch.zeros(3, 4)).dense().any()
     assert scheme.quantize(torch.tensor([[0.0, -2.5]])).dense()[0, 1].item() == pytest.approx(-2.5, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["left.left", "right.left", "left." * 5_000 + "left"])
+def test_a_factor_of_a_product_is_no_product(name):
+    tensors = {f"{name}.value": torch.ones(1, 1), "left.value": torch.ones(1, 1), "right.value": torch.ones(1, 1)}
+    with pytest.raises(UserError, match="no matrix is stored as"):
+        Matrix.from_tensors(tensors)

@@ -9,24 +9,26 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.launch.launcher import Launcher
-from common.progress import nothing
+from common.progress import bar, nothing
 from common.stopping import asked
 
 
 @dataclasses.dataclass(frozen=True)
 class TracedJob:
-    """A job that leaves files: started-NUMBER-PID-TIME, then done-NUMBER with its threads and folder."""
+    """A job that leaves files: started-NUMBER-PID-TIME, then done-NUMBER with its threads, folder and GPUs."""
 
     folder: Path
     number: int
     trouble: str = ""
-    """killed once, killed, refused, fails, waits (for a request to stop, then saved-NUMBER), or deaf (to requests)."""
+    """killed once, killed, refused, fails, waits (for a request to stop, then saved-NUMBER), deaf (to requests), or
+    meets N (waits until N processes have jobs)."""
     rows: int = 2
 
 
 def run_job(job: TracedJob, advance=nothing) -> None:
     """Run a job."""
     (job.folder / f"started-{job.number}-{os.getpid()}-{time.monotonic_ns()}").touch()
+    list(bar([job.number], "job", stops=False))
     if job.trouble == "refused":
         raise UserError(f"{job.number}: no good")
     if job.trouble == "fails":
@@ -40,7 +42,10 @@ def run_job(job: TracedJob, advance=nothing) -> None:
         if job.trouble == "waits" and asked():
             (job.folder / f"saved-{job.number}").touch()
             raise KeyboardInterrupt
-    (job.folder / f"done-{job.number}").write_text(f"{os.environ.get('OMP_NUM_THREADS')}\n{Path.cwd()}")
+    while job.trouble.startswith("meets") and len(pids(job.folder)) < int(job.trouble.split()[1]):
+        time.sleep(0.02)
+    seen = os.environ.get("OMP_NUM_THREADS"), Path.cwd(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    (job.folder / f"done-{job.number}").write_text("\n".join(map(str, seen)))
     advance(job.rows)
 
 

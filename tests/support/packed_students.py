@@ -72,15 +72,17 @@ def matrix(rng, shape, form):
 
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
     """Write and return a student's folder. given: other student settings, `model` (a sentencepiece
-    model's bytes), `labels`, `tokens`, `edit`."""
+    model's bytes), `labels`, `tokens`, `edit`, `transformer`
+    (its sizes)."""
     rng = np.random.default_rng(seed)
+    transformer = given.pop("transformer", TRANSFORMER)
     model = given.pop("model", None) or pieces()
     tokens = given.pop("tokens", False)
     labels, edit = given.pop("labels", ["bad", "good", "so-so"]), given.pop("edit", None)
     sizes = {"embedding_dim": DIM, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": CLASSIFIER, "vocab_size": VOCAB,
              "hash_ratio": 10, "max_tokens": 512, "kernel_width": KERNEL, **given}  # fmt: skip
     if arch in TRANSFORMERS:
-        sizes |= TRANSFORMER
+        sizes |= transformer
     if embedding == "wordpiece":
         sizes["vocab_size"] = len(word_pieces())
     sizes |= {"embedding_type": embedding, "pooling": pooling or tiny.POOLINGS[arch][0]}

@@ -37,7 +37,7 @@ class Board:
         self._name, self._runs, self._workers = name, runs, workers
         self._statuses = {run.id: statuses[run.id] for run in runs}
         self._started: dict[str, float] = {}
-        self._estimator = Estimator(runs[0].folder.paths)
+        self._estimator = Estimator(runs[0].folder.paths, runs)
         self._screen = sys.stderr  # a run in this process redirects sys.stderr to its log
         self._live = shown and self._screen.isatty()
         self._lines = shown and not self._live
@@ -75,7 +75,7 @@ class Board:
                 self._started.pop(run.id, None)  # a run whose process died starts again
             if status not in _ENDED:
                 continue
-            self._estimator = Estimator(run.folder.paths)
+            self._estimator = Estimator(run.folder.paths, self._runs)
             record = run.folder.record()
             if record and self._lines:
                 ended = sum(status in _ENDED for status in self._statuses.values())

@@ -1,4 +1,4 @@
-"""How long runs will take, from runs that have finished."""
+"""How long runs will take, from runs that have finished and are like them."""
 
 from __future__ import annotations
 
@@ -11,31 +11,42 @@ from compression.experiments.sweep.runs import RunFolder
 from compression.experiments.sweep.work import RunTask
 
 _Kind = tuple[object, ...]
+_SPEED = (
+    *("student_arch", "embedding_type", "embedding_dim", "encoder_hidden_dim", "layers", "iterations", "max_tokens"),
+    *("batch_size", "only_original_data", "augmented", "align_hidden", "align_attention", "align_embedding", "chains"),
+)
+"""Settings that decide how long a row takes."""
 
 
 class Estimator:
-    """Seconds per row and epoch of finished runs, by kinds of run from strict (task, student, embedding) to any."""
+    """Seconds per row and epoch of finished runs: of the same kind, else of the same sweep.
 
-    def __init__(self, paths: Store) -> None:
+    A kind is a task, a number of threads, and the settings that decide how long a row takes.
+    """
+
+    def __init__(self, paths: Store, sweep: Iterable[RunTask] = ()) -> None:
+        """sweep: all runs of the sweep that is estimated."""
+        own = {run.id for run in sweep}
         self._rates: dict[_Kind, list[float]] = defaultdict(list)
+        self._own: list[float] = []
         for file in paths.run("").glob("*/run.json"):
             record = RunFolder(paths, file.parent.name).record()
             if record and record.status == "finished" and record.work:
-                for kind in _kinds(record.task, record.settings):
-                    self._rates[kind].append(record.seconds / record.work)
+                rate = record.seconds / record.work
+                self._rates[_kind(record.task, record.threads, record.settings)].append(rate)
+                if record.id in own:
+                    self._own.append(rate)
 
     def seconds(self, runs: Iterable[RunTask]) -> float | None:
-        """Return the seconds that runs take one after the other, or None where no run of their kinds has finished."""
+        """Return the seconds that runs take one after the other, or None where no run like them has finished."""
         total = 0.0
         for run in runs:
-            rates = next((self._rates[kind] for kind in _kinds(run.task, run.settings) if kind in self._rates), None)
-            if rates is None:
+            rates = self._rates.get(_kind(run.task, run.threads, run.settings), self._own)
+            if not rates:
                 return None
             total += statistics.median(rates) * run.rows
         return total
 
 
-def _kinds(task: str, settings: dict[str, object]) -> list[_Kind]:
-    """Kinds that a run belongs to, from strict to loose; the first one with finished runs is the best guess."""
-    arch, embedding, width = (settings.get(name) for name in ("student_arch", "embedding_type", "embedding_dim"))
-    return [(task, arch, embedding, width), (task, arch, embedding), (task, arch), (arch, embedding), (arch,), ()]
+def _kind(task: str, threads: int, settings: dict[str, object]) -> _Kind:
+    return (task, threads, *(str(settings.get(name)) for name in _SPEED))

@@ -145,7 +145,7 @@ def describe_plan(grid: Grid, paths: Store, at_once: int) -> dict[str, Any]:
     statuses = {run.id: run.folder.status() for run in runs}
     counts = Counter(statuses.values())
     left = [run for run in runs if statuses[run.id] in ("waiting", "running")]
-    seconds = Estimator(paths).seconds(left)
+    seconds = Estimator(paths, runs).seconds(left)
     return {
         **plan,
         "distinct": len(runs),

@@ -1,12 +1,10 @@
 """Settings of `experiment.py sweep`."""
 
-import os
 from typing import Any, Literal
 
 import pydantic
 
 from common.config import pairs, unused_fields
-from common.devices import pick_device
 from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.store.settings import QuerySettings
@@ -25,7 +23,7 @@ class SweepSettings(QuerySettings):
     launcher: Literal["processes", "ray", "slurm", "local"] = "processes"
     """Where runs go: processes on this machine, a Ray cluster, Slurm (array jobs), or this process alone."""
     workers: int = pydantic.Field(0, ge=0)
-    """Runs at a time; 0: one per CPU core (with a GPU: one), on a cluster as many as it can take."""
+    """Runs at a time; 0: one per GPU, without GPUs one per CPU core, on a cluster as many as it can take."""
     threads: int = pydantic.Field(1, gt=0)
     """CPU threads of each run. One is best for students, and results do not depend on the number of workers."""
     slurm: tuple[str, ...] = ()
@@ -52,13 +50,4 @@ class SweepSettings(QuerySettings):
         """Return where runs go. Raises UserError for a --slurm that is malformed, or has no effect."""
         if self.slurm and self.launcher != "slurm":
             raise UserError("--slurm is for --launcher slurm")
-        workers = self.workers
-        if not workers and self.launcher == "processes" and pick_device(self.cpu).type == "cuda":
-            workers = 1
-        return Launcher(self.launcher, workers, self.threads, pairs("--slurm", self.slurm))
-
-    def at_once(self) -> int:
-        """Return the number of runs at a time, for estimates: on a cluster, this machine's."""
-        if self.launcher == "local":
-            return 1
-        return self.launch().workers or max(1, (os.cpu_count() or 1) // self.threads)
+        return Launcher(self.launcher, self.workers, self.threads, pairs("--slurm", self.slurm), self.cpu)

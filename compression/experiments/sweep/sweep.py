@@ -39,7 +39,7 @@ from compression.experiments.sweep.work import RunTask, do_run
 
 def plan_sweep(path: Path, settings: SweepSettings) -> dict[str, Any]:
     """Return what a sweep would do, without doing any of it (`--dry-run`)."""
-    return describe_plan(load_grid(path, settings.set_, settings.flags), settings.paths, settings.at_once())
+    return describe_plan(load_grid(path, settings.set_, settings.flags), settings.paths, settings.launch().at_once())
 
 
 def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
@@ -109,7 +109,7 @@ def _run(name: str, all_runs: Sequence[RunTask], settings: SweepSettings, launch
     if not todo:
         return
     shown = [run for run in runs if run in todo or statuses[run.id] == "finished"]
-    with Board(name, shown, statuses, min(settings.at_once(), len(todo)), settings.loadbar):
+    with Board(name, shown, statuses, min(launcher.at_once(), len(todo)), settings.loadbar):
         launcher.run(do_run, todo, nothing, _lost)
 
 

@@ -9,6 +9,8 @@ IDENTITY, NFKC, NMT_NFKC = range(3)
 """Normalisations that need no rules of their own in a file."""
 SPACE = "\u2581"
 """sentencepiece's character for a space."""
+_LONGEST = 4
+"""Most characters that one rule of NFKC replaces: no composed character has a longer decomposition."""
 
 
 class Normaliser:
@@ -21,7 +23,7 @@ class Normaliser:
         self._nfkc = base != IDENTITY
         self.own = (_later_compositions() if self._nfkc else {}) | (_nmt_rules() if base == NMT_NFKC else {}) | more
         self.later = _later_characters() if self._nfkc else {}
-        self._longest = max(4 if self._nfkc else 1, max(map(len, more), default=1))
+        self._longest = max(_LONGEST if self._nfkc else 1, max(map(len, more), default=1))
         self._ascii_seconds = any(len(key) > 1 and key[1] < "\x80" for key in more)
         self._known: dict[str, tuple[str, int]] = {}
         # Printable ASCII stays as it is, unless a file has rules for it.
@@ -66,7 +68,7 @@ class Normaliser:
         """Return the replacement of exactly these characters, None where they have no rule."""
         if key in self.own:
             return self.own[key]
-        if not self._nfkc:
+        if not self._nfkc or len(key) > _LONGEST:
             return None
         if len(key) == 1:
             value = self.later.get(key) or unicodedata.normalize("NFKC", key)

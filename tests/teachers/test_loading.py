@@ -172,3 +172,14 @@ def test_a_teacher_with_adapters_keeps_its_own_vocabulary_and_settings(workspace
     after = load_teacher(folder, CPU, torch.float32)
     assert after.tokenizer.get_vocab() == before.tokenizer.get_vocab()
     assert after.model.config.hidden_act == before.model.config.hidden_act == "gelu"
+
+
+def test_code_that_comes_with_a_model_is_not_executed(encoder, tmp_path, monkeypatch):
+    folder = shutil.copytree(encoder, tmp_path / "own-code")
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nfrom transformers import BertConfig as Config\n")
+    edit_config(folder, model_type="own", auto_map={"AutoConfig": "own.Config"})
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # transformers asks whether to trust the code
+    with pytest.raises(UserError, match="no teacher could be loaded"):
+        HuggingFaceTeacher(folder, ("a", "b"), 2, CPU, torch.float32, 128, True)
+    assert not ran.exists()

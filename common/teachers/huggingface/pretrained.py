@@ -50,17 +50,20 @@ def load_pretrained(
 
     New are those that its files lack, such as those of an untrained head, and with `new_head` those of a head of
     another shape. head: a class of transformers; settings: folder of the tokenizer and config.json, where that is not
-    `source`; given: changes of config.json. Weights are safetensors, never pickles.
+    `source`; given: changes of config.json. Weights are safetensors, never pickles, and code that comes with a model is
+    never executed.
     Raises UserError that names `what`, the tensors that have another shape than config.json says, or a pickle.
     """
     _refuse_pickles(Path(source))
     transformers = quiet_transformers()
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(settings or source, **(tokenizer_settings or {}))
-        config = transformers.AutoConfig.from_pretrained(settings or source, **given)
+        files = {"pretrained_model_name_or_path": settings or source, "trust_remote_code": False}  # None would ask
+        tokenizer = transformers.AutoTokenizer.from_pretrained(**files, **(tokenizer_settings or {}))
+        config = transformers.AutoConfig.from_pretrained(**files, **given)
         model, loaded = getattr(transformers, head).from_pretrained(
             source,
             config=config,
+            trust_remote_code=False,
             dtype=torch.float32,  # by default it is that of the file
             use_safetensors=True,
             ignore_mismatched_sizes=True,  # they are checked below

@@ -48,7 +48,7 @@ class HeaderWriter:
             raise UserError(f"cannot be packed: a layer has {value:,} units, more than {MOST_WIDTH:,}")
         self.number(value)
 
-    width_or_none = width
+    units = width
 
     def text(self, value: str) -> None:
         """Write a length in bytes, then UTF-8."""

@@ -64,8 +64,8 @@ class Reader:
         """Return the size of a layer's output."""
         return self.size(MOST_WIDTH)
 
-    def width_or_none(self) -> int:
-        """Return the size of a layer's output, 0 where there is no such layer."""
+    def units(self) -> int:
+        """Return the size of a layer's output; 0 where there is no such layer."""
         return self.number(MOST_WIDTH)
 
     def text(self) -> str:

@@ -16,7 +16,7 @@ ENCODER_FIELDS = {
     "conv": {"hidden": "width", "kernel_width": "byte"},
     **{arch: {"hidden": "width"} for arch in GATES},
     **{
-        arch: {"hidden": "width", "depth": "byte", "heads": "byte", "intermediate": "width", "adapters": "width_or_none"}
+        arch: {"hidden": "width", "depth": "byte", "heads": "byte", "intermediate": "width", "adapters": "units"}
         for arch in TRANSFORMERS
     },
 }

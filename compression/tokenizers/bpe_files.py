@@ -11,6 +11,7 @@ import numpy as np
 from common.errors import UserError
 from common.progress import say
 from common.reading import regular_file
+from common.stopping import at_once
 from common.store.files import fingerprint, sync, whole_file
 from common.store.locks import only_one
 from common.store.temporary import remove_leftovers_of, temporary
@@ -47,7 +48,7 @@ def find_files(
     if model_file.exists() and (vector_file.exists() or not with_vectors):
         return model_file, vector_file
     what = f"byte pairs of {vocab_size} pieces"
-    with only_one(folder.with_name(f"{folder.name}.vs{vocab_size}"), what, wait=True):
+    with only_one(folder.with_name(f"{folder.name}.vs{vocab_size}"), what, wait=True), at_once():
         if not model_file.exists():
             say(f"training a byte-pair vocabulary of {vocab_size} on {len(sentences):,} sentences")
             _train_pieces(map(prepare, sentences), vocab_size, model_file)

@@ -94,6 +94,19 @@ def test_a_damaged_model_is_named(tmp_path):
         load_masked_lm(str(folder), CPU, tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_every_file_of_a_model_counts(tmp_path, kind):
+    folder = tiny.write_masked_lm(tmp_path / "model", kind)
+    names = sorted(path.name for path in folder.iterdir())
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(names)
+    found = {masked_lm_fingerprint(str(folder), tmp_path)}
+    for name in (*names, "merges.txt", "spiece.model"):
+        with (folder / name).open("ab") as file:
+            file.write(b" ")
+        found.add(masked_lm_fingerprint(str(folder), tmp_path))
+    assert len(found) == len(names) + 3
+
+
 def plain_candidates(model, text, span, k):
     """TinyBERT's way: one word of one sentence at a time, every position through the output layer."""
     (pieces,) = model.encode([text])

@@ -13,7 +13,7 @@ from stops import stopped_in_step
 from toy_run import toy
 
 import common.training.loop
-from common.stopping import asked, check, graceful, listen
+from common.stopping import asked, at_once, check, graceful, listen
 from common.training.checkpoint import load_tensors
 from common.training.loop import fit
 
@@ -73,6 +73,19 @@ def test_requests_end_with_their_context():
             os.kill(os.getpid(), signal.SIGTERM)
     assert not asked()
     assert [signal.getsignal(number) for number in NAMES] == handlers
+
+
+def test_work_with_nothing_to_save_stops_at_the_first_request():
+    with graceful():
+        with pytest.raises(KeyboardInterrupt), at_once():
+            os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt), at_once():
+            pytest.fail("it began after the request")
+    with graceful():
+        with at_once(), at_once():
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked()
 
 
 def test_a_signal_that_is_ignored_stays_so_and_other_threads_change_nothing():

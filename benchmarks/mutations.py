@@ -1,0 +1,270 @@
+"""Mutated packed files against the numpy runtime: each is refused with a PackedError, or is a model that answers.
+
+    python benchmarks/mutations.py --files 1000000
+    python benchmarks/mutations.py --seconds 120 --seed 3
+
+Small students of every architecture, tokenizer and form of weights are packed, and copies of them are damaged: fields
+of the header get other values, products are nested, bytes are flipped, cut, inserted and exchanged. Most copies get the
+right length and checksum, so that later checks are reached. A file with any other exception, one that takes longer than
+10 seconds, or more than 500 MB, is a finding: its bytes are kept in a folder; its number and the seed make it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import itertools
+import json
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads would only wait, and hold memory
+
+import numpy as np
+from damage import SIZES, Honest, assemble, mutated, take_apart
+
+from compression.runtime import PackedError
+from compression.runtime.model import load_bytes
+
+MEMORY = 500 << 20
+"""Bytes that a process may hold, Python and NumPy included."""
+SECONDS = 10.0
+"""Longest time for one file."""
+TEXTS = ("A film, 2!", "caf\u00e9 \ud55c\uad6d wonderful " * 6, "")
+FINDINGS = 20
+"""Findings after which a worker ends."""
+_BLOCK = 1000
+"""Files between two looks at the clock."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutations:
+    """What was seen. outcomes: beginning of an error's message, or "a model" -> files. findings: a line for each."""
+
+    files: int
+    seconds: float
+    peak_bytes: int
+    outcomes: dict[str, int]
+    findings: tuple[str, ...]
+
+
+def mutate_packed(
+    files: int = 1_000_000,
+    seconds: float | None = None,
+    seed: int = 0,
+    workers: int = 0,
+    folder: Path = Path("mutations"),
+) -> Mutations:
+    """Load mutated files and ask those that are models for answers.
+
+    files: at most so many; seconds: stop after this time; workers: processes, 0 for one per core. Findings are written
+    into `folder`, which is made for the first one: NUMBER.fwt. File `number` depends on the seed and its number alone.
+    """
+    workers = workers or len(os.sched_getaffinity(0))
+    started = time.monotonic()
+    deadline = None if seconds is None else started + seconds
+    context = multiprocessing.get_context("spawn")  # a forked worker would hold this process's PyTorch
+    with tempfile.TemporaryDirectory() as name:
+        students = Path(name) / "students.pickle"
+        maker = context.Process(target=write_students, args=(students,))
+        maker.start()
+        maker.join()
+        if maker.exitcode:
+            raise RuntimeError("no student could be packed, see above")
+        reports = [Path(name) / f"{worker}.json" for worker in range(workers)]
+        running = []
+        for worker, report in enumerate(reports):
+            numbers = range(worker, files, workers)
+            running.append(_Watched(context, (students, seed, numbers, deadline, folder, report), folder))
+        for process in running:
+            process.join()
+        found = [json.loads(report.read_text()) for report in reports if report.exists()]
+    outcomes: collections.Counter[str] = collections.Counter()
+    for one in found:
+        outcomes.update(one["outcomes"])
+    findings = [line for one in found for line in one["findings"]]
+    findings += [line for process in running for line in process.findings]
+    peak = max((one["peak"] for one in found), default=0)
+    return Mutations(sum(outcomes.values()), time.monotonic() - started, peak, dict(outcomes), tuple(findings))
+
+
+class _Watched:
+    """A worker that is started again, behind a file that ended it: by a signal, or because it did not end."""
+
+    def __init__(self, context: Any, given: tuple, folder: Path) -> None:
+        self._context, self._given, self._folder = context, given, folder
+        self.findings: list[str] = []
+        self._start(given[2])
+
+    def _start(self, numbers: range) -> None:
+        students, seed, _, deadline, folder, report = self._given
+        self._at = self._context.RawValue("q", -1)
+        given = students, seed, numbers, deadline, folder, report, self._at
+        self._process = self._context.Process(target=run_worker, args=given)
+        self._process.start()
+
+    def join(self) -> None:
+        """Wait for the worker, and for those that follow it."""
+        while True:
+            before = self._at.value
+            self._process.join(4 * SECONDS)
+            hangs = self._process.is_alive() and before >= 0 and self._at.value == before
+            if hangs:
+                self._process.kill()
+                self._process.join()
+            if self._process.is_alive():
+                continue
+            if not self._process.exitcode:
+                return
+            number = self._at.value
+            how = "it does not end" if hangs else f"the process ends with {self._process.exitcode}"
+            self.findings.append(_keep(self._folder, number, self._given[:2], how))
+            if number < 0 or len(self.findings) >= FINDINGS:
+                return
+            self._start(self._given[2][self._given[2].index(number) + 1 :])
+
+
+def _keep(folder: Path, number: int, given: tuple[Path, int], what: str) -> str:
+    """Write a file into the folder of findings. Returns a line about it."""
+    if number < 0:
+        return f"a worker does not start: {what}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{number}.fwt"
+    path.write_bytes(file_of(pickle.loads(given[0].read_bytes()), given[1], number))
+    return f"{path}: {what}"
+
+
+def write_students(path: Path) -> None:
+    """Pack small students of every kind and pickle them, taken apart."""
+    import packed_students as made
+
+    from compression.packing import ans, pack_student
+
+    ans._USUAL_STEPS = 16  # many lanes: small files are decoded in a few steps of numpy
+    forms = itertools.cycle(made.FORMS)
+    kinds = [(arch, embedding, {}) for arch, embedding in itertools.product(made.ARCHS, made.EMBEDDINGS)]
+    kinds += [(arch, "hash", {"pair": True}) for arch in made.ARCHS]
+    kinds += [(arch, "char", {"tokens": True}) for arch in made.ARCHS if arch != "ffn"]
+    kinds += [("ffn", "hash", {}) for _ in made.FORMS] + [("ffn", "char", {"labels": []})]
+    sizes = {**SIZES, "max_tokens": 24, "model": made.pieces(vocab_size=72)}
+    small = {"encoder_hidden_dim": 4, "heads": 2, "layers": 1, "iterations": 2, "intermediate_dim": 3, "adapters": 2}
+    students = []
+    with tempfile.TemporaryDirectory() as name:
+        for number, (arch, embedding, more) in enumerate(kinds):
+            given = {**sizes, "vocab_size": 72 if embedding == "bpe" else 20, "transformer": small, **more}
+            student = made.write_student(Path(name) / str(number), arch, embedding, next(forms), **given)
+            students.append(Honest.of(*take_apart(pack_student(student))))
+    path.write_bytes(pickle.dumps(students))
+
+
+def file_of(students: Sequence[Honest], seed: int, number: int) -> bytes:
+    """Return the mutated file of a number."""
+    return mutated(np.random.default_rng([seed, number]), students)
+
+
+def run_worker(
+    students: Path, seed: int, numbers: range, deadline: float | None, folder: Path, report: Path, at: Any
+) -> None:
+    """Load the files of these numbers, and write what was seen. at: the number that is being loaded."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGALRM, _too_long)
+    honest = pickle.loads(students.read_bytes())
+    given, outcomes, findings = (students, seed), collections.Counter(), []
+    before = json.loads(report.read_text()) if report.exists() else {"outcomes": {}, "findings": [], "peak": 0}
+    outcomes.update(before["outcomes"])
+    findings += before["findings"]
+    for one in honest:
+        assert outcome(assemble(one.header, one.rest)) == "a model"
+    for count, number in enumerate(numbers):
+        if count % _BLOCK == 0:
+            _write_report(report, outcomes, findings)
+            if (deadline is not None and time.monotonic() > deadline) or len(findings) >= FINDINGS:
+                return
+        at.value = number
+        try:
+            outcomes[outcome(file_of(honest, seed, number))] += 1
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            text = str(error).splitlines()
+            findings.append(_keep(folder, number, given, f"{type(error).__name__}: {text[0] if text else ''}"))
+            outcomes["a finding"] += 1
+    _write_report(report, outcomes, findings)
+
+
+def _write_report(report: Path, outcomes: dict[str, int], findings: list[str]) -> None:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    report.write_text(json.dumps({"outcomes": outcomes, "findings": findings, "peak": peak}))
+
+
+class TooLongError(Exception):
+    """A file took longer than SECONDS."""
+
+
+def _too_long(*_: object) -> None:
+    raise TooLongError(f"longer than {SECONDS:g} s")
+
+
+def outcome(data: bytes) -> str:
+    """Return the beginning of a file's error, or "a model". Raises what a file must not raise."""
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        with np.errstate(all="raise", under="ignore"):
+            model = load_bytes(data)
+            for texts in ([TEXTS[0]], TEXTS):
+                logits = model.logits([(text, text) for text in texts] if model.pair else texts)
+                words = logits[~np.isnan(logits)] if model.tokens else logits
+                if len(logits) != len(texts) or logits.shape[-1] != model.outputs or not np.isfinite(words).all():
+                    raise AssertionError("answers that are not finite, or too few")
+    except PackedError as error:
+        message = str(error)
+        if "\n" in message or not message:
+            raise AssertionError("an error of several lines") from None
+        return message[:24]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return "a model"
+
+
+def lines_of(result: Mutations) -> Iterator[str]:
+    """Yield the result as text."""
+    rate = result.files / max(result.seconds, 1e-9)
+    models = result.outcomes.get("a model", 0)
+    yield (
+        f"{result.files:,} files in {result.seconds:,.0f} s ({rate:,.0f} a second), "
+        f"most memory {result.peak_bytes / 1e6:,.0f} MB: {models:,} are models, "
+        f"{len(result.outcomes) - (models > 0)} kinds of refusal, {len(result.findings)} findings"
+    )
+    yield from result.findings
+
+
+def main() -> None:
+    """Parse, run, print. Exits with 1 where there are findings."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=1_000_000, help="number of files (default: 1,000,000)")
+    parser.add_argument("--seconds", type=float, help="stop after this time")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all mutations (default: 0)")
+    parser.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
+    parser.add_argument("--folder", type=Path, default=Path("mutations"), help="folder for findings")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args()
+    result = mutate_packed(given.files, given.seconds, given.seed, given.workers, given.folder)
+    print(json.dumps(dataclasses.asdict(result), indent=2) if given.json else "\n".join(lines_of(result)))
+    sys.exit(bool(result.findings))
+
+
+if __name__ == "__main__":
+    main()

@@ -3,15 +3,17 @@
 # make test-fast    run the tests that start no process and train for at most a second
 # make lint         check style, formatting and the layers of imports
 # make check        lint and test
+# make soak         make faults on purpose for MINUTES (60 by default) and check that nothing is lost: docs/reliability.md
 # make runtime      join the runtime into one file, to be copied next to packed students
 
 PYTHON ?= python3
+MINUTES ?= 60
 VENV := .venv
 RUN := $(VENV)/bin/python
 CORE := requirements.txt requirements-quickstart.txt
 EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt tracking.txt dev.txt)
 
-.PHONY: quickstart test test-fast lint check runtime
+.PHONY: quickstart test test-fast lint check soak runtime
 
 quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -28,6 +30,9 @@ lint: $(VENV)/full
 	$(VENV)/bin/lint-imports --no-cache
 
 check: lint test
+
+soak: $(VENV)/full
+	$(RUN) benchmarks/faults.py --minutes $(MINUTES)
 
 runtime:
 	$(PYTHON) runtimes/python/join.py

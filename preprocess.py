@@ -16,6 +16,7 @@ from common.config import parse_flags
 from common.data.split import read_report
 from common.data.tasks import load_task
 from common.store.settings import start
+from compression.augmentation.preprocess import preprocess
 from compression.augmentation.settings import PreprocessSettings
 
 
@@ -23,8 +24,6 @@ def main() -> None:
     """Parse flags, do the actions, print how many rows each built."""
     settings = parse_flags(PreprocessSettings, None, __doc__)
     start(settings)
-    from compression.augmentation.preprocess import preprocess  # PyTorch loads here, after the flags are checked
-
     done = preprocess(settings)
     if settings.json_:
         print_json({"rows": done, "report": read_report(settings.paths, load_task(settings.task).name)})

@@ -73,8 +73,6 @@ def mutate_packed(
     into `folder`, which is made for the first one: NUMBER.fwt. File `number` depends on the seed and its number alone.
     """
     workers = workers or len(os.sched_getaffinity(0))
-    started = time.monotonic()
-    deadline = None if seconds is None else started + seconds
     context = multiprocessing.get_context("spawn")  # a forked worker would hold this process's PyTorch
     with tempfile.TemporaryDirectory() as name:
         students = Path(name) / "students.pickle"
@@ -83,6 +81,8 @@ def mutate_packed(
         maker.join()
         if maker.exitcode:
             raise RuntimeError("no student could be packed, see above")
+        started = time.monotonic()
+        deadline = None if seconds is None else started + seconds
         reports = [Path(name) / f"{worker}.json" for worker in range(workers)]
         running = []
         for worker, report in enumerate(reports):

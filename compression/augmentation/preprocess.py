@@ -1,71 +1,17 @@
-"""The stage of preprocess.py: splits, augmented rows, teacher logits."""
+"""The stage of preprocess.py: splits, augmented rows, teacher logits. Splits alone need no PyTorch."""
 
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import pydantic
-
-from common.config import OLD_NAMES, flag, nearest
+from common.config import flag, nearest
 from common.data.prepare import prepare
-from common.data.split import PROCESSED, count_rows, find_splits, is_augmented
-from common.data.tasks import Task, check_trains, load_task
+from common.data.split import PROCESSED, count_rows, is_augmented
+from common.data.tasks import Task, load_task
 from common.errors import UserError
-from common.launch.shards import map_parts
-from common.progress import say
-from common.store.artifact import Artifact
-from common.store.step import Context, Step
 from common.store.store import Store
-from common.store.workspace import Workspace
-from common.teachers.load import has_masked_lm_head, masked_lm_fingerprint
 from common.teachers.logits import generate
 from common.training.models import find_model, only_teacher
-from compression.augmentation.augment import AugmentTask
-from compression.augmentation.glove import glove_fingerprint
 from compression.augmentation.label_shift import say_label_table
 from compression.augmentation.settings import PreprocessSettings
-
-AUGMENTED_FILE = "rows.parquet"
-
-
-class Augment(Step):
-    """Variants of train rows by TinyBERT's Algorithm 1. File: rows.parquet."""
-
-    version: ClassVar[int] = 2
-
-    variants: int
-    replace_probability: float
-    candidates: int
-    fraction: float
-    """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
-    seed: int
-    settings: PreprocessSettings = pydantic.Field(exclude=True)
-    task: Task = pydantic.Field(exclude=True)
-
-    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the splits, the GloVe vectors, and the masked language model where there is one."""
-        glove, masked_lm = self.settings.glove, self.settings.masked_lm
-        inputs = {"splits": find_splits(paths, self.task), "glove": Artifact(glove_fingerprint(glove), Path())}
-        if masked_lm:
-            inputs["masked_lm"] = Artifact(masked_lm_fingerprint(masked_lm, paths.downloads()), Path())
-        return inputs
-
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Write the variants of every row of train."""
-        paths, task, settings = context.paths, self.task, self.settings
-        work = AugmentTask(
-            masked_lm=settings.masked_lm,
-            glove=settings.glove,
-            held_out=tuple(paths.split(task.name, name) for name in ("validation", *task.test_splits)),
-            cpu=context.cpu,
-            downloads=paths.downloads(),
-            **self.model_dump(),
-        )
-        if not settings.masked_lm:
-            say("no masked language model: every word is replaced by GloVe neighbours")
-        source, target = paths.split(task.name, "train"), out / AUGMENTED_FILE
-        map_parts(source, target, work, settings.launch, context.name, context.work)
-        say(f"{count_rows(target):,} augmented rows from {count_rows(source):,}")
-        return {"task": task.name}
 
 
 def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
@@ -83,42 +29,12 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)
         rows |= {name: len(split) for name, split in splits.items()}
     if settings.augment:
-        rows[settings.augmented] = _augment(settings, paths, task)
+        from compression.augmentation.step import augment_rows  # PyTorch loads here
+
+        rows[settings.augmented] = augment_rows(settings, paths, task)
     for name in logits_over:
         rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, name)
     return rows
-
-
-def _augment(settings: PreprocessSettings, paths: Store, task: Task) -> int:
-    """Build the augmented rows of train. Returns their number."""
-    check_trains(task)
-    settings = settings.model_copy(update={"masked_lm": _masked_lm(settings, paths, task)})
-    target = paths.augmented(task.name, settings.augmented)
-    step = Augment(
-        variants=settings.variants,
-        replace_probability=settings.replace_probability,
-        candidates=settings.candidates,
-        fraction=task.augment_fraction,
-        seed=settings.seed,
-        settings=settings,
-        task=task,
-    )
-    paths.make(step, settings.context(f"augmenting {task.name}"), alias=target, file=AUGMENTED_FILE, replace=True)
-    return count_rows(target)
-
-
-def _masked_lm(settings: PreprocessSettings, paths: Store, task: Task) -> str | None:
-    """Return --masked-lm, or where it is unset the encoder of the given teacher if it can predict masked words."""
-    if settings.masked_lm:
-        return settings.masked_lm
-    encoder = OLD_NAMES.get(settings.teacher_arch or "", settings.teacher_arch)
-    if settings.model_name:
-        encoder = find_model(paths, task, settings.model_name, settings.teacher_arch)[1].encoder
-    if encoder and has_masked_lm_head(encoder, paths.downloads()):
-        return encoder
-    if encoder:
-        say(f"{encoder} has no trained head for masked language modelling")
-    return None
 
 
 def _generate(settings: PreprocessSettings, paths: Store, task: Task, name: str) -> int:

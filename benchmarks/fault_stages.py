@@ -1,0 +1,191 @@
+"""A small pipeline for faults.py: the command of each stage, and the workspace before and after it.
+
+The data are 1,500 made sentences, the teacher is a BERT of one layer, and every command ends within seconds.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# Set before PyTorch is imported: the stages run in this process with one thread, without network, as the commands do.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["MKL_CBWR"] = "AUTO"
+os.environ["MKL_DYNAMIC"] = "FALSE"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+
+import processes
+import tiny
+import yaml
+
+from common.teachers.huggingface.pretrained import quiet_transformers
+
+ROOT = Path(__file__).parent.parent
+ROWS = 1500
+STUDENT = "bilstm-bpe6-a0-aug-s3201976"
+QUANTIZED = f"{STUDENT}+q4-t1"
+VOLATILE = ("seconds", "started", "built", "files", "run", "checksum")
+"""Keys of JSON files that differ from run to run: times, sizes of files with times in them, paths of the workspace."""
+ONLY_THERE = (".txt", ".html", ".md", ".png", ".pdf")
+"""Kinds of files that have times in them; only whether they are there is compared."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One command of the pipeline."""
+
+    name: str
+    words: tuple[str, ...]
+    """Its words, but for the workspace."""
+    before: Path
+    """A workspace with all earlier stages done."""
+    after: dict[str, str]
+    """Snapshot of the workspace when the command has not been disturbed."""
+    seconds: float
+    """Time of the work, without starting Python."""
+    growth: int
+    """Bytes that it adds to the workspace."""
+
+    def command(self, workspace: Path, *more: str) -> list[str]:
+        """Return the command line for a workspace; a sweep has as many workers as there are cores."""
+        return [sys.executable, *self.words, "--workspace", str(workspace), *more]
+
+    def workspace(self, path: Path) -> Path:
+        """Copy the workspace before this stage to `path`, which may be there."""
+        return shutil.copytree(self.before, path, symlinks=True, dirs_exist_ok=True)
+
+
+def run(words: list[str], seconds: float = 300) -> subprocess.CompletedProcess:
+    """Run a command to its end. Raises subprocess.TimeoutExpired after so many seconds."""
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
+
+
+def write_task(folder: Path, source: dict[str, Any] | None = None) -> Path:
+    """Write the task `reviews`: a CSV file and its YAML, with another `source` if given. Returns the YAML's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [f'"{text}",{("bad", "good")[label]}\n' for text, label in tiny.sentences(ROWS)]
+    (folder / "reviews.csv").write_text("text,label\n" + "".join(rows))
+    task = {"name": "reviews", "labels": ["bad", "good"], "source": source or {"files": {"all": "reviews.csv"}}}
+    path = folder / "reviews.yaml"
+    path.write_text(yaml.safe_dump(task))
+    return path
+
+
+def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield name and words of each stage, in order; their files are written to `folder`."""
+    quiet_transformers()
+    task = ["--task", str(write_task(folder)), "--cpu", "--no-loadbar"]
+    encoder = str(tiny.write_encoder(folder / "tiny-bert"))
+    glove = str(tiny.write_glove(folder / "glove.txt"))
+    sizes = {"embedding-dim": 6, "encoder-hidden-dim": 5, "cls-hidden-dim": 7, "vocab-size": 120, "epochs": 3}
+    distil = ["compress.py", *task, "--bpe-source", "train", *(w for k, v in sizes.items() for w in (f"--{k}", str(v)))]
+    action = ["compress.py", *task, "--compression-actions"]
+    training = ["--lr", "0.01", "--precision", "fp32", "--max-epochs", "3"]
+    yield "preprocess", ["preprocess.py", *task]
+    yield "fine-tune", ["finetune.py", *task, "--arch", encoder, *training]
+    yield "augment", ["preprocess.py", *task, "--augment", "tinybert", "--glove", glove, "--variants", "6"]
+    yield "logits", ["preprocess.py", *task, "--generate-loss", "processed", "tinybert", "--precision", "fp32"]
+    yield "distil", distil
+    yield "prune", [*action, "prune", "--load-trained-model", STUDENT, "--tune-epochs", "1"]
+    yield "quantize", [*action, "quantize", "--load-trained-model", STUDENT, "--tune-epochs", "1", "--bits", "4"]
+    yield "pack", [*action, "pack", "--load-trained-model", QUANTIZED]
+    yield "force", [*distil, "--force"]
+    yield "sweep", ["experiment.py", "sweep", str(_write_grid(folder, task[1])), *task[2:]]
+
+
+def _write_grid(folder: Path, task: str) -> Path:
+    sizes = {"embedding_dim": 6, "cls_hidden_dim": 7, "vocab_size": 60, "epochs": 2}
+    settings = {"task": task, "student_arch": "ffn", "embedding_type": "hash", **sizes}
+    methods = {"labels": {"alpha": 1, "only_original_data": True}, "teacher": {"alpha": 0}}
+    path = folder / "grid.yaml"
+    path.write_text(
+        yaml.safe_dump({"name": "grid", "settings": settings, "seeds": [1, 2], "axes": {"method": methods}})
+    )
+    return path
+
+
+def build(folder: Path) -> list[Stage]:
+    """Run every stage undisturbed, in this process, and return them."""
+    stages = []
+    workspace = folder / "workspace"
+    workspace.mkdir(parents=True)
+    for name, words in commands(folder / "files"):
+        before = shutil.copytree(workspace, folder / name, symlinks=True)
+        started, size = time.monotonic(), bytes_of(workspace)
+        line = [*words, "--workspace", str(workspace)]
+        if name == "sweep":
+            # In this process too: the result does not depend on the launcher.
+            line = [*line, "--launcher", "local"]
+        with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.redirect_stdout(errors):
+            code = processes.run_script(*line)
+        if code:
+            raise SystemExit(f"stage {name} failed: {errors.getvalue()}")
+        seconds, growth = time.monotonic() - started, bytes_of(workspace) - size
+        stages.append(Stage(name, tuple(words), before, snapshot(workspace), seconds, growth))
+    return stages
+
+
+def bytes_of(folder: Path) -> int:
+    """Return the room that a folder takes in pages of 4 KiB."""
+    return sum(-(-path.lstat().st_size // 4096) * 4096 + 4096 for path in folder.rglob("*"))
+
+
+def snapshot(workspace: Path) -> dict[str, str]:
+    """Return path -> content of everything in a workspace, but for locks, times and random names.
+
+    An artifact's folder has a random name, so its files are listed below its key, and a folder that no key points to
+    is listed by its own name.
+    """
+    current = {link.resolve(): link.name for link in (workspace / "store").glob("*") if link.is_symlink()}
+    found = {}
+    for path in sorted(workspace.rglob("*")):
+        relative = path.relative_to(workspace)
+        if path.name.endswith(".lock") or "sacred" in relative.parts or (path.is_dir() and not path.is_symlink()):
+            continue
+        folder = workspace.joinpath(*relative.parts[:2])
+        if path.is_symlink():
+            found[str(relative)] = "artifact" if path.resolve() in current else str(path.readlink())
+        elif folder.resolve() in current:
+            found[str(Path("store", current[folder.resolve()], *relative.parts[2:]))] = _content(path)
+        else:
+            found[str(relative)] = _content(path)
+    return found
+
+
+def _content(path: Path) -> str:
+    """Return a hash of a file, of JSON without what differs from run to run."""
+    if path.suffix in ONLY_THERE:
+        return "there"
+    data = path.read_bytes()
+    with contextlib.suppress(ValueError):
+        if path.suffix == ".json":
+            data = json.dumps(_stable(json.loads(data))).encode()
+        elif path.suffix == ".jsonl":
+            data = "\n".join(json.dumps(_stable(json.loads(line))) for line in data.splitlines()).encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _stable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _stable(item) for key, item in value.items() if key not in VOLATILE}
+    return [_stable(item) for item in value] if isinstance(value, list) else value
+
+
+def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
+    """Return what a workspace has too much, lacks, or has with other content, one line each."""
+    extra = [f"left behind: {path}" for path in found.keys() - expected.keys()]
+    lacking = [f"missing: {path}" for path in expected.keys() - found.keys()]
+    other = [f"other content: {path}" for path in found.keys() & expected.keys() if found[path] != expected[path]]
+    return sorted([*extra, *lacking, *other])

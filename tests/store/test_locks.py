@@ -71,10 +71,12 @@ def test_an_error_lets_go(tmp_path):
 
 def test_who_waits_says_so_once_and_goes_on_after_the_first(tmp_path, capsys):
     with held(tmp_path / "files") as process:
-        threading.Timer(0.7, process.communicate, ["\n"]).start()
+        release = threading.Timer(0.7, process.communicate, ["\n"])
+        release.start()
         started = time.monotonic()
         with only_one(tmp_path / "files", "the files", wait=True):
             assert time.monotonic() - started > 0.5
+        release.join()
     assert capsys.readouterr().err == "another command is at work on the files; waiting for it\n"
 
 

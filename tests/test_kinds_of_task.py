@@ -83,6 +83,9 @@ def test_a_regression_goes_through_every_stage(sts, arch, embedding, alpha, more
     folders = compress(settings_of(sts, "sts-b", compression_actions=actions, **given))
     rows = [row for folder in folders for row in scored(sts, "sts-b", folder.name)]
     assert [row["stage"] for row in rows] == ["distilled", "pruned", "quantized"]
+    assert [row["actions"] for row in rows] == [list(actions[:count]) for count in (1, 2, 3)]
+    keys = [row["config_hash"] for row in rows]
+    assert [row["made_from"] for row in rows] == [[], keys[:1], keys[1::-1]]
     for row in rows:
         assert list(row["metrics"]) == ["pearson", "spearman"]
         assert all(-1 <= value <= 1 for value in row["metrics"].values())

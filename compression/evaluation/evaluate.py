@@ -26,6 +26,8 @@ RESULT_FILE = "result.json"
 class Evaluate(Step):
     """A model's scores on a task's test splits. Files: result.json, predictions-<split>.parquet."""
 
+    version = 2
+
     task: str
     settings: EvaluateSettings = pydantic.Field(exclude=True)
 

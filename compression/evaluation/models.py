@@ -9,6 +9,7 @@ from typing import Any
 from common.data.split import read_metadata
 from common.data.tasks import Task
 from common.errors import UserError
+from common.store.artifact import MANIFEST, read_manifest
 from common.store.workspace import Workspace
 from common.training.models import ModelConfig, read_config, saved_models
 
@@ -56,4 +57,21 @@ def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -
         "select_on": config.select_on,
         "run": str(folder),
         "config_hash": config.key,
+        "actions": [action.kind for action in config.actions],
+        "made_from": ancestors(folder),
     }
+
+
+def ancestors(folder: Path) -> list[str]:
+    """Return the keys of the models that a model was made from, its parent's first.
+
+    They are read from manifests: of a parent that is not in the store any more only the key is known.
+    """
+    keys: list[str] = []
+    store, manifest = folder.resolve().parent, read_manifest(folder)
+    while parent := manifest.inputs.get("parent"):
+        keys.append(parent)
+        if not (store / parent / MANIFEST).exists():
+            break
+        manifest = read_manifest(store / parent)
+    return keys

@@ -227,6 +227,21 @@ def test_experiments_are_compared_cell_by_cell(families, tmp_path):
     assert "mean over all lines" in text.splitlines()[-1]
 
 
+def test_a_plus_in_a_models_own_name_is_no_action(families, tmp_path):
+    """c+extra was taken for what an action had made of c, and left out of comparisons with c."""
+    workspace = tiny.copy_workspace(families, tmp_path / "workspace")
+    for name, source in (("c", A), ("c+extra", B)):
+        for seed in SEEDS:
+            own = tiny.small(student_arch="ffn", embedding_type="hash", only_original_data=True, seed=seed)
+            given = {**own, "alpha": float(source == B), "model_name": f"{name}-s{seed}", "epochs": 1}
+            scored(workspace, distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given)).name)
+        record(workspace, f"of-{name[-1]}", [result(workspace, f"{name}-s{seed}") for seed in SEEDS])
+    (line,) = compared(workspace, "of-c", "of-a").lines
+    assert (line.stage, line.seeds) == ("distilled", SEEDS)
+    (line,) = compared(workspace, "c", "c+extra").lines  # families
+    assert line.seeds == SEEDS
+
+
 def test_models_of_an_experiment_may_be_gone(families, tmp_path):
     workspace = tiny.copy_workspace(families, tmp_path / "workspace")
     for name, model in (("one", A), ("two", B)):

@@ -47,6 +47,18 @@ def test_of_a_chain_of_actions_the_last_model_counts():
     assert all(row["model"].endswith("+q") for one in group.groups[1:] for row in one.rows)
 
 
+def test_a_model_counts_although_anothers_name_begins_with_its_own():
+    """c was left out where there is c+extra, which was not made from it."""
+    fields = {"actions": ["distill"], "made_from": [], "bytes_packed": 9_000}
+    rows = [
+        pivot_rows.row(None, 1, {"accuracy": 0.6}, model="c", config_hash="0", **fields),
+        pivot_rows.row(None, 1, {"accuracy": 0.7}, model="c+extra", config_hash="1", **fields),
+        pivot_rows.row(None, 1, {"accuracy": 0.5}, model="d", config_hash="2", **{**fields, "made_from": ["1"]}),
+    ]
+    record = ExperimentRecord(name="m", title="m", kind="chain", definition="m")
+    assert [group.name for group in of_task("sst-2", Archived(record, tuple(rows))).groups] == ["c", "d"]
+
+
 def test_models_of_one_cell_are_named_by_their_actions():
     one = grid("s", {"12k": SMALL["12k"]}, seeds=(1,))
     more = tuple({**row, "model": "ffn-12k-s1+p", "stage": "pruned"} for row in one.rows[1:2])

@@ -16,7 +16,10 @@ def grid(name: str, cells: dict[str, dict], seeds=(1, 2, 3)) -> Archived:
             fields = {"model": f"ffn-{label}-s{seed}+q", "stage": "quantized", "bytes_packed": own["bytes"] + seed}
             fields |= {"run_id": f"{label}{seed}", "parameters": 5000, **own.get("more", {})}
             rows.append(pivot_rows.row({"size": label}, seed, {"accuracy": score}, **fields))
-            rows.append({**rows[-1], "model": f"ffn-{label}-s{seed}", "stage": "distilled", "bytes_packed": 10**6})
+            key = f"{name} {label} {seed}"
+            rows[-1] |= {"config_hash": f"{key}+q", "made_from": [key], "actions": ["distill", "quantize"]}
+            whole = {"config_hash": key, "made_from": [], "actions": ["distill"], "bytes_packed": 10**6}
+            rows.append({**rows[-1], "model": f"ffn-{label}-s{seed}", "stage": "distilled", **whole})
     record = ExperimentRecord(name=name, title=name, kind="sweep", definition=name, runs=tuple(runs))
     return Archived(record, (pivot_rows.teacher({"accuracy": 0.9}), *rows))
 

@@ -19,7 +19,7 @@ from compression.experiments.compare.comparison import CompareSettings, Comparis
 from compression.experiments.compare.significance import bootstrap, holm, mcnemar, paired_t
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE
 from compression.experiments.report.results import Row, read_results
-from compression.experiments.report.seed_groups import name_without_seed
+from compression.experiments.report.seed_groups import actions_suffix, name_without_seed
 
 
 class Key(NamedTuple):
@@ -112,9 +112,8 @@ def _experiments(settings: CompareSettings, a: str, b: str) -> list[_Rows]:
 
 def _key(row: Row) -> Key:
     """+q and +p+q are both the stage `quantized`: the actions after distilling are in the name."""
-    _, plus, actions = str(row["model"]).partition("+")
     cell = tuple(sorted((row.get("cell") or {}).items()))
-    return Key(row["task"], row["split"], plus + actions or row["stage"], cell)
+    return Key(row["task"], row["split"], actions_suffix(row) or row["stage"], cell)
 
 
 def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]:
@@ -172,7 +171,8 @@ def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task
 
 
 def _family(config: ModelConfig) -> str:
-    return name_without_seed({"model": config.name, "seed": config.seed})
+    actions = [action.kind for action in config.actions]
+    return name_without_seed({"model": config.name, "seed": config.seed, "actions": actions})
 
 
 def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row]], notes: list[str]) -> Line:

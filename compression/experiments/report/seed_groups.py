@@ -174,18 +174,22 @@ def _group_name(row: Row) -> str:
         student = f"{row.get('student_arch')} {student}"  # a bare '25' would mean nothing
     # A label of several words is clear by itself; one word may be a number that needs its axis.
     words = [student, *(label if " " in label else f"{axis} {label}" for axis, label in labels.items())]
-    return f"{', '.join(filter(None, words)) or 'the only cell'} {_actions(row)}".rstrip()
+    return f"{', '.join(filter(None, words)) or 'the only cell'} {actions_suffix(row)}".rstrip()
 
 
-def _actions(row: Row) -> str:
-    """'+p+q' of the model 'bilstm-s1+p+q'."""
-    _, plus, actions = str(row["model"]).partition("+")
-    return plus + actions
+def actions_suffix(row: Row) -> str:
+    """Return '+p+q' of the model 'bilstm-s1+p+q': what each action after the first one added to the name.
+
+    A name may have a plus of its own. Rows of archives and of other libraries' models may not say which actions.
+    """
+    name = str(row["model"])
+    later = len(row["actions"]) - 1 if row.get("actions") else name.count("+")
+    return "".join(f"+{part}" for part in name.rsplit("+", later)[1:]) if later > 0 else ""
 
 
 def name_without_seed(row: Row) -> str:
     """'bilstm-bpe25-a0-aug-s3201976+p' of seed 3201976 is 'bilstm-bpe25-a0-aug+p'."""
-    actions = _actions(row)
+    actions = actions_suffix(row)
     return str(row["model"]).removesuffix(actions).removesuffix(f"-s{row.get('seed')}") + actions
 
 
@@ -225,15 +229,17 @@ def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
 
 
 def _last_models(rows: Sequence[Row]) -> list[Row]:
-    """Rows without those of models that a later action changed in the same cell, or in the same chain."""
-
+    """Rows without those of models that others in the same cell, or in the same chain, were made from."""
     cells = grouped(rows, lambda row: str((row["task"], row.get("cell"))))
-    names = {cell: {str(row["model"]) for row in own} for cell, own in cells.items()}
-    return [
-        row
-        for row in rows
-        if not any(name.startswith(f"{row['model']}+") for name in names[str((row["task"], row.get("cell")))])
-    ]
+    used = {id(row) for own in cells.values() for row in own if any(_made_from(other, row) for other in own)}
+    return [row for row in rows if id(row) not in used]
+
+
+def _made_from(row: Row, other: Row) -> bool:
+    """Whether a row's model was made from another's. In rows of archives that do not say so the names do."""
+    if "made_from" in row:
+        return other.get("config_hash") in row["made_from"]
+    return str(row["model"]).startswith(f"{other['model']}+")
 
 
 def _renamed(experiment: str, groups: Sequence[SeedGroup]) -> Iterable[SeedGroup]:
@@ -252,5 +258,5 @@ def _renamed(experiment: str, groups: Sequence[SeedGroup]) -> Iterable[SeedGroup
     for group in groups:
         name = name_of(group)
         if counts[name] > 1 and "cell" in group.rows[0]:
-            name = f"{name} {_actions(group.rows[0])}".rstrip()
+            name = f"{name} {actions_suffix(group.rows[0])}".rstrip()
         yield dataclasses.replace(group, name=name)

@@ -38,6 +38,7 @@ from compression.experiments.report.archive import ArchiveSettings, archive
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
 from compression.experiments.report.results_page import has_page, write_page
+from compression.experiments.sweep.collect import failures, report
 from compression.experiments.sweep.listing import experiments, experiments_text, plan_text, show, show_text
 from compression.experiments.sweep.settings import SweepSettings
 
@@ -89,15 +90,15 @@ def _sweep(settings: SweepSettings, file: str) -> None:
 
     Example: python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --dry-run
     """
-    from compression.experiments.sweep import sweep as sweeps  # PyTorch loads here
+    from compression.experiments.sweep.sweep import plan_sweep, sweep  # PyTorch loads here, after the flags are checked
 
     if settings.dry_run:
-        plan = sweeps.plan_sweep(Path(file), settings)
+        plan = plan_sweep(Path(file), settings)
         print_json(plan) if settings.json_ else print(plan_text(plan))
         return
-    record = sweeps.sweep(Path(file), settings)
-    record, rows = sweeps.report(settings.paths, record.name)
-    failed = sweeps.failures(settings.paths, record)
+    record = sweep(Path(file), settings)
+    record, rows = report(settings.paths, record.name)
+    failed = failures(settings.paths, record)
     if settings.json_:
         print_json({"name": record.name, "runs": len(record.runs), "failed": [run.id for run in failed], "rows": rows})
     else:
@@ -120,8 +121,6 @@ def _report(settings: QuerySettings, name: str) -> None:
         paths = list(map(str, write_page(Path(name))))
         print_json(paths) if settings.json_ else print(f"page: {paths[0]}")
         return
-    from compression.experiments.sweep.sweep import report  # PyTorch loads here
-
     record, rows = report(settings.paths, name)
     print_json(rows) if settings.json_ else _print_results(rows, record, settings.paths.experiment(name))
 

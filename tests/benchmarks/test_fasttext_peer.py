@@ -27,8 +27,8 @@ from common.store.workspace import Workspace, default_root
 from compression.experiments.report.archive import read_finished
 from compression.experiments.report.record import write_record
 from compression.experiments.report.results import read_results, write_results
+from compression.experiments.sweep.collect import report
 from compression.experiments.sweep.listing import experiments, show, show_text
-from compression.experiments.sweep.sweep import report
 
 PYTHON = os.environ.get("FASTTEXT_PYTHON") or default_root() / "fasttext" / "bin" / "python"
 needs_fasttext = pytest.mark.skipif(not Path(PYTHON).exists(), reason="no Python with fastText (FASTTEXT_PYTHON)")

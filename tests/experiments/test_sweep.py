@@ -27,10 +27,11 @@ from common.store.workspace import Workspace
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import write_results
 from compression.experiments.sweep import board
+from compression.experiments.sweep.collect import failures, report
 from compression.experiments.sweep.grid import load_grid
 from compression.experiments.sweep.plan import distinct, identify, plan_runs
 from compression.experiments.sweep.runs import RunFolder
-from compression.experiments.sweep.sweep import failures, plan_sweep, report, sweep
+from compression.experiments.sweep.sweep import plan_sweep, sweep
 from compression.shrinking.chain import compress
 from compression.tokenizers import bpe_files
 

@@ -10,7 +10,7 @@ from common.launch.launcher import Launcher
 from common.progress import Advance, nothing
 from common.store.files import read_json, write_json
 from compression.experiments.jobs import Job
-from compression.experiments.report.results import Row, read_results, write_results
+from compression.experiments.report.results import write_results
 from compression.experiments.run import run_jobs
 from compression.experiments.sweep.grid import Grid
 
@@ -41,8 +41,3 @@ def run_shared(grid: Grid, experiment: Path, launcher: Launcher) -> dict[str, st
     launcher.run(do_shared, tasks, nothing)
     teachers = [read_json(task.folder / "teacher.json") for task in tasks]
     return {task: teacher for task, teacher in zip(grid.shared, teachers, strict=True) if teacher}
-
-
-def shared_rows(experiment: Path) -> list[Row]:
-    """Return the rows of the models that shared jobs evaluated: teachers."""
-    return [row for file in sorted((experiment / "shared").glob("*/result.json")) for row in read_results(file)]

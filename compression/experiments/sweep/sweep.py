@@ -7,33 +7,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.progress import nothing, say
 from common.store.locks import only_one
-from common.store.store import Store
 from common.tracking import check_observers
 from compression.augmentation.label_shift import recorded_labels
 from compression.experiments.jobs import recorded_settings
-from compression.experiments.report import write_report
 from compression.experiments.report.record import (
     RECORD_FILE,
-    RESULTS_FILE,
     ExperimentRecord,
     RecordedRun,
     check_name_is_free,
     definition_files,
     described,
-    read_record,
     write_record,
 )
-from compression.experiments.report.results import Row, read_results, write_results
 from compression.experiments.sweep.board import Board
+from compression.experiments.sweep.collect import collect
 from compression.experiments.sweep.grid import Cell, load_grid, parse_assignments
 from compression.experiments.sweep.plan import describe_plan, distinct, plan_runs
-from compression.experiments.sweep.runs import RunFolder, RunRecord
 from compression.experiments.sweep.settings import SweepSettings
-from compression.experiments.sweep.shared import run_shared, shared_rows
+from compression.experiments.sweep.shared import run_shared
 from compression.experiments.sweep.work import RunTask, do_run
 
 
@@ -116,47 +110,3 @@ def _run(name: str, all_runs: Sequence[RunTask], settings: SweepSettings, launch
 def _lost(run: RunTask) -> None:
     """Record the failure of a run whose process died several times; the others go on."""
     run.folder.write(run.record(error="its process died again and again (out of memory?)"))
-
-
-def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
-    """Gather the rows of an experiment's finished runs into its results.json. Returns them."""
-    folder = paths.experiment(record.name)
-    file = folder / RESULTS_FILE
-    if file.exists():
-        try:
-            read_results(file)
-        except UserError as error:
-            say(f"{error}: done now, from the runs")
-    rows = shared_rows(folder)
-    for run, ended in _ended(paths, record):
-        if ended.status == "finished":
-            try:
-                rows += [{**row, "cell": run.cell} for row in RunFolder(paths, ended.id).rows()]
-            except UserError as error:
-                say(f"left out: {error}")
-    write_results(file, rows)
-    return rows
-
-
-def _ended(paths: Store, record: ExperimentRecord) -> list[tuple[RecordedRun, RunRecord]]:
-    """An experiment's runs that have ended, with their records."""
-    found = [(run, RunFolder(paths, run.id).record()) for run in record.runs if run.id]
-    return [(run, ended) for run, ended in found if ended]
-
-
-def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
-    """Write an experiment's report from its record and rows, which are gathered again if its runs are in the workspace.
-
-    Raises UserError for an unknown experiment, and for rows that were changed by hand.
-    """
-    folder = paths.experiment(name)
-    record = read_record(folder)
-    none_yet = record.kind == "sweep" and not (folder / RESULTS_FILE).exists()
-    rows = collect(paths, record) if none_yet or _ended(paths, record) else read_results(folder / RESULTS_FILE)
-    write_report(folder, rows, record)
-    return record, rows
-
-
-def failures(paths: Store, record: ExperimentRecord) -> list[RunRecord]:
-    """Return the records of an experiment's runs that failed."""
-    return [ended for _, ended in _ended(paths, record) if ended.status == "failed"]

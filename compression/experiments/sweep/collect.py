@@ -1,0 +1,62 @@
+"""What a sweep's runs have left: rows, failures, the report. Reads files alone, without PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common.errors import UserError
+from common.progress import say
+from common.store.store import Store
+from compression.experiments.report import write_report
+from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, RecordedRun, read_record
+from compression.experiments.report.results import Row, read_results, write_results
+from compression.experiments.sweep.runs import RunFolder, RunRecord
+
+
+def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
+    """Gather the rows of an experiment's finished runs into its results.json. Returns them."""
+    folder = paths.experiment(record.name)
+    file = folder / RESULTS_FILE
+    if file.exists():
+        try:
+            read_results(file)
+        except UserError as error:
+            say(f"{error}: done now, from the runs")
+    rows = _shared_rows(folder)
+    for run, ended in _ended(paths, record):
+        if ended.status == "finished":
+            try:
+                rows += [{**row, "cell": run.cell} for row in RunFolder(paths, ended.id).rows()]
+            except UserError as error:
+                say(f"left out: {error}")
+    write_results(file, rows)
+    return rows
+
+
+def _ended(paths: Store, record: ExperimentRecord) -> list[tuple[RecordedRun, RunRecord]]:
+    """An experiment's runs that have ended, with their records."""
+    found = [(run, RunFolder(paths, run.id).record()) for run in record.runs if run.id]
+    return [(run, ended) for run, ended in found if ended]
+
+
+def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
+    """Write an experiment's report from its record and rows, which are gathered again if its runs are in the workspace.
+
+    Raises UserError for an unknown experiment, and for rows that were changed by hand.
+    """
+    folder = paths.experiment(name)
+    record = read_record(folder)
+    none_yet = record.kind == "sweep" and not (folder / RESULTS_FILE).exists()
+    rows = collect(paths, record) if none_yet or _ended(paths, record) else read_results(folder / RESULTS_FILE)
+    write_report(folder, rows, record)
+    return record, rows
+
+
+def failures(paths: Store, record: ExperimentRecord) -> list[RunRecord]:
+    """Return the records of an experiment's runs that failed."""
+    return [ended for _, ended in _ended(paths, record) if ended.status == "failed"]
+
+
+def _shared_rows(experiment: Path) -> list[Row]:
+    """Return the rows of the models that shared jobs evaluated: teachers."""
+    return [row for file in sorted((experiment / "shared").glob("*/result.json")) for row in read_results(file)]

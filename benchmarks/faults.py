@@ -38,6 +38,7 @@ from mutations import mutate_packed
 from common.store.files import file_sha256
 from common.store.store import Store
 
+CORES = len(os.sched_getaffinity(0))
 REFUSED = 2
 """Exit code of a command that refuses to go on."""
 
@@ -102,7 +103,7 @@ class Trials:
         ended: list[int] = []
 
         def trial(number: int, draw: random.Random) -> list[str]:
-            stage = stages[number % len(stages)]
+            stage = stages[(number + self.given.seed) % len(stages)]
             workspace = stage.workspace(self.folder / f"kill-{number}")
             moment = draw.uniform(0, 1.2 * stage.seconds)
             command = stage.command(workspace)
@@ -129,7 +130,7 @@ class Trials:
         growing = [stage for stage in self.stages if stage.growth]
 
         def trial(number: int, draw: random.Random) -> list[str]:
-            stage = growing[number % len(growing)]
+            stage = growing[(number + self.given.seed) % len(growing)]
             share = draw.uniform(0.05, 0.9)
             room = bytes_of(stage.before) + round(share * stage.growth)
             with small_disk(self.folder / f"disk-{number}", room) as disk:
@@ -205,8 +206,8 @@ class Trials:
         """Run trials, as many at once as there are cores, until all are done or the time is over."""
 
         def one(number: int) -> list[str] | None:
-            if time.monotonic() > end:
-                return None
+            if number >= CORES and time.monotonic() > end:
+                return None  # one trial a core is run in any case
             try:
                 return trial(number, random.Random(f"{self.given.seed} {fault} {number}"))
             except subprocess.TimeoutExpired as error:
@@ -215,7 +216,7 @@ class Trials:
                 for folder in self.folder.glob(f"*-{number}"):
                     shutil.rmtree(folder, ignore_errors=True)
 
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with ThreadPoolExecutor(CORES) as pool:
             done = [found for found in pool.map(one, range(count)) if found is not None]
         return Row(fault, len(done), [line for found in done for line in found])
 

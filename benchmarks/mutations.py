@@ -19,6 +19,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import resource
 import signal
 import sys
@@ -206,7 +207,8 @@ def run_worker(
 
 
 def _write_report(report: Path, outcomes: dict[str, int], findings: list[str]) -> None:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # getrusage would count the memory of the process that started this one.
+    peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
     report.write_text(json.dumps({"outcomes": outcomes, "findings": findings, "peak": peak}))
 
 

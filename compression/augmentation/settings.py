@@ -20,7 +20,7 @@ class AugmentSettings(Settings):
     """Name of the augmented rows; sets made with other settings are kept separately (compress.py --augmented NAME)."""
     masked_lm: str | None = None
     """Masked language model for --augment: roberta_base, roberta_large, or the name or folder of a fairseq or Hugging
-    Face model. Unset: the encoder of the teacher that --model-name or --teacher-arch names, where it has such a head;
+    Face model. Unset: the encoder of the teacher that --model-name or --teacher-arch gives, where it has such a head;
     else every word is replaced by GloVe neighbours."""
     variants: int = pydantic.Field(20, gt=0)
     """N of TinyBERT's Algorithm 1: variants drawn of each row; duplicates are dropped."""
@@ -62,7 +62,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     model_name: str | None = None
     """Teacher for --generate-loss, unset: the task's only one; and for --augment, see --masked-lm."""
     teacher_arch: str | None = None
-    """Check that the teacher has this architecture. Without --model-name also the encoder for --augment."""
+    """Check that the teacher has this architecture."""
     precision: Precision = "auto"
     """Arithmetic of the teacher: auto, fp32, bf16 or fp16; auto is that of the logits that are there, and else bf16
     where the hardware has it, fp32 elsewhere."""

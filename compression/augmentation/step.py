@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 import pydantic
 
-from common.config import OLD_NAMES
 from common.data.split import count_rows, find_splits
 from common.data.tasks import Task, check_trains
+from common.errors import UserError
 from common.launch.shards import map_parts
 from common.progress import say
 from common.store.artifact import Artifact
@@ -15,7 +15,7 @@ from common.store.step import Context, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.load import has_masked_lm_head, masked_lm_fingerprint
-from common.training.models import find_model
+from common.training.models import find_model, only_teacher
 from compression.augmentation.augment import AugmentTask
 from compression.augmentation.glove import glove_fingerprint
 from compression.augmentation.settings import PreprocessSettings
@@ -84,13 +84,14 @@ def augment_rows(settings: PreprocessSettings, paths: Store, task: Task) -> int:
 
 def _masked_lm(settings: PreprocessSettings, paths: Store, task: Task) -> str | None:
     """Return --masked-lm, or where it is unset the encoder of the given teacher if it can predict masked words."""
-    if settings.masked_lm:
+    if settings.masked_lm or not (settings.model_name or settings.teacher_arch):
         return settings.masked_lm
-    encoder = OLD_NAMES.get(settings.teacher_arch or "", settings.teacher_arch)
-    if settings.model_name:
-        encoder = find_model(paths, task, settings.model_name, settings.teacher_arch)[1].encoder
-    if encoder and has_masked_lm_head(encoder, paths.downloads()):
-        return encoder
-    if encoder:
-        say(f"{encoder} has no trained head for masked language modelling")
+    teacher = settings.model_name or only_teacher(paths, task)
+    encoder = find_model(paths, task, teacher, settings.teacher_arch)[1].encoder
+    try:
+        if encoder and has_masked_lm_head(encoder, paths.downloads()):
+            return encoder
+    except UserError as error:
+        raise UserError(f"--augment needs the encoder of {teacher}, or --masked-lm: {error}") from error
+    say(f"{teacher} has no encoder with a trained head for masked language modelling")
     return None

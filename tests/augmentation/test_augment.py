@@ -337,8 +337,11 @@ def test_the_encoder_of_a_given_teacher_proposes_words_where_it_has_a_head(works
     by_encoder = augmented_bytes(workspace, glove, masked_lm=masked_lm)
     tiny.edit_facts(workspace / "models/sst-2/tiny-bert", encoder=masked_lm)
     assert augmented_bytes(workspace, glove, model_name="tiny-bert") == by_encoder
-    assert augmented_bytes(workspace, glove, teacher_arch=masked_lm) == by_encoder
+    assert augmented_bytes(workspace, glove, teacher_arch="tiny-bert") == by_encoder
     assert by_encoder != by_glove
+    tiny.edit_facts(workspace / "models/sst-2/tiny-bert", encoder="/gone")
+    with pytest.raises(UserError, match="--augment needs the encoder of tiny-bert, or --masked-lm: .*/gone"):
+        augmented_bytes(workspace, glove, model_name="tiny-bert")
 
 
 def test_rows_that_are_up_to_date_are_reused(workspace, glove):

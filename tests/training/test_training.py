@@ -288,6 +288,18 @@ def test_a_stopped_fp16_finetuning_keeps_the_scale_of_its_loss(workspace, encode
     assert losses(whole.parent) == history
 
 
+def test_a_finetuning_goes_on_in_its_precision_on_other_hardware(workspace, encoder, monkeypatch):
+    given = {"precision": "auto", "model_name": "auto", "max_epochs": 2, "force": True}
+    settings = tiny.finetune_settings(workspace, "sst-2", encoder, **given)
+    monkeypatch.setattr("common.devices._has_bf16", lambda device: True)
+    weights = files(finetune(settings) / "huggingface")
+    with stopped_in_step(15):
+        finetune(settings)
+    monkeypatch.setattr("common.devices._has_bf16", lambda device: False)
+    assert files(finetune(settings) / "huggingface") == weights
+    assert files(finetune(settings) / "huggingface") != weights
+
+
 @pytest.mark.parametrize("scaled", [False, True])
 def test_gradients_are_clipped_together_with_those_of_what_is_trained_beside_the_model(tmp_path, scaled):
     """Such as the projections of alignment, which no student keeps."""

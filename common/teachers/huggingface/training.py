@@ -7,9 +7,10 @@ import torch
 
 from common.data.split import Split
 from common.data.tasks import Task
-from common.devices import pick_device, pick_dtype
+from common.devices import Precision, best_precision, pick_device, pick_dtype
 from common.errors import UserError
 from common.seeds import seed_everything
+from common.store.files import read_json, write_json
 from common.store.step import Context
 from common.teachers.huggingface import pretrained
 from common.teachers.huggingface.tagger import teacher_class
@@ -35,7 +36,7 @@ def train(
     if settings.max_updates is not None:
         raise UserError(f"--max-updates is for RoBERTa by fairseq; {settings.arch} trains for --max-epochs")
     device = pick_device(settings.cpu)
-    dtype = pick_dtype(settings.arithmetic, device)
+    dtype = pick_dtype(_precision(settings, device, context.work / "precision.json"), device)
     seed_everything(settings.seed)
     kind = teacher_class(task.tokens)
     teacher = kind(source, task.labels, task.outputs, device, dtype, settings.max_tokens, new_head=True)
@@ -67,3 +68,10 @@ def train(
     teacher.save(out)
     write_history(out / "history.jsonl", history)
     return {"trained_parameters": trained_parameters(teacher.model)} if settings.adapters else {}
+
+
+def _precision(settings: FinetuneSettings, device: torch.device, file: Path) -> Precision:
+    """Return the precision that a run was begun with: `auto` does not change when it goes on with other hardware."""
+    if not file.exists():
+        write_json(file, best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic)
+    return read_json(file)

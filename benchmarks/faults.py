@@ -156,7 +156,8 @@ class Trials:
                 with ThreadPoolExecutor(2) as pool:
                     first = pool.submit(run, stage.command(workspace))
                     time.sleep(draw.uniform(0, 1))
-                    done = [first.result(), pool.submit(run, stage.command(workspace)).result()]
+                    second = pool.submit(run, stage.command(workspace))
+                    done = [first.result(), second.result()]
                 found = [line for each in done for line in unclear(each, (0, REFUSED))]
                 found += [] if 0 in [each.returncode for each in done] else ["neither command did its work"]
                 found += [*damaged(workspace), *differences(snapshot(workspace), stage.after)]
@@ -179,7 +180,7 @@ class Trials:
     def files(self, end: float) -> Row:
         """Open damaged packed files with the runtime and classify texts."""
         seconds = None if end == float("inf") else max(end - time.monotonic(), 1)
-        done = mutate_packed(self.given.files, seconds, self.given.seed, folder=Path("mutations"))
+        done = mutate_packed(self.given.files, seconds, self.given.seed, folder=ROOT / "mutations")
         answering = done.outcomes.get("a model", 0)
         note = f"{answering:,} gave predictions, all others were refused; at most {done.peak_bytes / 1e6:.0f} MB"
         return Row("damaged packed files", done.files, list(done.findings), note)

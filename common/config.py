@@ -30,16 +30,22 @@ OLD_NAMES = {"emb-ffn": "ffn", "base": "roberta_base", "large": "roberta_large"}
 """Names of architectures in the thesis's program."""
 
 
-_SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""In C where PyYAML has it: a grid reads the same small files hundreds of times."""
+def _loader() -> Any:
+    """Return PyYAML's safe loader, in C where there is one: a grid reads the same small files hundreds of times."""
+    if not hasattr(yaml, "CSafeLoader"):
+        return yaml.SafeLoader
+
+    class Loader(yaml.composer.Composer, yaml.CSafeLoader):
+        """The tree is built in Python: in C deep nesting overflows the stack, here it raises RecursionError."""
+
+        def __init__(self, stream: str) -> None:
+            yaml.CSafeLoader.__init__(self, stream)
+            yaml.composer.Composer.__init__(self)
+
+    return Loader
 
 
-class _Loader(yaml.composer.Composer, _SAFE_LOADER):
-    """The tree is built in Python: in C deep nesting overflows the stack, here it raises RecursionError."""
-
-    def __init__(self, stream: str) -> None:
-        _SAFE_LOADER.__init__(self, stream)
-        yaml.composer.Composer.__init__(self)
+_LOADER = _loader()
 
 
 P = TypeVar("P", bound="Settings")
@@ -143,7 +149,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     try:
         if regular_file(path).stat().st_size > _MOST_BYTES:
             raise ValueError(f"more than {_MOST_BYTES:,} bytes")
-        loaded = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        loaded = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or an impossible date
         raise UserError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded or {}, dict):

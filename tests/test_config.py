@@ -1,9 +1,12 @@
 """Settings: defaults < YAML < flag, types, --help, and errors that name the nearest thing."""
 
+import subprocess
+import sys
 from typing import Literal
 
 import pydantic
 import pytest
+import tiny
 
 from common.cli import run_script
 from common.config import Settings, build, help_groups, load_yaml, parse_flags
@@ -183,3 +186,13 @@ def test_an_error_is_one_line_and_exit_code_2(capsys, error, line):
         run_script(fail)
     assert stop.value.code == 2
     assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_yaml_is_read_without_libyaml(tmp_path):
+    imports = "import yaml; del yaml.CSafeLoader; from pathlib import Path; from common.config import load_yaml"
+    code = f"{imports}; print(load_yaml(Path('f.yaml')))"
+    (tmp_path / "f.yaml").write_text("a: [1, 2]\n")
+    environment = tiny.environment(PYTHONPATH=str(tiny.ROOT))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "{'a': [1, 2]}\n"

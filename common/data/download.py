@@ -179,7 +179,8 @@ def _start(answer: requests.Response) -> int:
 
 def _promise(answer: requests.Response, done: int) -> _Promise:
     """Return what the server says of the file. A hub gives the size and SHA-256 of a file with the redirect to it."""
-    size = int(answer.headers["Content-Length"]) + done if "Content-Length" in answer.headers else -1
+    length = answer.headers.get("Content-Length", "")
+    size = int(length) + done if length.isdecimal() else -1
     tags = [one.headers.get("X-Linked-Etag", "") for one in (*answer.history, answer)]
     sizes = [one.headers.get("X-Linked-Size", "") for one in (*answer.history, answer)]
     checksums = [tag.strip('"') for tag in [*tags, answer.headers.get("ETag", "")] if _SHA256.fullmatch(tag.strip('"'))]

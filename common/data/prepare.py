@@ -60,7 +60,7 @@ class Prepare(Step):
                 write_split(out / f"{name}.parquet", split, metadata)
             write_json(out / "report.json", make_report(task, read, splits, dropped))
         labelled = {name: int(split.labelled.sum()) for name, split in splits.items()}
-        return {"task": task.name, "task_file": task_file(task), "labelled": labelled}
+        return {"task": task.name, "task_file": task_file(task), "overlaps": task.overlaps, "labelled": labelled}
 
 
 def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, force: bool = False) -> dict[str, Split]:

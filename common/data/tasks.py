@@ -1,5 +1,6 @@
 """Tasks: one YAML file each, in configs/tasks or written by the user."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -48,13 +49,12 @@ class Source(Settings):
     def _check_paths(self) -> "Source":
         """Files of an archive are unpacked under their own names, which must not lead elsewhere."""
         if self.kind == "glue":
-            for path in (self.folder, *self.files.values(), (self.url or "x").rsplit("/", 1)[-1]):
-                if (
-                    (path in (".", "") and path is not self.folder)
-                    or Path(path).is_absolute()
-                    or ".." in Path(path).parts
-                ):
+            files = [*self.files.values(), (self.url or "x").rsplit("/", 1)[-1]]
+            for path in (self.folder, *files):
+                if Path(path).is_absolute() or ".." in Path(path).parts:
                     raise ValueError(f"{path!r} leads out of the archive's folder")
+            if {"", "."} & {*files}:
+                raise ValueError("a file has no name")
         return self
 
 
@@ -312,9 +312,13 @@ def check_no_overlap(trained_on: Sequence[str], scored_on: Task, paths: Workspac
 
 
 def _overlaps(name: str, paths: Workspace) -> tuple[str, ...]:
-    """Return the tasks that a task, given by its name, says it overlaps; none where its YAML file is gone."""
+    """Return the tasks that a task, given by its name, overlaps: as its YAML file says now and said at preparation."""
+    if name in known_tasks():
+        return load_task(name).overlaps
     try:
-        file = name if name in known_tasks() else read_manifest(paths.splits(name)).facts["task_file"]
-        return load_task(file).overlaps
-    except (UserError, KeyError):
-        return ()
+        facts = read_manifest(paths.splits(name)).facts
+    except UserError:
+        return ()  # prepared in another workspace
+    with contextlib.suppress(UserError):  # the file may be gone
+        return (*facts.get("overlaps", ()), *load_task(facts["task_file"]).overlaps)
+    return tuple(facts.get("overlaps", ()))

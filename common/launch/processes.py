@@ -30,13 +30,14 @@ class Processes:
         """threads: per worker, 0 for its share of the cores; gpus: divided among the workers."""
         self.at_once = workers
         self._function = function
-        self._places = TemporaryDirectory(prefix="featherweight-")
+        devices = _devices(workers, gpus)
+        self._places = TemporaryDirectory(prefix="featherweight-") if devices else None
         # spawn: a forked process cannot use the threads and GPUs of its parent.
         context = get_context("spawn")
         # Without a lock, unlike an Event: a worker killed while it held the lock would block all others.
         self._stop = context.RawValue(c_bool, False)
         threads = threads or max(1, cpu_cores() // workers)
-        start = (threads, self._stop, Path(self._places.name), _devices(workers, gpus))
+        start = (threads, self._stop, Path(self._places.name) if self._places else None, devices)
         self._pool = ProcessPool(self.at_once, initializer=_start_worker, initargs=start, context=context)
 
     def start(self, jobs: list[JobT]) -> list[ProcessFuture]:
@@ -64,7 +65,8 @@ class Processes:
         """End all workers."""
         self._pool.stop()
         self._pool.join()
-        self._places.cleanup()
+        if self._places:
+            self._places.cleanup()
 
 
 def _devices(workers: int, gpus: int) -> list[str]:
@@ -79,11 +81,11 @@ def _devices(workers: int, gpus: int) -> list[str]:
     return [names[number % len(names)] for number in range(workers)]
 
 
-def _start_worker(threads: int, stop: c_bool, places: Path, devices: list[str]) -> None:
+def _start_worker(threads: int, stop: c_bool, places: Path | None, devices: list[str]) -> None:
     """Prepare a worker. Pebble makes it ignore SIGINT, which a terminal sends to every process of a command."""
     # Before PyTorch loads: workers that each use all cores slow each other down, and see all GPUs.
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    if devices:
+    if places:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices[_place(places, len(devices))]
     stopping.listen(lambda: bool(stop.value))
     threading.Thread(target=_end_with_parent, daemon=True).start()

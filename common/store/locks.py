@@ -48,6 +48,21 @@ def only_one(path: Path, what: str, wait: bool = False) -> Iterator[None]:
         lock.release()
 
 
+@contextlib.contextmanager
+def if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock on `path` if no other process does; never waits. Yields whether it is held."""
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
 def _wait_for(lock: FileLock) -> None:
     try:
         lock.acquire(poll_interval=_SECONDS_BETWEEN_TRIES, cancel_check=stopping.asked)

@@ -26,7 +26,7 @@ class WorkspaceSettings(Settings):
 
     @property
     def paths(self) -> Store:
-        """The workspace: its paths and artifacts. What killed commands left in it goes when it is first asked for."""
+        """The workspace: its paths and artifacts. Leftovers of killed commands in it are removed on first use."""
         return _open(self.workspace)
 
 

@@ -15,6 +15,7 @@ import dataclasses
 import datetime
 import importlib.metadata
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -25,9 +26,9 @@ from common.progress import say
 from common.stopping import at_once
 from common.store.artifact import MANIFEST, Action, Artifact, Manifest, folder_of, points_to, read_manifest
 from common.store.files import files_in, whole_folder, write_json
-from common.store.locks import only_one
+from common.store.locks import if_free, only_one
 from common.store.step import Context, Step
-from common.store.temporary import discard, remove_leftovers, temporary
+from common.store.temporary import discard, put_away, remove_leftovers, temporary
 from common.store.workspace import Workspace
 
 _WORK = ".work"
@@ -122,9 +123,13 @@ class Store(Workspace):
         finally:
             self._remove_replaced(link)
 
-    @staticmethod
-    def _remove_replaced(link: Path) -> None:
+    def _remove_replaced(self, link: Path) -> None:
         """Remove the folders of this key that nothing points to, and the state of the build that was published."""
+        for folder in self._replaced(link):
+            discard(folder)
+
+    @staticmethod
+    def _replaced(link: Path) -> Iterator[Path]:
         current = link.resolve()
         for folder in link.parent.glob(f"{link.name}.*"):
             if folder.suffix != _WORK:
@@ -132,7 +137,7 @@ class Store(Workspace):
             else:  # a later one is that of a stopped --force
                 outdated = link.is_symlink() and folder.stat().st_mtime_ns <= link.lstat().st_mtime_ns
             if outdated:
-                discard(folder)
+                yield folder
 
     def remove_leftovers(self) -> None:
         """Remove what killed commands have left in the workspace; what a living process writes stays."""
@@ -145,8 +150,11 @@ class Store(Workspace):
         for name in names:
             key, _, kind = name.partition(".")
             if key and kind and (parts[key] > 2 or (key not in links and f".{kind}" != _WORK)):
-                with contextlib.suppress(UserError, OSError), only_one(self._link(key), key):
-                    self._remove_replaced(self._link(key))
+                # A build of this key would be refused while the lock is held: so the folders are removed after it.
+                with contextlib.suppress(OSError), if_free(self._link(key)) as free:
+                    away = [put_away(folder) for folder in self._replaced(self._link(key))] if free else []
+                for folder in away:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     @staticmethod
     def _point(link: Path, target: Path) -> None:

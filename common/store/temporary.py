@@ -17,14 +17,16 @@ import time
 import uuid
 from pathlib import Path
 
-DAYS_ELSEWHERE = 7
+DAYS_ELSEWHERE = 30
 """Days after which a temporary file of another machine counts as left behind."""
 SECONDS = 0.02
-"""How long a search for leftovers may take on each level of folders; of too many, others are searched each time."""
+"""How long a search for leftovers may take on each level of folders; of too many each search takes others."""
 _OLD = ".old"
 _NAME = re.compile(r"\.(.+)\.([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{8}\.partial(\.old)?", re.DOTALL)
 _PUBLISHED = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{8})?")
 """Folders of artifacts and of tokens: written whole, so nothing temporary is in them."""
+_WITH_PUBLISHED = ("store", "tokens")
+"""Folders that such folders are in."""
 
 
 def temporary(path: Path) -> Path:
@@ -38,12 +40,17 @@ def set_aside(path: Path, partial: Path) -> Path:
     return path.rename(partial.with_name(partial.name + _OLD))
 
 
-def discard(folder: Path) -> None:
-    """Remove a folder, if it is there: after a kill on the way, all of it is there, or what is left is a leftover."""
+def put_away(folder: Path) -> Path:
+    """Give a folder, if it is there, a temporary name. Returns that name: what is then to be removed."""
     away = temporary(folder)
     with contextlib.suppress(OSError):
         folder.rename(away)
-        shutil.rmtree(away, ignore_errors=True)
+    return away
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder, if it is there: after a kill on the way, all of it is there, or what is left is a leftover."""
+    shutil.rmtree(put_away(folder), ignore_errors=True)
 
 
 def remove_leftovers_of(path: Path) -> None:
@@ -57,7 +64,7 @@ def remove_leftovers(root: Path, seconds: float = SECONDS) -> None:
     """Remove the temporary files of dead processes from a workspace: level by level of folders, as time allows."""
     level = [str(root)]
     while level:
-        random.SystemRandom().shuffle(level)  # of too many folders, others each time
+        random.SystemRandom().shuffle(level)  # so that each search takes other folders where there are too many
         deadline, below = time.monotonic() + seconds, []
         for folder in level:
             below += _search(folder)
@@ -68,12 +75,12 @@ def remove_leftovers(root: Path, seconds: float = SECONDS) -> None:
 
 def _search(folder: str) -> list[str]:
     """Remove the leftovers in one folder. Returns the folders in it, but for links and published artifacts."""
-    below = []
+    below, published = [], Path(folder).name in _WITH_PUBLISHED
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in list(entries):
             if entry.name.endswith((".partial", _OLD)):
                 _remove_leftover(Path(entry.path))
-            elif entry.is_dir(follow_symlinks=False) and not _PUBLISHED.fullmatch(entry.name):
+            elif entry.is_dir(follow_symlinks=False) and not (published and _PUBLISHED.fullmatch(entry.name)):
                 below.append(entry.path)
     return below
 

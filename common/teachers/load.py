@@ -7,10 +7,8 @@ import torch
 from common.store.files import file_fingerprint, fingerprint
 from common.teachers.base import MaskedLM, Teacher
 from common.teachers.ensemble import EnsembleTeacher
-from common.teachers.fairseq.checkpoint import read_folder
 from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
-from common.teachers.fairseq.sources import model_files, resolve
-from common.teachers.huggingface.general import load_general
+from common.teachers.fairseq.sources import model_files
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM, masked_lm_files
 from common.teachers.huggingface.tagger import load_teacher_of_either
 from common.teachers.settings import is_fairseq
@@ -38,17 +36,6 @@ def load_masked_lm(source: str, device: torch.device, downloads: Path) -> Masked
     if is_fairseq(source):
         return FairseqMaskedLM.load(source, device, downloads)
     return HuggingFaceMaskedLM.load(source, device)
-
-
-def has_masked_lm_head(arch: str, downloads: Path) -> bool:
-    """Return whether the encoder of an --arch comes with a trained head for masked language modelling.
-
-    Raises UserError when there is no such encoder.
-    """
-    if is_fairseq(arch):
-        _, tensors = read_folder(Path(resolve(arch, downloads)[0]))
-        return any("lm_head" in name.split(".") for name in tensors)
-    return load_general(arch).has_head
 
 
 def masked_lm_fingerprint(source: str, downloads: Path) -> str:

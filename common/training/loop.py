@@ -210,7 +210,7 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
         groups[group][name] = tensor.to(device) if group in ("best", "extra") else tensor
     run.model.load_state_dict(groups["model"])
     restore_optimizer(run.optimizer, groups["optimizer"])
-    run.scaler.load_state_dict(metadata["scaler"])
+    run.scaler.load_state_dict(metadata.get("scaler", {}))
     state = _State(**metadata["state"])
     say(f"{run.label}: resuming from epoch {state.epoch + 1}, step {state.step}")
     return state, groups["best"], groups["extra"]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pydantic
+import torch
 
 from common.data.split import count_rows, find_splits
 from common.data.tasks import Task, check_trains
@@ -14,7 +15,7 @@ from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
-from common.teachers.load import has_masked_lm_head, masked_lm_fingerprint
+from common.teachers.load import load_masked_lm, masked_lm_fingerprint
 from common.training.models import find_model, only_teacher
 from compression.augmentation.augment import AugmentTask
 from compression.augmentation.glove import glove_fingerprint
@@ -88,10 +89,13 @@ def _masked_lm(settings: PreprocessSettings, paths: Store, task: Task) -> str | 
         return settings.masked_lm
     teacher = settings.model_name or only_teacher(paths, task)
     encoder = find_model(paths, task, teacher, settings.teacher_arch)[1].encoder
+    if encoder is None:  # of an ensemble, or a teacher that was not fine-tuned here
+        return None
+    if Path(encoder).is_absolute() and not Path(encoder).exists():
+        raise UserError(f"--augment needs the encoder of {teacher}, or --masked-lm: {encoder} is not there any more")
     try:
-        if encoder and has_masked_lm_head(encoder, paths.downloads()):
-            return encoder
+        load_masked_lm(encoder, torch.device("cpu"), paths.downloads())
     except UserError as error:
-        raise UserError(f"--augment needs the encoder of {teacher}, or --masked-lm: {error}") from error
-    say(f"{teacher} has no encoder with a trained head for masked language modelling")
-    return None
+        say(f"{teacher} proposes no words: {error}")
+        return None
+    return encoder

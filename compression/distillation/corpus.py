@@ -25,7 +25,7 @@ def corpus_file(corpus: str | None, paths: Workspace) -> Path:
     """Return the file of --corpus: a text file, or the prepared train rows of a task. Raises UserError if missing."""
     if corpus is None:
         raise UserError("pretrain needs --corpus: a file with one text a line, or a task's name")
-    if Path(corpus).exists():
+    if Path(corpus).exists() and not (Path(corpus).is_dir() and corpus in known_tasks()):
         return regular_file(Path(corpus))
     if corpus not in known_tasks():
         raise UserError(f"--corpus {corpus}: no such file, and no task")

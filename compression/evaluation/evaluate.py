@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pydantic
 
@@ -26,7 +26,7 @@ RESULT_FILE = "result.json"
 class Evaluate(Step):
     """A model's scores on a task's test splits. Files: result.json, predictions-<split>.parquet."""
 
-    version = 2
+    version: ClassVar[int] = 2
 
     task: str
     settings: EvaluateSettings = pydantic.Field(exclude=True)

@@ -1,5 +1,7 @@
 """Tasks of the user's own that share sentences: a model of one is not scored on the other, whichever file says so."""
 
+from pathlib import Path
+
 import pytest
 import tiny
 from own_task import labelled_rows, own_task
@@ -47,6 +49,8 @@ def test_a_model_of_an_overlapping_task_is_refused(tmp_path, workspace, capsys, 
     error = capsys.readouterr().err
     assert "refused: the model was trained on first, whose sentences overlap those of second" in error
     assert run_script("evaluate.py", "--task", first.file, *place) == 0
+    Path(first.file).unlink()
+    assert run_script("evaluate.py", "--task", second.file, *place) == 2  # as it was said at preparation
 
 
 def test_an_encoder_of_an_overlapping_task_is_not_trained_further(tmp_path, workspace, encoder):

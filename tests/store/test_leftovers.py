@@ -14,7 +14,8 @@ from processes import run_script, wait_until
 from test_store import Write, entries, text_of
 
 from common.store import temporary
-from common.store.files import whole_file, whole_folder
+from common.store.files import fingerprint, whole_file, whole_folder
+from common.store.locks import waiting
 from common.store.step import Context
 from common.store.store import Store
 
@@ -99,7 +100,7 @@ def test_a_number_that_another_process_has_by_now_is_not_that_of_the_writer(root
 def test_files_of_another_machine_stay_for_days(root):
     folder = root / "data/t/bpe"
     folder.mkdir(parents=True)
-    young, old = from_elsewhere(folder / "young", 6), from_elsewhere(folder / "old", 8)
+    young, old = from_elsewhere(folder / "young", 29), from_elsewhere(folder / "old", 31)
     Store(root).remove_leftovers()
     assert young.exists()
     assert not old.exists()
@@ -187,10 +188,11 @@ def test_state_of_a_build_goes_once_it_is_published_and_stays_for_one_that_is_no
 
 
 def test_a_search_in_a_large_workspace_takes_a_moment_and_gets_everywhere_in_the_end(root):
-    for number in range(300):
-        (root / "runs" / str(number)).mkdir(parents=True)
+    names = [fingerprint(number) for number in range(300)]
+    for name in names:
+        (root / "runs" / name).mkdir(parents=True)
         dead = temporary.temporary(root / "run.json").name.replace(f"-{os.getpid()}-", "-4194999-")
-        (root / "runs" / str(number) / dead).write_text("half")
+        (root / "runs" / name / dead).write_text("half")
     temporary.remove_leftovers(root, seconds=0)
     assert len(files(root)) == 299
     started = time.monotonic()
@@ -219,3 +221,27 @@ find_files(5000, 5, "train", texts, Path(sys.argv[1]))
     done = tiny.run_command("preprocess.py", "--task", task.file, "--workspace", root)
     assert done.returncode == 0, done.stderr
     assert not list(folder.iterdir())
+
+
+def test_a_search_does_not_wait_for_a_build(root):
+    store = Store(root)
+    key = store.make(Write(text="a"), Context(store)).key
+    left = root / "store" / f"{key}.0badcafe"
+    left.mkdir()
+    hold = f"""
+import sys
+from pathlib import Path
+from common.store.locks import only_one
+with only_one(Path({str(root / "store" / key)!r}), "a build"):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", hold], cwd=tiny.ROOT, env=tiny.environment(), **pipes) as process:
+        assert process.stdout.readline() == "held\n"
+        with waiting():  # as in a worker of a sweep
+            store.remove_leftovers()
+        assert left.exists()
+        process.communicate("\n")
+    store.remove_leftovers()
+    assert not left.exists()

@@ -180,7 +180,7 @@ class Trials:
     def files(self, end: float) -> Row:
         """Open damaged packed files with the runtime and classify texts."""
         seconds = None if end == float("inf") else max(end - time.monotonic(), 1)
-        done = mutate_packed(self.given.files, seconds, self.given.seed, folder=ROOT / "mutations")
+        done = mutate_packed(self.given.files, seconds, self.given.seed, folder=ROOT / "findings")
         answering = done.outcomes.get("a model", 0)
         note = f"{answering:,} gave predictions, all others were refused; at most {done.peak_bytes / 1e6:.0f} MB"
         return Row("damaged packed files", done.files, list(done.findings), note)

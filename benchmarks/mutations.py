@@ -42,7 +42,7 @@ from compression.runtime.model import load_bytes
 MEMORY = 500 << 20
 """Bytes that a process may hold, Python and NumPy included."""
 SECONDS = 10.0
-"""Longest time for one file."""
+"""Longest time for one file, of the processor."""
 TEXTS = ("A film, 2!", "caf\u00e9 \ud55c\uad6d wonderful " * 6, "")
 FINDINGS = 20
 """Findings after which a worker ends."""
@@ -66,7 +66,7 @@ def mutate_packed(
     seconds: float | None = None,
     seed: int = 0,
     workers: int = 0,
-    folder: Path = Path("mutations"),
+    folder: Path = Path("findings"),
 ) -> Mutations:
     """Load mutated files and ask those that are models for answers.
 
@@ -181,7 +181,7 @@ def run_worker(
     """Load the files of these numbers, and write what was seen. at: the number that is being loaded."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGPROF, _too_long)
     honest = pickle.loads(students.read_bytes())
     given, outcomes, findings = (students, seed), collections.Counter(), []
     before = json.loads(report.read_text()) if report.exists() else {"outcomes": {}, "findings": [], "peak": 0}
@@ -222,7 +222,7 @@ def _too_long(*_: object) -> None:
 
 def outcome(data: bytes) -> str:
     """Return the beginning of a file's error, or "a model". Raises what a file must not raise."""
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of this process: others may keep it waiting
     try:
         with np.errstate(all="raise", under="ignore"):
             model = load_bytes(data)
@@ -237,7 +237,7 @@ def outcome(data: bytes) -> str:
             raise AssertionError("an error of several lines") from None
         return message[:24]
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return "a model"
 
 
@@ -260,7 +260,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--seed", type=int, default=0, help="seed of all mutations (default: 0)")
     parser.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
-    parser.add_argument("--folder", type=Path, default=Path("mutations"), help="folder for findings")
+    parser.add_argument("--folder", type=Path, default=Path("findings"), help="folder for findings")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
     result = mutate_packed(given.files, given.seconds, given.seed, given.workers, given.folder)

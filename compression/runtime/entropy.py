@@ -71,6 +71,8 @@ class Array:
         tables = int(array.mode == CODED)
         if array.mode > CODED:
             tables = reader.byte(MOST_TABLES)
+            if not tables:
+                raise PackedError("an array has no tables")
             array.classes = cls.read(reader, array.rows if array.mode == BY_ROW else columns, first=True)
         elif array.mode == CONSTANT:
             array.constant = reader.byte()

@@ -149,6 +149,12 @@ def test_a_factor_of_a_product_is_no_product(depth):
         load_bytes(data)
 
 
+def test_an_array_without_tables_is_refused():
+    array = bytes([BY_ROW, 0, CONSTANT, 0])
+    with pytest.raises(PackedError, match="an array has no tables"):
+        load_bytes(assemble(forged("ffn", "char") + bytes([0, 0]) + 4 * array + 2 * ONES + ZEROS, bytes(40)))
+
+
 def test_a_header_of_many_tables_is_refused_at_once():
     """22 KB once deflated: 2.5 million tables took two minutes and 370 MB to read."""
     array = bytes([BY_ROW, 127, CONSTANT, 0]) + bytes([0, 1]) * 127

@@ -36,7 +36,9 @@ def train(
     if settings.max_updates is not None:
         raise UserError(f"--max-updates is for RoBERTa by fairseq; {settings.arch} trains for --max-epochs")
     device = pick_device(settings.cpu)
-    dtype = pick_dtype(_precision(settings, device, context.work / "precision.json"), device)
+    begun_with = context.work / "precision.json"
+    precision = _precision(settings, device, begun_with)
+    dtype = pick_dtype(precision, device)
     seed_everything(settings.seed)
     kind = teacher_class(task.tokens)
     teacher = kind(source, task.labels, task.outputs, device, dtype, settings.max_tokens, new_head=True)
@@ -64,6 +66,7 @@ def train(
         scaler=torch.amp.GradScaler(device.type, enabled=dtype == torch.float16),
         label=f"fine-tuning {context.name}",
     )
+    write_json(begun_with, precision)
     history = fit(run)
     teacher.save(out)
     write_history(out / "history.jsonl", history)
@@ -72,6 +75,6 @@ def train(
 
 def _precision(settings: FinetuneSettings, device: torch.device, file: Path) -> Precision:
     """Return the precision that a run was begun with: `auto` does not change when it goes on with other hardware."""
-    if not file.exists():
-        write_json(file, best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic)
-    return read_json(file)
+    if file.exists():
+        return read_json(file)
+    return best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic

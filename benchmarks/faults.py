@@ -1,11 +1,11 @@
 """Faults on purpose: killed commands, full disks, two commands at once, damaged files, malformed data.
 
-    python benchmarks/faults.py                     # all trials, about an hour on two cores
+    python benchmarks/faults.py                     # all trials, about 40 minutes on two cores
     python benchmarks/faults.py --minutes 2         # as many as fit
     python benchmarks/faults.py --only kills --kills 10 --seed 5
 
-Each trial runs real commands on a small pipeline (fault_stages.py) and compares the workspace with that of commands
-never disturbed, byte for byte but for times. What differs from docs/reliability.md is a finding, and gives exit code 1.
+Each trial runs real commands on a small pipeline (fault_stages.py) and compares the workspace with that of
+uninterrupted commands, byte for byte but for times. What differs from docs/reliability.md is a finding, and gives exit code 1.
 Full disks need the right to mount a tmpfs.
 """
 

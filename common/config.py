@@ -66,7 +66,7 @@ class Settings(pydantic.BaseModel):
         return layer
 
     def unused(self) -> dict[str, str]:
-        """Return the fields that have no effect beside the others, each with the reason: 'without --augment'.
+        """Return the fields without effect, given the values of the others, each with the reason: 'without --augment'.
 
         Their flags are refused, see `check_used`.
         """

@@ -29,7 +29,7 @@ def package_folder(package: str, missing: str) -> Path:
     """Return the folder of an installed package that ships files. Raises UserError with the message `missing`."""
     try:
         spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError):  # the package that it is said to be in is missing, or it has no valid name
+    except (ImportError, ValueError):  # a parent package is missing, or the name is not valid
         spec = None
     if spec is None or not spec.submodule_search_locations:
         raise UserError(missing)
@@ -53,7 +53,7 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
             return target
         if target.exists():
             say(f"{target}: damaged, or not the expected file; downloading it again")
-        partial, recorded = _beside(target, "partial"), _recorded(target)
+        partial, recorded = _sibling(target, "partial"), _recorded(target)
         promised = _download(url, partial, instead)
         downloaded = file_sha256(partial)
         try:
@@ -68,11 +68,11 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
             partial.unlink()
             raise UserError(
                 f"{url}: not the file that was downloaded before (the checksum differs); to accept it, remove "
-                f"{_beside(target, 'sha256')}"
+                f"{_sibling(target, 'sha256')}"
             )
         sync(partial)
         if sha256 is None:
-            write_text(_beside(target, "sha256"), f"{downloaded}\n")
+            write_text(_sibling(target, "sha256"), f"{downloaded}\n")
         partial.replace(target)
     return target
 
@@ -85,14 +85,14 @@ class _Promise:
     sha256: str
 
 
-def _beside(target: Path, suffix: str) -> Path:
+def _sibling(target: Path, suffix: str) -> Path:
     return target.with_name(f"{target.name}.{suffix}")
 
 
 def _recorded(target: Path) -> str | None:
     """Return the checksum of the first download."""
     try:
-        return _beside(target, "sha256").read_text(encoding="utf-8").strip()
+        return _sibling(target, "sha256").read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         return None
 
@@ -145,7 +145,7 @@ def _size(path: Path) -> int:
 
 def _continue(session: requests.Session, url: str, partial: Path) -> _Promise:
     """Request the missing bytes. Where the server sends the whole file, or it changed there, start again."""
-    tag_file = _beside(partial, "etag")
+    tag_file = _sibling(partial, "etag")
     done = _size(partial)
     tag = tag_file.read_text(encoding="utf-8") if done and tag_file.exists() else ""
     # Byte ranges of a compressed stream would not be those of the file.

@@ -48,8 +48,7 @@ class Finetune(TeacherStep):
         )
         train = train.take(drawn(len(train), settings.downsample_data, settings.seed, "downsample"))
         trained = backend(settings.arch).train(settings, self.source, task, (train, held_out), out, context)
-        encoder = str(Path(settings.arch).resolve()) if Path(settings.arch).exists() else settings.arch
-        about = {"encoder": encoder, "select_on": settings.select_on}
+        about = {"encoder": settings.encoder, "select_on": settings.select_on}
         return {**self.facts(_trained_on(settings.arch, task, context.paths)), **about, **trained}
 
 

@@ -100,6 +100,11 @@ class FinetuneSettings(TeacherTraining, StageSettings):
         return "fp16" if self.fp16 else self.precision
 
     @property
+    def encoder(self) -> str:
+        """The --arch, a folder as an absolute path: it must mean the same from any other folder."""
+        return str(Path(self.arch).absolute()) if Path(self.arch).is_dir() else self.arch
+
+    @property
     def ensemble_name(self) -> str:
         """Name of the ensemble."""
         return self.model_name or "ensemble"

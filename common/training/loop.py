@@ -170,7 +170,7 @@ def train_step(run: Run, rows: np.ndarray) -> float:
     run.scaler.scale(loss).backward()
     run.scaler.unscale_(run.optimizer)  # clipping needs the gradients' own size
     if run.max_grad_norm > 0:
-        # The optimizer's parameters, not the model's: the projections of alignment are beside the model.
+        # The optimizer's parameters, not the model's: the projections of alignment are not part of the model.
         trained = [parameter for group in run.optimizer.param_groups for parameter in group["params"]]
         nn.utils.clip_grad_norm_(trained, run.max_grad_norm)
     run.scaler.step(run.optimizer)

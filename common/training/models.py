@@ -141,9 +141,15 @@ def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None)
     if config.labels != task.labels:
         learned, own = (", ".join(labels) or "none" for labels in (config.labels, task.labels))
         raise UserError(f"{name} learned the labels {learned}, {task.name} has {own}")
-    if arch is not None and config.arch not in (arch, OLD_NAMES.get(arch)):
-        raise UserError(f"{name} has architecture {config.arch}, not {arch}")
+    if arch is not None:
+        check_arch(name, config, arch)
     return folder, config
+
+
+def check_arch(name: str, config: ModelConfig, arch: str) -> None:
+    """Raise UserError where a model has another architecture. arch: its name here or in the thesis."""
+    if config.arch not in (arch, OLD_NAMES.get(arch)):
+        raise UserError(f"{name} has architecture {config.arch}, not {arch}")
 
 
 def only_teacher(paths: Workspace, task: Task) -> str:

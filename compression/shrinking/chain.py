@@ -13,7 +13,7 @@ from common.progress import say
 from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.training.models import find_model
+from common.training.models import check_arch, find_model
 from compression.distillation.distill import distill
 from compression.distillation.pretrain import pretrain
 from compression.packing import pack_student
@@ -114,6 +114,5 @@ def _student(settings: CompressSettings, name: str) -> Path:
     folder, config = find_model(settings.paths, load_task(settings.task), name)
     if config.kind != "student":
         raise UserError(f"{config.name} is a teacher; only students are made smaller")
-    if config.arch != settings.student_arch:
-        raise UserError(f"{config.name} has architecture {config.arch}, not {settings.student_arch}")
+    check_arch(config.name, config, settings.student_arch)
     return folder

@@ -1,4 +1,4 @@
-"""What a kill leaves behind goes with the next command; what a living process writes stays."""
+"""Leftovers of killed commands are removed by the next command; files of a running process stay."""
 
 import os
 import signal

@@ -301,11 +301,11 @@ def test_a_finetuning_goes_on_in_its_precision_on_other_hardware(workspace, enco
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_gradients_are_clipped_together_with_those_of_what_is_trained_beside_the_model(tmp_path, scaled):
+def test_gradients_are_clipped_together_with_those_of_what_is_trained_with_the_model(tmp_path, scaled):
     """Such as the projections of alignment, which no student keeps."""
     run, _ = toy(tmp_path)
-    beside = nn.Parameter(torch.zeros(3))
-    trained = [*run.model.parameters(), beside]
+    extra = nn.Parameter(torch.zeros(3))
+    trained = [*run.model.parameters(), extra]
     before = torch.cat([each.detach().flatten().clone() for each in trained])
     run.optimizer = torch.optim.SGD(trained, lr=1.0)
     run.scaler = torch.amp.GradScaler("cpu", enabled=scaled)

@@ -43,8 +43,7 @@ def train(
     kind = teacher_class(task.tokens)
     teacher = kind(source, task.labels, task.outputs, device, dtype, settings.max_tokens, new_head=True)
     if settings.adapters:
-        arch = Path(settings.arch)  # a folder must mean the same from any other one
-        teacher.adapt(settings.adapters, str(arch.absolute()) if arch.is_dir() else settings.arch)
+        teacher.adapt(settings.adapters, settings.encoder)
     elif settings.freeze_embeddings:
         teacher.model.get_input_embeddings().requires_grad_(False)
     train, held_out = splits

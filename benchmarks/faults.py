@@ -5,7 +5,7 @@
     python benchmarks/faults.py --only kills --kills 10 --seed 5
 
 Each trial runs real commands on a small pipeline (fault_stages.py) and compares the workspace with that of
-uninterrupted commands, byte for byte but for times. What differs from docs/reliability.md is a finding, and gives exit code 1.
+uninterrupted commands, byte for byte but for times. A difference from docs/reliability.md is a finding (exit code 1).
 Full disks need the right to mount a tmpfs.
 """
 

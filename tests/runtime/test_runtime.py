@@ -10,8 +10,7 @@ from unicode_torture import TORTURE
 
 from common.data.text import normalise, split_words
 from compression import runtime
-from compression.runtime import HashedWords, PackedError, load
-from compression.runtime.__main__ import tidy
+from compression.runtime import HashedWords, PackedError, load, tidy
 
 CHARACTERS = st.text(
     st.sampled_from("the film wonderful\u0301\u00e9\u2581\u2603 0.,!\ud55c\u1112\u1161\u11ab\uff41\u200b")

@@ -179,6 +179,13 @@ def load(model: str | os.PathLike) -> Model:
 
 def load_bytes(data: bytes) -> Model:
     """Return the model of a packed file's bytes. Raises PackedError for anything wrong with them."""
+    header, reader = open_packed(data)
+    header.read_streams(reader)
+    return Model(header, header.weights())
+
+
+def open_packed(data: bytes) -> tuple[Header, Reader]:
+    """Return a packed file's header, and a reader of what follows it. Raises PackedError."""
     if len(data) < 16 or data[:3] != MAGIC:
         raise PackedError("not a packed student" if data else "an empty file")
     if data[3] != VERSION:
@@ -190,9 +197,7 @@ def load_bytes(data: bytes) -> Model:
         raise PackedError("its checksum is wrong: it is damaged")
     reader = Reader(memoryview(data)[8:-4])
     stored, size = reader.number(), reader.number(MOST_HEADER)
-    header = Header(Reader(_inflate(bytes(reader.take(stored)), size)))
-    header.read_streams(reader)
-    return Model(header, header.weights())
+    return Header(Reader(_inflate(bytes(reader.take(stored)), size))), reader
 
 
 def _inflate(stored: bytes, size: int) -> bytes:

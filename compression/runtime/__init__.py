@@ -22,7 +22,7 @@ if sys.argv[:1] == ["-m"]:
     # nothing from threads, which take time to start and to wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from compression.runtime.model import Model, load, tidy
+from compression.runtime.model import Model, load, load_bytes, tidy
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ARCHS, TRANSFORMERS, EncoderSize, student_shapes
 from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, UNKNOWN, UNUSED, USED, WORDS, BytePairs, prepare
@@ -31,4 +31,4 @@ from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes,
 from compression.runtime.tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from compression.runtime.tokenizers.wordpiece import WordPieces
 from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, PRODUCT, RESIDUAL
-from compression.runtime.zoo import PACKED_SUFFIX, packed_file, zoo_file, zoo_hint, zoo_names
+from compression.runtime.zoo import PACKED_SUFFIX, is_name, zoo_file, zoo_hint, zoo_names

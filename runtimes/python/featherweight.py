@@ -1411,9 +1411,9 @@ class Header:
         else:
             self._rows = 1 + len(ALPHABET) if self.embedding == "char" else reader.size()
         shapes = student_shapes(self.size, self._rows, self.vocab_size, classifier, self.outputs)
-        self._matrices = {n: Matrix(reader, streams, *shape) for n, shape in shapes.items() if len(shape) == 2}
-        self._vectors = {n: streams.add_floats(*shape) for n, shape in shapes.items() if len(shape) == 1}
-        self._floats = [streams.add(reader, streams.floats) for _ in range(4)]
+        self.matrices = {n: Matrix(reader, streams, *shape) for n, shape in shapes.items() if len(shape) == 2}
+        self.vectors = {n: streams.add_floats(*shape) for n, shape in shapes.items() if len(shape) == 1}
+        self.floats = [streams.add(reader, streams.floats) for _ in range(4)]
         reader.end()
 
     def _check_settings(self) -> None:
@@ -1449,9 +1449,9 @@ class Header:
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return all weights, float32, by the names that students give them."""
-        floats = checked(join_planes(self._floats, "<f4"))
-        weights = {name: matrix.value(floats) for name, matrix in self._matrices.items()}
-        return weights | {name: floats[where] for name, where in self._vectors.items()}
+        floats = checked(join_planes(self.floats, "<f4"))
+        weights = {name: matrix.value(floats) for name, matrix in self.matrices.items()}
+        return weights | {name: floats[where] for name, where in self.vectors.items()}
 
 # compression.runtime.tokenizers.wordpiece
 
@@ -1743,6 +1743,13 @@ def load(model: str | os.PathLike) -> Model:
 
 def load_bytes(data: bytes) -> Model:
     """Return the model of a packed file's bytes. Raises PackedError for anything wrong with them."""
+    header, reader = open_packed(data)
+    header.read_streams(reader)
+    return Model(header, header.weights())
+
+
+def open_packed(data: bytes) -> tuple[Header, Reader]:
+    """Return a packed file's header, and a reader of what follows it. Raises PackedError."""
     if len(data) < 16 or data[:3] != MAGIC:
         raise PackedError("not a packed student" if data else "an empty file")
     if data[3] != VERSION:
@@ -1754,9 +1761,7 @@ def load_bytes(data: bytes) -> Model:
         raise PackedError("its checksum is wrong: it is damaged")
     reader = Reader(memoryview(data)[8:-4])
     stored, size = reader.number(), reader.number(MOST_HEADER)
-    header = Header(Reader(_inflate(bytes(reader.take(stored)), size)))
-    header.read_streams(reader)
-    return Model(header, header.weights())
+    return Header(Reader(_inflate(bytes(reader.take(stored)), size))), reader
 
 
 def _inflate(stored: bytes, size: int) -> bytes:

@@ -14,13 +14,14 @@ from common.errors import UserError
 from common.store.artifact import folder_of, read_manifest
 from common.store.files import whole_file, write_json, write_text
 from common.store.workspace import Workspace
-from common.training.models import ModelConfig, read_config
+from common.training.models import ModelConfig, members_of, read_config
+from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import data_fingerprint
 from compression.evaluation.packed_scores import labelled_score, packed_logits
 from compression.experiments.report.archive import portable, read_finished
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults, merged
+from compression.experiments.report.seed_groups import SeedGroup, SplitResults, mean_over_splits, merged
 from compression.experiments.zoo.card import Card, Family, Scores, Spread, TaskNotes, Teacher, Training, read_cards
 from compression.experiments.zoo.readme import readme
 from compression.experiments.zoo.settings import PublishSettings
@@ -61,7 +62,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
         family=_family(group),
         architecture=_architecture(config),
         parameters=row["parameters"],
-        teacher=_teacher(paths, results, group, config),
+        teacher=_teacher(paths, results, task, config),
         training=_training(paths, task, config),
         command=_command(finished.record, paths),
         date=read_manifest(folder).built[:10],
@@ -130,16 +131,17 @@ def _architecture(config: ModelConfig) -> dict[str, Any]:
     return {"student": config.arch, **own, "actions": [action.kind for action in config.actions]}
 
 
-def _teacher(paths: Workspace, results: SplitResults, group: SeedGroup, config: ModelConfig) -> Teacher | None:
-    if config.alpha == 1 and not config.augmented:
+def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelConfig) -> Teacher | None:
+    if config.teacher is None or (config.alpha == 1 and not config.augmented):
         return None
-    row = next((one.rows[0] for one in results.groups if one.rows[0]["model"] == config.teacher), None)
-    if config.teacher is None or row is None:
-        raise UserError(
-            f"{config.name}: the experiment has no scores of its teacher, {config.teacher}: evaluate it too"
-        )
-    teacher = read_config(paths.model(config.task, config.teacher))
-    members = [read_config(paths.model(config.task, name)) for name in teacher.members] or [teacher]
+    folder = paths.model(task.models_task, config.teacher)
+    teacher = read_config(folder)
+    row = next((one.rows[0] for one in results.groups if one.rows[0]["model"] == teacher.name), None)
+    row = row or mean_over_splits(saved_rows(paths, task, folder, teacher), task.test_splits)
+    if row is None:
+        command = f"python evaluate.py --task {task.argument} --model-name {teacher.name}"
+        raise UserError(f"{config.name}: there are no scores of its teacher; run: {command}")
+    members = [read_config(member) for member in members_of(folder)] or [teacher]
     encoders = tuple(Path(member.arch).name for member in members)
     return Teacher(name=teacher.name, encoders=encoders, bytes=row["bytes_model"], metrics=row["metrics"])
 

@@ -17,16 +17,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from common.cli import set_environment
+from common.config import Settings, build
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.stopping import graceful
 from common.store.settings import StageSettings, start
-from compression.experiments.jobs import Job, check_jobs
+from compression.experiments.jobs import Job, check_jobs, job_class
 
 __all__ = ["Built", "UserError", "compress", "distill", "evaluate", "finetune", "fit", "pack", "preprocess", "prune",
            "quantize"]  # fmt: skip
@@ -136,18 +138,17 @@ def evaluate(model: Built | str | None = None, **settings: Any) -> list[dict[str
 
 
 def fit(**settings: Any) -> Any:
-    """Train a packed classifier of at most `max_bytes` from a file with labels. settings: `experiment.py fit`'s.
+    """Train a packed classifier of at most `max_bytes` from a file with labels. settings: those of `experiment.py fit`.
 
     Example: fit(file="reviews.csv", text="review", label="verdict", max_bytes=32_000, minutes=15, output="reviews.fwt")
     """
-    from common.config import build
     from compression.experiments.fit.settings import FitSettings
 
-    checked = build(FitSettings, settings)
+    checked = build(FitSettings, _as_typed(FitSettings, settings))
     with _running():
-        from compression.experiments.fit.fit import fit
+        from compression.experiments.fit.fit import fit, plan_fit
 
-        return fit(checked)
+        return plan_fit(checked) if checked.dry_run else fit(checked)
 
 
 def _act(action: str, student: Built | str | None, settings: dict[str, Any]) -> Built:
@@ -165,12 +166,18 @@ def _of(model: Built | str | None, field: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def _stage(kind: str, settings: dict[str, Any]) -> Iterator[Any]:
     """Yield a stage's settings, checked as its script checks them, and run what follows as a script is run."""
-    job = Job(kind, settings)
+    job = Job(kind, _as_typed(job_class(kind), settings))
     check_jobs([job], settings)
     checked = job.settings()
     start(checked)
     with _running():
         yield checked
+
+
+def _as_typed(cls: type[Settings], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings as the command line gives them: a flag that takes several words may have one."""
+    several = {name for name, field in cls.model_fields.items() if typing.get_origin(field.annotation) is tuple}
+    return {name: (value,) if name in several and isinstance(value, str) else value for name, value in settings.items()}
 
 
 @contextlib.contextmanager

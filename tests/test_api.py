@@ -45,7 +45,7 @@ def test_data_and_teachers(tmp_path, glue, encoder):
     training = {"max_epochs": 1, "batch_size": 16, "lr": 1e-2, "precision": "fp32"}
     teacher = compression.finetune(**place, arch=str(encoder), **training)
     assert (teacher.name, teacher.task) == ("tiny-bert", "sst-2")
-    rows = compression.preprocess(**place, generate_loss=["processed"])
+    rows = compression.preprocess(**place, generate_loss="processed")
     assert list(rows.values()) == [rows["--generate-loss processed"]]
     (pruned,) = compression.compress(**{**given(tmp_path / "w"), "only_original_data": True})
     assert compression.prune(pruned).name == f"{pruned.name}+p"

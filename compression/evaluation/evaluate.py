@@ -49,7 +49,10 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
 
     Only scores on test splits, of the model itself and without timing, are kept.
     """
-    if settings.packed and (path := find_packed(settings.paths, load_task(settings.task), settings.model_name)):
+    path = find_packed(settings.paths, load_task(settings.task), settings.model_name)
+    if path and not settings.packed:
+        raise UserError(f"{settings.model_name} is a packed file: score it with --packed")
+    if path:
         from compression.evaluation.packed_scores import score_packed  # SciPy and scikit-learn load here
 
         return score_packed(settings, path)

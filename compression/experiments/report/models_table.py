@@ -8,7 +8,7 @@ from common.tables import UNITS, human_bytes
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import quoted_shares
 from compression.experiments.report.results import grouped
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat, mean
+from compression.experiments.report.seed_groups import GZIPPED, MEASURED, PACKED, SeedGroup, SplitResults, Stat, mean
 from compression.experiments.report.table import Entry, Head, Line, Table, number_entry, text_entry
 
 TERMINAL_WIDTH = 110
@@ -53,6 +53,8 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         entry = number_entry(value, ",.0f" if value is None or value >= 9.95 else ".1f")
         return entry if only_teacher or value is None or not teacher else Entry(f"{entry.text} ({teacher.name})", value)
 
+    packed = results.size_field == PACKED
+
     def size(field: str, unit: int = 1) -> list[Entry]:
         return [number_entry(group.size(field), ",.1f" if unit > 1 else ",.0f", unit) for group in groups]
 
@@ -67,12 +69,13 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         (wide, "Trained parameters", size("trained_parameters")),
         (wide, "Nonzero", size("nonzero_parameters")),
         (wide, "bytes_model, KB", size("bytes_model", 1000)),
-        (True, "bytes_gzip, KB", size("bytes_gzip", 1000)),
-        (wide, "bytes_packed, KB", size("bytes_packed", 1000)),
+        (wide or not packed, "bytes_gzip, KB", size(GZIPPED, 1000)),
+        (wide or packed, "bytes_packed, KB", size(PACKED, 1000)),
         *((True, metric_heading(name), [score_entry(g.metric(name)) for g in groups]) for name in results.metrics),
         (wide, "Training, s", [number_entry(each, ",.1f") for each in seconds]),
         (wide, than, [ratio(group, "bytes_model") for group in groups]),
-        (True, than if terminal else f"gzipped, {than}", [ratio(group, "bytes_gzip") for group in groups]),
+        (wide or not packed, than if terminal else f"gzipped, {than}", [ratio(group, GZIPPED) for group in groups]),
+        (wide or packed, than if terminal else f"packed, {than}", [ratio(group, PACKED) for group in groups]),
     ]
     shown = [
         (name, entries) for wanted, name, entries in columns if wanted and any(e.sort is not None for e in entries)
@@ -95,6 +98,10 @@ def notes(splits: Sequence[SplitResults]) -> list[str]:
         ),
         (splits, f"bytes_model is the weights file, bytes_gzip that file gzipped. {UNITS}"),
         (
+            any(results.size_field == PACKED for results in splits),
+            "bytes_packed is the packed file, with everything that a prediction needs.",
+        ),
+        (
             metrics & set(CORRELATIONS),
             "Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them.",
         ),
@@ -105,7 +112,7 @@ def notes(splits: Sequence[SplitResults]) -> list[str]:
         (
             any(group.is_teacher for group in groups),
             "Times smaller: the teacher's bytes_model divided by the model's bytes_model, "
-            "and (the thesis's measure) by its bytes_gzip.",
+            "by its bytes_packed, and (the thesis's measure) by its bytes_gzip.",
         ),
         (any(group.selected_on_test for group in groups), SELECTED_ON_TEST),
     ]
@@ -125,12 +132,13 @@ def summary(results: SplitResults) -> str:
         score = group.metric(metric)
         return f"{100 * score.mean:.2f}{unit}" if score else ""
 
-    size, teacher = best.size("bytes_gzip"), results.teacher_of(best)
+    field = results.size_field if best.size(results.size_field) else GZIPPED
+    size, teacher = best.size(field), results.teacher_of(best)
     text = (
         f"Best student: {best.label}, {title.lower() if metric in ('accuracy', 'agreement') else title} {shown(best)}"
     )
-    text += f", {human_bytes(size)} gzipped" if size else ""
-    if teacher and (ratio := results.times_smaller(best, "bytes_gzip")):
+    text += f", {human_bytes(size)} {MEASURED[field]}" if size else ""
+    if teacher and (ratio := results.times_smaller(best, field)):
         has = f" has {shown(teacher)} in" if shown(teacher) else " takes"
         text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.size('bytes_model') or 0)}"
         text += f", {ratio:,.0f} times as much"

@@ -12,6 +12,10 @@ from common.errors import UserError
 from compression.experiments.report.results import Row, grouped
 
 DASH = "–"
+GZIPPED, PACKED = "bytes_gzip", "bytes_packed"
+MEASURED = {GZIPPED: "gzipped", PACKED: "packed"}
+"""Sizes that models are compared by, and the words for them: the thesis's, of the weights file gzipped (zeros stay in
+it, so bytes_model would not show the gain of pruning), and that of the file with everything a prediction needs."""
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
 _SHARED += ("alpha", "augmented", "teacher", "select_on", "parameters")
 """Fields that all seeds of a group share, besides task, split and name."""
@@ -125,6 +129,15 @@ class SplitResults:
         if own is not None:
             return next((t for t in teachers if own in [row.get("model") for row in t.rows]), None)
         return teachers[0] if len(teachers) == 1 else None
+
+    @functools.cached_property
+    def size_field(self) -> str:
+        """The size to compare models by: of packed files, where there are any."""
+        return PACKED if any(group.size(PACKED) for group in self.groups) else GZIPPED
+
+    def size_field_of(self, group: SeedGroup) -> str:
+        """Return the field of a group's size. A teacher has no packed file; its size is then its weights file's."""
+        return "bytes_model" if group.is_teacher and self.size_field == PACKED else self.size_field
 
     def times_smaller(self, group: SeedGroup, field: str) -> float | None:
         """Return the teacher's bytes_model divided by the group's size in `field`."""

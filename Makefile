@@ -4,7 +4,7 @@
 # make lint         check style, formatting and the layers of imports
 # make check        lint and test
 # make soak         make faults on purpose for MINUTES (60 by default) and check that nothing is lost: docs/reliability.md
-# make runtime      join the runtime into one file, to be copied next to packed students
+# make runtime      join the runtime into one file again: runtimes/python/featherweight.py, which is committed
 
 PYTHON ?= python3
 CPU_TORCH ?= https://download.pytorch.org/whl/cpu

@@ -3,11 +3,14 @@
     python evaluate.py --task sst-2 --model-name minilm
     python evaluate.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q --time --json
     python evaluate.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q --packed
+    python evaluate.py --task sst-2 --model-name sst-2-12k --packed
     python evaluate.py --task ax --model-name bilstm-of-mnli
 
 Test is GLUE's dev set (its own test set has no labels); MNLI has two, matched and mismatched.
 GLUE's diagnostic set, ax, scores the models of mnli.
 """
+
+from typing import Any
 
 from common.cli import print_json, run_script
 from common.config import parse_flags
@@ -26,11 +29,17 @@ def main() -> None:
         return
     for row in rows:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items()) or "no labels to score by"
-        sizes = f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes ({row['bytes_gzip']:,} gzipped"
-        sizes += f", {row['bytes_packed']:,} packed)" if row["bytes_packed"] else ")"
-        print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {sizes}")
+        print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {_sizes(row)}")
         if "speed" in row:
             print("  {sentences_per_second:,} sentences/s, {milliseconds_for_one} ms for one".format(**row["speed"]))
+
+
+def _sizes(row: dict[str, Any]) -> str:
+    """Return the sizes of a model; of a packed file alone there is one."""
+    if "parameters" not in row:
+        return f"{row['bytes_packed']:,} bytes"
+    packed = f", {row['bytes_packed']:,} packed" if row["bytes_packed"] else ""
+    return f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes ({row['bytes_gzip']:,} gzipped{packed})"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
     python experiment.py best --max-bytes 65536 --task rotten-tomatoes
     python experiment.py archive packed --to docs/results
     python experiment.py report docs/results
+    python experiment.py publish sizes --model "BiLSTM, 12 KB" --name sst-2-12k
 
 run: the jobs of a file, each one of preprocess, finetune, compress, evaluate, analyze. A flag goes to every job that
 has it (`compress.py --help` and so on explain them); --name and --observer are the experiment's own. Without
@@ -43,6 +44,7 @@ from compression.experiments.report.results_page import has_page, write_page
 from compression.experiments.sweep.collect import failures, report
 from compression.experiments.sweep.listing import experiments, experiments_text, plan_text, show, show_text
 from compression.experiments.sweep.settings import SweepSettings
+from compression.experiments.zoo.settings import PublishSettings
 
 
 def main() -> None:
@@ -139,6 +141,17 @@ def _archive(settings: ArchiveSettings, *names: str) -> None:
         print(f"archived: {folder}")
 
 
+def _publish(settings: PublishSettings, name: str) -> None:
+    """Add a model of a finished experiment to the zoo: its packed file, its card and a line of zoo/README.md.
+
+    Example: python experiment.py publish sizes --model "BiLSTM, 12 KB" --name sst-2-12k
+    """
+    from compression.experiments.zoo.publish import publish  # PyTorch loads here, after the flags are checked
+
+    path = publish(settings, name)
+    print(f"published: {path}, {path.stat().st_size:,} bytes")
+
+
 def _list(settings: QuerySettings) -> None:
     """List the experiments of a workspace.
 
@@ -181,6 +194,7 @@ COMMANDS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "sweep": (SweepSettings, ["FILE.yaml"], _sweep),
     "report": (QuerySettings, ["NAME|FOLDER"], _report),
     "archive": (ArchiveSettings, ["NAME", "..."], _archive),
+    "publish": (PublishSettings, ["NAME"], _publish),
     "list": (QuerySettings, [], _list),
     "show": (QuerySettings, ["NAME|ID"], _show),
     "compare": (CompareSettings, ["A", "B"], _compare),

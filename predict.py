@@ -1,9 +1,9 @@
-"""Classify text with any saved model: a teacher, a student, or a packed file (which needs no PyTorch).
+"""Classify text with any model: a teacher, a student, a packed file or a name of the zoo (which need no PyTorch).
 
     python predict.py --model ffn-hash25-a0-aug-s3201976 --input reviews.txt
     python predict.py --model ffn.fwt --input reviews.csv --columns review --output classified.csv
     cat reviews.jsonl | python predict.py --model ffn.fwt --format jsonl
-    python predict.py --model ffn.fwt
+    python predict.py --model sst-2-12k
 
 Every text gets a label and each label's probability, in the order of the input; tables and JSONL gain columns or fields
 for them. Lines: every line is a text, an empty one too, and of a pair a tab stands between the sentences. A text is

@@ -16,11 +16,7 @@ def run_script(main: Callable[[], Any]) -> None:
 
     Exit codes: 0 done, 1 some runs of a sweep failed, 2 the user's mistake or the system's refusal, 130 interrupted.
     """
-    # Without it tokenizers warns whenever a process forks.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    # The same matrix products on every run, whatever the machine's load; read when PyTorch loads.
-    os.environ.setdefault("MKL_CBWR", "AUTO")
-    os.environ.setdefault("MKL_DYNAMIC", "FALSE")
+    set_environment()
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
     try:
         with graceful():
@@ -34,6 +30,15 @@ def run_script(main: Callable[[], Any]) -> None:
         _fail("not enough memory", 2)
     except KeyboardInterrupt:
         _fail("interrupted; the same command goes on from the last checkpoint", 130)
+
+
+def set_environment() -> None:
+    """Set what libraries read from the environment when they load; what the user has set stays."""
+    # Without it tokenizers warns whenever a process forks.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    # The same matrix products on every run, whatever the machine's load; read when PyTorch loads.
+    os.environ.setdefault("MKL_CBWR", "AUTO")
+    os.environ.setdefault("MKL_DYNAMIC", "FALSE")
 
 
 def _fail(message: str, code: int) -> None:

@@ -1,8 +1,9 @@
-"""Progress bars with time left, on stderr."""
+"""Progress bars with time left: on stderr, in a notebook as widgets where ipywidgets is installed."""
 
 import contextlib
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -42,7 +43,7 @@ def show_bars(shown: bool) -> None:
 
 
 def bar(items: Iterable[T], label: str, total: int | None = None, initial: int = 0, stops: bool = True) -> Iterator[T]:
-    """Yield the items, showing a progress bar. If stderr is not a terminal, it is printed only every 20 seconds.
+    """Yield the items, showing a progress bar. In a log (neither terminal nor notebook) it is printed every 20 seconds.
 
     stops: raise KeyboardInterrupt between two items when a stop was asked for; False where work must be saved first.
     """
@@ -60,17 +61,27 @@ def counter(label: str, total: int, initial: int = 0, unit: str = "rows") -> Ite
 
 
 def _tqdm(label: str, **settings: Any) -> tqdm:
-    interval = 0.1 if sys.stderr.isatty() else 20.0
-    return tqdm(
+    notebook = "ipykernel" in sys.modules
+    watched = notebook or sys.stderr.isatty()
+    interval = 0.1 if watched else 20.0
+    return (_notebook_class() if notebook else tqdm)(
         desc=label,
         disable=not _shown,
         file=sys.stderr,
         mininterval=interval,
         maxinterval=max(interval, 10.0),
         dynamic_ncols=True,
-        leave=sys.stderr.isatty(),
+        leave=watched,
         **settings,
     )
+
+
+def _notebook_class() -> type[tqdm]:
+    """Return tqdm's class of widgets, or of text where the notebook has no ipywidgets."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without ipywidgets it says so
+        from tqdm.auto import tqdm as chosen
+    return chosen
 
 
 def say(message: str) -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from common.config import flag
 from common.data.tasks import load_task
+from common.errors import UserError
 from common.training.models import find_model, weights_file
 from compression.analysis import glue_baselines, tensors
-from compression.analysis.packed_bytes import byte_groups, packed_bytes
+from compression.analysis.file_bytes import sections_of_file
+from compression.analysis.packed_bytes import by_tensor, byte_groups, packed_bytes
 from compression.analysis.pictures import parameter_pie, save_figure, weight_histograms
 from compression.analysis.settings import AnalyzeSettings
 from compression.analysis.treemap import byte_treemap
 from compression.evaluation.models import identity
+from compression.evaluation.packed import find_packed, load_packed
+from compression.evaluation.packed_scores import check_task
 from compression.evaluation.sizes import gzip_bytes, measure
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 
@@ -23,7 +28,23 @@ def analyze(settings: AnalyzeSettings) -> dict[str, Any]:
     With json_ the result has the size fields of results.json too.
     Raises UserError when the model is missing, damaged, of another task or of another architecture.
     """
-    return _analyze_baseline(settings) if settings.is_baseline else _analyze_model(settings)
+    if settings.is_baseline:
+        return _analyze_baseline(settings)
+    if settings.bytes and (path := find_packed(settings.paths, load_task(settings.task), settings.model_name or "")):
+        return _analyze_packed(settings, path)
+    return _analyze_model(settings)
+
+
+def _analyze_packed(settings: AnalyzeSettings, path: Path) -> dict[str, Any]:
+    task, model = load_task(settings.task), load_packed(path)
+    check_task(model, task, str(path))
+    if others := [name for name in settings.asked if name != "bytes"]:
+        raise UserError(f"{flag(others[0])} needs a model's folder; of a packed file there is --bytes alone")
+    sections, weights = sections_of_file(path)
+    packed = by_tensor(sections, lambda name: weights.get(name, 0))
+    result = {"task": task.name, "model": path.stem, "stage": "packed", "arch": model.arch, "bytes": packed}
+    figure = byte_treemap(f"Bytes of {path.name}", byte_groups(packed))
+    return result | _save(settings, picture_folder(settings, path.stem), {"treemap": figure})
 
 
 def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:

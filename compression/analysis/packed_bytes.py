@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from compression.analysis.treemap import Groups
 from compression.evaluation.weights import Weight
 from compression.packing import packed_sections
+from compression.packing.header import PackedSection
 from compression.students.saved import load_student
 from compression.students.spec import PARTS
 
@@ -22,20 +23,29 @@ ORDER = (*PARTS, "vocabulary", *FRAME)
 
 
 def packed_bytes(folder: Path, weights: Sequence[Weight]) -> dict[str, Any]:
-    """Sizes of the packed file of the student in `folder`, which is packed in memory. weights: of its weights file.
+    """Return where the bytes of a student's packed file go; it is packed in memory. weights: of its weights file.
+
+    Raises UserError when the folder holds no student.
+    """
+    sections = packed_sections(*load_student(folder, torch.device("cpu")))
+    return by_tensor(sections, lambda name: _number(name, weights))
+
+
+def by_tensor(sections: Iterable[PackedSection], number_of: Callable[[str], int]) -> dict[str, Any]:
+    """Return the sections of a packed file by tensor. number_of: tensor -> number of its weights, 0 for no tensor's.
 
     tensors: of each tensor its bytes by stream and coder, its share, its number of weights and bits a weight; the
-    vocabulary, settings, header and checksum have no weights. Raises UserError when the folder holds no student.
+    vocabulary, settings, header and checksum have no weights.
     """
     rows: dict[str, dict[str, Any]] = {}
-    for section in packed_sections(*load_student(folder, torch.device("cpu"))):
+    for section in sections:
         name, stream = _split(section.name)
         row = rows.setdefault(name, {"name": name, "part": section.part, "bytes": 0, "streams": []})
         row["bytes"] += section.bytes
         row["streams"].append({"stream": stream, "coder": section.coder, "bytes": section.bytes})
     total = sum(row["bytes"] for row in rows.values())
     for row in rows.values():
-        number = _number(row["name"], weights)
+        number = number_of(row["name"])
         bits = 8 * row["bytes"] / number if number else None
         row["streams"].sort(key=lambda of: STREAMS.index(of["stream"]))
         row |= {"share": row["bytes"] / total, "weights": number, "bits_per_weight": bits}

@@ -23,7 +23,8 @@ class AnalyzeSettings(StageSettings):
     most_used = ("task", "model_name", "model_size", "theoretical_size", "pie_chart", "bytes", "json_")
 
     model_name: str | None = None
-    """Model to analyse: its name in the workspace, or the path of its folder. Not for the GLUE baselines."""
+    """Model to analyse: its name in the workspace, or the path of its folder; with --bytes also a packed file (.fwt),
+    or a name of the zoo (sst-2-12k). Not for the GLUE baselines."""
     arch: str | None = None
     """Check that the model has this architecture; or glue-glove or glue-elmo, to count the thesis's GLUE baselines."""
     model_size: bool = False

@@ -18,6 +18,7 @@ from common.store.workspace import Workspace
 from common.teachers.logits import find_logits
 from common.training.models import ModelConfig, find_model
 from compression.evaluation.models import has_validation
+from compression.evaluation.packed import find_packed
 from compression.evaluation.settings import EvaluateSettings
 
 RESULT_FILE = "result.json"
@@ -48,6 +49,10 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
 
     Only scores on test splits, of the model itself and without timing, are kept.
     """
+    if settings.packed and (path := find_packed(settings.paths, load_task(settings.task), settings.model_name)):
+        from compression.evaluation.packed_scores import score_packed  # SciPy and scikit-learn load here
+
+        return score_packed(settings, path)
     folder, config = _model(settings)
     if settings.packed or settings.time or settings.split != "test":
         return _score(settings, folder, config)

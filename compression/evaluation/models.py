@@ -29,6 +29,15 @@ def has_validation(task: Task, config: ModelConfig) -> bool:
     return config.kind == "student" and "validation" in task.splits
 
 
+def split_names(task: Task, split: str) -> tuple[str, ...]:
+    """Return the splits that --split means: of test every test split. Raises UserError for one the task has not."""
+    if split == "test":
+        return task.test_splits
+    if split not in task.splits:
+        raise UserError(f"{task.name} has no {split} rows (it has: {', '.join(task.splits)})")
+    return (split,)
+
+
 def readable_models(folder: Path) -> list[ModelConfig]:
     """Return the configs of the models in a task's folder, by name, without those that cannot be read."""
     found = []

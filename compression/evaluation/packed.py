@@ -1,10 +1,13 @@
-"""Packed files as the project's commands read them: errors are UserErrors. Needs NumPy, not PyTorch."""
+"""Packed files as the project's commands find and read them: errors are UserErrors. Needs NumPy, not PyTorch."""
 
 from pathlib import Path
 
+from common.data.tasks import Task
 from common.errors import UserError
 from common.reading import regular_file
-from compression.runtime import Model, PackedError, load
+from common.store.workspace import Workspace
+from common.training.models import model_folder
+from compression.runtime import PACKED_SUFFIX, Model, PackedError, load, zoo_file, zoo_hint
 
 
 def load_packed(path: Path) -> Model:
@@ -13,3 +16,23 @@ def load_packed(path: Path) -> Model:
         return load(regular_file(path))
     except PackedError as error:
         raise UserError(str(error)) from error
+
+
+def is_packed_file(model: str) -> bool:
+    """Return whether the value of a flag that takes a model is the path of a packed file."""
+    return model.endswith(PACKED_SUFFIX) or Path(model).is_file()
+
+
+def find_packed(paths: Workspace, task: Task, model: str) -> Path | None:
+    """Return a packed file, given by its path or by its name in the zoo; None for a model of the workspace.
+
+    A name in the workspace comes first. Raises UserError for a name that is in neither.
+    """
+    if is_packed_file(model):
+        return Path(model)
+    folder = model_folder(paths, task.models_task, model)
+    if folder.exists():
+        return None
+    if path := zoo_file(model):
+        return Path(path)
+    raise UserError(f"no model {model!r} in {folder.parent}, nor in the zoo{zoo_hint(model)}")

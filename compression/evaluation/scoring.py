@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import time
-import timeit
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +14,29 @@ from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
 from common.devices import pick_device, pick_dtype
 from common.errors import UserError
-from common.progress import counter, show_bars
+from common.progress import counter
 from common.store.artifact import find, folder_of, read_manifest
 from common.store.workspace import Workspace
 from common.teachers.load import load_teacher
 from common.teachers.logits import load_logits
-from common.training.metrics import agreement, score
+from common.training.metrics import agreement
 from common.training.models import ModelConfig, members_of, read_config
-from compression.evaluation.models import data_fingerprint, has_validation, identity, validation_fingerprint
+from compression.evaluation.models import (
+    data_fingerprint,
+    has_validation,
+    identity,
+    split_names,
+    validation_fingerprint,
+)
 from compression.evaluation.packed import load_packed
+from compression.evaluation.packed_scores import labelled_score, packed_logits
 from compression.evaluation.predictions import write_predictions
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
+from compression.evaluation.speed import Predictor, speed
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
-
-TIMED_PASSES = 3
-
-Predictor = Callable[[Split], np.ndarray]
-"""From a split to logits, as in common.training.metrics.score."""
 
 
 def score_model(
@@ -47,7 +48,7 @@ def score_model(
     predict = predict or load_predictor(folder, config, settings.cpu)
     same_for_all_splits = _model_fields(paths, task, folder, config, predict)
     rows = []
-    for name in _split_names(settings, task):
+    for name in split_names(task, settings.split):
         split = load_split(paths, task, name)
         started = time.perf_counter()
         logits = predict(split)
@@ -58,19 +59,11 @@ def score_model(
         row["data"] = data_fingerprint(paths, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
         if settings.time:
-            row["speed"] = _speed(predict, split)
+            row["speed"] = speed(predict, split)
         if out is not None:
             write_predictions(out, task, row, split, logits)
         rows.append(row)
     return rows
-
-
-def _split_names(settings: EvaluateSettings, task: Task) -> tuple[str, ...]:
-    if settings.split == "test":
-        return task.test_splits
-    if settings.split not in task.splits:
-        raise UserError(f"{task.name} has no {settings.split} rows (it has: {', '.join(task.splits)})")
-    return (settings.split,)
 
 
 def _model_fields(
@@ -118,16 +111,15 @@ def packed_predictor(settings: EvaluateSettings, folder: Path, config: ModelConf
     if read_manifest(folder_of(packed.path)).inputs["model"] != config.key:
         raise UserError(f"{path}: packed from another model than {config.name} is now; run: python {command}")
     model = load_packed(path)
-    return lambda split: model.logits(list(zip(*split.sentences(), strict=True)) if config.pair else split.sentence1)
+    return lambda split: packed_logits(model, split)
 
 
 def _metrics(
     paths: Workspace, task: Task, config: ModelConfig, name: str, split: Split, logits: np.ndarray
 ) -> dict[str, float]:
     """Return the task's metrics over labelled rows; without labels, how often a student agrees with its teacher."""
-    labelled = np.flatnonzero(split.labelled)
-    if len(labelled):
-        return score(task, split.labels[labelled], logits[labelled])
+    if split.labelled.any():
+        return labelled_score(task, split, logits)
     if config.teacher is None:
         return {}
     return agreement(task, load_logits(paths, task, config.teacher, name), logits)
@@ -139,16 +131,3 @@ def _training_seconds(folder: Path) -> float | None:
     if not history.exists():
         return None
     return json.loads(history.read_text(encoding="utf-8").splitlines()[-1])["seconds"]
-
-
-def _speed(predict: Predictor, split: Split) -> dict[str, float]:
-    """Return speeds, tokenizing included. The best of a few passes counts: a busy machine disturbs it least."""
-    show_bars(False)
-
-    def seconds(rows: Split) -> float:
-        return min(timeit.repeat(lambda: predict(rows), number=1, repeat=TIMED_PASSES))
-
-    return {
-        "sentences_per_second": round(len(split) / seconds(split), 1),
-        "milliseconds_for_one": round(1000 * seconds(split.take(np.arange(1))), 3),
-    }

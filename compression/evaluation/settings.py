@@ -11,13 +11,15 @@ class EvaluateSettings(StageSettings):
     most_used = ("task", "model_name", "split", "packed", "time", "json_")
 
     model_name: str
-    """Model to score: its name in the workspace, or the path of its folder."""
+    """Model to score: its name in the workspace, or the path of its folder; with --packed also a packed file (.fwt), or
+    a name of the zoo (sst-2-12k)."""
     arch: str | None = None
     """Check that the model has this architecture."""
     split: Literal["test", "validation", "train"] = "test"
     """Rows to score; test: every test split of the task."""
     packed: bool = False
-    """Score the student's packed file by compression.runtime, without PyTorch. Nothing is saved then."""
+    """Score a packed file by compression.runtime, without PyTorch: the student's, or the one that --model-name is.
+    Nothing is saved then."""
     time: bool = False
     """Also time the model: sentences per second, and milliseconds for a single sentence."""
     json_: bool = False

@@ -22,12 +22,12 @@ from common.store.files import whole_file
 from common.store.settings import QuerySettings
 from common.store.workspace import Workspace
 from common.training.models import model_folder, saved_models
-from compression.evaluation.packed import load_packed
+from compression.evaluation.packed import find_packed, is_packed_file, load_packed
 from compression.inference.classifier import Classifier, Sentences, classifier_of
 from compression.inference.texts import Columns, Format, Row, format_of, read_texts
 from compression.inference.writers import Writer, make_writer
+from compression.runtime import PACKED_SUFFIX, zoo_file, zoo_names
 
-PACKED_SUFFIX = ".fwt"
 CHUNK_CHARACTERS = 1_000_000
 """A chunk ends early after this much text: long documents take no more memory than sentences."""
 
@@ -38,7 +38,7 @@ class PredictSettings(QuerySettings):
     most_used = ("model", "task", "input", "columns", "output", "format", "output_format", "json_")
 
     model: str
-    """Model: its name in the workspace, its folder, or a packed file (.fwt)."""
+    """Model: its name in the workspace, its folder, a packed file (.fwt), or a name of the zoo (sst-2-12k)."""
     task: str | None = None
     """Task of the model, needed when several tasks have a model of that name."""
     input: Path | None = None
@@ -120,14 +120,15 @@ def predict(settings: PredictSettings) -> None:
 
 
 def load_classifier(paths: Workspace, model: str, task: str | None, cpu: bool) -> Classifier:
-    """Load a model: a packed file, a model's folder, or a model's name in the workspace (of `task`, where several have
-    it). Raises UserError when it is missing or damaged.
+    """Load a model: a packed file, a model's folder, or a name: in the workspace (of `task`, where several have it), or
+    else in the zoo. Raises UserError when it is missing or damaged.
     """
-    if not model.endswith(PACKED_SUFFIX) and not Path(model).is_file():
+    path = Path(model) if is_packed_file(model) else find_model(paths, model, task)
+    if path.suffix != PACKED_SUFFIX and not path.is_file():
         from compression.inference.saved import load_saved  # PyTorch and pyarrow, which packed files do not need
 
-        return load_saved(paths, find_folder(paths, model, task), task, cpu)
-    packed = load_packed(Path(model))
+        return load_saved(paths, path, task, cpu)
+    packed = load_packed(path)
 
     def logits(texts: Sentences) -> np.ndarray:
         return packed.logits(texts if packed.pair else [text for (text,) in texts])
@@ -135,21 +136,27 @@ def load_classifier(paths: Workspace, model: str, task: str | None, cpu: bool) -
     return classifier_of(packed, logits, task or packed.task)
 
 
-def find_folder(paths: Workspace, model: str, task: str | None) -> Path:
-    """Return the folder of a model given by path or by name. Raises UserError for a name in no task, or in several."""
+def find_model(paths: Workspace, model: str, task: str | None) -> Path:
+    """Return the folder of a model given by path, or by name in the workspace; of a name in the zoo its packed file.
+
+    Raises UserError for a name that is in neither, or in several tasks.
+    """
     if "/" in model:
         return Path(model)
     if task is not None:
-        return model_folder(paths, load_task(task).models_task, model)
+        of_task = load_task(task)
+        return find_packed(paths, of_task, model) or model_folder(paths, of_task.models_task, model)
     there = [folder for of_task in sorted((paths.root / "models").glob("*")) for folder in saved_models(of_task)]
     found = [folder for folder in there if folder.name == model]
     if len(found) > 1:
         tasks = ", ".join(folder.parent.name for folder in found)
         raise UserError(f"models of {tasks} are named {model!r}; choose one with --task")
-    if not found:
-        hint = nearest(model, {folder.name for folder in there}) if there else "; none has been trained yet"
-        raise UserError(f"no model {model!r} in {paths.root}{hint}")
-    return found[0]
+    if found:
+        return found[0]
+    if path := zoo_file(model):
+        return Path(path)
+    known = {folder.name for folder in there} | set(zoo_names())
+    raise UserError(f"no model {model!r} in {paths.root}{nearest(model, known)} (zoo: {', '.join(zoo_names())})")
 
 
 def _columns(settings: PredictSettings, model: Classifier) -> Columns:

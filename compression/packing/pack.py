@@ -47,14 +47,17 @@ def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig)
     return _pack(student, tokenizer, config)[1].sections()
 
 
-def pack_student(folder: Path) -> bytes:
-    """Return the packed file of a saved student. Raises UserError when there is none, or it cannot be packed."""
+def pack_student(folder: Path, name: str | None = None) -> bytes:
+    """Return the packed file of a saved student. name: the one that the file holds; None: the student's own.
+
+    Raises UserError when there is none, or it cannot be packed.
+    """
     config = read_config(folder)
     if config.kind != "student":
         raise UserError(f"{config.name} is a {config.kind}; only students are packed")
-    loaded = load_student(folder, torch.device("cpu"))
+    student, tokenizer, config = load_student(folder, torch.device("cpu"))
     try:
-        return pack(*loaded)
+        return pack(student, tokenizer, config.model_copy(update={"name": name or config.name}))
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
 

@@ -1,11 +1,11 @@
 """Packed students without PyTorch: loads a .fwt file and answers texts with numpy and the standard library alone.
 
-    model = load("NAME.fwt")
-    model.labels, model.probabilities(["a gorgeous , witty film"])
+    model = load("sst-2-12k")    # a name of the zoo, or the path of a packed file
+    model.labels, model.predict(["a gorgeous , witty film"]), model.probabilities(["a gorgeous , witty film"])
 
-or `python -m compression.runtime NAME.fwt "a gorgeous , witty film"`. docs/format.md has the format byte by byte;
+or `python -m compression.runtime sst-2-12k "a gorgeous , witty film"`. docs/format.md has the format byte by byte;
 compression/packing writes it. Read the modules in the order reader, entropy, weights, shapes, tokenizers, vocabulary,
-header, encoders, model, __main__. They import nothing of the project, and `make runtime` joins them into one file.
+header, encoders, zoo, model, __main__. They import nothing of the project, and `make runtime` joins them into one file.
 
 Files are not trusted: every length is checked before anything is allocated, and whatever is wrong is a PackedError.
 """
@@ -22,7 +22,7 @@ if sys.argv[:1] == ["-m"]:
     # nothing from threads, which take time to start and to wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from compression.runtime.model import Model, load
+from compression.runtime.model import Model, load, load_bytes, tidy
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ARCHS, TRANSFORMERS, EncoderSize, student_shapes
 from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, UNKNOWN, UNUSED, USED, WORDS, BytePairs, prepare
@@ -31,3 +31,4 @@ from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes,
 from compression.runtime.tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from compression.runtime.tokenizers.wordpiece import WordPieces
 from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, PRODUCT, RESIDUAL
+from compression.runtime.zoo import PACKED_SUFFIX, is_name, zoo_file, zoo_hint, zoo_names

@@ -1,49 +1,52 @@
-"""The command line: answer the texts given, or the lines of standard input."""
+"""The command line: answer the texts given, or the lines of standard input, on a terminal each at once."""
 
 from __future__ import annotations
 
 import os
 import sys
-import unicodedata
 from collections.abc import Sequence
 
 from compression.runtime.model import Model, load
 from compression.runtime.reader import PackedError
+from compression.runtime.zoo import zoo_names
 
 _PROGRAM = "python -m compression.runtime" if __package__ else f"python {sys.argv[0]}"
-_USAGE = f"""usage: {_PROGRAM} FILE.fwt [TEXT ...]   (lines of standard input without TEXT;
-       a model of pairs takes two TEXTs a pair, or lines of two texts with a tab between them)"""
+_USAGE = f"""usage: {_PROGRAM} MODEL [TEXT ...]
+
+Print the label of each TEXT, or without TEXT of each line of standard input, and all labels' probabilities.
+MODEL is a packed file (.fwt), or the name of a model of the zoo: {{names}}.
+A model of pairs takes two TEXTs a pair, or lines of two texts with a tab between them.
+A model that labels words prints a line for each word, and an empty one after each text."""
 _LINES_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 20
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the answers. Raises PackedError."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_USAGE)
+        print(_USAGE.format(names=", ".join(zoo_names()) or "none is here"))
         return
     model = load(arguments[0])
     sys.stdout.reconfigure(encoding="utf-8")
-    texts = [tidy(argument) for argument in arguments[1:]]
+    texts = arguments[1:]
     if texts and model.pair and len(texts) % 2:
         raise PackedError(f"{model.name} reads pairs of texts: give an even number of them")
     if texts:
         _print(model, list(zip(texts[::2], texts[1::2], strict=True)) if model.pair else texts)
         return
+    at_once = 1 if sys.stdin.isatty() else _LINES_AT_ONCE
+    if at_once == 1:
+        expected = "two texts a line, with a tab between them" if model.pair else "a text a line"
+        print(f"{model.name}: type {expected}; Ctrl-D ends", file=sys.stderr)
     batch: list = []
     longest = 0
     for number, line in enumerate(sys.stdin.buffer, 1):
         batch.append(_parse(model, line, number))
         longest = max(longest, len(line))
         # Answers to words are padded to the longest line.
-        if len(batch) == _LINES_AT_ONCE or (model.tokens and longest * len(batch) > _BYTES_AT_ONCE):
+        if len(batch) == at_once or (model.tokens and longest * len(batch) > _BYTES_AT_ONCE):
             _print(model, batch)
             batch, longest = [], 0
     _print(model, batch)
-
-
-def tidy(text: str) -> str:
-    """Return the text in NFC, every run of white space one space, ends stripped: as the project reads all text."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
@@ -52,8 +55,8 @@ def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
     except UnicodeDecodeError:
         raise PackedError(f"line {number}: not UTF-8") from None
     if not model.pair:
-        return tidy(text)
-    texts = tuple(tidy(part) for part in text.split("\t"))
+        return text
+    texts = tuple(text.split("\t"))
     if len(texts) != 2:
         raise PackedError(f"line {number}: {len(texts)} texts; {model.name} reads two with a tab between them")
     return texts

@@ -42,9 +42,9 @@ class Header:
         else:
             self._rows = 1 + len(ALPHABET) if self.embedding == "char" else reader.size()
         shapes = student_shapes(self.size, self._rows, self.vocab_size, classifier, self.outputs)
-        self._matrices = {n: Matrix(reader, streams, *shape) for n, shape in shapes.items() if len(shape) == 2}
-        self._vectors = {n: streams.add_floats(*shape) for n, shape in shapes.items() if len(shape) == 1}
-        self._floats = [streams.add(reader, streams.floats) for _ in range(4)]
+        self.matrices = {n: Matrix(reader, streams, *shape) for n, shape in shapes.items() if len(shape) == 2}
+        self.vectors = {n: streams.add_floats(*shape) for n, shape in shapes.items() if len(shape) == 1}
+        self.floats = [streams.add(reader, streams.floats) for _ in range(4)]
         reader.end()
 
     def _check_settings(self) -> None:
@@ -80,6 +80,6 @@ class Header:
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return all weights, float32, by the names that students give them."""
-        floats = checked(join_planes(self._floats, "<f4"))
-        weights = {name: matrix.value(floats) for name, matrix in self._matrices.items()}
-        return weights | {name: floats[where] for name, where in self._vectors.items()}
+        floats = checked(join_planes(self.floats, "<f4"))
+        weights = {name: matrix.value(floats) for name, matrix in self.matrices.items()}
+        return weights | {name: floats[where] for name, where in self.vectors.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 import zlib
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from compression.runtime.tokenizers.bpe import BytePairs
 from compression.runtime.tokenizers.char import Characters
 from compression.runtime.tokenizers.hash import HashedWords
 from compression.runtime.tokenizers.wordpiece import WordPieces
+from compression.runtime.zoo import packed_file
 
 MAGIC = b"FWT"
 VERSION = 1
@@ -77,13 +79,31 @@ class Model:
         by_text[mask] = logits
         return by_text
 
+    def predict(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list:
+        """Return the label of each text (or pair); of a regression its score, of words a list of tags for each text.
+
+        Raises PackedError for what is not a text, or not a pair.
+        """
+        found = self.probabilities(texts)
+        if not self.labels:
+            return found[:, 0].tolist()
+        if not self.tokens:
+            return [self.labels[index] for index in found.argmax(-1).tolist()]
+        counts = (len(text.split()) for text in texts)
+        return [[self.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in zip(found, counts, strict=True)]
+
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the softmax of the logits; of a regression the score itself, [texts, 1]."""
-        logits = self.logits(texts)
+        """Return the softmax of the logits of the tidied texts; of a regression the score itself, [texts, 1]."""
+        if isinstance(texts, str):
+            raise PackedError("one text where a list of them is read: put it in brackets")
+        logits = self.logits([self._tidied(text) for text in texts])
         if not self.labels:
             return logits
         powers = np.exp(logits - logits.max(-1, keepdims=True))
         return powers / powers.sum(-1, keepdims=True)
+
+    def _tidied(self, text: str | tuple[str, str]) -> str | tuple[str, ...]:
+        return tidy(text) if isinstance(text, str) else tuple(map(tidy, self._sentences(text)))
 
     def _sentences(self, text: str | tuple[str, str]) -> list[str]:
         sentences = list(text) if isinstance(text, tuple | list) else [text]
@@ -133,10 +153,19 @@ def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> BytePairs | Wo
     return HashedWords(header.vocab_size, table, importance, header.max_tokens)
 
 
-def load(path: str | os.PathLike) -> Model:
-    """Return the model of a file. Raises PackedError, whose text begins with the path, when the file is wrong."""
+def tidy(text: str) -> str:
+    """Return the text in NFC, every run of white space one space, ends stripped: as the project reads all text."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def load(model: str | os.PathLike) -> Model:
+    """Return the model of a packed file, given by its path or by its name in the zoo (sst-2-12k).
+
+    Raises PackedError for an unknown name; and, its text beginning with the path, when the file is wrong.
+    """
+    path = packed_file(model)
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes longer to import than this file to read
+        with open(path, "rb") as file:
             data = file.read(MOST_FILE + 1)
     except OSError as error:
         raise PackedError(f"{os.fspath(path)}: {error.strerror or error}") from None
@@ -150,6 +179,13 @@ def load(path: str | os.PathLike) -> Model:
 
 def load_bytes(data: bytes) -> Model:
     """Return the model of a packed file's bytes. Raises PackedError for anything wrong with them."""
+    header, reader = open_packed(data)
+    header.read_streams(reader)
+    return Model(header, header.weights())
+
+
+def open_packed(data: bytes) -> tuple[Header, Reader]:
+    """Return a packed file's header, and a reader of what follows it. Raises PackedError."""
     if len(data) < 16 or data[:3] != MAGIC:
         raise PackedError("not a packed student" if data else "an empty file")
     if data[3] != VERSION:
@@ -161,9 +197,7 @@ def load_bytes(data: bytes) -> Model:
         raise PackedError("its checksum is wrong: it is damaged")
     reader = Reader(memoryview(data)[8:-4])
     stored, size = reader.number(), reader.number(MOST_HEADER)
-    header = Header(Reader(_inflate(bytes(reader.take(stored)), size)))
-    header.read_streams(reader)
-    return Model(header, header.weights())
+    return Header(Reader(_inflate(bytes(reader.take(stored)), size))), reader
 
 
 def _inflate(stored: bytes, size: int) -> bytes:

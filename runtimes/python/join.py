@@ -13,7 +13,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "compression" / "runtime"
 NAME = "compression.runtime"
-TARGET = Path(__file__).parent / "featherweight_runtime.py"
+TARGET = Path(__file__).parent / "featherweight.py"
 START = """if __name__ == "__main__":
     # Before numpy loads: products this small gain nothing from threads, which take time to start and to wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -85,4 +85,4 @@ def body_of(source: str, tree: ast.Module) -> str:
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET
     target.write_text(join(), encoding="utf-8")
-    print(f"{target}: copy it to the folder of a .fwt file; it needs numpy alone")
+    print(f"{target}: copy it next to packed files (.fwt); it needs NumPy only")

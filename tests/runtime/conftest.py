@@ -48,7 +48,7 @@ def honest(tmp_path_factory):
 @pytest.fixture(scope="session")
 def joined(tmp_path_factory):
     """Path of the joined runtime."""
-    path = tmp_path_factory.mktemp("joined") / "featherweight_runtime.py"
+    path = tmp_path_factory.mktemp("joined") / "featherweight.py"
     path.write_text(runpy.run_path(str(tiny.ROOT / "runtimes/python/join.py"))["join"](), encoding="utf-8")
     return path
 

@@ -18,7 +18,7 @@ def run(capsys, monkeypatch):
     """A function that runs the command in this process and returns what it prints."""
 
     def run(*words, lines=b""):
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(lines)))
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(lines), isatty=lambda: False))
         main([*map(str, words)])
         return capsys.readouterr().out
 
@@ -55,6 +55,24 @@ def test_it_prints_a_tag_for_each_word_and_a_score(tmp_path, run):
     scorer = made.write_packed(made.write_student(tmp_path / "score", "ffn", "hash", labels=[]))
     score = load(scorer).probabilities(["a film"])[0, 0]
     assert run(scorer, "a film") == f"{score:.6f}\n"
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_a_terminal_gets_each_answer_at_once(tmp_path, monkeypatch, capsys, pair):
+    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash", pair=pair))
+    line = b"how are you\thow do you do\n" if pair else b"a film\n"
+    printed = []
+
+    def lines():
+        for _ in range(3):
+            yield line
+            printed.append(capsys.readouterr())
+
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=lines(), isatty=lambda: True))
+    main([str(path)])
+    assert [len(one.out.splitlines()) for one in printed] == [1, 1, 1]
+    expected = "two texts a line, with a tab between them" if pair else "a text a line"
+    assert printed[0].err == f"s: type {expected}; Ctrl-D ends\n"
 
 
 @pytest.fixture(params=["package", "joined"])

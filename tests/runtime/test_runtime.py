@@ -10,8 +10,7 @@ from unicode_torture import TORTURE
 
 from common.data.text import normalise, split_words
 from compression import runtime
-from compression.runtime import HashedWords, PackedError, load
-from compression.runtime.__main__ import tidy
+from compression.runtime import HashedWords, PackedError, load, tidy
 
 CHARACTERS = st.text(
     st.sampled_from("the film wonderful\u0301\u00e9\u2581\u2603 0.,!\ud55c\u1112\u1161\u11ab\uff41\u200b")
@@ -73,8 +72,36 @@ def test_values_that_are_not_texts_are_refused(models, texts):
 def test_probabilities_are_the_softmax(models):
     model, _ = models["char"]
     found = model.probabilities(TORTURE)
-    powers = np.exp(model.logits(TORTURE).astype(np.float64))
+    powers = np.exp(model.logits([tidy(text) for text in TORTURE]).astype(np.float64))
     assert np.abs(found - powers / powers.sum(1, keepdims=True)).max() < 1e-6
+
+
+def test_predictions_are_the_labels_of_highest_probability(models):
+    model, _ = models["bpe"]
+    found = model.predict(TORTURE)
+    assert found == [model.labels[i] for i in model.probabilities(TORTURE).argmax(1)]
+    assert model.predict([]) == []
+
+
+def test_predictions_of_pairs_words_and_scores(tmp_path):
+    def loaded(name, arch="ffn", **kind):
+        return load(made.write_packed(made.write_student(tmp_path / name, arch, "hash", **kind)))
+
+    pairs = [("how are you", "how  do you do"), ("a film", "a\tfilm")]
+    assert loaded("pairs", pair=True).predict(pairs) == loaded("pairs", pair=True).predict(
+        [("how are you", "how do you do"), ("a film", "a film")]
+    )
+    tags = loaded("tags", "rnn", tokens=True)
+    found = tags.predict(["a  wonderful film", "", "why not"])
+    assert [len(row) for row in found] == [3, 0, 2]
+    assert found[2] == [tags.labels[i] for i in tags.probabilities(["why not"])[0].argmax(-1)]
+    scores = loaded("scores", labels=[])
+    assert scores.predict(["a film"]) == scores.probabilities(["a film"])[:, 0].tolist()
+
+
+def test_a_single_text_is_not_read_letter_by_letter(models):
+    with pytest.raises(PackedError, match="one text where a list of them is read"):
+        models["bpe"][0].predict("a film")
 
 
 @given(st.text())

@@ -1,0 +1,191 @@
+"""The stages as Python functions, with the names and defaults of the command line.
+
+    import compression
+
+    compression.preprocess(task="rotten-tomatoes")
+    student = compression.distill(task="rotten-tomatoes", student_arch="ffn", alpha=1, only_original_data=True)
+    packed = compression.pack(compression.quantize(student, max_bytes=32_000))
+    packed.path, packed.bytes
+
+A function builds the settings as its script does and runs the same stage: the same settings give the same model, by the
+same name, and finished work is reused. What a script prints as an error is raised as a UserError; the first interrupt
+stops work where nothing is lost. No large library is loaded before the settings are checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from common.cli import set_environment
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.stopping import graceful
+from common.store.settings import StageSettings, start
+from compression.experiments.jobs import Job, check_jobs
+
+__all__ = ["Built", "UserError", "compress", "distill", "evaluate", "finetune", "fit", "pack", "preprocess", "prune",
+           "quantize"]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """A model or a packed file that a function built, or found finished.
+
+    name: in the workspace; path: the model's folder, or the packed file; task, workspace: where the other functions
+    find it; scores: of a distilled student the best validation score of its training.
+    """
+
+    name: str
+    task: str
+    path: Path
+    workspace: Path
+    scores: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the packed file, or of all files in the model's folder."""
+        return sum(path.stat().st_size for path in ([self.path] if self.path.is_file() else self.path.iterdir()))
+
+
+def preprocess(**settings: Any) -> dict[str, Any]:
+    """Prepare a task's data: splits, augmented rows, teacher logits. Returns rows by file; settings: preprocess.py's.
+
+    Example: preprocess(task="sst-2", data_dir="../shared/glue"); preprocess(task="sst-2", generate_loss="processed")
+    """
+    with _stage("preprocess", settings) as checked:
+        from compression.augmentation.preprocess import preprocess
+
+        return preprocess(checked)
+
+
+def finetune(**settings: Any) -> Built:
+    """Fine-tune a teacher. settings: finetune.py's.
+
+    Example: finetune(task="sst-2", max_epochs=1)
+    """
+    with _stage("finetune", settings) as checked:
+        from common.teachers.finetune import finetune
+
+        return _built(checked, finetune(checked))
+
+
+def compress(**settings: Any) -> list[Built]:
+    """Do `compression_actions`. Returns each student built, or the one that files were built from; settings:
+    compress.py's.
+
+    Example: compress(task="sst-2", compression_actions=["distill", "quantize", "pack"], student_arch="ffn")
+    """
+    with _stage("compress", settings) as checked:
+        from compression.shrinking.chain import compress
+
+        return [_built(checked, folder) for folder in compress(checked)]
+
+
+def distill(**settings: Any) -> Built:
+    """Distil a student. settings: compress.py's.
+
+    Example: distill(task="rotten-tomatoes", student_arch="ffn", epochs=3)
+    """
+    return _act("distill", None, settings)
+
+
+def prune(student: Built | str | None = None, **settings: Any) -> Built:
+    """Prune a student. student: the result of another function, or its name (then give task); settings: compress.py's.
+
+    Example: prune(student, prune_threshold=0.4)
+    """
+    return _act("prune", student, settings)
+
+
+def quantize(student: Built | str | None = None, **settings: Any) -> Built:
+    """Quantize a student. student: the result of another function, or its name (then give task); settings:
+    compress.py's.
+
+    Example: quantize(student, bits=4)
+    """
+    return _act("quantize", student, settings)
+
+
+def pack(student: Built | str | None = None, **settings: Any) -> Built:
+    """Write a student's packed file. student: the result of another function, or its name (then give task).
+
+    Example: pack(student).path
+    """
+    built = _act("pack", student, settings)
+    paths = StageSettings(task=built.task, workspace=built.workspace).paths
+    return dataclasses.replace(built, path=paths.packed(load_task(built.task).models_task, built.name))
+
+
+def evaluate(model: Built | str | None = None, **settings: Any) -> list[dict[str, Any]]:
+    """Score a model on test. Returns the rows of results.json, one a test split.
+
+    model: the result of another function, or its name (then give task); settings: evaluate.py's. A packed file is
+    scored with packed=True.
+
+    Example: evaluate(student)[0]["metrics"]
+    """
+    with _stage("evaluate", {**_of(model, "model_name"), **settings}) as checked:
+        from compression.evaluation.evaluate import evaluate
+
+        return evaluate(checked)
+
+
+def fit(**settings: Any) -> Any:
+    """Train a packed classifier of at most `max_bytes` from a file with labels. settings: `experiment.py fit`'s.
+
+    Example: fit(file="reviews.csv", text="review", label="verdict", max_bytes=32_000, minutes=15, output="reviews.fwt")
+    """
+    from common.config import build
+    from compression.experiments.fit.settings import FitSettings
+
+    checked = build(FitSettings, settings)
+    with _running():
+        from compression.experiments.fit.fit import fit
+
+        return fit(checked)
+
+
+def _act(action: str, student: Built | str | None, settings: dict[str, Any]) -> Built:
+    """Do one action of compress.py."""
+    return compress(**_of(student, "load_trained_model"), **settings, compression_actions=(action,))[-1]
+
+
+def _of(model: Built | str | None, field: str) -> dict[str, Any]:
+    """Return the settings that name a model."""
+    if isinstance(model, Built):
+        return {field: model.name, "task": model.task, "workspace": model.workspace}
+    return {} if model is None else {field: model}
+
+
+@contextlib.contextmanager
+def _stage(kind: str, settings: dict[str, Any]) -> Iterator[Any]:
+    """Yield a stage's settings, checked as its script checks them, and run what follows as a script is run."""
+    job = Job(kind, settings)
+    check_jobs([job], settings)
+    checked = job.settings()
+    start(checked)
+    with _running():
+        yield checked
+
+
+@contextlib.contextmanager
+def _running() -> Iterator[None]:
+    set_environment()
+    with graceful():
+        yield
+
+
+def _built(settings: Any, folder: Path) -> Built:
+    history = folder / "history.jsonl"
+    lines = history.read_text(encoding="utf-8").splitlines() if history.exists() else []
+    found = [json.loads(line).get("score") for line in lines]
+    scores = {}
+    if found and None not in found:
+        metric = load_task(settings.task).all_metrics[0]
+        scores = {f"validation {metric}": max(found)}
+    return Built(folder.name, settings.task, folder, settings.workspace, scores)

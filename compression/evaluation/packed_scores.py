@@ -1,0 +1,64 @@
+"""Scores of a packed file by compression.runtime, without PyTorch."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.data.split import Split, load_split
+from common.data.tasks import Task, check_no_overlap, load_task
+from common.errors import UserError
+from common.training.metrics import score
+from compression.evaluation.models import data_fingerprint, split_names
+from compression.evaluation.packed import load_packed
+from compression.evaluation.settings import EvaluateSettings
+from compression.evaluation.speed import speed
+from compression.runtime import Model
+
+
+def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]:
+    """Return a row for each split, as results.json has them; fields that only a saved student has are left out.
+
+    Raises UserError for a damaged file, and for one of another task or of other labels.
+    """
+    task, paths = load_task(settings.task), settings.paths
+    model = load_packed(path)
+    check_no_overlap((model.task,), task, paths)
+    check_task(model, task, str(path))
+    rows = []
+    for name in split_names(task, settings.split):
+        split = load_split(paths, task, name)
+        started = time.perf_counter()
+        logits = packed_logits(model, split)
+        seconds = time.perf_counter() - started
+        row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
+        row |= {"student_arch": model.arch, "embedding_type": model.embedding, "run": str(path)}
+        row |= {"bytes_packed": path.stat().st_size, "rows": len(split), "metrics": labelled_score(task, split, logits)}
+        row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
+        if settings.time:
+            row["speed"] = speed(lambda rows: packed_logits(model, rows), split)
+        rows.append(row)
+    return rows
+
+
+def check_task(model: Model, task: Task, where: str) -> None:
+    """Raise UserError when a packed file's task or labels are not those of a task."""
+    if model.task != task.models_task:
+        raise UserError(f"{where} was trained for task {model.task}, not {task.models_task}")
+    if model.labels != task.labels:
+        learned, own = (", ".join(labels) or "none" for labels in (model.labels, task.labels))
+        raise UserError(f"{where} learned the labels {learned}, {task.name} has {own}")
+
+
+def packed_logits(model: Model, split: Split) -> np.ndarray:
+    """Return a packed file's logits of a split's texts or pairs."""
+    return model.logits(list(zip(*split.sentences(), strict=True)) if model.pair else split.sentence1)
+
+
+def labelled_score(task: Task, split: Split, logits: np.ndarray) -> dict[str, float]:
+    """Return the task's metrics over a split's labelled rows; none where no row has a label."""
+    labelled = np.flatnonzero(split.labelled)
+    return score(task, split.labels[labelled], logits[labelled]) if len(labelled) else {}

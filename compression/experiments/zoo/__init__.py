@@ -1,0 +1,1 @@
+"""The zoo: packed files that come with the project, each with a card."""

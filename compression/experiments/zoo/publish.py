@@ -1,0 +1,167 @@
+"""`experiment.py publish`: a model of a finished experiment becomes one of the zoo."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+from common.config import CONFIG_DIR, build, load_yaml, nearest
+from common.data.split import count_rows, load_split
+from common.data.tasks import Task, load_task
+from common.errors import UserError
+from common.store.artifact import folder_of, read_manifest
+from common.store.files import whole_file, write_json, write_text
+from common.store.workspace import Workspace
+from common.training.models import ModelConfig, members_of, read_config
+from compression.evaluation.evaluate import saved_rows
+from compression.evaluation.models import data_fingerprint
+from compression.evaluation.packed_scores import labelled_score, packed_logits
+from compression.experiments.report.archive import portable, read_finished
+from compression.experiments.report.record import ExperimentRecord
+from compression.experiments.report.results import Row
+from compression.experiments.report.seed_groups import SeedGroup, SplitResults, mean_over_splits, merged
+from compression.experiments.zoo.card import Card, Family, Scores, Spread, TaskNotes, Teacher, Training, read_cards
+from compression.experiments.zoo.readme import readme
+from compression.experiments.zoo.settings import PublishSettings
+from compression.packing import pack_student
+from compression.runtime import PACKED_SUFFIX, Model, is_name, load_bytes
+
+_NOTES = "tasks.yaml"
+
+
+def publish(settings: PublishSettings, experiment: str) -> Path:
+    """Add a model of a finished experiment to the zoo: packed file, card, README.md. Returns the packed file's path.
+
+    Raises UserError for an unknown experiment, task or model, for a model that was built again since, and for a task
+    that zoo/tasks.yaml has no notes on.
+    """
+    if not is_name(settings.name):
+        raise UserError(f"--name {settings.name}: a name has letters, digits, points and hyphens alone")
+    paths, finished = settings.paths, read_finished(settings.paths.experiment(experiment))
+    task = _task(settings, finished.rows)
+    results = merged({experiment: finished.rows}, task.name)
+    group, row = _choose(settings.model, results)
+    folder = paths.model(task.models_task, row["model"])
+    config = read_config(folder)
+    if config.key != row["config_hash"]:
+        raise UserError(f"{folder}: built again since the experiment; run it again")
+    data = pack_student(folder, settings.name)
+    model = load_bytes(data)
+    card = Card(
+        name=settings.name,
+        task=task.name,
+        about=_notes(settings.zoo / _NOTES, task),
+        kind="words" if model.tokens else "pairs" if model.pair else "texts",
+        labels=model.labels,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        test={name: score_on(paths, task, name, model) for name in task.test_splits},
+        seed=config.seed,
+        family=_family(group),
+        architecture=_architecture(config),
+        parameters=row["parameters"],
+        teacher=_teacher(paths, results, task, config),
+        training=_training(paths, task, config),
+        command=_command(finished.record, paths),
+        date=read_manifest(folder).built[:10],
+    )
+    path = settings.zoo / f"{settings.name}{PACKED_SUFFIX}"
+    with whole_file(path) as partial:
+        partial.write_bytes(data)
+    write_json(path.with_suffix(".json"), card.model_dump(mode="json"))
+    write_text(settings.zoo / "README.md", readme(read_cards(settings.zoo)))
+    return path
+
+
+def score_on(paths: Workspace, task: Task, name: str, model: Model) -> Scores:
+    """Return the scores of a packed file's model on a prepared split. Raises UserError where it is missing."""
+    split = load_split(paths, task, name)
+    metrics = labelled_score(task, split, packed_logits(model, split))
+    return Scores(rows=len(split), data=data_fingerprint(paths, task, name), metrics=metrics)
+
+
+def _task(settings: PublishSettings, rows: list[Row]) -> Task:
+    known = sorted({row["task"] for row in rows})
+    name = settings.task or (known[0] if len(known) == 1 else None)
+    if name not in known:
+        raise UserError(f"--task: the experiment has models of {', '.join(known)}{nearest(name or '', known)}")
+    return load_task(name)
+
+
+def _choose(wanted: str | None, results: SplitResults) -> tuple[SeedGroup, Row]:
+    """Return the family that --model means, and its best seed on validation or the one model that --model names."""
+    students = [group for group in results.groups if not (group.is_teacher or group.is_peer)]
+    families = {group.name: group for group in students}
+    models = {row["model"]: (group, row) for group in students for row in group.rows}
+    if wanted in models:
+        return models[wanted]
+    if wanted is None and len(students) == 1:
+        wanted = students[0].name
+    if wanted not in families:
+        near = nearest(wanted or "", [*families, *models])
+        raise UserError(f"--model: the experiment's students of {results.task} are {'; '.join(families)}{near}")
+    group = families[wanted]
+    if any(row["validation"] is None for row in group.rows):
+        return group, group.rows[0]
+    metric = next(iter(group.rows[0]["validation"]))
+    return group, max(group.rows, key=lambda row: row["validation"][metric])
+
+
+def _notes(path: Path, task: Task) -> TaskNotes:
+    notes = load_yaml(path).get(task.name.replace("-", "_"))  # as load_yaml returns keys
+    if notes is None:
+        raise UserError(f"{path}: has no notes on {task.name} ({', '.join(TaskNotes.model_fields)})")
+    return build(TaskNotes, notes)
+
+
+def _family(group: SeedGroup) -> Family | None:
+    if len(group.rows) < 2:
+        return None
+    stats = {name: group.metric(name) for name in group.rows[0]["metrics"]}
+    metrics = {name: Spread(mean=stat.mean, sd=stat.sd) for name, stat in stats.items() if stat and stat.sd is not None}
+    return Family(name=group.name, seeds=tuple(row["seed"] for row in group.rows), metrics=metrics)
+
+
+def _architecture(config: ModelConfig) -> dict[str, Any]:
+    sizes = ("embedding_type", "embedding_dim", "vocab_size", "encoder_hidden_dim", "cls_hidden_dim")
+    without = {"encoder_hidden_dim"} if config.arch == "ffn" else set()
+    own = {name: config.student[name] for name in sizes if name not in without}
+    return {"student": config.arch, **own, "actions": [action.kind for action in config.actions]}
+
+
+def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelConfig) -> Teacher | None:
+    if config.teacher is None or (config.alpha == 1 and not config.augmented):
+        return None
+    folder = paths.model(task.models_task, config.teacher)
+    teacher = read_config(folder)
+    row = next((one.rows[0] for one in results.groups if one.rows[0]["model"] == teacher.name), None)
+    row = row or mean_over_splits(saved_rows(paths, task, folder, teacher), task.test_splits)
+    if row is None:
+        command = f"python evaluate.py --task {task.argument} --model-name {teacher.name}"
+        raise UserError(f"{config.name}: there are no scores of its teacher; run: {command}")
+    members = [read_config(member) for member in members_of(folder)] or [teacher]
+    encoders = tuple(Path(member.arch).name for member in members)
+    return Teacher(name=teacher.name, encoders=encoders, bytes=row["bytes_model"], metrics=row["metrics"])
+
+
+def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
+    rows, method = None, None
+    if config.augmented:
+        file = paths.augmented(task.name, config.distillation["augmented"])
+        settings = read_manifest(folder_of(file)).settings
+        rows, method = count_rows(file), {name: value for name, value in settings.items() if name != "seed"}
+    return Training(
+        rows=count_rows(paths.split(task.name, "train")), augmented_rows=rows, augmentation=method, alpha=config.alpha
+    )
+
+
+def _command(record: ExperimentRecord, paths: Workspace) -> str:
+    """Return the command of an experiment, its paths without those of this machine."""
+    first, *given = re.split(r" (?=\w+=)", str(portable(record.definition, paths.root)))
+    shipped = [path for path in (CONFIG_DIR / "experiments").rglob(first) if first.endswith(".yaml")]
+    file = shipped[0].relative_to(CONFIG_DIR.parent).as_posix() if shipped else first
+    word = "sweep" if record.kind == "sweep" else "run" if record.files else ""
+    flags = [f"--set {one}" if word == "sweep" else "--" + one.replace("_", "-").replace("=", " ", 1) for one in given]
+    return " ".join(filter(None, ["python experiment.py", word, file, *flags]))

@@ -1,0 +1,55 @@
+"""zoo/README.md: a table of the cards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from common.tables import human_bytes
+from compression.experiments.zoo.card import Card
+
+_OPENING = """# Models
+
+Packed files that run with NumPy only. `python experiment.py publish` adds a model and writes this page from the cards
+(`<name>.json`), which have everything in the table and more.
+
+    echo "a gorgeous , witty film" | python -m compression.runtime sst-2-12k
+
+A name works wherever a packed file does: `predict.py --model NAME`, `evaluate.py --model-name NAME --packed`,
+`analyze.py --model-name NAME --bytes`, `featherweight.load("NAME")`. docs/guide/zoo.md describes them.
+
+Scores are those of the file on the task's test rows (of GLUE its dev set), in percent; in brackets mean ± sample
+standard deviation of its family, models that differ in their seed alone, and their number. 1 KB is 1,000 bytes.
+"""
+
+
+def readme(cards: Iterable[Card]) -> str:
+    """Return the text of zoo/README.md."""
+    cards = list(cards)
+    lines = ["| name | answers | bytes | test | teacher |", "|---|---|---|---|---|"]
+    lines += [f"| {' | '.join(_cells(card))} |" for card in cards]
+    tasks = {card.task: card for card in cards}
+    notes = [line for card in tasks.values() for line in _notes(card)]
+    return "\n".join([_OPENING, *lines, "", *notes])
+
+
+def _cells(card: Card) -> list[str]:
+    scores = []
+    for metric in next(iter(card.test.values())).metrics:
+        text = f"{metric.replace('_', ' ')} {card.shown(metric)}"
+        if card.family:
+            spread = card.family.metrics[metric]
+            text += f" ({100 * spread.mean:.2f} ± {100 * spread.sd:.2f}, {len(card.family.seeds)})"
+        scores.append(text)
+    teacher = "none: labels only"
+    if card.teacher:
+        first = next(iter(card.teacher.metrics.values()))
+        teacher = f"{', '.join(card.teacher.encoders)}: {100 * first:.2f} in {human_bytes(card.teacher.bytes)}"
+    answers = ", ".join(card.labels) or "a score"
+    return [f"`{card.name}`", f"{card.about.question} {answers}", f"{card.bytes:,}", "<br>".join(scores), teacher]
+
+
+def _notes(card: Card) -> list[str]:
+    """The lines on a task's data; they are the same for all of its models."""
+    about = card.about
+    limits = [f"- {limit[0].upper()}{limit[1:]}." for limit in about.limits]
+    return [f"## {card.task}", "", f"Data: {about.data}, {about.source}. Licence: {about.licence}.", "", *limits, ""]

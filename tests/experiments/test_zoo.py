@@ -1,0 +1,160 @@
+"""The zoo of this repository is what its cards say, and `experiment.py publish` adds to a zoo."""
+
+import hashlib
+import json
+import statistics
+
+import pytest
+import tiny
+import yaml
+
+import experiment
+from common.config import build
+from common.data.prepare import source_files
+from common.data.readers.tables import read_source
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.files import read_json
+from common.store.workspace import Workspace
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.packed_scores import labelled_score, packed_logits
+from compression.evaluation.settings import EvaluateSettings
+from compression.experiments.report.results import read_results
+from compression.experiments.zoo.card import ZOO, read_card, read_cards
+from compression.experiments.zoo.publish import publish
+from compression.experiments.zoo.readme import readme
+from compression.experiments.zoo.settings import PublishSettings
+from compression.runtime import is_name, load
+
+CARDS = read_cards(ZOO)
+MOST_BYTES = 3_000_000
+SHARED = (tiny.ROOT.parent / "shared" / "glue", tiny.ROOT.parent / "shared" / "ner")
+
+
+def test_every_model_has_a_card_and_the_zoo_is_small():
+    names = {path.stem for path in ZOO.glob("*.fwt")}
+    assert names == {path.stem for path in ZOO.glob("*.json")} == {card.name for card in CARDS}
+    assert all(map(is_name, names))
+    assert sum(path.stat().st_size for path in ZOO.iterdir()) <= MOST_BYTES
+
+
+def test_the_page_is_current():
+    assert (ZOO / "README.md").read_text(encoding="utf-8") == readme(CARDS)
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_a_card_describes_its_file(card):
+    data = (ZOO / f"{card.name}.fwt").read_bytes()
+    assert (card.bytes, card.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    model, task = load(card.name), load_task(card.task)
+    assert (model.name, model.task, model.labels) == (card.name, task.models_task, card.labels)
+    assert card.kind == ("words" if model.tokens else "pairs" if model.pair else "texts")
+    assert set(card.test) == set(task.test_splits)
+    assert all(tuple(scores.metrics) == task.all_metrics for scores in card.test.values())
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_a_card_has_the_scores_of_its_file(card, tmp_path):
+    task = load_task(card.task)
+    folder = next((path for path in SHARED if (path / task.source.folder).is_dir()), None)
+    if folder is None:
+        pytest.skip(f"no copy of {task.source.folder} next to the repository")
+    files = source_files(task.source, folder, Workspace(tmp_path))
+    for name, scores in card.test.items():
+        split = read_source(files[name], task, labelled=True)
+        if split.fingerprint() != scores.data:
+            pytest.skip(f"{files[name]} has other rows than the card's")
+        assert len(split) == scores.rows
+        assert labelled_score(task, split, packed_logits(load(card.name), split)) == scores.metrics
+
+
+@pytest.fixture
+def zoo(tmp_path):
+    """An empty zoo with notes on sst-2."""
+    notes = {"question": "Good?", "data": "tiny", "source": "here", "licence": "none", "limits": ["tests"]}
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "tasks.yaml").write_text(yaml.safe_dump({"sst-2": notes}))
+    return tmp_path / "zoo"
+
+
+@pytest.fixture(scope="module")
+def workspace(swept, tmp_path_factory):
+    """A copy of the swept workspace, where the teacher was scored too."""
+    workspace = tiny.copy_workspace(swept[0], tmp_path_factory.mktemp("scored") / "workspace")
+    evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name="tiny-bert", cpu=True))
+    return workspace
+
+
+def settings(workspace, zoo, **given):
+    return build(PublishSettings, {"workspace": workspace, "zoo": zoo, "name": "tiny-1k", **given})
+
+
+def test_a_model_of_a_sweep_is_published(workspace, zoo, monkeypatch, capsys):
+    words = ["--name", "tiny-1k", "--model", "6, teacher", "--zoo", zoo, "--workspace", workspace]
+    monkeypatch.setattr("sys.argv", ["experiment.py", "publish", "g", *map(str, words)])
+    experiment.main()
+    path = zoo / "tiny-1k.fwt"
+    assert capsys.readouterr().out == f"published: {path}, {path.stat().st_size:,} bytes\n"
+    card, model = read_card(zoo / "tiny-1k.json"), load(path)
+    rows = [row for row in read_results(workspace / "experiments/g/results.json") if row["alpha"] == 0]
+    best = max(rows, key=lambda row: row["validation"]["accuracy"])
+    scores = [row["metrics"]["accuracy"] for row in rows]
+    assert (model.name, card.name, card.task, card.seed) == ("tiny-1k", "tiny-1k", "sst-2", best["seed"])
+    assert card.test["test"].metrics == pytest.approx(best["metrics"])
+    assert card.test["test"].data == best["data"]
+    assert card.family.seeds == (1, 2)
+    assert card.family.metrics["accuracy"].mean == pytest.approx(statistics.fmean(scores))
+    assert card.family.metrics["accuracy"].sd == pytest.approx(statistics.stdev(scores))
+    assert card.teacher.name == best["teacher"] == "tiny-bert"
+    assert card.training.augmented_rows > card.training.rows
+    assert card.training.augmentation["variants"] == 2
+    assert card.about.limits == ("tests",)
+    assert card.command == "python experiment.py sweep g.yaml"
+    assert (zoo / "README.md").read_text() == readme([card])
+    assert "| `tiny-1k` |" in readme([card])
+    assert str(workspace.parent) not in (zoo / "tiny-1k.json").read_text()
+
+
+def test_one_model_is_published_by_its_name(workspace, zoo):
+    rows = read_results(workspace / "experiments/g/results.json")
+    worst = min((row for row in rows if row["alpha"] == 1), key=lambda row: row["validation"]["accuracy"])
+    publish(settings(workspace, zoo, model=worst["model"]), "g")
+    card = read_card(zoo / "tiny-1k.json")
+    assert (card.seed, card.teacher, card.training.augmented_rows) == (worst["seed"], None, None)
+    first = {path.name: path.read_bytes() for path in zoo.iterdir()}
+    publish(settings(workspace, zoo, model=worst["model"]), "g")
+    assert {path.name: path.read_bytes() for path in zoo.iterdir()} == first
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"name": "../tiny"}, r"--name \.\./tiny: a name has letters, digits, points and hyphens alone"),
+        ({}, "--model: the experiment's students of sst-2 are 6, labels; 6, teacher"),
+        ({"model": "6, teachers"}, "6, labels; 6, teacher; did you mean 6, teacher?"),
+        ({"model": "6, teacher", "task": "sst"}, "--task: the experiment has models of sst-2; did you mean sst-2?"),
+    ],
+)
+def test_what_cannot_be_published_is_refused(workspace, zoo, given, words):
+    with pytest.raises(UserError, match=words):
+        publish(settings(workspace, zoo, **given), "g")
+    assert [path.name for path in zoo.iterdir()] == ["tasks.yaml"]
+
+
+def test_a_task_without_notes_is_refused(workspace, zoo):
+    (zoo / "tasks.yaml").write_text("{}")
+    with pytest.raises(UserError, match=r"tasks\.yaml: has no notes on sst-2 \(question, data"):
+        publish(settings(workspace, zoo, model="6, teacher"), "g")
+
+
+def test_a_teacher_without_scores_is_named(swept, zoo):
+    command = "python evaluate.py --task sst-2 --model-name tiny-bert"
+    with pytest.raises(UserError, match=f"there are no scores of its teacher; run: {command}"):
+        publish(settings(swept[0], zoo, model="6, teacher"), "g")
+
+
+def test_a_malformed_card_is_refused(tmp_path):
+    card = read_json(ZOO / f"{CARDS[0].name}.json")
+    (tmp_path / "x.json").write_text(json.dumps({**card, "bytes": "many"}))
+    with pytest.raises(UserError, match=r"x\.json: not a card of the zoo: bytes: "):
+        read_cards(tmp_path)

@@ -29,13 +29,13 @@ class Model:
 
     name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
     sentences. tokens: whether it labels every word (between single spaces). arch: one of ARCHS. embedding: one of
-    EMBEDDINGS.
+    EMBEDDINGS. temperature: what probabilities divide logits by, 1 where none was fitted.
     """
 
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
-        self.outputs, self.tokens = header.outputs, header.tokens
+        self.outputs, self.tokens, self.temperature = header.outputs, header.tokens, header.temperature
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
         of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
@@ -78,12 +78,9 @@ class Model:
         return by_text
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the softmax of the logits; of a regression the score itself, [texts, 1]."""
+        """Return the softmax of the logits divided by the temperature; of a regression the score itself, [texts, 1]."""
         logits = self.logits(texts)
-        if not self.labels:
-            return logits
-        powers = np.exp(logits - logits.max(-1, keepdims=True))
-        return powers / powers.sum(-1, keepdims=True)
+        return to_probabilities(logits, self.temperature) if self.labels else logits
 
     def _sentences(self, text: str | tuple[str, str]) -> list[str]:
         sentences = list(text) if isinstance(text, tuple | list) else [text]
@@ -120,6 +117,12 @@ class Model:
         hidden = encoded @ first
         hidden += first_bias
         return np.maximum(hidden, 0, out=hidden) @ last + last_bias
+
+
+def to_probabilities(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    """Return softmax(logits / temperature). logits: float32 [..., outputs]."""
+    powers = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
+    return powers / powers.sum(-1, keepdims=True)
 
 
 def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> BytePairs | WordPieces | Characters | HashedWords:

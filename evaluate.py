@@ -26,6 +26,7 @@ def main() -> None:
         return
     for row in rows:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items()) or "no labels to score by"
+        scores += f", ece {row['ece']:.4f}" if "ece" in row else ""
         sizes = f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes ({row['bytes_gzip']:,} gzipped"
         sizes += f", {row['bytes_packed']:,} packed)" if row["bytes_packed"] else ")"
         print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {sizes}")

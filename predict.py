@@ -3,7 +3,7 @@
     python predict.py --model ffn-hash25-a0-aug-s3201976 --input reviews.txt
     python predict.py --model ffn.fwt --input reviews.csv --columns review --output classified.csv
     cat reviews.jsonl | python predict.py --model ffn.fwt --format jsonl
-    python predict.py --model ffn.fwt
+    python predict.py --model ffn.fwt --top 3 --min-probability 0.6 --explain
 
 Every text gets a label and each label's probability, in the order of the input; tables and JSONL gain columns or fields
 for them. Lines: every line is a text, an empty one too, and of a pair a tab stands between the sentences. A text is

@@ -22,9 +22,9 @@ from common.devices import pick_dtype
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.load import load_teacher
-from compression.inference.classifier import softmax
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
+from compression.runtime import to_probabilities
 from compression.students.batch import EncodedRows
 from compression.students.embeddings import load_tokenizer
 from compression.students.saved import load_student
@@ -86,7 +86,7 @@ def csv_text(header, rows, delimiter=","):
 def check(rows, logits, labels=("negative", "positive")):
     """rows: a label and a list of probabilities each."""
     assert [label for label, _ in rows] == [labels[i] for i in logits.argmax(1)]
-    np.testing.assert_allclose([values for _, values in rows], softmax(logits), atol=1e-6)
+    np.testing.assert_allclose([values for _, values in rows], to_probabilities(logits), atol=1e-6)
 
 
 def parsed(line):

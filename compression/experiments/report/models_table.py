@@ -70,6 +70,8 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         (True, "bytes_gzip, KB", size("bytes_gzip", 1000)),
         (wide, "bytes_packed, KB", size("bytes_packed", 1000)),
         *((True, metric_heading(name), [score_entry(g.metric(name)) for g in groups]) for name in results.metrics),
+        (wide, "ECE, %", [score_entry(group.calibration_error) for group in groups]),
+        (wide, "ECE before calibration, %", [score_entry(group.before_calibration) for group in groups]),
         (wide, "Training, s", [number_entry(each, ",.1f") for each in seconds]),
         (wide, than, [ratio(group, "bytes_model") for group in groups]),
         (True, than if terminal else f"gzipped, {than}", [ratio(group, "bytes_gzip") for group in groups]),
@@ -101,6 +103,11 @@ def notes(splits: Sequence[SplitResults]) -> list[str]:
         (
             metrics & {"agreement", "agreement_pearson"},
             "Rows without labels have no score but agreement with the teacher.",
+        ),
+        (
+            any(group.calibration_error for group in groups),
+            "ECE, the expected calibration error, is the distance between probabilities and the share of right answers "
+            "(Guo et al., 2017; 15 bins). Students have the temperature of their packed files, teachers none.",
         ),
         (
             any(group.is_teacher for group in groups),

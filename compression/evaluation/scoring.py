@@ -30,7 +30,7 @@ from compression.evaluation.predictions import write_predictions
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
-from compression.packing import fit_temperature
+from compression.packing.calibration import DIGITS, fit_temperature
 from compression.runtime import Model
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -51,7 +51,7 @@ def score_model(
     validation, temperature = _validation(paths, task, config, predict)
     same_for_all_splits = {**_model_fields(paths, task, folder, config), "validation": validation}
     if packed and config.has_probabilities:
-        temperature = packed.temperature
+        temperature = round(packed.temperature, DIGITS)
     rows = []
     for name in _split_names(settings, task):
         split = load_split(paths, task, name)

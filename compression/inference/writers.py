@@ -93,11 +93,11 @@ class TextAnswers:
 
     def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
         """Return the fields added to a JSON object."""
-        rounded = [round(value, DIGITS) for value in answer.values]
         explanation = {} if answer.drops is None else {"explanation": explanation_lists(answer.drops)}
         if not self.labels:
-            return {"predicted_score": rounded[0], **explanation}
-        label, shown = choose(self.labels, answer.values, self.wanted.least), self.shown(rounded)
+            return {"predicted_score": round(answer.values[0], DIGITS), **explanation}
+        label = choose(self.labels, answer.values, self.wanted.least)
+        shown = [(each, round(probability, DIGITS)) for each, probability in self.shown(answer.values)]
         if self.wanted.top is None:
             return {"predicted_label": label, "probabilities": dict(shown), **explanation}
         top = [{"label": each, "probability": probability} for each, probability in shown]

@@ -28,10 +28,10 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     if (logits.argmax(1) == labels).all():
         return 1.0
 
-    def cost(log_temperature: float) -> float:
-        return negative_log_likelihood(logits, labels, float(np.exp(log_temperature)))
+    def cost(temperature: float) -> float:
+        return negative_log_likelihood(logits, labels, temperature)
 
     bounds = (np.log(LEAST), np.log(MOST))
-    found = minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": 1e-7})
+    found = minimize_scalar(lambda x: cost(np.exp(x)), bounds=bounds, method="bounded", options={"xatol": 1e-7})
     temperature = round(float(np.exp(found.x)), DIGITS)
-    return temperature if cost(np.log(temperature)) < cost(0.0) else 1.0
+    return temperature if cost(temperature) < cost(1.0) else 1.0

@@ -14,7 +14,7 @@ from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
 PAIR, POOL_MAX, TOKENS, CALIBRATED = 1, 2, 4, 16
 """Bits of the settings' flags."""
-LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 
 
 class Header:

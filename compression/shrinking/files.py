@@ -16,7 +16,8 @@ from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.training.models import read_config
 from compression.distillation.dataset import held_out_inputs, held_out_rows
-from compression.packing import fit_temperature, pack_student
+from compression.packing import pack_student
+from compression.packing.calibration import fit_temperature
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import CPU
 from compression.students.saved import load_student

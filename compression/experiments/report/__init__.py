@@ -71,7 +71,7 @@ def terminal_table(rows: Sequence[Row]) -> str:
     splits = group_rows(rows)
     tables = [plain_table(models_table(results, terminal=True), TERMINAL_WIDTH) for results in splits]
     parts = [f"{of.heading}\n{table}\n{filled([summary(of)])}" for of, table in zip(splits, tables, strict=True)]
-    return "\n\n".join([*parts, filled(notes(splits))])
+    return "\n\n".join([*parts, filled(notes(splits, terminal=True))])
 
 
 def filled(texts: Iterable[str]) -> str:

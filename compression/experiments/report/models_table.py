@@ -85,8 +85,11 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
     return Table(f"Models on {results.task}, {results.split}", heads, lines)
 
 
-def notes(splits: Sequence[SplitResults]) -> list[str]:
-    """Return how to read the tables of models, one or two sentences each; none without a table."""
+def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
+    """Return how to read the tables of models, one or two sentences each; none without a table.
+
+    terminal: of the narrower tables.
+    """
     groups = [group for results in splits for group in results.groups]
     metrics = {name for results in splits for name in results.metrics}
     known = [
@@ -105,7 +108,7 @@ def notes(splits: Sequence[SplitResults]) -> list[str]:
             "Rows without labels have no score but agreement with the teacher.",
         ),
         (
-            any(group.calibration_error for group in groups),
+            not terminal and any(group.calibration_error for group in groups),
             "ECE, the expected calibration error, is the distance between probabilities and the share of right answers "
             "(Guo et al., 2017; 15 bins). Students have the temperature of their packed files, teachers none.",
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from common.tables import shortened
 from compression.experiments.report.points import PACKED, panels
 from compression.experiments.report.results import Row
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _BLUE, _GREY, _LIGHT = "#0072b2", "#9a9a9a", "#d4d4d4"
-_COLUMNS, _INCHES = 3, 2.9
+_COLUMNS = 3
+_CELL, _MARGIN, _SIDE = (2.9, 3.2), 0.55, 2.2
+"""Inches: width and height of a diagram with its words, room at the left and below, and its axes' side."""
+_LETTERS = 44
+"""Of a name above a diagram."""
 MOST = 6
 """Diagrams of a split, at most."""
 
@@ -23,12 +28,14 @@ Bins = list[tuple[int, float, float]]
 
 
 def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
-    """Return the students to draw, from small to large: those on the skyline of packed files, at most MOST, the best
-    ones."""
-    drawn = [panel for panel in panels([results], size=PACKED) if panel.metric == results.metrics[0]]
-    best = [point.label for panel in drawn for point in panel.best]
-    named = {group.label: group for group in results.groups if not group.is_teacher and _bins(group.rows, "bins")}
-    return [named[label] for label in best if label in named][-MOST:]
+    """Return the students to draw: all that have probabilities; of more than MOST the best on the skyline of packed
+    files."""
+    groups = [group for group in results.groups if not group.is_teacher and _bins(group.rows, "bins")]
+    if len(groups) <= MOST:
+        return groups
+    best = {point.label for panel in panels([results], size=PACKED)[:1] for point in panel.best}
+    on_skyline = [group for group in groups if group.label in best]
+    return sorted(on_skyline, key=lambda group: group.metric(results.metrics[0]).mean)[-MOST:]
 
 
 def draw_reliability(results: SplitResults) -> Figure | None:
@@ -43,19 +50,15 @@ def draw_reliability(results: SplitResults) -> Figure | None:
     from matplotlib.figure import Figure
 
     rows = -(-len(groups) // _COLUMNS)
-    columns = min(_COLUMNS, len(groups))
-    figure = Figure(figsize=(_INCHES * _COLUMNS, (_INCHES + 0.3) * rows), layout="constrained")
-    axes = figure.subplots(rows, _COLUMNS, squeeze=False, sharex=True, sharey=True).ravel()
-    for each, group in zip(axes, groups, strict=False):
-        _draw(each, group)
-    for each in axes[len(groups) :]:
-        each.set_visible(False)
-    axes[0].legend(frameon=False, fontsize=8, loc="upper left")
-    for each in axes[max(0, len(groups) - columns) : len(groups)]:
-        each.set_xlabel("probability, %", fontsize=9)
-        each.tick_params(labelbottom=True)
-    for each in axes[::_COLUMNS]:
-        each.set_ylabel("right, %", fontsize=9)
+    width, height = _CELL[0] * _COLUMNS, _CELL[1] * rows
+    figure = Figure(figsize=(width, height))
+    for number, group in enumerate(groups):
+        row, column = divmod(number, _COLUMNS)
+        left, bottom = _CELL[0] * column + _MARGIN, height - _CELL[1] * (row + 1) + _MARGIN
+        axes = figure.add_axes((left / width, bottom / height, _SIDE / width, _SIDE / height))
+        _draw(axes, group)
+        if not number:
+            axes.legend(frameon=False, fontsize=8, loc="upper left")
     return figure
 
 
@@ -72,8 +75,12 @@ def _draw(axes: Axes, group: SeedGroup) -> None:
         name = name if field == "bins_before" or _bins(group.rows, "bins_before") else "softmax"
         axes.plot(across, up, color=colour, linewidth=1, zorder=2)
         axes.scatter(across, up, areas, facecolors=inside, edgecolors=colour, linewidths=1, label=name, zorder=3)
-    axes.set_title(f"{group.label}\n{calibration_text(group)}", fontsize=8.5, loc="left", parse_math=False)
-    axes.set(xlim=(0, 102), ylim=(0, 102), aspect="equal")
+    axes.set_title(
+        f"{shortened(group.label, _LETTERS)}\n{calibration_text(group)}", fontsize=8.5, loc="left", parse_math=False
+    )
+    axes.set(xlim=(0, 102), ylim=(0, 102))
+    axes.set_xlabel("probability, %", fontsize=9)
+    axes.set_ylabel("right, %", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
 

@@ -82,6 +82,11 @@ class ModelConfig(Settings):
         return self.model_dump(mode="json", exclude={"name", "key", "parent", "settings", "actions"})
 
     @property
+    def has_probabilities(self) -> bool:
+        """Whether it answers texts with a probability for each label, not with a score or with tags of words."""
+        return bool(self.labels) and not self.tokens
+
+    @property
     def outputs(self) -> int:
         """Width of the model's output: one logit a class, or the one number of a regression."""
         return len(self.labels) or 1

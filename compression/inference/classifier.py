@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.training.models import ModelConfig
 from common.training.targets import choices
-from compression.runtime import Model
+from compression.runtime import Model, to_probabilities
 
 Sentences = Sequence[tuple[str, ...]]
 """One sentence each, or two, normalised."""
@@ -34,10 +35,16 @@ class Classifier:
     tokens: bool
     probabilities: Function
 
+    @property
+    def kind(self) -> Literal["labels", "scores", "tags"]:
+        """What it predicts: labels with probabilities, scores, or the tags of words."""
+        return "tags" if self.tokens else "labels" if self.labels else "scores"
 
-def classifier_of(model: ModelConfig | Model, logits: Function, task: str) -> Classifier:
-    """Return a model's logits with softmax, or in the scores' range. task: a shipped one, or the YAML file of another.
 
+def classifier_of(model: ModelConfig | Model, logits: Function, task: str, temperature: float) -> Classifier:
+    """Return a model with softmax(logits / temperature), or with scores in the task's range.
+
+    task: a shipped one, or the YAML file of another.
     Raises UserError for a regression of a task whose YAML file, which has the range, is not known.
     """
     if not model.labels and task not in known_tasks() and not task.endswith((".yaml", ".yml")):
@@ -46,12 +53,6 @@ def classifier_of(model: ModelConfig | Model, logits: Function, task: str) -> Cl
 
     def probabilities(texts: Sentences) -> np.ndarray:
         values = logits(texts)
-        return softmax(values) if scored is None else choices(scored, values)[:, None]
+        return to_probabilities(values, temperature) if scored is None else choices(scored, values)[:, None]
 
     return Classifier(model.name, model.task, model.labels, model.pair, model.tokens, probabilities)
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities of the same shape. logits: float32 [..., outputs]."""
-    odds = np.exp(logits - logits.max(-1, keepdims=True))
-    return odds / odds.sum(-1, keepdims=True)

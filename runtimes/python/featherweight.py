@@ -22,6 +22,7 @@ from typing import NamedTuple
 import itertools
 import os
 import re
+import struct
 import sys
 import unicodedata
 import zlib
@@ -277,6 +278,13 @@ class Reader:
     def units(self) -> int:
         """Return the size of a layer's output; 0 where there is no such layer."""
         return self.number(MOST_WIDTH)
+
+    def float_within(self, least: float, most: float) -> float:
+        """Return a float32 of at least `least` and at most `most`."""
+        (value,) = struct.unpack("<f", self.take(4))
+        if not least <= value <= most:  # NaN neither
+            raise PackedError(f"a number in the file is not between {least:g} and {most:g}")
+        return value
 
     def text(self) -> str:
         """Return a text: its length in bytes, then UTF-8."""
@@ -1381,8 +1389,9 @@ class PairModel:
 # compression.runtime.header
 
 
-PAIR, POOL_MAX, TOKENS = 1, 2, 4
+PAIR, POOL_MAX, TOKENS, CALIBRATED = 1, 2, 4, 16
 """Bits of the settings' flags."""
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 
 
 class Header:
@@ -1392,8 +1401,11 @@ class Header:
         """Raises PackedError."""
         self.arch = ARCHS[reader.byte(len(ARCHS))]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
-        flags = reader.byte(8)
+        flags = reader.byte(32)
+        if flags & 8:
+            raise PackedError(f"a field is {flags}, which this version does not know")
         self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
+        self._calibrated, self.temperature = bool(flags & CALIBRATED), 1.0
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
@@ -1420,6 +1432,8 @@ class Header:
         size = self.size
         if self.tokens and (self.pair or not self.labels or self.arch == "ffn"):
             raise PackedError("words are labelled, by a model that cannot label them")
+        if self._calibrated and (self.tokens or not self.labels):
+            raise PackedError("a temperature, of a model without probabilities")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
         if self.arch in TRANSFORMERS and (not size.depth or not size.heads or size.hidden % size.heads):
@@ -1427,6 +1441,8 @@ class Header:
 
     def read_streams(self, reader: Reader) -> None:
         """Decode everything after the header, to its last byte. Raises PackedError."""
+        if self._calibrated:
+            self.temperature = reader.float_within(LEAST_TEMPERATURE, MOST_TEMPERATURE)
         streams = self._streams
         limit = min(MOST_VALUES, SYMBOLS_PER_BYTE * (reader.left + 8))
         carried = decode_stream(reader, streams.first, limit)
@@ -1595,13 +1611,13 @@ class Model:
 
     name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
     sentences. tokens: whether it labels every word (between single spaces). arch: one of ARCHS. embedding: one of
-    EMBEDDINGS.
+    EMBEDDINGS. temperature: what probabilities divide logits by, 1 where none was fitted.
     """
 
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
-        self.outputs, self.tokens = header.outputs, header.tokens
+        self.outputs, self.tokens, self.temperature = header.outputs, header.tokens, header.temperature
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
         of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
@@ -1657,14 +1673,14 @@ class Model:
         return [[self.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in zip(found, counts, strict=True)]
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the softmax of the logits of the tidied texts; of a regression the score itself, [texts, 1]."""
+        """Return the softmax of the tidied texts' logits divided by the temperature; of a regression the score itself.
+
+        float32 [texts, labels] or [texts, 1].
+        """
         if isinstance(texts, str):
             raise PackedError("one text where a list of them is read: put it in brackets")
         logits = self.logits([self._tidied(text) for text in texts])
-        if not self.labels:
-            return logits
-        powers = np.exp(logits - logits.max(-1, keepdims=True))
-        return powers / powers.sum(-1, keepdims=True)
+        return to_probabilities(logits, self.temperature) if self.labels else logits
 
     def _tidied(self, text: str | tuple[str, str]) -> str | tuple[str, ...]:
         return tidy(text) if isinstance(text, str) else tuple(map(tidy, self._sentences(text)))
@@ -1704,6 +1720,12 @@ class Model:
         hidden = encoded @ first
         hidden += first_bias
         return np.maximum(hidden, 0, out=hidden) @ last + last_bias
+
+
+def to_probabilities(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    """Return softmax(logits / temperature). logits: float32 [..., outputs]."""
+    powers = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
+    return powers / powers.sum(-1, keepdims=True)
 
 
 def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> BytePairs | WordPieces | Characters | HashedWords:

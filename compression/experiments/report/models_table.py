@@ -72,6 +72,8 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         (wide or not packed, "bytes_gzip, KB", size(GZIPPED, 1000)),
         (wide or packed, "bytes_packed, KB", size(PACKED, 1000)),
         *((True, metric_heading(name), [score_entry(g.metric(name)) for g in groups]) for name in results.metrics),
+        (wide, "ECE, %", [score_entry(group.calibration_error) for group in groups]),
+        (wide, "ECE before calibration, %", [score_entry(group.before_calibration) for group in groups]),
         (wide, "Training, s", [number_entry(each, ",.1f") for each in seconds]),
         (wide, than, [ratio(group, "bytes_model") for group in groups]),
         (wide or not packed, than if terminal else f"gzipped, {than}", [ratio(group, GZIPPED) for group in groups]),
@@ -86,8 +88,11 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
     return Table(f"Models on {results.task}, {results.split}", heads, lines)
 
 
-def notes(splits: Sequence[SplitResults]) -> list[str]:
-    """Return how to read the tables of models, one or two sentences each; none without a table."""
+def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
+    """Return how to read the tables of models, one or two sentences each; none without a table.
+
+    terminal: of the narrower tables.
+    """
     groups = [group for results in splits for group in results.groups]
     metrics = {name for results in splits for name in results.metrics}
     known = [
@@ -108,6 +113,11 @@ def notes(splits: Sequence[SplitResults]) -> list[str]:
         (
             metrics & {"agreement", "agreement_pearson"},
             "Rows without labels have no score but agreement with the teacher.",
+        ),
+        (
+            not terminal and any(group.calibration_error for group in groups),
+            "ECE, the expected calibration error, is the distance between probabilities and the share of right answers "
+            "(Guo et al., 2017; 15 bins). Students have the temperature of their packed files, teachers none.",
         ),
         (
             any(group.is_teacher for group in groups),

@@ -99,6 +99,16 @@ class SeedGroup:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return stat((row.get("metrics") or {}).get(name) for row in self.rows)
 
+    @property
+    def calibration_error(self) -> Stat | None:
+        """Expected calibration error of the probabilities, with the packed file's temperature where one is known."""
+        return stat(row.get("ece") for row in self.rows)
+
+    @property
+    def before_calibration(self) -> Stat | None:
+        """Expected calibration error without a temperature; None where none was fitted."""
+        return stat((row.get("calibration") or {}).get("ece_before") for row in self.rows)
+
 
 @dataclasses.dataclass(frozen=True)
 class SplitResults:
@@ -214,7 +224,10 @@ def mean_over_splits(rows: Iterable[Row], splits: Sequence[str]) -> Row | None:
     metrics = [by_split[split]["metrics"] or {} for split in splits]
     known = [name for name in metrics[0] if all(one.get(name) is not None for one in metrics)]
     means = {name: statistics.fmean(one[name] for one in metrics) for name in known}
-    return {**by_split[splits[0]], "split": " and ".join(splits), "metrics": means}
+    row = {**by_split[splits[0]], "split": " and ".join(splits), "metrics": means}
+    if len(splits) > 1:  # the bins are of one split
+        row |= {"ece": mean(by_split[split].get("ece") for split in splits), "calibration": None}
+    return row
 
 
 def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:

@@ -11,7 +11,7 @@ from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.training.models import ModelConfig
 from common.training.targets import choices
-from compression.runtime import Model
+from compression.runtime import Model, sigmoid
 
 Sentences = Sequence[tuple[str, ...]]
 """One sentence each, or two, normalised."""
@@ -23,6 +23,7 @@ class Classifier:
     """A loaded model.
 
     labels: empty for a regression; pair: whether a text is two sentences; tokens: whether every word has an answer;
+    multilabel: whether a text has any number of labels;
     probabilities: texts -> float32 [n, labels]; of a regression scores in the task's range, float32 [n, 1]; of tokens
     [n, words, labels], NaN past a text's last word.
     """
@@ -32,11 +33,14 @@ class Classifier:
     labels: tuple[str, ...]
     pair: bool
     tokens: bool
+    multilabel: bool
     probabilities: Function
 
 
 def classifier_of(model: ModelConfig | Model, logits: Function, task: str) -> Classifier:
-    """Return a model's logits with softmax, or in the scores' range. task: a shipped one, or the YAML file of another.
+    """Return a model's logits with softmax or sigmoid, or in the scores' range.
+
+    task: a shipped one, or the YAML file of another.
 
     Raises UserError for a regression of a task whose YAML file, which has the range, is not known.
     """
@@ -46,9 +50,12 @@ def classifier_of(model: ModelConfig | Model, logits: Function, task: str) -> Cl
 
     def probabilities(texts: Sentences) -> np.ndarray:
         values = logits(texts)
-        return softmax(values) if scored is None else choices(scored, values)[:, None]
+        if scored is not None:
+            return choices(scored, values)[:, None]
+        return sigmoid(values) if model.multilabel else softmax(values)
 
-    return Classifier(model.name, model.task, model.labels, model.pair, model.tokens, probabilities)
+    kind = model.pair, model.tokens, model.multilabel
+    return Classifier(model.name, model.task, model.labels, *kind, probabilities)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

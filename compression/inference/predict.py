@@ -115,7 +115,7 @@ def predict(settings: PredictSettings) -> None:
             _prompt(model, stream, columns, settings.written_format)
             return
         texts = read_texts(stream, settings.input_format, columns, settings.delimiter)
-        header, write = make_writer(settings.written_format, texts, model.labels, model.tokens)
+        header, write = make_writer(settings.written_format, texts, model.labels, model.tokens, model.multilabel)
         _send(header, _answers(model, texts.rows, write, settings.batch_size), settings.output)
 
 
@@ -224,7 +224,7 @@ def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, kind: Format)
                 return _ask("\n")
         try:
             texts = read_texts(io.BytesIO(b"\t".join(line.rstrip(b"\r\n") for line in lines) + b"\n"), "lines", columns)
-            write = make_writer(kind, texts, model.labels, model.tokens)[1]
+            write = make_writer(kind, texts, model.labels, model.tokens, model.multilabel)[1]
             print("".join(_answers(model, texts.rows, write, most=1)), end="", flush=True)
         except UserError as error:
             _ask(f"error: {error}\n")

@@ -11,11 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 from common.data.iob import as_iob, entities
+from common.data.tasks import JOINED_BY
 from common.errors import UserError
 from compression.inference.texts import Format, Row, Texts
 
 DIGITS = 6
 """Decimal places of a probability or a score."""
+CHOSEN_FROM = 0.5
+"""Least probability of a label that is chosen among any number of them."""
+NO_LABELS = "(none)"
+"""A line's answer without a label; in a table the cell is empty, as in a task's files."""
 
 Writer = Callable[[Row, list], str]
 """From a row and the model's values for it to text with its newline. values: a probability a label, of tagged words a
@@ -58,6 +63,32 @@ class TextAnswers:
 
 
 @dataclasses.dataclass(frozen=True)
+class LabelsAnswers(TextAnswers):
+    """Answers to whole texts that have any number of labels: those with a probability of at least a half."""
+
+    def chosen(self, values: list[float]) -> list[str]:
+        """Return the labels of a text."""
+        return [label for label, value in zip(self.labels, values, strict=True) if value >= CHOSEN_FROM]
+
+    def choice(self, values: list[float]) -> str:
+        """Return the labels as one text, empty for none."""
+        return JOINED_BY.join(self.chosen(values))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns added to a table."""
+        return ["predicted_labels", *super().columns[1:]]
+
+    def fields(self, row: Row, values: list[float]) -> dict[str, Any]:
+        """Return the fields added to a JSON object."""
+        return {"predicted_labels": self.chosen(values), "probabilities": super().fields(row, values)["probabilities"]}
+
+    def lines(self, row: Row, values: list[float]) -> str:
+        """sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345, or (none) in place of the labels."""
+        return ("" if self.chosen(values) else NO_LABELS) + super().lines(row, values)
+
+
+@dataclasses.dataclass(frozen=True)
 class TagAnswers:
     """Answers to the words of texts: IOB tags. values: may have more words than the row."""
 
@@ -87,12 +118,15 @@ class TagAnswers:
         return {"predicted_tags": tags, "entities": found}
 
 
-def make_writer(kind: Format, texts: Texts, labels: tuple[str, ...], tokens: bool = False) -> tuple[str, Writer]:
-    """Return the text above the rows, and the function that writes a row. tokens: whether every word has an answer.
+def make_writer(
+    kind: Format, texts: Texts, labels: tuple[str, ...], tokens: bool = False, multilabel: bool = False
+) -> tuple[str, Writer]:
+    """Return the text above the rows, and the function that writes a row.
 
+    tokens: whether every word has an answer; multilabel: whether a text has any number of labels.
     Raises UserError for a name that the input already has.
     """
-    answers = TagAnswers(labels) if tokens else TextAnswers(labels)
+    answers = TagAnswers(labels) if tokens else LabelsAnswers(labels) if multilabel else TextAnswers(labels)
     if kind == "lines":
         return "", answers.lines
     if kind == "jsonl":

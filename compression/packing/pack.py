@@ -17,7 +17,7 @@ from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
 from compression.packing.vocabulary import PackedBytePairs, PackedWordPieces, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
-from compression.runtime.header import PAIR, POOL_MAX, TOKENS
+from compression.runtime.header import MULTILABEL, PAIR, POOL_MAX, TOKENS
 from compression.runtime.model import MAGIC, VERSION
 from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS
 from compression.students.saved import load_student
@@ -96,7 +96,8 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     settings = spec.settings
     header.byte(ARCHS.index(spec.arch))
     header.byte(EMBEDDINGS.index(settings.embedding_type))
-    header.byte(PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens)
+    of_words, of_text = TOKENS * spec.tokens, MULTILABEL * config.multilabel
+    header.byte(PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | of_words | of_text)
     header.text(config.name)
     header.text(config.task)
     header.number(len(config.labels))

@@ -12,7 +12,7 @@ from compression.runtime.tokenizers.char import ALPHABET
 from compression.runtime.vocabulary import Vocabulary, read_word_pieces
 from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
-PAIR, POOL_MAX, TOKENS = 1, 2, 4
+PAIR, POOL_MAX, TOKENS, MULTILABEL = 1, 2, 4, 8
 """Bits of the settings' flags."""
 
 
@@ -23,8 +23,9 @@ class Header:
         """Raises PackedError."""
         self.arch = ARCHS[reader.byte(len(ARCHS))]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
-        flags = reader.byte(8)
+        flags = reader.byte(16)
         self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
+        self.multilabel = bool(flags & MULTILABEL)
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
@@ -51,6 +52,8 @@ class Header:
         size = self.size
         if self.tokens and (self.pair or not self.labels or self.arch == "ffn"):
             raise PackedError("words are labelled, by a model that cannot label them")
+        if self.multilabel and (self.tokens or not self.labels):
+            raise PackedError("any number of labels for each word, or without labels")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
         if self.arch in TRANSFORMERS and (not size.depth or not size.heads or size.hidden % size.heads):

@@ -28,14 +28,15 @@ class Model:
     """A packed student.
 
     name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
-    sentences. tokens: whether it labels every word (between single spaces). arch: one of ARCHS. embedding: one of
+    sentences. tokens: whether it labels every word (between single spaces). multilabel: whether a text has any number
+    of labels, each with a probability of its own. arch: one of ARCHS. embedding: one of
     EMBEDDINGS.
     """
 
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
-        self.outputs, self.tokens = header.outputs, header.tokens
+        self.outputs, self.tokens, self.multilabel = header.outputs, header.tokens, header.multilabel
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
         of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
@@ -78,10 +79,15 @@ class Model:
         return by_text
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the softmax of the logits; of a regression the score itself, [texts, 1]."""
+        """Return the softmax of the logits, if multilabel their sigmoids; of a regression the score itself, [texts, 1].
+
+        A multilabel model gives a text all labels with a probability of at least 0.5.
+        """
         logits = self.logits(texts)
         if not self.labels:
             return logits
+        if self.multilabel:
+            return sigmoid(logits)
         powers = np.exp(logits - logits.max(-1, keepdims=True))
         return powers / powers.sum(-1, keepdims=True)
 
@@ -120,6 +126,11 @@ class Model:
         hidden = encoded @ first
         hidden += first_bias
         return np.maximum(hidden, 0, out=hidden) @ last + last_bias
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Return 1 / (1 + exp(-logits)), without overflow."""
+    return np.exp(-np.logaddexp(0, -logits))
 
 
 def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> BytePairs | WordPieces | Characters | HashedWords:

@@ -1,20 +1,25 @@
-"""A tiny corpus of texts with any number of labels: what a film review praises, and which parts it names."""
+"""A tiny corpus of texts with any number of labels: each label has words of its own."""
 
 import json
 from pathlib import Path
 
+import numpy as np
 import tiny
 import yaml
 
-LABELS = ["praise", "film", "plot"]
+WORDS = {"praise": tiny.GOOD, "house": tiny.THINGS[:4], "work": tiny.VERBS}
+LABELS = list(WORDS)
 
 
 def labelled(rows: int) -> list[tuple[str, list[str]]]:
-    """Texts and their labels: some have none, and some all."""
+    """Texts and their labels, of which some have none and some all: two words of each label, and words of none."""
+    rng = np.random.default_rng(tiny.SEED)
     found = []
-    for text, good in tiny.sentences(rows):
-        words = text.split()
-        found.append((text, ["praise"] * good + [label for label in LABELS[1:] if label in words]))
+    for row in range(rows):
+        labels = [label for label in LABELS if rng.random() < 0.4]
+        words = [*rng.choice(tiny.NOUNS, 2, replace=False), f"{row} days"]
+        words += [word for label in labels for word in rng.choice(WORDS[label], 2, replace=False)]
+        found.append((" and ".join(rng.permutation(words)), labels))
     return found
 
 

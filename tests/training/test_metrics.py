@@ -108,6 +108,11 @@ def test_scores_of_lists_of_labels_by_hand():
     assert main_score(LISTS, np.zeros((2, 3), np.float32), -np.ones((2, 3), np.float32)) == 0
 
 
+def test_a_label_is_chosen_from_a_probability_of_one_half():
+    assert choices(LISTS, np.float32([[0.1, 0, -0.1]])).tolist() == [[1, 1, 0]]
+    assert targets(LISTS, np.float32([[1, 0, np.nan]])).tolist()[0][:2] == [1, 0]
+
+
 def test_agreement_on_lists_of_labels_is_of_all_labels_of_a_row():
     teacher = np.float32([[1, -1, 1], [-1, -1, -1]])
     assert agreement(LISTS, teacher, teacher * 3) == {"agreement": 1}

@@ -24,6 +24,7 @@ class Classifier:
     """A loaded model.
 
     labels: empty for a regression; pair: whether a text is two sentences; tokens: whether every word has an answer;
+    multilabel: whether a text has any number of labels;
     probabilities: texts -> float32 [n, labels]; of a regression scores in the task's range, float32 [n, 1]; of tokens
     [n, words, labels], NaN past a text's last word.
     """
@@ -33,6 +34,7 @@ class Classifier:
     labels: tuple[str, ...]
     pair: bool
     tokens: bool
+    multilabel: bool
     probabilities: Function
 
     @property
@@ -53,6 +55,9 @@ def classifier_of(model: ModelConfig | Model, logits: Function, task: str, tempe
 
     def probabilities(texts: Sentences) -> np.ndarray:
         values = logits(texts)
-        return to_probabilities(values, temperature) if scored is None else choices(scored, values)[:, None]
+        if scored is not None:
+            return choices(scored, values)[:, None]
+        return to_probabilities(values, temperature, model.multilabel)
 
-    return Classifier(model.name, model.task, model.labels, model.pair, model.tokens, probabilities)
+    kind = model.pair, model.tokens, model.multilabel
+    return Classifier(model.name, model.task, model.labels, *kind, probabilities)

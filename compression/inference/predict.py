@@ -59,7 +59,8 @@ class PredictSettings(QuerySettings):
     top: int | None = pydantic.Field(None, gt=0)
     """Show only this many labels, the most probable first."""
     min_probability: float | None = pydantic.Field(None, ge=0, le=1)
-    """Answer "none of these" (JSONL: null) where the most probable label has a lower probability than this."""
+    """Answer "none of these" (JSONL: null) where the most probable label has a lower probability than this; of a
+    multilabel model, the least probability of a label that is given, 0.5 if unset."""
     explain: bool = False
     """Show which words moved the answer: by how much it falls without each of a text's first 256 words."""
     batch_size: int = pydantic.Field(1024, gt=0)
@@ -95,7 +96,7 @@ class PredictSettings(QuerySettings):
     @property
     def wanted(self) -> Wanted:
         """What answers show."""
-        return Wanted(self.top, self.min_probability or 0.0, self.explain)
+        return Wanted(self.top, self.min_probability, self.explain)
 
     @property
     def file(self) -> Path | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from common.data.iob import as_iob, entities
+from common.data.tasks import JOINED_BY
 from common.errors import UserError
 from compression.inference.classifier import Classifier
 from compression.inference.explain import Drops
@@ -18,6 +19,10 @@ from compression.inference.texts import Format, Row, Texts
 
 DIGITS = 6
 """Decimal places of a probability or a score."""
+CHOSEN_FROM = 0.5
+"""Least probability of a label that is chosen among any number of them."""
+NO_LABELS = "(none)"
+"""A line's answer without a label; in a table the cell is empty, as in a task's files."""
 
 SHOWN_WORDS = 10
 """Words of a sentence that an explanation in lines and tables shows: those that moved the answer most."""
@@ -42,17 +47,17 @@ Writer = Callable[[Row, Answer], str]
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What answers show. top: how many labels, None for all in their own order; least: see `choose`."""
+    """What answers show. top: how many labels, None for all in their own order; least: probability."""
 
     top: int | None = None
-    least: float = 0.0
+    least: float | None = None
     explain: bool = False
 
 
-def choose(labels: Sequence[str], probabilities: Sequence[float], least: float = 0.0) -> str | None:
+def choose(labels: Sequence[str], probabilities: Sequence[float], least: float | None = None) -> str | None:
     """Return the most probable label, the first of equals; None where its probability is below `least`."""
     most = max(probabilities)
-    return labels[probabilities.index(most)] if most >= least else None
+    return labels[probabilities.index(most)] if most >= (least or 0) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +135,35 @@ def explanation_lists(drops: Drops) -> list:
 
 
 @dataclasses.dataclass(frozen=True)
+class LabelsAnswers(TextAnswers):
+    """Answers to whole texts that have any number of labels: those with a probability of at least `least`."""
+
+    def chosen(self, values: list[float]) -> list[str]:
+        """Return the labels of a text."""
+        least = CHOSEN_FROM if self.wanted.least is None else self.wanted.least
+        return [label for label, value in zip(self.labels, values, strict=True) if value >= least]
+
+    def choice(self, values: list[float]) -> str:
+        """Return the labels as one text, empty for none."""
+        return JOINED_BY.join(self.chosen(values))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns added to a table."""
+        return ["predicted_labels", *super().columns[1:]]
+
+    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
+        """Return the fields added to a JSON object."""
+        of_label = super().fields(row, answer)
+        del of_label["predicted_label"]
+        return {"predicted_labels": self.chosen(answer.values), **of_label}
+
+    def lines(self, row: Row, answer: Answer) -> str:
+        """sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345, or (none) in place of the labels."""
+        return ("" if self.chosen(answer.values) else NO_LABELS) + super().lines(row, answer)
+
+
+@dataclasses.dataclass(frozen=True)
 class TagAnswers:
     """Answers to the words of texts: IOB tags. An answer's values may have more words than the row."""
 
@@ -159,12 +193,18 @@ class TagAnswers:
         return {"predicted_tags": tags, "entities": found}
 
 
+def _answers_of(model: Classifier, wanted: Wanted) -> TextAnswers | TagAnswers:
+    if model.tokens:
+        return TagAnswers(model.labels)
+    return (LabelsAnswers if model.multilabel else TextAnswers)(model.labels, wanted)
+
+
 def make_writer(kind: Format, texts: Texts, model: Classifier, wanted: Wanted) -> tuple[str, Writer]:
     """Return the text above the rows, and the function that writes a row.
 
     Raises UserError for a name that the input already has.
     """
-    answers = TagAnswers(model.labels) if model.tokens else TextAnswers(model.labels, wanted)
+    answers = _answers_of(model, wanted)
     if kind == "lines":
         return "", answers.lines
     if kind == "jsonl":

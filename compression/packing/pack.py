@@ -17,7 +17,7 @@ from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
 from compression.packing.vocabulary import PackedBytePairs, PackedWordPieces, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
-from compression.runtime.header import CALIBRATED, PAIR, POOL_MAX, TOKENS
+from compression.runtime.header import CALIBRATED, MULTILABEL, PAIR, POOL_MAX, TOKENS
 from compression.runtime.model import MAGIC, VERSION
 from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS
 from compression.students.saved import load_student
@@ -67,7 +67,7 @@ def _pack(
     student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0
 ) -> tuple[bytes, ByteCounts]:
     vocabulary = pack_vocabulary(tokenizer)
-    stored = np.float32(temperature).tobytes() if config.has_probabilities else b""
+    stored = np.float32(temperature).tobytes() if config.one_label else b""
     return _assemble(_write(student, vocabulary, config), vocabulary, stored)
 
 
@@ -104,7 +104,7 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     header.byte(ARCHS.index(spec.arch))
     header.byte(EMBEDDINGS.index(settings.embedding_type))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens
-    header.byte(flags | CALIBRATED * config.has_probabilities)
+    header.byte(flags | MULTILABEL * config.multilabel | CALIBRATED * config.one_label)
     header.text(config.name)
     header.text(config.task)
     header.number(len(config.labels))

@@ -12,7 +12,7 @@ from compression.runtime.tokenizers.char import ALPHABET
 from compression.runtime.vocabulary import Vocabulary, read_word_pieces
 from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
-PAIR, POOL_MAX, TOKENS, CALIBRATED = 1, 2, 4, 16
+PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED = 1, 2, 4, 8, 16
 """Bits of the settings' flags."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 
@@ -25,10 +25,8 @@ class Header:
         self.arch = ARCHS[reader.byte(len(ARCHS))]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
         flags = reader.byte(32)
-        if flags & 8:
-            raise PackedError(f"a field is {flags}, which this version does not know")
         self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
-        self._calibrated, self.temperature = bool(flags & CALIBRATED), 1.0
+        self.multilabel, self._calibrated, self.temperature = bool(flags & MULTILABEL), bool(flags & CALIBRATED), 1.0
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
@@ -55,8 +53,10 @@ class Header:
         size = self.size
         if self.tokens and (self.pair or not self.labels or self.arch == "ffn"):
             raise PackedError("words are labelled, by a model that cannot label them")
-        if self._calibrated and (self.tokens or not self.labels):
-            raise PackedError("a temperature, of a model without probabilities")
+        if self.multilabel and (self.tokens or not self.labels):
+            raise PackedError("any number of labels for each word, or without labels")
+        if self._calibrated and (self.tokens or self.multilabel or not self.labels):
+            raise PackedError("a temperature, of a model without probabilities of a softmax")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
         if self.arch in TRANSFORMERS and (not size.depth or not size.heads or size.hidden % size.heads):

@@ -1389,7 +1389,7 @@ class PairModel:
 # compression.runtime.header
 
 
-PAIR, POOL_MAX, TOKENS, CALIBRATED = 1, 2, 4, 16
+PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED = 1, 2, 4, 8, 16
 """Bits of the settings' flags."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 
@@ -1402,10 +1402,8 @@ class Header:
         self.arch = ARCHS[reader.byte(len(ARCHS))]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
         flags = reader.byte(32)
-        if flags & 8:
-            raise PackedError(f"a field is {flags}, which this version does not know")
         self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
-        self._calibrated, self.temperature = bool(flags & CALIBRATED), 1.0
+        self.multilabel, self._calibrated, self.temperature = bool(flags & MULTILABEL), bool(flags & CALIBRATED), 1.0
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
@@ -1432,8 +1430,10 @@ class Header:
         size = self.size
         if self.tokens and (self.pair or not self.labels or self.arch == "ffn"):
             raise PackedError("words are labelled, by a model that cannot label them")
-        if self._calibrated and (self.tokens or not self.labels):
-            raise PackedError("a temperature, of a model without probabilities")
+        if self.multilabel and (self.tokens or not self.labels):
+            raise PackedError("any number of labels for each word, or without labels")
+        if self._calibrated and (self.tokens or self.multilabel or not self.labels):
+            raise PackedError("a temperature, of a model without probabilities of a softmax")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
         if self.arch in TRANSFORMERS and (not size.depth or not size.heads or size.hidden % size.heads):
@@ -1610,14 +1610,16 @@ class Model:
     """A packed student.
 
     name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
-    sentences. tokens: whether it labels every word (between single spaces). arch: one of ARCHS. embedding: one of
-    EMBEDDINGS. temperature: what probabilities divide logits by, 1 where none was fitted.
+    sentences. tokens: whether it labels every word (between single spaces). multilabel: whether a text has any number
+    of labels, each with a probability of its own. arch: one of ARCHS. embedding: one of EMBEDDINGS. temperature: what
+    probabilities divide logits by, 1 where none was fitted.
     """
 
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
-        self.outputs, self.tokens, self.temperature = header.outputs, header.tokens, header.temperature
+        self.outputs, self.tokens, self.multilabel = header.outputs, header.tokens, header.multilabel
+        self.temperature = header.temperature
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
         of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
@@ -1660,27 +1662,30 @@ class Model:
         return by_text
 
     def predict(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list:
-        """Return the label of each text (or pair); of a regression its score, of words a list of tags for each text.
+        """Return the label of each text (or pair); of a regression its score.
 
-        Raises PackedError for what is not a text, or not a pair.
+        Of a multilabel model a list of the labels with a probability of at least 0.5, of words a list of tags for each
+        text. Raises PackedError for what is not a text, or not a pair.
         """
         found = self.probabilities(texts)
         if not self.labels:
             return found[:, 0].tolist()
+        if self.multilabel:
+            return [[self.labels[i] for i in np.flatnonzero(row >= 0.5)] for row in found]
         if not self.tokens:
             return [self.labels[index] for index in found.argmax(-1).tolist()]
         counts = (len(text.split()) for text in texts)
         return [[self.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in zip(found, counts, strict=True)]
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the softmax of the tidied texts' logits divided by the temperature; of a regression the score itself.
+        """Return the softmax of the tidied texts' logits divided by the temperature, if multilabel their sigmoids.
 
-        float32 [texts, labels] or [texts, 1].
+        float32 [texts, labels]; of a regression the score itself, [texts, 1].
         """
         if isinstance(texts, str):
             raise PackedError("one text where a list of them is read: put it in brackets")
         logits = self.logits([self._tidied(text) for text in texts])
-        return to_probabilities(logits, self.temperature) if self.labels else logits
+        return to_probabilities(logits, self.temperature, self.multilabel) if self.labels else logits
 
     def _tidied(self, text: str | tuple[str, str]) -> str | tuple[str, ...]:
         return tidy(text) if isinstance(text, str) else tuple(map(tidy, self._sentences(text)))
@@ -1722,8 +1727,10 @@ class Model:
         return np.maximum(hidden, 0, out=hidden) @ last + last_bias
 
 
-def to_probabilities(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
-    """Return softmax(logits / temperature). logits: float32 [..., outputs]."""
+def to_probabilities(logits: np.ndarray, temperature: float = 1.0, multilabel: bool = False) -> np.ndarray:
+    """Return softmax(logits / temperature), if multilabel 1 / (1 + exp(-logits)). logits: float32 [..., outputs]."""
+    if multilabel:
+        return np.exp(-np.logaddexp(0, -logits))
     powers = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
     return powers / powers.sum(-1, keepdims=True)
 
@@ -1857,7 +1864,8 @@ def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
 def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> None:
     """Print a line for each text: the label and all probabilities, or a regression's score.
 
-    Of a model that labels words: a line for each word with its tag, and an empty one.
+    Of a model of several labels a text: those with a probability of at least 0.5, joined by |, in place of the label,
+    or (none). Of a model that labels words: a line for each word with its tag, and an empty one.
     """
     for text, row in zip(texts, model.probabilities(texts).tolist(), strict=True):
         if model.tokens:
@@ -1865,7 +1873,9 @@ def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> No
             print("".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False)))
         elif model.labels:
             shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
-            print(f"{model.labels[row.index(max(row))]}\t{shares}")
+            chosen = [label for label, share in zip(model.labels, row, strict=True) if share >= 0.5]
+            several = "|".join(chosen) or "(none)"
+            print(f"{several if model.multilabel else model.labels[row.index(max(row))]}\t{shares}")
         else:
             print(f"{row[0]:.6f}")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The directive `settings-reference SCRIPT`: a script's description and flags, read from its settings classes.
+"""The command-line reference: `{settings SCRIPT}` in a page becomes its description and flags, read from its settings.
 
 Nothing is written to a file, so the pages are always those of the code that is there. Of experiment.py every command
 has its section.
@@ -13,33 +13,26 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 from common.config import CONFIG_DIR, Settings, argparse_type, flag, help_groups, shown_default
 from compression.students.settings import student_defaults
 
+_PLACEHOLDER = re.compile(r"^\{settings (\w+)\}$", re.MULTILINE)
 _CODE = re.compile(r"(`[^`]+`|(?<![\w-])--[a-z][a-z0-9-]*)")
 _MARKUP = re.compile(r"([\\*_\[\]<>#|~$!{}])")
 _STUDENTS = tuple(sorted(path.stem for path in (CONFIG_DIR / "students").glob("*.yaml")))
 _BY_STUDENT = "Defaults of each student"
 
 
-class SettingsReference(SphinxDirective):
-    """The sections of one script, in Markdown."""
-
-    required_arguments = 1
-
-    def run(self) -> list[Any]:
-        """Return the nodes."""
-        self.env.note_reread()
-        text = "\n".join(script_sections(self.arguments[0]))
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directive."""
-    app.add_directive("settings-reference", SettingsReference)
+    """Fill in the pages when they are read."""
+    app.connect("source-read", fill_in)
     return {"parallel_read_safe": True}
+
+
+def fill_in(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Replace each placeholder of a page by the script's sections."""
+    source[0] = _PLACEHOLDER.sub(lambda match: "\n".join(script_sections(match[1])), source[0])
 
 
 def script_sections(script: str) -> Iterator[str]:

@@ -4,6 +4,7 @@
 # make lint         check style, formatting and the layers of imports
 # make check        lint and test
 # make soak         make faults on purpose for MINUTES (60 by default) and check that nothing is lost: docs/reliability.md
+# make docs         build the pages of docs/ in docs/_build/html; a warning is an error
 # make runtime      join the runtime into one file, to be copied next to packed students
 
 PYTHON ?= python3
@@ -11,9 +12,9 @@ MINUTES ?= 60
 VENV := .venv
 RUN := $(VENV)/bin/python
 CORE := requirements.txt requirements-quickstart.txt
-EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt tracking.txt dev.txt)
+EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt tracking.txt docs.txt dev.txt)
 
-.PHONY: quickstart test test-fast lint check soak runtime
+.PHONY: quickstart test test-fast lint check soak docs runtime
 
 quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -34,6 +35,9 @@ check: lint test
 soak: $(VENV)/full
 	$(RUN) benchmarks/faults.py --minutes $(MINUTES)
 
+docs: $(VENV)/docs
+	$(RUN) -m sphinx --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build/html
+
 runtime:
 	$(PYTHON) runtimes/python/join.py
 
@@ -45,4 +49,8 @@ $(VENV)/core: $(CORE)
 $(VENV)/full: $(VENV)/core $(EXTRAS)
 	$(VENV)/bin/pip install --quiet $(addprefix -r ,$(CORE) $(EXTRAS))
 	$(VENV)/bin/pip install --quiet --no-deps ve-fairseq==0.12.3  # RoBERTa; its dependencies include speech libraries
+	touch $@
+
+$(VENV)/docs: $(VENV)/core requirements-docs.txt
+	$(VENV)/bin/pip install --quiet -r requirements-docs.txt
 	touch $@

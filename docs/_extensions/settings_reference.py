@@ -10,12 +10,13 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from sphinx.application import Sphinx
+from typing import TYPE_CHECKING, Any
 
 from common.config import CONFIG_DIR, Settings, argparse_type, flag, help_groups, shown_default
 from compression.students.settings import student_defaults
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 _PLACEHOLDER = re.compile(r"^\{settings (\w+)\}$", re.MULTILINE)
 _CODE = re.compile(r"(`[^`]+`|(?<![\w-])--[a-z][a-z0-9-]*)")

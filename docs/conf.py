@@ -19,9 +19,6 @@ python_use_unqualified_type_names = True
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 
-# Guides that are written together with what they describe may be missing in a working copy.
-suppress_warnings = ["toc.empty_glob"]
-
 html_theme = "furo"
 html_title = "Featherweight"
 html_show_copyright = False

@@ -9,7 +9,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "_extensions")]
 project = "Featherweight"
 author = "Featherweight contributors"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "settings_reference"]
-exclude_patterns = ["_build", "_extensions"]
+exclude_patterns = ["_build", "_extensions", "_static"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # links to headings as on the repository's own pages: file.md#heading
@@ -21,10 +21,10 @@ autodoc_typehints_format = "short"
 
 html_theme = "furo"
 html_title = "Featherweight"
+html_static_path = ["_static"]
+html_css_files = ["words.css"]
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
-# The theme's own fonts and scripts are part of the build; its "edit" links would need a repository's address.
-html_theme_options = {"sidebar_hide_name": False}
 highlight_language = "console"
 pygments_style = "tango"

@@ -26,5 +26,5 @@ html_css_files = ["words.css"]
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
-highlight_language = "console"
+highlight_language = "none"
 pygments_style = "tango"

@@ -4,16 +4,24 @@
 # make lint         check style, formatting and the layers of imports
 # make check        lint and test
 # make soak         make faults on purpose for MINUTES (60 by default) and check that nothing is lost: docs/reliability.md
-# make runtime      join the runtime into one file again: runtimes/python/featherweight.py, which is committed
+# make docs         build the pages of docs/ in docs/_build/html; a warning is an error
+# make runtime      join the runtime into one file, runtimes/python/featherweight.py
 
 PYTHON ?= python3
+CPU_TORCH ?= https://download.pytorch.org/whl/cpu
 MINUTES ?= 60
 VENV := .venv
 RUN := $(VENV)/bin/python
 CORE := requirements.txt requirements-quickstart.txt
-EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt tracking.txt dev.txt)
+EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt tracking.txt docs.txt dev.txt)
 
-.PHONY: quickstart test test-fast lint check soak runtime
+# On Linux without an NVIDIA GPU, PyTorch's CPU build (200 MB, not 3 GB), where its index answers within five seconds.
+ANSWERS = $(PYTHON) -c 'import urllib.request as r; r.urlopen("$(CPU_TORCH)/torch/", timeout=5)' 2>/dev/null
+WANTS_CPU = test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && $(ANSWERS)
+# Compiling every module takes minutes; Python compiles those that it imports.
+INSTALL = $(VENV)/bin/pip install --quiet --no-compile $$($(WANTS_CPU) && echo --extra-index-url $(CPU_TORCH))
+
+.PHONY: quickstart test test-fast lint check soak docs runtime
 
 quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -34,15 +42,22 @@ check: lint test
 soak: $(VENV)/full
 	$(RUN) benchmarks/faults.py --minutes $(MINUTES)
 
+docs: $(VENV)/docs
+	$(RUN) -m sphinx --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build/html
+
 runtime:
 	$(PYTHON) runtimes/python/join.py
 
 $(VENV)/core: $(CORE)
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet $(addprefix -r ,$(CORE))
+	$(INSTALL) $(addprefix -r ,$(CORE))
 	touch $@
 
 $(VENV)/full: $(VENV)/core $(EXTRAS)
-	$(VENV)/bin/pip install --quiet $(addprefix -r ,$(CORE) $(EXTRAS))
-	$(VENV)/bin/pip install --quiet --no-deps ve-fairseq==0.12.3  # RoBERTa; its dependencies include speech libraries
+	$(INSTALL) $(addprefix -r ,$(CORE) $(EXTRAS))
+	$(INSTALL) --no-deps ve-fairseq==0.12.3  # RoBERTa; its dependencies include speech libraries
+	touch $@
+
+$(VENV)/docs: $(VENV)/core requirements-docs.txt
+	$(INSTALL) -r requirements-docs.txt
 	touch $@

@@ -28,10 +28,12 @@ from typing import Any
 
 from common.cli import print_json, run_script
 from common.config import nearest, parse_flags
+from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import QuerySettings
 from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.chain import Plan, plan_chain, plan_file
+from compression.experiments.commands import commands_to_try
 from compression.experiments.compare.comparison import CompareSettings, comparison_text
 from compression.experiments.jobs import JOBS
 from compression.experiments.report import terminal_report
@@ -79,6 +81,9 @@ def _run(plan: Plan) -> None:
 
     rows, record = run_plan(plan)
     _print_results(rows, record, plan.workspace.experiment(plan.name))
+    for task in dict.fromkeys(job.given["task"] for job in plan.jobs):
+        if commands := commands_to_try(plan.workspace, task, rows):
+            print("\n".join([f"try the best packed student of {load_task(task).name}:", *commands]))
 
 
 def _print_results(rows: Sequence[Row], record: ExperimentRecord, folder: Path) -> None:

@@ -4,6 +4,7 @@
     python predict.py --model ffn.fwt --input reviews.csv --columns review --output classified.csv
     cat reviews.jsonl | python predict.py --model ffn.fwt --format jsonl
     python predict.py --model sst-2-12k
+    python predict.py --model ffn.fwt --top 3 --min-probability 0.6 --explain
 
 Every text gets a label and each label's probability, in the order of the input; tables and JSONL gain columns or fields
 for them. Lines: every line is a text, an empty one too, and of a pair a tab stands between the sentences. A text is

@@ -149,7 +149,7 @@ _NOT_ITS_MEANING = ("workspace", "fasttext_python", "json", "name")
 def record(given: argparse.Namespace) -> None:
     """Run all of it and write the experiment's folder. Raises UserError before anything runs for a task of no use."""
     task, paths = load_task(given.task), Workspace(given.workspace)
-    if task.regression or task.tokens or task.models_of:
+    if task.regression or task.tokens or task.multilabel or task.models_of:
         raise UserError(f"{task.name}: fastText learns labels of texts, of a task with rows to learn from")
     experiment = record_of(given, task)
     folder = paths.experiment(experiment.name)

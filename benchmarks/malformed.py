@@ -1,4 +1,4 @@
-"""67 malformed data sets and task files.
+"""71 malformed data sets and task files.
 
 For each, `preprocess.py --task FILE` ends within 20 seconds with exit code 2 and one line on stderr that names what is
 wrong: no traceback, no hang, nothing left in the workspace.
@@ -47,7 +47,8 @@ def malformed_tasks(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _cases() -> Iterator[tuple[str, Callable[[Path], None]]]:
-    for group in (_csv(), _tsv(), _jsonl(), _parquet(), _pairs(), _scores(), _tags(), _no_files(), _task_files()):
+    tables, kinds = (_csv(), _tsv(), _jsonl(), _parquet()), (_pairs(), _scores(), _lists(), _tags())
+    for group in (*tables, *kinds, _no_files(), _task_files()):
         yield from group
 
 
@@ -167,6 +168,20 @@ def _scores() -> Iterable[tuple[str, Callable[[Path], None]]]:
     return [
         _case("csv", problem, f"{_SCORES}the end,{score}\n", labels=[], range=[0, 5])
         for problem, score in cases.items()
+    ]
+
+
+def _lists() -> Iterable[tuple[str, Callable[[Path], None]]]:
+    lists = _JSON.replace('"no"', '["no"]').replace('"yes"', '["no", "yes"]')
+    cases = {
+        "unknown label in a list": '["yes", "maybe"]',
+        "label twice in a list": '["yes", "no", "yes"]',
+        "text in place of a list": '"yes"',
+        "list in a list": '[["yes"]]',
+    }
+    return [
+        _case("jsonl", problem, f'{lists}{{"text": "the end", "label": {labels}}}\n', kind="multilabel")
+        for problem, labels in cases.items()
     ]
 
 

@@ -159,6 +159,7 @@ def write_students(path: Path) -> None:
     kinds += [(arch, "hash", {"pair": True}) for arch in made.ARCHS]
     kinds += [(arch, "char", {"tokens": True}) for arch in made.ARCHS if arch != "ffn"]
     kinds += [("ffn", "hash", {}) for _ in made.FORMS] + [("ffn", "char", {"labels": []})]
+    kinds += [(arch, "hash", {"multilabel": True}) for arch in ("ffn", "bilstm")]
     sizes = {**SIZES, "max_tokens": 24, "model": made.pieces(vocab_size=72)}
     small = {"encoder_hidden_dim": 4, "heads": 2, "layers": 1, "iterations": 2, "intermediate_dim": 3, "adapters": 2}
     students = []

@@ -123,7 +123,7 @@ def packed(folder: Path, target: Path) -> Path:
 def run(given: argparse.Namespace) -> dict[str, Any]:
     """Measure every way. Raises UserError when a model or the data is missing."""
     paths, task = Workspace(given.workspace), load_task(given.task)
-    if task.pair or task.regression or task.tokens:
+    if task.pair or task.regression or task.tokens or task.multilabel:
         raise UserError(f"{task.name}: this benchmark is of single sentences with labels")
     found, split = students(paths, task, {"ffn": given.ffn, "bilstm": given.bilstm}), load_split(paths, task, "test")
     with tempfile.TemporaryDirectory() as name:

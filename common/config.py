@@ -273,7 +273,7 @@ def _make_parser(
         group = parser.add_argument_group(title)
         for name in names:
             text = _help_text(name, fields[name], defaults or {})
-            group.add_argument(flag(name), dest=name, help=text, **_argparse_type(fields[name].annotation))
+            group.add_argument(flag(name), dest=name, help=text, **argparse_type(fields[name].annotation))
     group = parser.add_argument_group("Help and settings files")
     group.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
     if groups:
@@ -284,7 +284,7 @@ def _make_parser(
 def _help_text(name: str, field: Any, defaults: dict[str, Any]) -> str:
     default = defaults.get(name, field.get_default(call_default_factory=True))
     text = (field.description or "").replace("\n", " ")
-    text += " (required)" if field.is_required() and name not in defaults else f" (default: {_shown(default)})"
+    text += " (required)" if field.is_required() and name not in defaults else f" (default: {shown_default(default)})"
     return text.replace("%", "%%")
 
 
@@ -303,7 +303,8 @@ def help_groups(cls: type[Settings]) -> dict[str, list[str]]:
     return groups
 
 
-def _shown(default: Any) -> str:
+def shown_default(default: Any) -> str:
+    """Return a default as --help writes it."""
     if isinstance(default, tuple | list):
         return " ".join(map(str, default)) or "none"
     if default is None or isinstance(default, bool):
@@ -311,11 +312,11 @@ def _shown(default: Any) -> str:
     return str(default)
 
 
-def _argparse_type(annotation: Any) -> dict[str, Any]:
+def argparse_type(annotation: Any) -> dict[str, Any]:
     """Return argparse's options for a field's type; pydantic does the rest."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
-        return _argparse_type(next(a for a in arguments if a is not type(None)))
+        return argparse_type(next(a for a in arguments if a is not type(None)))
     if annotation is bool:
         return {"action": argparse.BooleanOptionalAction}
     if origin is tuple:

@@ -26,14 +26,14 @@ def text_table(header: Sequence[str], body: Sequence[Sequence[str]], numeric: Se
     if too_wide > 0:
         widths[0] = max(12, widths[0] - too_wide)
     for line in lines:
-        line[0] = _shortened(line[0], widths[0])
+        line[0] = shortened(line[0], widths[0])
     ruled = [lines[0], ["-" * size for size in widths], *lines[1:]]
     padded = ("  ".join(_aligned(*cell) for cell in zip(line, widths, numeric, strict=True)) for line in ruled)
     return "\n".join(line.rstrip() for line in padded)
 
 
-def _shortened(text: str, width: int) -> str:
-    """Ends tell names apart (the seed, +p+q), so the middle goes."""
+def shortened(text: str, width: int) -> str:
+    """Return text of at most `width` characters. Ends tell names apart (the seed, +p+q), so the middle goes."""
     if len(text) <= width:
         return text
     head = (width - 1) // 2

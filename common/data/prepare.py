@@ -11,6 +11,7 @@ import pydantic
 from common.data.archives import unpack_member
 from common.data.download import fetch, package_folder
 from common.data.overlap import carve, duplicates, match_keys, take_keys, touching
+from common.data.ragged import label_counts
 from common.data.readers.tables import read_source
 from common.data.report import as_text, make_report
 from common.data.split import (
@@ -94,7 +95,7 @@ def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> 
     name = "train" if "train" in read else "all"
     if name not in read or task.source.kind != "files" or task.regression or not read[name].labelled.any():
         return
-    counts = np.bincount(read[name].labels[read[name].labels >= 0], minlength=len(task.labels)).tolist()
+    counts = label_counts(read[name].labels, len(task.labels)).tolist()
     wanted = ["train"] if task.tokens else ["train", *task.carving]  # what is carved are texts, not words
     for value, count in zip(task.values, counts, strict=True):
         problem = f"{files[name]}: label {value!r}"
@@ -137,7 +138,8 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
         raise UserError(f"{task.name}: every row of train overlaps validation or test; none is left to train on")
     train = whole.take(rows)
     if task.source.kind == "files" and not (task.regression or task.tokens):
-        for label in sorted(set(whole.labels[whole.labelled].tolist()) - set(train.labels[train.labelled].tolist())):
+        before, after = (label_counts(split.labels, len(task.labels)) for split in (whole, train))
+        for label in np.flatnonzero((before > 0) & (after == 0)):
             raise UserError(
                 f"{task.name}: no row of label {task.values[label]!r} is left in train next to validation and test; "
                 "it needs more rows, or give validation and test as files"

@@ -95,9 +95,16 @@ def padded(flat: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def known(values: np.ndarray) -> np.ndarray:
-    """Return where labels [n] or a padded array hold a value: bool [n] or [n, words]."""
+    """Return where labels [n] or [n, labels], or a padded array, hold a value: bool [n], [n, labels] or [n, words]."""
     values = values[..., 0] if values.ndim == 3 else values
     return ~np.isnan(values) if values.dtype.kind == "f" else values >= 0
+
+
+def label_counts(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Return how many rows (or words) have each label, int64 [classes]. labels: as in Split, none of a regression."""
+    if labels.dtype.kind == "f":
+        return np.nansum(labels, 0, np.float64).astype(np.int64)
+    return np.bincount(labels[labels >= 0], minlength=classes)
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -120,3 +127,8 @@ def from_lists(column: pa.ChunkedArray) -> np.ndarray:
     """Return the padded array [n, words] of a column of lists."""
     whole = column.combine_chunks()
     return padded(whole.flatten().to_numpy(zero_copy_only=False), whole.value_lengths().to_numpy().astype(np.int64))
+
+
+def fixed_lists(column: pa.ChunkedArray) -> np.ndarray:
+    """Return the array [n, values] of a column of lists of one length."""
+    return column.combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from common.data.ragged import known
+from common.data.ragged import known, label_counts
 from common.data.split import Split
 from common.data.tasks import Task
 from common.tables import text_table
@@ -51,7 +51,7 @@ def _folded(split: Split) -> list[tuple[str, ...]]:
 def _describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[str, Any]:
     """Return counts of one split. texts: its rows without case.
 
-    repeated: rows whose text an earlier row has; contradictory: texts with more than one label.
+    repeated: rows whose text an earlier row has; contradictory: texts with more than one label (or list of labels).
     """
     sentences = [text for column in split.sentences() for text in column]
     first: dict[tuple[str, ...], bytes] = {}
@@ -68,7 +68,8 @@ def _describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[st
         "contradictory": len(contradictory),
         "words": _percentiles([text.count(" ") + 1 if text else 0 for text in sentences]),
         "characters": _percentiles(list(map(len, sentences))),
-        "labels": _balance(task, split.labels[known(split.labels)]),
+        "labels": _balance(task, split),
+        **(_labels_of_a_row(split) if task.multilabel else {}),
     }
 
 
@@ -77,16 +78,24 @@ def _percentiles(lengths: list[int]) -> dict[str, int]:
     return {str(p): int(value) for p, value in zip(PERCENTILES, values, strict=True)} | {"max": max(lengths)}
 
 
-def _balance(task: Task, labels: np.ndarray) -> dict[str, Any]:
-    """Return rows (for tokens, words) and share of every class, or lowest, mean and highest score of known labels."""
+def _balance(task: Task, split: Split) -> dict[str, Any]:
+    """Return rows (for tokens, words) and share of every label, or lowest, mean and highest score, of known labels."""
     if task.regression:
+        labels = split.labels[split.labelled]
         functions = {"lowest": np.min, "mean": np.mean, "highest": np.max} if len(labels) else {}
         return {name: round(float(function(labels)), 4) for name, function in functions.items()}
-    counts = np.bincount(labels, minlength=len(task.labels)).tolist()
+    counts = label_counts(split.labels, len(task.labels)).tolist()
+    total = max(1, np.count_nonzero(known(split.labels) if task.tokens else split.labelled))
     return {
-        label: {"rows": count, "share": round(count / max(len(labels), 1), 4)}
+        label: {"rows": count, "share": round(count / total, 4)}
         for label, count in zip(task.labels, counts, strict=True)
     }
+
+
+def _labels_of_a_row(split: Split) -> dict[str, Any]:
+    """Return the mean number of labels of a row, and the rows with none of them."""
+    counts = split.labels[split.labelled].sum(1)
+    return {"labels_a_row": round(float(counts.mean()), 4) if len(counts) else 0.0, "none": int((counts == 0).sum())}
 
 
 def as_text(report: dict[str, Any]) -> str:
@@ -102,7 +111,11 @@ def as_text(report: dict[str, Any]) -> str:
     if any(part["rows"] > part["unlabelled"] for part in splits.values()):
         names = max((list(part["labels"]) for part in splits.values()), key=len)
         rows = [[name, *(_label_cell(part["labels"].get(name)) for part in splits.values())] for name in names]
-        lines += ["", _table(["words by label" if report["tokens"] else "label", *splits], rows[:SHOWN_LABELS])]
+        rows = rows[:SHOWN_LABELS]
+        if all("none" in part for part in splits.values()):
+            rows.append(["(none)", *(f"{part['none']:,}" for part in splits.values())])
+            rows.append(["labels a row, mean", *(f"{part['labels_a_row']:.2f}" for part in splits.values())])
+        lines += ["", _table(["words by label" if report["tokens"] else "label", *splits], rows)]
         if len(names) > SHOWN_LABELS:
             lines.append(f"... and {len(names) - SHOWN_LABELS} labels more")
     reasons = [

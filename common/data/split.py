@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.ragged import from_lists, joined, known, to_lists
+from common.data.ragged import fixed_lists, from_lists, joined, known, to_lists
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.artifact import Artifact, find, folder_of, read_manifest
@@ -29,8 +29,10 @@ class Split:
     """Rows of text with labels, in file order.
 
     sentence1: n strings; sentence2: n strings or None for single sentences;
-    labels: int64 [n], -1 where unknown; for regression float32 [n], NaN where unknown; for tokens, int64 [n, words], -1
-    past a row's last word; source_rows: int64 [n], the row of the source file (augmented rows: of train).
+    labels: int64 [n], -1 where unknown; for regression float32 [n], NaN where unknown; for multilabel float32
+    [n, labels], 1 for each label that a row has and 0 for the others, all NaN where unknown; for tokens, int64
+    [n, words], -1 past a row's last word;
+    source_rows: int64 [n], the row of the source file (augmented rows: of train).
     """
 
     sentence1: list[str]
@@ -57,12 +59,12 @@ class Split:
     @property
     def tokens(self) -> bool:
         """Whether labels are of words, not of rows."""
-        return self.labels.ndim == 2
+        return self.labels.ndim == 2 and self.labels.dtype.kind != "f"
 
     @property
     def labelled(self) -> np.ndarray:
-        """bool [n]: which rows have a label."""
-        return known(self.labels).any(1) if self.tokens else known(self.labels)
+        """bool [n]: which rows have a label, or of multilabel tasks a list of labels, even an empty one."""
+        return known(self.labels).any(1) if self.labels.ndim == 2 else known(self.labels)
 
     def fingerprint(self) -> str:
         """Return a fingerprint of texts and labels."""
@@ -106,7 +108,10 @@ def write_split(path: Path, split: Split, metadata: dict[str, str]) -> None:
 
 
 def split_table(split: Split) -> pa.Table:
-    """Return a split's columns: sentence1, sentence2 for pairs, label (a list where every word has one), source_row."""
+    """Return a split's columns: sentence1, sentence2 for pairs, label, source_row.
+
+    label: a list where every word has one, and of multilabel tasks one of 1 and 0 for all labels.
+    """
     columns = {"sentence1": pa.array(split.sentence1, pa.string())}
     if split.sentence2 is not None:
         columns["sentence2"] = pa.array(split.sentence2, pa.string())
@@ -118,6 +123,8 @@ def split_table(split: Split) -> pa.Table:
 def _label_column(split: Split) -> pa.Array:
     if split.tokens:
         return to_lists(split.labels, pa.int32())
+    if split.labels.ndim == 2:
+        return pa.FixedSizeListArray.from_arrays(pa.array(split.labels.ravel(), pa.float32()), split.labels.shape[1])
     return pa.array(split.labels, pa.float32() if split.labels.dtype.kind == "f" else pa.int32())
 
 
@@ -144,16 +151,18 @@ def count_rows(path: Path) -> int:
 def _as_split(path: Path, table: pa.Table) -> Split:
     try:
         pair = table["sentence2"].to_pylist() if "sentence2" in table.column_names else None
-        column = table["label"]
-        labels = from_lists(column) if pa.types.is_list(column.type) else column.to_numpy()
-        return Split(
-            table["sentence1"].to_pylist(),
-            pair,
-            labels if labels.dtype.kind == "f" else labels.astype(np.int64),
-            table["source_row"].to_numpy(),
-        )
+        labels = label_values(table["label"])
+        return Split(table["sentence1"].to_pylist(), pair, labels, table["source_row"].to_numpy())
     except KeyError as error:
         raise UserError(f"{path}: not a split file: {error}") from error
+
+
+def label_values(column: pa.ChunkedArray) -> np.ndarray:
+    """Return the labels of a split file's column, as Split has them."""
+    if pa.types.is_fixed_size_list(column.type):
+        return fixed_lists(column)
+    labels = from_lists(column) if pa.types.is_list(column.type) else column.to_numpy()
+    return labels if labels.dtype.kind == "f" else labels.astype(np.int64)
 
 
 def read_table(path: Path, missing: str) -> pa.Table:
@@ -188,7 +197,8 @@ def task_file(task: Task) -> str:
 def definition_of(task: Task) -> dict[str, Any]:
     """Return all that a task's splits depend on but the content of its files, whose folder and names do not matter."""
     source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
-    rest = task.model_dump(mode="json", exclude={"file", "source", "overlaps", "augment_fraction"})
+    others = {"file", "source", "overlaps", "augment_fraction"}
+    rest = task.model_dump(mode="json", exclude=others if task.multilabel else {*others, "label_separator"})
     return {**rest, "source": source}
 
 

@@ -15,9 +15,12 @@ from common.store.workspace import Workspace
 
 TASK_DIR = CONFIG_DIR / "tasks"
 CLASSIFICATION_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
+MULTILABEL_METRICS = ("f1_micro", "f1_macro", "subset_accuracy")
 REGRESSION_METRICS = ("pearson", "spearman")
 ENTITY_METRICS = ("entity_f1", "entity_precision", "entity_recall", "accuracy")
-Metric = Literal[*CLASSIFICATION_METRICS, *REGRESSION_METRICS, *ENTITY_METRICS]
+Metric = Literal[*CLASSIFICATION_METRICS, *MULTILABEL_METRICS, *REGRESSION_METRICS, *ENTITY_METRICS]
+JOINED_BY = "|"
+"""Between the labels of a text with several, as predictions have them."""
 
 
 class Source(Settings):
@@ -76,24 +79,27 @@ A_TENTH = Carve(fraction=0.1)
 
 
 class Task(Settings):
-    """One task: classification, regression where it has a range instead of labels, or tagging of words."""
+    """One task: classification with one or several labels, regression (a range, no labels), or tagging of words."""
 
     name: str
     """Name in the workspace and on the command line."""
-    kind: Literal["texts", "tokens"] = "texts"
-    """What has a label: a text (or a pair of them), or each of its words; then labels are IOB tags, and files
-    have a word and its tag a line."""
+    kind: Literal["texts", "multilabel", "tokens"] = "texts"
+    """texts: a text (or a pair) has one label; multilabel: any number of labels, also none; tokens: each of its words
+    has one, labels are IOB tags, and files have a word and its tag a line."""
     labels: tuple[str, ...] = ()
     """Label names, in the order of their class indices. Empty for regression."""
     label_values: tuple[str, ...] = ()
     """What the files hold for each label, in the same order; unset means the label names themselves."""
+    label_separator: str = pydantic.Field(JOINED_BY, min_length=1)
+    """Between the labels of a row in CSV and TSV files of a multilabel task; an empty cell is a row with none of the
+    labels. JSONL and Parquet files have lists; a null there is a row whose labels are unknown."""
     range: tuple[float, float] | None = None
     """Lowest and highest score of a regression task."""
     columns: dict[Literal["sentence1", "sentence2", "label"], str] = {"sentence1": "text", "label": "label"}
     """Our column -> the file's column. With sentence2 rows are pairs of sentences; without label no row has one."""
     metrics: tuple[Metric, ...] = ()
-    """Metrics to report; the first one chooses checkpoints. Unset means accuracy, for regression pearson, for tokens
-    entity_f1."""
+    """Metrics to report; the first one chooses checkpoints. Unset means accuracy, for multilabel f1_micro, for
+    regression pearson, for tokens entity_f1."""
     source: Source
     """Where the files come from."""
     models_of: str | None = None
@@ -154,10 +160,9 @@ class Task(Settings):
             raise ValueError("labels and label_values must not repeat")
         if "sentence1" not in self.columns:
             raise ValueError("columns must name sentence1")
-        allowed = REGRESSION_METRICS if self.regression else ENTITY_METRICS if self.tokens else CLASSIFICATION_METRICS
         for metric in self.metrics:
-            if metric not in allowed:
-                raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(allowed)})")
+            if metric not in self._known_metrics:
+                raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(self._known_metrics)})")
         if "f1" in self.metrics and len(self.labels) > 2:
             raise ValueError("f1 is that of the second of two labels; with more labels use f1_macro")
         return self
@@ -175,6 +180,29 @@ class Task(Settings):
         check_tags(self.labels)
         return self
 
+    @pydantic.model_validator(mode="after")
+    def _check_multilabel(self) -> "Task":
+        if not self.multilabel:
+            if self.label_separator != JOINED_BY:
+                raise ValueError("label_separator is for tasks of kind multilabel")
+            return self
+        if self.regression:
+            raise ValueError("kind: a multilabel task has labels, not a range")
+        for value in self.values:
+            if not value or self.label_separator in value:
+                raise ValueError(f"label {value!r} is empty or contains the label_separator {self.label_separator!r}")
+        for label in self.labels:
+            if JOINED_BY in label:
+                raise ValueError(
+                    f"label {label!r}: predictions are joined by {JOINED_BY}; rename it, with label_values"
+                )
+        return self
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether a text has any number of labels, each of them predicted by itself."""
+        return self.kind == "multilabel"
+
     @property
     def tokens(self) -> bool:
         """Whether every word has a label, an IOB tag, not the text."""
@@ -187,7 +215,7 @@ class Task(Settings):
 
     @property
     def outputs(self) -> int:
-        """Width of a model's output: one logit a class, or one number."""
+        """Width of a model's output: one logit a label, or one number."""
         return 1 if self.regression else len(self.labels)
 
     @property
@@ -196,10 +224,18 @@ class Task(Settings):
         return self.label_values or self.labels
 
     @property
+    def _known_metrics(self) -> tuple[str, ...]:
+        """Metrics of this kind of task."""
+        if self.regression:
+            return REGRESSION_METRICS
+        return {"texts": CLASSIFICATION_METRICS, "multilabel": MULTILABEL_METRICS, "tokens": ENTITY_METRICS}[self.kind]
+
+    @property
     def all_metrics(self) -> tuple[str, ...]:
         """Metrics to report, the one that chooses checkpoints first."""
-        usual = ("pearson", "spearman") if self.regression else ENTITY_METRICS[:3] if self.tokens else ("accuracy",)
-        return self.metrics or usual
+        if self.regression or self.multilabel:
+            return self.metrics or self._known_metrics
+        return self.metrics or (ENTITY_METRICS[:3] if self.tokens else ("accuracy",))
 
     @property
     def pair(self) -> bool:

@@ -18,6 +18,7 @@ from common.store.step import Context
 from common.store.workspace import Workspace
 from common.teachers.huggingface.pretrained import load_pretrained, resolve
 from common.teachers.huggingface.tagger import teacher_class
+from common.teachers.huggingface.teacher import MULTILABEL
 from common.teachers.settings import FinetuneSettings, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
 from common.training.models import SUBFOLDERS, ModelConfig, read_config
@@ -47,7 +48,8 @@ class Adopt(TeacherStep):
                     shutil.copytree(Path(self.source) / name, out / name)
             return self.facts(self.config.trained_on)
         kind, cpu = teacher_class(self.task.tokens), torch.device("cpu")
-        kind(self.source, self.task.labels, self.task.outputs, cpu, torch.float32, self.max_tokens).save(out)
+        given = self.source, self.task.labels, self.task.outputs, cpu, torch.float32, self.max_tokens
+        kind(*given, multilabel=self.task.multilabel).save(out)
         return self.facts(())
 
 
@@ -90,7 +92,7 @@ def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) ->
     if config.pair != task.pair:
         kinds = ("single sentences", "pairs of sentences")
         raise UserError(f"--as-is: {arch} reads {kinds[config.pair]}, {task.name} has {kinds[task.pair]}")
-    _check_labels(arch, config.tokens, config.outputs, config.labels, task)
+    _check_labels(arch, _labelled(config.tokens, config.multilabel), config.outputs, config.labels, task)
 
 
 def _check_hugging_face(arch: str, source: str, task: Task) -> None:
@@ -113,17 +115,23 @@ def _check_hugging_face(arch: str, source: str, task: Task) -> None:
     generic = all(re.fullmatch(r"LABEL_\d+", name) for name in names)
     heads = [name for name in model.config.architectures or [] if name.endswith("Classification")]
     tokens = heads[0].endswith("TokenClassification") if heads else task.tokens
-    _check_labels(arch, tokens, len(names), [] if generic else names, task)
+    multilabel = model.config.problem_type == MULTILABEL
+    _check_labels(arch, _labelled(tokens, multilabel), len(names), [] if generic else names, task)
 
 
-def _check_labels(arch: str, tokens: bool, outputs: int, names: Sequence[str], task: Task) -> None:
+def _labelled(tokens: bool, multilabel: bool) -> str:
+    """Return what a model or task labels."""
+    return "words" if tokens else "texts with any number of labels" if multilabel else "texts"
+
+
+def _check_labels(arch: str, kind: str, outputs: int, names: Sequence[str], task: Task) -> None:
     """Check that a head has the task's labels in their order, whatever their case. Raises UserError.
 
-    tokens: whether it labels words; names: of its labels, none where they are unknown.
+    kind: what it labels; names: of its labels, none where they are unknown.
     """
-    if tokens != task.tokens:
-        kinds = ("texts", "words")
-        raise UserError(f"--as-is: {arch} labels {kinds[tokens]}, {task.name} {kinds[task.tokens]}")
+    if kind != (wanted := _labelled(task.tokens, task.multilabel)):
+        hint = f" (config.json has no problem_type {MULTILABEL})" if task.multilabel and kind == "texts" else ""
+        raise UserError(f"--as-is: {arch} labels {kind}, {task.name} {wanted}{hint}")
     if outputs != task.outputs:
         raise UserError(f"--as-is: {arch} has {outputs} outputs, {task.name} needs {task.outputs}")
     theirs = [normalise(name).casefold() for name in names]

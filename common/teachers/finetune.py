@@ -60,8 +60,9 @@ def finetune(settings: FinetuneSettings) -> Path:
         return adopt(settings, task)
     if settings.ensemble:
         return Ensemble(task=task, settings=settings, arch="ensemble").make(settings.ensemble_name)
-    if task.tokens and is_fairseq(settings.arch):
-        raise UserError(f"{task.name} has a label for every word: take an encoder of Hugging Face's, not fairseq's")
+    if (task.tokens or task.multilabel) and is_fairseq(settings.arch):
+        has = "a label for every word" if task.tokens else "any number of labels for a text"
+        raise UserError(f"{task.name} has {has}: take an encoder of Hugging Face's, not fairseq's")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
     _trained_on(settings.arch, task, settings.paths)
     training = settings.part(TeacherTraining)

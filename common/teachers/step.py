@@ -35,6 +35,7 @@ class TeacherStep(Step):
             "labels": self.task.labels,
             "pair": self.task.pair,
             "tokens": self.task.tokens,
+            "multilabel": self.task.multilabel,
             "arch": self.arch,
             "seed": self.settings.seed,
             "trained_on": trained_on,

@@ -221,11 +221,19 @@ def trained_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
+def is_multilabel(targets: torch.Tensor) -> bool:
+    """Return whether targets are 1 or 0 for each label of a text, float32 [batch, outputs]."""
+    return targets.dim() == 2 and targets.is_floating_point()
+
+
 def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return cross-entropy with classes int64 [batch], or for regression mean squared error, float32 [batch].
 
+    For multilabel, binary cross-entropy with 1 or 0 for each label, float32 [batch, outputs], a mean over labels too.
     For tokens, logits are [words of all texts, outputs] and targets padded, int64 [batch, words].
     """
+    if is_multilabel(targets):
+        return nn.functional.binary_cross_entropy_with_logits(logits, targets)
     if targets.dim() == 2:
         targets = targets[targets >= 0]
     if targets.is_floating_point():

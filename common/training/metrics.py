@@ -14,8 +14,10 @@ def score(task: Task, labels: np.ndarray, logits: np.ndarray) -> dict[str, float
     labels: as in Split, all known; logits: float32 [n, outputs], for tokens [n, words, outputs].
 
     accuracy, f1 (of class 1; equation 6.9 of the thesis) and f1_macro lie in [0, 1]; matthews, pearson and spearman
-    in [-1, 1], 0 where predictions are constant. Metrics of entities are those of conlleval and seqeval: an entity is
-    found where all its words and its kind are right, and a tag may continue nothing. Their accuracy is of words.
+    in [-1, 1], 0 where predictions are constant. Of several labels a text, f1_micro is over all pairs of a text and a
+    label, f1_macro the mean of the labels' own, and subset_accuracy the share of texts with exactly the right labels.
+    Metrics of entities are those of conlleval and seqeval: an entity is found where all its words and its kind are
+    right, and a tag may continue nothing. Their accuracy is of words.
     """
     predictions = choices(task, logits)
     if task.tokens:
@@ -23,7 +25,9 @@ def score(task: Task, labels: np.ndarray, logits: np.ndarray) -> dict[str, float
     functions = {
         "accuracy": lambda: accuracy_score(labels, predictions),
         "f1": lambda: f1_score(labels, predictions, zero_division=0.0),
+        "f1_micro": lambda: f1_score(labels, predictions, average="micro", zero_division=0.0),
         "f1_macro": lambda: f1_score(labels, predictions, average="macro", zero_division=0.0),
+        "subset_accuracy": lambda: accuracy_score(labels, predictions),  # of rows of several labels it is that
         "matthews": lambda: matthews_corrcoef(labels, predictions),
         "pearson": lambda: _correlation(stats.pearsonr, labels, predictions),
         "spearman": lambda: _correlation(stats.spearmanr, labels, predictions),
@@ -48,7 +52,8 @@ def _score_words(task: Task, labels: np.ndarray, predictions: np.ndarray) -> dic
 
 
 AGREEMENTS = ("agreement", "agreement_pearson")
-"""Metrics of rows without labels: the share of equal classes; for regression, Pearson's correlation."""
+"""Metrics of rows without labels: the share of rows of equal classes, or of all labels equal; for regression,
+Pearson's correlation."""
 
 
 def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> dict[str, float]:

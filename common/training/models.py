@@ -39,6 +39,8 @@ class ModelConfig(Settings):
     """Label names by class index; none for regression."""
     pair: bool
     tokens: bool = False
+    multilabel: bool = False
+    """Whether its logits are of independent labels, of which a text has any number."""
     arch: str
     """Teacher: its source, such as minilm, or ensemble. Student: bilstm, rnn, ffn or conv."""
     seed: int
@@ -82,8 +84,13 @@ class ModelConfig(Settings):
         return self.model_dump(mode="json", exclude={"name", "key", "parent", "settings", "actions"})
 
     @property
+    def one_label(self) -> bool:
+        """Whether it gives a text one label, by a softmax: not several, no score and no tags of words."""
+        return bool(self.labels) and not (self.tokens or self.multilabel)
+
+    @property
     def outputs(self) -> int:
-        """Width of the model's output: one logit a class, or the one number of a regression."""
+        """Width of the model's output: one logit a label, or the one number of a regression."""
         return len(self.labels) or 1
 
 
@@ -141,6 +148,9 @@ def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None)
     if config.labels != task.labels:
         learned, own = (", ".join(labels) or "none" for labels in (config.labels, task.labels))
         raise UserError(f"{name} learned the labels {learned}, {task.name} has {own}")
+    if config.multilabel != task.multilabel:
+        kinds = ("one label", "any number of labels")
+        raise UserError(f"{name} gives a text {kinds[config.multilabel]}, {task.name} {kinds[task.multilabel]}")
     if arch is not None:
         check_arch(name, config, arch)
     return folder, config

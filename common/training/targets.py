@@ -7,7 +7,7 @@ from common.data.tasks import Task
 
 
 def targets(task: Task, labels: np.ndarray) -> np.ndarray:
-    """Return training targets: class indices int64 [n] or [n, words] unchanged; scores as float32 [n] in [0, 1]."""
+    """Return training targets: class indices and lists of labels unchanged; scores as float32 [n] in [0, 1]."""
     if task.range is None:
         return labels
     low, high = task.range
@@ -17,8 +17,11 @@ def targets(task: Task, labels: np.ndarray) -> np.ndarray:
 def choices(task: Task, logits: np.ndarray) -> np.ndarray:
     """Return labels for logits [n, outputs]: classes int64 [n], or scores in the task's range float32 [n].
 
-    For tokens, padded arrays (see common.data.ragged): [n, words, outputs] -> int64 [n, words].
+    For multilabel 1 for each label whose probability, the sigmoid of its logit, is at least a half, else 0: float32
+    [n, outputs]. For tokens, padded arrays (see common.data.ragged): [n, words, outputs] -> int64 [n, words].
     """
+    if task.multilabel:
+        return (logits >= 0).astype(np.float32)
     if task.tokens:
         return np.where(known(logits), logits.argmax(-1), -1)
     if task.range is None:

@@ -7,9 +7,12 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from common.config import Settings
+from common.data.ragged import known, label_counts
+from common.data.split import label_values
 from common.data.tasks import Task, load_task
 from common.progress import say
 from common.store.workspace import Workspace
+from common.training.targets import choices
 
 
 class LabelShares(Settings):
@@ -19,30 +22,30 @@ class LabelShares(Settings):
     rows: str
     """Which rows: train, augmented (the teacher's choices), validation, or a test split."""
     shares: dict[str, float]
-    """Label -> share of the labelled rows, from 0 to 1."""
+    """Label -> share of the labelled rows that have it, from 0 to 1."""
     count: int
     """Labelled rows."""
 
 
 def split_shares(task: Task, name: str, split_file: Path) -> LabelShares:
     """Return the shares of labels in the rows of a split file; rows without a label are not counted."""
-    batches = pq.ParquetFile(split_file).iter_batches(columns=["label"])
-    return _shares(task, name, (batch["label"].to_numpy() for batch in batches))
+    return _shares(task, name, [label_values(pq.read_table(split_file, columns=["label"])["label"])])
 
 
 def augmented_shares(task: Task, logits_file: Path) -> LabelShares:
     """Return the shares of labels that a teacher chose for augmented rows, by a file of its logits."""
-    batches = pq.ParquetFile(logits_file).iter_batches()  # a column for each class
-    choices = (np.stack([column.to_numpy() for column in batch.columns], 1).argmax(1) for batch in batches)
-    return _shares(task, "augmented", choices)
+    batches = pq.ParquetFile(logits_file).iter_batches()  # a column for each label
+    logits = (np.stack([column.to_numpy() for column in batch.columns], 1) for batch in batches)
+    return _shares(task, "augmented", (choices(task, some) for some in logits))
 
 
 def _shares(task: Task, rows: str, labels: Iterable[np.ndarray]) -> LabelShares:
-    counts = np.zeros(len(task.labels), np.int64)
+    counts, labelled = np.zeros(len(task.labels), np.int64), 0
     for some in labels:
-        counts += np.bincount(some[some >= 0], minlength=len(counts))
-    shares = {label: float(count / max(1, counts.sum())) for label, count in zip(task.labels, counts, strict=True)}
-    return LabelShares(task=task.name, rows=rows, shares=shares, count=int(counts.sum()))
+        counts += label_counts(some, len(counts))
+        labelled += int((known(some).all(1) if task.multilabel else known(some)).sum())
+    shares = {label: float(count / max(1, labelled)) for label, count in zip(task.labels, counts, strict=True)}
+    return LabelShares(task=task.name, rows=rows, shares=shares, count=labelled)
 
 
 def say_label_table(task: Task, train_file: Path, logits_file: Path) -> None:

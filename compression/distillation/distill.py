@@ -98,6 +98,7 @@ class Distill(Step):
             "labels": task.labels,
             "pair": task.pair,
             "tokens": task.tokens,
+            "multilabel": task.multilabel,
             "arch": settings.student_arch,
             "seed": settings.seed,
             "select_on": settings.select_on,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional as F
 
-from common.training.loop import label_loss
+from common.training.loop import is_multilabel, label_loss
 
 
 def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -31,11 +31,30 @@ def kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torc
     return F.kl_div(log_student, log_teacher, reduction="batchmean", log_target=True) * temperature**2
 
 
+def temperature_sigmoid(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return MSE(sigmoid(student / T), sigmoid(teacher / T)): `temperature_softmax` of labels that are independent."""
+    return F.mse_loss((student / temperature).sigmoid(), (teacher / temperature).sigmoid())
+
+
+def bernoulli_kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return T^2 KL(teacher || student) of each label's probability, sigmoid(logits / T): a mean over labels too.
+
+    It is `kl` of labels that are independent, with a mean in place of the sum over labels, as in the labels' own loss.
+    """
+    student, teacher = student / temperature, teacher / temperature
+    share = teacher.sigmoid()
+    yes = F.logsigmoid(teacher) - F.logsigmoid(student)
+    no = F.logsigmoid(-teacher) - F.logsigmoid(-student)
+    return (share * yes + (1 - share) * no).mean() * temperature**2
+
+
 DISTILLATION_LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]] = {
     "mse": mse,
     "temperature-softmax": temperature_softmax,
     "kl": kl,
 }
+MULTILABEL_LOSSES = {"mse": mse, "temperature-softmax": temperature_sigmoid, "kl": bernoulli_kl}
+"""The same for tasks of several labels a text."""
 
 
 def combined(
@@ -48,7 +67,8 @@ def combined(
 ) -> torch.Tensor:
     """Return alpha * loss of the labels + (1 - alpha) * distillation loss (equation 6.3).
 
-    labels: int64 [batch], or float32 [batch] for regression, whose label loss is the mean squared error;
+    labels: int64 [batch], float32 [batch] for regression, whose label loss is the mean squared error, or float32
+    [batch, outputs] for multilabel, whose losses are of each label's sigmoid in place of the softmax;
     teacher: its logits, or None when alpha is 1 and there are none. For a task of tokens, logits are those of all words
     in a row, [words, outputs], labels [batch, words] and the teacher's logits [batch, words, outputs] are padded.
     """
@@ -56,7 +76,8 @@ def combined(
         return label_loss(logits, labels)
     if teacher.dim() == 3:
         teacher = teacher[~teacher[..., 0].isnan()]
-    distillation = DISTILLATION_LOSSES[loss](logits, teacher, temperature)
+    losses = MULTILABEL_LOSSES if is_multilabel(labels) else DISTILLATION_LOSSES
+    distillation = losses[loss](logits, teacher, temperature)
     return distillation if alpha == 0 else alpha * label_loss(logits, labels) + (1 - alpha) * distillation
 
 

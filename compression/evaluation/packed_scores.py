@@ -12,6 +12,7 @@ from common.data.split import Split, load_split
 from common.data.tasks import Task, check_no_overlap, load_task
 from common.errors import UserError
 from common.training.metrics import score
+from compression.evaluation.calibration import calibration_fields
 from compression.evaluation.models import data_fingerprint, split_names
 from compression.evaluation.packed import load_packed
 from compression.evaluation.settings import EvaluateSettings
@@ -37,6 +38,12 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
         row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
         row |= {"student_arch": model.arch, "embedding_type": model.embedding, "run": str(path)}
         row |= {"bytes_packed": path.stat().st_size, "rows": len(split), "metrics": labelled_score(task, split, logits)}
+        if (
+            model.labels
+            and not (model.tokens or model.multilabel)
+            and (labelled := np.flatnonzero(split.labelled)).size
+        ):
+            row |= calibration_fields(logits[labelled], split.labels[labelled], model.temperature)
         row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
         if settings.time:
             row["speed"] = speed(lambda rows: packed_logits(model, rows), split)

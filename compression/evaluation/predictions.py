@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from common.data.ragged import known
+from common.data.ragged import fixed_lists, known
 from common.data.split import Split, read_metadata, read_table
 from common.data.tasks import Task
 from common.errors import UserError
@@ -25,6 +25,7 @@ class Predictions:
 
     labels: int64 [n], -1 where unknown, or for regression float64 [n], NaN where unknown;
     choices: class indices int64 [n], or for regression scores float64 [n] in the task's range.
+    For multilabel both are int64 [n, labels], 1 for the labels of a row and 0 for the others.
     """
 
     labels: np.ndarray
@@ -36,9 +37,20 @@ class Predictions:
         return self.choices.dtype.kind == "f"
 
     @property
+    def multilabel(self) -> bool:
+        """Whether a row has any number of labels."""
+        return self.choices.ndim == 2
+
+    @property
     def labelled(self) -> np.ndarray:
         """bool [n]: which rows have a label."""
-        return ~np.isnan(self.labels) if self.regression else self.labels >= 0
+        return known(self.labels).all(1) if self.multilabel else known(self.labels)
+
+    @property
+    def right(self) -> np.ndarray:
+        """bool [n]: which rows have the right class, for multilabel exactly the right labels."""
+        same = self.choices == self.labels
+        return same.all(1) if self.multilabel else same
 
 
 def predictions_file(scores: Path, split: str) -> Path:
@@ -53,11 +65,23 @@ def write_predictions(scores: Path, task: Task, row: dict[str, Any], split: Spli
     """
     kind = pa.float64() if task.regression else pa.int64()
     values, predicted, labelled = split.labels, choices(task, logits), split.labelled
+    if task.multilabel:
+        labels = np.where(labelled[:, None], values, -1)
+        table = pa.table({"label": _lists(labels), "prediction": _lists(predicted)})
+        _write(scores, row, table)
+        return
     if task.tokens:
         labelled = np.ones(np.count_nonzero(known(predicted)), bool)
         values, predicted = values[known(values)], predicted[known(predicted)]
     labels = pa.array(values.astype(kind.to_pandas_dtype()), kind, mask=~labelled)
-    table = pa.table({"label": labels, "prediction": pa.array(predicted, kind)})
+    _write(scores, row, pa.table({"label": labels, "prediction": pa.array(predicted, kind)}))
+
+
+def _lists(values: np.ndarray) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.astype(np.int64).ravel()), values.shape[1])
+
+
+def _write(scores: Path, row: dict[str, Any], table: pa.Table) -> None:
     with whole_file(predictions_file(scores, row["split"])) as partial:
         pq.write_table(table.replace_schema_metadata(_source(row)), partial, compression="zstd")
 
@@ -86,8 +110,11 @@ def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
     if read_metadata(path) != _source(row):
         raise UserError(f"{path}: made by another model or over other data than its scores; {again}")
     types = {table.schema.field(name).type for name in table.column_names}
-    if table.column_names != ["label", "prediction"] or types not in ({pa.int64()}, {pa.float64()}):
+    lists = all(pa.types.is_fixed_size_list(kind) for kind in types)
+    if table.column_names != ["label", "prediction"] or not (lists or types in ({pa.int64()}, {pa.float64()})):
         raise UserError(f"{path}: not a file of predictions; {again}")
+    if lists:
+        return Predictions(fixed_lists(table["label"]), fixed_lists(table["prediction"]))
     unknown = float("nan") if types == {pa.float64()} else -1
     return Predictions(pc.fill_null(table["label"], unknown).to_numpy(), table["prediction"].to_numpy())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import time
@@ -21,6 +22,7 @@ from common.teachers.load import load_teacher
 from common.teachers.logits import load_logits
 from common.training.metrics import agreement
 from common.training.models import ModelConfig, members_of, read_config
+from compression.evaluation.calibration import calibration_fields
 from compression.evaluation.models import (
     data_fingerprint,
     has_validation,
@@ -35,6 +37,8 @@ from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.evaluation.speed import Predictor, speed
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
+from compression.packing.calibration import DIGITS, fit_temperature
+from compression.runtime import Model
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 
@@ -44,9 +48,14 @@ def score_model(
 ) -> list[dict[str, Any]]:
     """Return a row for each split. out: folder for the predictions, if they are kept."""
     task, paths = load_task(settings.task), settings.paths
-    predict = packed_predictor(settings, folder, config) if settings.packed else None
-    predict = predict or load_predictor(folder, config, settings.cpu)
-    same_for_all_splits = _model_fields(paths, task, folder, config, predict)
+    packed = load_own_packed(settings, folder, config) if settings.packed else None
+    predict = (
+        load_predictor(folder, config, settings.cpu) if packed is None else functools.partial(packed_logits, packed)
+    )
+    validation, temperature = _validation(paths, task, config, predict)
+    same_for_all_splits = {**_model_fields(paths, task, folder, config), "validation": validation}
+    if packed and config.one_label:
+        temperature = round(packed.temperature, DIGITS)
     rows = []
     for name in split_names(task, settings.split):
         split = load_split(paths, task, name)
@@ -56,6 +65,8 @@ def score_model(
         row = identity(task, name, config, folder) | same_for_all_splits
         row["stage"] = "packed" if settings.packed else config.stage
         row |= {"rows": len(split), "metrics": _metrics(paths, task, config, name, split, logits)}
+        if config.one_label and (labelled := np.flatnonzero(split.labelled)).size:
+            row |= calibration_fields(logits[labelled], split.labels[labelled], temperature)
         row["data"] = data_fingerprint(paths, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
         if settings.time:
@@ -66,15 +77,21 @@ def score_model(
     return rows
 
 
-def _model_fields(
-    paths: Workspace, task: Task, folder: Path, config: ModelConfig, predict: Predictor
-) -> dict[str, Any]:
-    """Return the fields that are the same for every split: sizes, settings, a student's scores over validation."""
-    validation = None
+def _validation(
+    paths: Workspace, task: Task, config: ModelConfig, predict: Predictor
+) -> tuple[dict[str, float] | None, float | None]:
+    """Return a student's scores over validation, and the temperature that its packed file has; None where unknown."""
     # A teacher's pass over validation costs minutes and chooses nothing. A workspace may hold test rows only.
-    if has_validation(task, config) and paths.split(task.name, "validation").exists():
-        split = load_split(paths, task, "validation")
-        validation = _metrics(paths, task, config, "validation", split, predict(split)) or None
+    if not has_validation(task, config) or not paths.split(task.name, "validation").exists():
+        return None, None
+    split = load_split(paths, task, "validation")
+    logits, rows = predict(split), np.flatnonzero(split.labelled)
+    fitted = fit_temperature(logits[rows], split.labels[rows]) if config.one_label and len(rows) else None
+    return _metrics(paths, task, config, "validation", split, logits) or None, fitted
+
+
+def _model_fields(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Any]:
+    """Return the fields that are the same for every split: sizes and settings."""
     trained = {} if config.trained_parameters is None else {"trained_parameters": config.trained_parameters}
     models = members_of(folder) or [folder]
     weights = (weights_of(model, read_config(model), stored_tensors(model)) for model in models)
@@ -83,7 +100,6 @@ def _model_fields(
         **trained,
         "parts": parameters_by_part(itertools.chain.from_iterable(weights)),
         "settings": config.settings,
-        "validation": validation,
         "validation_data": validation_fingerprint(paths, task, config),
     }
 
@@ -103,15 +119,14 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
     return predict
 
 
-def packed_predictor(settings: EvaluateSettings, folder: Path, config: ModelConfig) -> Predictor:
-    """Return the logits function of a student's packed file. Raises UserError when it is missing or out of date."""
+def load_own_packed(settings: EvaluateSettings, folder: Path, config: ModelConfig) -> Model:
+    """Return a student's packed file, loaded. Raises UserError when it is missing or out of date."""
     path = settings.paths.packed(config.task, folder.name)
     command = f"compress.py --task {settings.task} --compression-actions pack --load-trained-model {config.name}"
     packed = find(path, f"run: python {command}")
     if read_manifest(folder_of(packed.path)).inputs["model"] != config.key:
         raise UserError(f"{path}: packed from another model than {config.name} is now; run: python {command}")
-    model = load_packed(path)
-    return lambda split: packed_logits(model, split)
+    return load_packed(path)
 
 
 def _metrics(

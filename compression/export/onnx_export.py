@@ -162,6 +162,7 @@ def in_onnx_order(kind: str, tensor: torch.Tensor) -> np.ndarray:
 
 def metadata(config: ModelConfig) -> dict[str, str]:
     """Return the file's metadata; everything but plain words is JSON."""
-    encoded = {"labels": config.labels, "pair": config.pair, "student": config.student}
+    about = {"pair": config.pair, "multilabel": config.multilabel}
+    encoded = {"labels": config.labels, **about, "student": config.student}
     plain = {"name": config.name, "task": config.task, "arch": config.arch}
     return plain | {key: json.dumps(value) for key, value in encoded.items()}

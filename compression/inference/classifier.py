@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.training.models import ModelConfig
 from common.training.targets import choices
-from compression.runtime import Model
+from compression.runtime import Model, to_probabilities
 
 Sentences = Sequence[tuple[str, ...]]
 """One sentence each, or two, normalised."""
@@ -23,6 +24,7 @@ class Classifier:
     """A loaded model.
 
     labels: empty for a regression; pair: whether a text is two sentences; tokens: whether every word has an answer;
+    multilabel: whether a text has any number of labels;
     probabilities: texts -> float32 [n, labels]; of a regression scores in the task's range, float32 [n, 1]; of tokens
     [n, words, labels], NaN past a text's last word.
     """
@@ -32,12 +34,19 @@ class Classifier:
     labels: tuple[str, ...]
     pair: bool
     tokens: bool
+    multilabel: bool
     probabilities: Function
 
+    @property
+    def kind(self) -> Literal["labels", "scores", "tags"]:
+        """What it predicts: labels with probabilities, scores, or the tags of words."""
+        return "tags" if self.tokens else "labels" if self.labels else "scores"
 
-def classifier_of(model: ModelConfig | Model, logits: Function, task: str) -> Classifier:
-    """Return a model's logits with softmax, or in the scores' range. task: a shipped one, or the YAML file of another.
 
+def classifier_of(model: ModelConfig | Model, logits: Function, task: str, temperature: float) -> Classifier:
+    """Return a model with softmax(logits / temperature), or with scores in the task's range.
+
+    task: a shipped one, or the YAML file of another.
     Raises UserError for a regression of a task whose YAML file, which has the range, is not known.
     """
     if not model.labels and task not in known_tasks() and not task.endswith((".yaml", ".yml")):
@@ -46,12 +55,9 @@ def classifier_of(model: ModelConfig | Model, logits: Function, task: str) -> Cl
 
     def probabilities(texts: Sentences) -> np.ndarray:
         values = logits(texts)
-        return softmax(values) if scored is None else choices(scored, values)[:, None]
+        if scored is not None:
+            return choices(scored, values)[:, None]
+        return to_probabilities(values, temperature, model.multilabel)
 
-    return Classifier(model.name, model.task, model.labels, model.pair, model.tokens, probabilities)
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities of the same shape. logits: float32 [..., outputs]."""
-    odds = np.exp(logits - logits.max(-1, keepdims=True))
-    return odds / odds.sum(-1, keepdims=True)
+    kind = model.pair, model.tokens, model.multilabel
+    return Classifier(model.name, model.task, model.labels, *kind, probabilities)

@@ -24,8 +24,9 @@ from common.store.workspace import Workspace
 from common.training.models import model_folder, saved_models
 from compression.evaluation.packed import find_packed, is_packed_file, load_packed
 from compression.inference.classifier import Classifier, Sentences, classifier_of
+from compression.inference.explain import leave_one_out
 from compression.inference.texts import Columns, Format, Row, format_of, read_texts
-from compression.inference.writers import Writer, make_writer
+from compression.inference.writers import Answer, Wanted, Writer, make_writer
 from compression.runtime import PACKED_SUFFIX, zoo_file, zoo_names
 
 CHUNK_CHARACTERS = 1_000_000
@@ -35,7 +36,8 @@ CHUNK_CHARACTERS = 1_000_000
 class PredictSettings(QuerySettings):
     """Prediction."""
 
-    most_used = ("model", "task", "input", "columns", "output", "format", "output_format", "json_")
+    most_used = ("model", "task", "input", "columns", "output", "top", "min_probability", "explain")
+    most_used += ("format", "output_format", "json_")
 
     model: str
     """Model: its name in the workspace, its folder, a packed file (.fwt), or a name of the zoo (sst-2-12k)."""
@@ -54,6 +56,13 @@ class PredictSettings(QuerySettings):
     output_format: Format | None = None
     """Format of the output; unset: the input's. lines: a label and each label's probability, or each word with its
     tag."""
+    top: int | None = pydantic.Field(None, gt=0)
+    """Show only this many labels, the most probable first."""
+    min_probability: float | None = pydantic.Field(None, ge=0, le=1)
+    """Answer "none of these" (JSONL: null) where the most probable label has a lower probability than this; of a
+    multilabel model, the least probability of a label that is given, 0.5 if unset."""
+    explain: bool = False
+    """Show which words moved the answer: by how much it falls without each of a text's first 256 words."""
     batch_size: int = pydantic.Field(1024, gt=0)
     """Texts classified and written at a time; with 1 each text is answered at once."""
     cpu: bool = False
@@ -85,6 +94,11 @@ class PredictSettings(QuerySettings):
         return self
 
     @property
+    def wanted(self) -> Wanted:
+        """What answers show."""
+        return Wanted(self.top, self.min_probability, self.explain)
+
+    @property
     def file(self) -> Path | None:
         """The input's path; None for stdin."""
         return None if self.input is None or str(self.input) == "-" else self.input
@@ -110,13 +124,14 @@ def predict(settings: PredictSettings) -> None:
         stack.enter_context(at_once())
         stream = stack.enter_context(settings.file.open("rb")) if settings.file else sys.stdin.buffer
         model = load_classifier(settings.paths, settings.model, settings.task, settings.cpu)
+        _check_answers(settings, model)
         columns = _columns(settings, model)
         if settings.input is None and settings.input_format == "lines" and sys.stdin.isatty():
-            _prompt(model, stream, columns, settings.written_format)
+            _prompt(model, stream, columns, settings)
             return
         texts = read_texts(stream, settings.input_format, columns, settings.delimiter)
-        header, write = make_writer(settings.written_format, texts, model.labels, model.tokens)
-        _send(header, _answers(model, texts.rows, write, settings.batch_size), settings.output)
+        header, write = make_writer(settings.written_format, texts, model, settings.wanted)
+        _send(header, _answers(model, texts.rows, write, settings.batch_size, settings.explain), settings.output)
 
 
 def load_classifier(paths: Workspace, model: str, task: str | None, cpu: bool) -> Classifier:
@@ -133,7 +148,7 @@ def load_classifier(paths: Workspace, model: str, task: str | None, cpu: bool) -
     def logits(texts: Sentences) -> np.ndarray:
         return packed.logits(texts if packed.pair else [text for (text,) in texts])
 
-    return classifier_of(packed, logits, task or packed.task)
+    return classifier_of(packed, logits, task or packed.task, packed.temperature)
 
 
 def find_model(paths: Workspace, model: str, task: str | None) -> Path:
@@ -159,6 +174,15 @@ def find_model(paths: Workspace, model: str, task: str | None) -> Path:
     raise UserError(f"no model {model!r} in {paths.root}{nearest(model, known)} (zoo: {', '.join(zoo_names())})")
 
 
+def _check_answers(settings: PredictSettings, model: Classifier) -> None:
+    """Raise UserError for a flag that has no meaning for what the model predicts."""
+    for flag, value in (("--top", settings.top), ("--min-probability", settings.min_probability)):
+        if value is not None and model.kind != "labels":
+            raise UserError(f"{flag} is for labels with probabilities; {model.name} predicts {model.kind}")
+    if model.kind == "tags" and settings.explain:
+        raise UserError(f"--explain is for answers to whole texts; {model.name} predicts tags of words")
+
+
 def _columns(settings: PredictSettings, model: Classifier) -> Columns:
     """Return the given columns, or else those of the task. Raises UserError for a wrong number of them."""
     ours, where = ("sentence1", "sentence2")[: 1 + model.pair], str(settings.file or "stdin")
@@ -174,11 +198,13 @@ def _columns(settings: PredictSettings, model: Classifier) -> Columns:
     return Columns(names if len(names) == len(ours) else usual, False, where)
 
 
-def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int) -> Iterator[str]:
+def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int, explain: bool = False) -> Iterator[str]:
     """Yield the text to write for each chunk of rows."""
     for chunk in chunks(rows, most, model.tokens):
-        values = model.probabilities([row.sentences for row in chunk]).tolist()
-        yield "".join(map(write, chunk, values))
+        texts = [row.sentences for row in chunk]
+        values = model.probabilities(texts).tolist()
+        drops = leave_one_out(model, texts, values) if explain else [None] * len(texts)
+        yield "".join(map(write, chunk, map(Answer, values, drops)))
 
 
 def chunks(rows: Iterator[Row], most: int, padded: bool = False) -> Iterator[list[Row]]:
@@ -217,7 +243,7 @@ def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, kind: Format) -> None:
+def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, settings: PredictSettings) -> None:
     """Ask for texts on a terminal and answer each at once, until Ctrl-D; questions and errors go to stderr."""
     sys.stdout.reconfigure(encoding="utf-8")
     expected = "two sentences, a line each" if model.pair else "a sentence"
@@ -231,8 +257,9 @@ def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, kind: Format)
                 return _ask("\n")
         try:
             texts = read_texts(io.BytesIO(b"\t".join(line.rstrip(b"\r\n") for line in lines) + b"\n"), "lines", columns)
-            write = make_writer(kind, texts, model.labels, model.tokens)[1]
-            print("".join(_answers(model, texts.rows, write, most=1)), end="", flush=True)
+            write = make_writer(settings.written_format, texts, model, settings.wanted)[1]
+            answers = _answers(model, texts.rows, write, most=1, explain=settings.explain)
+            print("".join(answers), end="", flush=True)
         except UserError as error:
             _ask(f"error: {error}\n")
 

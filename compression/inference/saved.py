@@ -5,8 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from common.data.split import Split, read_report
+from common.errors import UserError
+from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
-from common.training.models import read_config
+from common.training.models import ModelConfig, read_config
 from compression.evaluation.scoring import load_predictor
 from compression.inference.classifier import Classifier, Sentences, classifier_of
 
@@ -22,4 +24,14 @@ def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> C
         labels = np.zeros((len(texts), 1) if config.tokens else len(texts), np.int64)
         return predict(Split(first, second[0] if second else None, labels, np.arange(len(texts))))
 
-    return classifier_of(config, logits, task or read_report(paths, config.task).get("task_file") or config.task)
+    task = task or read_report(paths, config.task).get("task_file") or config.task
+    return classifier_of(config, logits, task, _temperature(paths, config))
+
+
+def _temperature(paths: Workspace, config: ModelConfig) -> float:
+    """Return the temperature of a student's packed file, 1 where it is not packed, or another model was."""
+    try:
+        manifest = read_manifest(folder_of(paths.packed(config.task, config.name)))
+    except UserError:
+        return 1.0
+    return manifest.facts.get("temperature", 1.0) if manifest.inputs["model"] == config.key else 1.0

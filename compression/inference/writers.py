@@ -7,19 +7,57 @@ import dataclasses
 import functools
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from common.data.iob import as_iob, entities
+from common.data.tasks import JOINED_BY
 from common.errors import UserError
+from compression.inference.classifier import Classifier
+from compression.inference.explain import Drops
 from compression.inference.texts import Format, Row, Texts
 
 DIGITS = 6
 """Decimal places of a probability or a score."""
+CHOSEN_FROM = 0.5
+"""Least probability of a label that is chosen among any number of them."""
+NO_LABELS = "(none)"
+"""A line's answer without a label; in a table the cell is empty, as in a task's files."""
 
-Writer = Callable[[Row, list], str]
-"""From a row and the model's values for it to text with its newline. values: a probability a label, of tagged words a
-list of them for each word; of a regression one score."""
+SHOWN_WORDS = 10
+"""Words of a sentence that an explanation in lines and tables shows: those that moved the answer most."""
+NO_LABEL = "none of these"
+"""In place of a label where none is probable enough; null in JSONL."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A model's values for a row, and where they are asked for the words that moved the answer.
+
+    values: a probability a label, of tagged words a list of them for each word; of a regression one score.
+    """
+
+    values: list
+    drops: Drops | None = None
+
+
+Writer = Callable[[Row, Answer], str]
+"""From a row and the answer to it to text with its newline."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What answers show. top: how many labels, None for all in their own order; least: probability."""
+
+    top: int | None = None
+    least: float | None = None
+    explain: bool = False
+
+
+def choose(labels: Sequence[str], probabilities: Sequence[float], least: float | None = None) -> str | None:
+    """Return the most probable label, the first of equals; None where its probability is below `least`."""
+    most = max(probabilities)
+    return labels[probabilities.index(most)] if most >= (least or 0) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,59 +65,127 @@ class TextAnswers:
     """Answers to whole texts. labels: empty for a regression, whose one value is a score."""
 
     labels: tuple[str, ...]
+    wanted: Wanted
+
+    def shown(self, values: list[float]) -> list[tuple[str, float]]:
+        """Return labels with their probabilities: all in their own order, or the most probable ones first."""
+        pairs = list(zip(self.labels, values, strict=True))
+        return pairs if self.wanted.top is None else sorted(pairs, key=lambda pair: -pair[1])[: self.wanted.top]
 
     def choice(self, values: list[float]) -> str:
-        """Return the likeliest label, the first of equals; or the score."""
-        return self.labels[values.index(max(values))] if self.labels else f"{values[0]:.{DIGITS}f}"
+        """Return the answer: a label, NO_LABEL, or the score."""
+        if not self.labels:
+            return f"{values[0]:.{DIGITS}f}"
+        return choose(self.labels, values, self.wanted.least) or NO_LABEL
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns added to a table."""
+        explanation = ["explanation"] if self.wanted.explain else []
         if not self.labels:
-            return ["predicted_score"]
-        return ["predicted_label", *(f"probability_{label}" for label in self.labels)]
+            return ["predicted_score", *explanation]
+        if self.wanted.top is None:
+            return ["predicted_label", *(f"probability_{label}" for label in self.labels), *explanation]
+        ranks = range(1, min(self.wanted.top, len(self.labels)) + 1)
+        return ["predicted_label", *(f"{name}_{i}" for i in ranks for name in ("label", "probability")), *explanation]
 
-    def cells(self, row: Row, values: list[float]) -> list[str]:
+    def cells(self, row: Row, answer: Answer) -> list[str]:
         """Return the cells of these columns."""
-        return [self.choice(values), *(f"{value:.{DIGITS}f}" for value in values if self.labels)]
+        cells = [self.choice(answer.values)]
+        for label, probability in self.shown(answer.values) if self.labels else ():
+            cells += [*([] if self.wanted.top is None else [label]), f"{probability:.{DIGITS}f}"]
+        return [*cells, *([] if answer.drops is None else [explanation_text(answer.drops)])]
 
-    def fields(self, row: Row, values: list[float]) -> dict[str, Any]:
+    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
         """Return the fields added to a JSON object."""
-        rounded = [round(value, DIGITS) for value in values]
+        explanation = {} if answer.drops is None else {"explanation": explanation_lists(answer.drops)}
         if not self.labels:
-            return {"predicted_score": rounded[0]}
-        probabilities = dict(zip(self.labels, rounded, strict=True))
-        return {"predicted_label": self.choice(values), "probabilities": probabilities}
+            return {"predicted_score": round(answer.values[0], DIGITS), **explanation}
+        label = choose(self.labels, answer.values, self.wanted.least)
+        shown = [(each, round(probability, DIGITS)) for each, probability in self.shown(answer.values)]
+        if self.wanted.top is None:
+            return {"predicted_label": label, "probabilities": dict(shown), **explanation}
+        top = [{"label": each, "probability": probability} for each, probability in shown]
+        return {"predicted_label": label, "top": top, **explanation}
 
-    def lines(self, row: Row, values: list[float]) -> str:
-        """positive <tab> negative 0.012876 <tab> positive 0.987124: a label, and each label's probability."""
-        choice, *each = self.cells(row, values)
-        return "\t".join([choice, *map(" ".join, zip(self.labels, each, strict=True))]) + "\n"
+    def lines(self, row: Row, answer: Answer) -> str:
+        """positive <tab> negative 0.012876 <tab> positive 0.987124: a label, and each label's probability.
+
+        An explanation is a line of its own below, after a tab.
+        """
+        shown = self.shown(answer.values) if self.labels else []
+        cells = [self.choice(answer.values), *(f"{label} {value:.{DIGITS}f}" for label, value in shown)]
+        below = "" if answer.drops is None else f"\t{explanation_text(answer.drops)}\n"
+        return "\t".join(cells) + "\n" + below
+
+
+def explanation_text(drops: Drops) -> str:
+    """Return 'gorgeous +0.4102  witty +0.1250  a -0.0010': the words that moved the answer most, the first one most.
+
+    Of a pair ' | ' stands between the words of both sentences.
+    """
+    most = (sorted(words, key=lambda each: -abs(each[1]))[:SHOWN_WORDS] for words in drops)
+    return " | ".join("  ".join(f"{word} {drop:+.4f}" for word, drop in words) for words in most)
+
+
+def explanation_lists(drops: Drops) -> list:
+    """Return [word, drop] for every word in the text's order; of a pair a list of these for each sentence."""
+    lists = [[[word, round(drop, DIGITS)] for word, drop in words] for words in drops]
+    return lists[0] if len(lists) == 1 else lists
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelsAnswers(TextAnswers):
+    """Answers to whole texts that have any number of labels: those with a probability of at least `least`."""
+
+    def chosen(self, values: list[float]) -> list[str]:
+        """Return the labels of a text."""
+        least = CHOSEN_FROM if self.wanted.least is None else self.wanted.least
+        return [label for label, value in zip(self.labels, values, strict=True) if value >= least]
+
+    def choice(self, values: list[float]) -> str:
+        """Return the labels as one text, empty for none."""
+        return JOINED_BY.join(self.chosen(values))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns added to a table."""
+        return ["predicted_labels", *super().columns[1:]]
+
+    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
+        """Return the fields added to a JSON object."""
+        of_label = super().fields(row, answer)
+        del of_label["predicted_label"]
+        return {"predicted_labels": self.chosen(answer.values), **of_label}
+
+    def lines(self, row: Row, answer: Answer) -> str:
+        """sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345, or (none) in place of the labels."""
+        return ("" if self.chosen(answer.values) else NO_LABELS) + super().lines(row, answer)
 
 
 @dataclasses.dataclass(frozen=True)
 class TagAnswers:
-    """Answers to the words of texts: IOB tags. values: may have more words than the row."""
+    """Answers to the words of texts: IOB tags. An answer's values may have more words than the row."""
 
     labels: tuple[str, ...]
     columns = ("predicted_tags",)
 
-    def tagged(self, row: Row, values: list[list[float]]) -> tuple[list[str], list[str]]:
+    def tagged(self, row: Row, answer: Answer) -> tuple[list[str], list[str]]:
         """Return a row's words and their likeliest tags, the first of equals."""
         words = row.sentences[0].split()
-        return words, [self.labels[each.index(max(each))] for each, _ in zip(values, words, strict=False)]
+        return words, [str(choose(self.labels, each)) for each, _ in zip(answer.values, words, strict=False)]
 
-    def lines(self, row: Row, values: list[list[float]]) -> str:
+    def lines(self, row: Row, answer: Answer) -> str:
         """A word and its tag a line, and an empty line: a file of tagged words."""
-        return as_iob(*self.tagged(row, values))
+        return as_iob(*self.tagged(row, answer))
 
-    def cells(self, row: Row, values: list[list[float]]) -> list[str]:
+    def cells(self, row: Row, answer: Answer) -> list[str]:
         """One cell: the tags with spaces between them."""
-        return [" ".join(self.tagged(row, values)[1])]
+        return [" ".join(self.tagged(row, answer)[1])]
 
-    def fields(self, row: Row, values: list[list[float]]) -> dict[str, Any]:
+    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
         """Tags, and the entities in them: kind, text, first word and the word after the last."""
-        words, tags = self.tagged(row, values)
+        words, tags = self.tagged(row, answer)
         found = [
             {"kind": kind, "text": " ".join(words[first:end]), "first": first, "end": end}
             for kind, first, end in entities(tags)
@@ -87,12 +193,18 @@ class TagAnswers:
         return {"predicted_tags": tags, "entities": found}
 
 
-def make_writer(kind: Format, texts: Texts, labels: tuple[str, ...], tokens: bool = False) -> tuple[str, Writer]:
-    """Return the text above the rows, and the function that writes a row. tokens: whether every word has an answer.
+def _answers_of(model: Classifier, wanted: Wanted) -> TextAnswers | TagAnswers:
+    if model.tokens:
+        return TagAnswers(model.labels)
+    return (LabelsAnswers if model.multilabel else TextAnswers)(model.labels, wanted)
+
+
+def make_writer(kind: Format, texts: Texts, model: Classifier, wanted: Wanted) -> tuple[str, Writer]:
+    """Return the text above the rows, and the function that writes a row.
 
     Raises UserError for a name that the input already has.
     """
-    answers = TagAnswers(labels) if tokens else TextAnswers(labels)
+    answers = _answers_of(model, wanted)
     if kind == "lines":
         return "", answers.lines
     if kind == "jsonl":
@@ -101,7 +213,7 @@ def make_writer(kind: Format, texts: Texts, labels: tuple[str, ...], tokens: boo
         _refuse_twice(name, texts.header, "the input")
     line = _tsv_line if kind == "tsv" else functools.partial(_csv_line, texts.delimiter)
     header = line([*texts.header, *answers.columns])
-    return header, lambda row, values: line([*row.cells, *answers.cells(row, values)])
+    return header, lambda row, answer: line([*row.cells, *answers.cells(row, answer)])
 
 
 def _csv_line(delimiter: str, cells: list[str]) -> str:
@@ -116,9 +228,9 @@ def _tsv_line(cells: list[str]) -> str:
 
 
 def _json_writer(texts: Texts, answers: TextAnswers | TagAnswers) -> Writer:
-    def write(row: Row, values: list[float]) -> str:
+    def write(row: Row, answer: Answer) -> str:
         given = dict(zip(texts.header, row.cells, strict=True)) if row.fields is None else row.fields
-        added = answers.fields(row, values)
+        added = answers.fields(row, answer)
         for name in added:
             _refuse_twice(name, given, f"line {row.line}")
         text = json.dumps({**given, **added}, ensure_ascii=False)

@@ -17,7 +17,7 @@ from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
 from compression.packing.vocabulary import PackedBytePairs, PackedWordPieces, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
-from compression.runtime.header import PAIR, POOL_MAX, TOKENS
+from compression.runtime.header import CALIBRATED, MULTILABEL, PAIR, POOL_MAX, TOKENS
 from compression.runtime.model import MAGIC, VERSION
 from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS
 from compression.students.saved import load_student
@@ -34,12 +34,13 @@ _CHECKSUM = 4
 _TABLE = "embedding.table.weight"
 
 
-def pack(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> bytes:
+def pack(student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0) -> bytes:
     """Return the packed file of a student. config: its name, task, labels and settings.
 
+    temperature: of its probabilities (see compression.packing.calibration); the size does not depend on it.
     Raises UserError when it cannot be packed.
     """
-    return _pack(student, tokenizer, config)[0]
+    return _pack(student, tokenizer, config, temperature)[0]
 
 
 def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> list[PackedSection]:
@@ -47,7 +48,7 @@ def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig)
     return _pack(student, tokenizer, config)[1].sections()
 
 
-def pack_student(folder: Path, name: str | None = None) -> bytes:
+def pack_student(folder: Path, temperature: float = 1.0, name: str | None = None) -> bytes:
     """Return the packed file of a saved student. name: the one that the file holds; None: the student's own.
 
     Raises UserError when there is none, or it cannot be packed.
@@ -57,14 +58,17 @@ def pack_student(folder: Path, name: str | None = None) -> bytes:
         raise UserError(f"{config.name} is a {config.kind}; only students are packed")
     student, tokenizer, config = load_student(folder, torch.device("cpu"))
     try:
-        return pack(student, tokenizer, config.model_copy(update={"name": name or config.name}))
+        return pack(student, tokenizer, config.model_copy(update={"name": name or config.name}), temperature)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
 
 
-def _pack(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> tuple[bytes, ByteCounts]:
+def _pack(
+    student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0
+) -> tuple[bytes, ByteCounts]:
     vocabulary = pack_vocabulary(tokenizer)
-    return _assemble(_write(student, vocabulary, config), vocabulary)
+    stored = np.float32(temperature).tobytes() if config.one_label else b""
+    return _assemble(_write(student, vocabulary, config), vocabulary, stored)
 
 
 def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Streams:
@@ -99,7 +103,8 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     settings = spec.settings
     header.byte(ARCHS.index(spec.arch))
     header.byte(EMBEDDINGS.index(settings.embedding_type))
-    header.byte(PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens)
+    flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens
+    header.byte(flags | MULTILABEL * config.multilabel | CALIBRATED * config.one_label)
     header.text(config.name)
     header.text(config.task)
     header.number(len(config.labels))
@@ -114,7 +119,7 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
         header.size(settings.vocab_size)
 
 
-def _assemble(streams: Streams, vocabulary: Vocabulary) -> tuple[bytes, ByteCounts]:
+def _assemble(streams: Streams, vocabulary: Vocabulary, temperature: bytes) -> tuple[bytes, ByteCounts]:
     counts = ByteCounts()
     raw = [owned for owned in streams.main if owned.array.mode == RAW]
     pool = b"".join(owned.array.values.tobytes() for owned in raw)
@@ -129,7 +134,8 @@ def _assemble(streams: Streams, vocabulary: Vocabulary) -> tuple[bytes, ByteCoun
     encoders = [_encoder(streams.first), _encoder(streams.main)]
     if isinstance(vocabulary, PackedBytePairs):
         encoders.insert(1, (vocabulary.encode, [("vocabulary", 1.0)]))
-    body = bytes(opening.data) + header
+    counts.add("stored", [("settings", len(temperature))])
+    body = bytes(opening.data) + header + temperature
     for encode, owners in encoders:
         stream, carried = encode(pool)
         pool = pool[carried:]

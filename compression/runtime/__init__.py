@@ -22,7 +22,7 @@ if sys.argv[:1] == ["-m"]:
     # nothing from threads, which take time to start and to wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from compression.runtime.model import Model, load, load_bytes, tidy
+from compression.runtime.model import Model, load, load_bytes, tidy, to_probabilities
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ARCHS, TRANSFORMERS, EncoderSize, student_shapes
 from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, UNKNOWN, UNUSED, USED, WORDS, BytePairs, prepare

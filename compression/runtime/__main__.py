@@ -65,7 +65,8 @@ def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
 def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> None:
     """Print a line for each text: the label and all probabilities, or a regression's score.
 
-    Of a model that labels words: a line for each word with its tag, and an empty one.
+    Of a model of several labels a text: those with a probability of at least 0.5, joined by |, in place of the label,
+    or (none). Of a model that labels words: a line for each word with its tag, and an empty one.
     """
     for text, row in zip(texts, model.probabilities(texts).tolist(), strict=True):
         if model.tokens:
@@ -73,7 +74,9 @@ def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> No
             print("".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False)))
         elif model.labels:
             shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
-            print(f"{model.labels[row.index(max(row))]}\t{shares}")
+            chosen = [label for label, share in zip(model.labels, row, strict=True) if share >= 0.5]
+            several = "|".join(chosen) or "(none)"
+            print(f"{several if model.multilabel else model.labels[row.index(max(row))]}\t{shares}")
         else:
             print(f"{row[0]:.6f}")
     sys.stdout.flush()

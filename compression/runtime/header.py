@@ -12,8 +12,9 @@ from compression.runtime.tokenizers.char import ALPHABET
 from compression.runtime.vocabulary import Vocabulary, read_word_pieces
 from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
-PAIR, POOL_MAX, TOKENS = 1, 2, 4
+PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED = 1, 2, 4, 8, 16
 """Bits of the settings' flags."""
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 
 
 class Header:
@@ -23,8 +24,9 @@ class Header:
         """Raises PackedError."""
         self.arch = ARCHS[reader.byte(len(ARCHS))]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
-        flags = reader.byte(8)
+        flags = reader.byte(32)
         self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
+        self.multilabel, self._calibrated, self.temperature = bool(flags & MULTILABEL), bool(flags & CALIBRATED), 1.0
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
@@ -51,6 +53,10 @@ class Header:
         size = self.size
         if self.tokens and (self.pair or not self.labels or self.arch == "ffn"):
             raise PackedError("words are labelled, by a model that cannot label them")
+        if self.multilabel and (self.tokens or not self.labels):
+            raise PackedError("any number of labels for each word, or without labels")
+        if self._calibrated and (self.tokens or self.multilabel or not self.labels):
+            raise PackedError("a temperature, of a model without probabilities of a softmax")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
         if self.arch in TRANSFORMERS and (not size.depth or not size.heads or size.hidden % size.heads):
@@ -58,6 +64,8 @@ class Header:
 
     def read_streams(self, reader: Reader) -> None:
         """Decode everything after the header, to its last byte. Raises PackedError."""
+        if self._calibrated:
+            self.temperature = reader.float_within(LEAST_TEMPERATURE, MOST_TEMPERATURE)
         streams = self._streams
         limit = min(MOST_VALUES, SYMBOLS_PER_BYTE * (reader.left + 8))
         carried = decode_stream(reader, streams.first, limit)

@@ -30,14 +30,16 @@ class Model:
     """A packed student.
 
     name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
-    sentences. tokens: whether it labels every word (between single spaces). arch: one of ARCHS. embedding: one of
-    EMBEDDINGS.
+    sentences. tokens: whether it labels every word (between single spaces). multilabel: whether a text has any number
+    of labels, each with a probability of its own. arch: one of ARCHS. embedding: one of EMBEDDINGS. temperature: what
+    probabilities divide logits by, 1 where none was fitted.
     """
 
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
-        self.outputs, self.tokens = header.outputs, header.tokens
+        self.outputs, self.tokens, self.multilabel = header.outputs, header.tokens, header.multilabel
+        self.temperature = header.temperature
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
         of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
@@ -80,27 +82,30 @@ class Model:
         return by_text
 
     def predict(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list:
-        """Return the label of each text (or pair); of a regression its score, of words a list of tags for each text.
+        """Return the label of each text (or pair); of a regression its score.
 
-        Raises PackedError for what is not a text, or not a pair.
+        Of a multilabel model a list of the labels with a probability of at least 0.5, of words a list of tags for each
+        text. Raises PackedError for what is not a text, or not a pair.
         """
         found = self.probabilities(texts)
         if not self.labels:
             return found[:, 0].tolist()
+        if self.multilabel:
+            return [[self.labels[i] for i in np.flatnonzero(row >= 0.5)] for row in found]
         if not self.tokens:
             return [self.labels[index] for index in found.argmax(-1).tolist()]
         counts = (len(text.split()) for text in texts)
         return [[self.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in zip(found, counts, strict=True)]
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the softmax of the logits of the tidied texts; of a regression the score itself, [texts, 1]."""
+        """Return the softmax of the tidied texts' logits divided by the temperature, if multilabel their sigmoids.
+
+        float32 [texts, labels]; of a regression the score itself, [texts, 1].
+        """
         if isinstance(texts, str):
             raise PackedError("one text where a list of them is read: put it in brackets")
         logits = self.logits([self._tidied(text) for text in texts])
-        if not self.labels:
-            return logits
-        powers = np.exp(logits - logits.max(-1, keepdims=True))
-        return powers / powers.sum(-1, keepdims=True)
+        return to_probabilities(logits, self.temperature, self.multilabel) if self.labels else logits
 
     def _tidied(self, text: str | tuple[str, str]) -> str | tuple[str, ...]:
         return tidy(text) if isinstance(text, str) else tuple(map(tidy, self._sentences(text)))
@@ -140,6 +145,14 @@ class Model:
         hidden = encoded @ first
         hidden += first_bias
         return np.maximum(hidden, 0, out=hidden) @ last + last_bias
+
+
+def to_probabilities(logits: np.ndarray, temperature: float = 1.0, multilabel: bool = False) -> np.ndarray:
+    """Return softmax(logits / temperature), if multilabel 1 / (1 + exp(-logits)). logits: float32 [..., outputs]."""
+    if multilabel:
+        return np.exp(-np.logaddexp(0, -logits))
+    powers = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
+    return powers / powers.sum(-1, keepdims=True)
 
 
 def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> BytePairs | WordPieces | Characters | HashedWords:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 MOST_VALUES = 1 << 24
 """Numbers that one file may hold, and the largest number that may stand in it."""
 MOST_WIDTH = 1 << 14
@@ -67,6 +69,13 @@ class Reader:
     def units(self) -> int:
         """Return the size of a layer's output; 0 where there is no such layer."""
         return self.number(MOST_WIDTH)
+
+    def float_within(self, least: float, most: float) -> float:
+        """Return a float32 of at least `least` and at most `most`."""
+        (value,) = struct.unpack("<f", self.take(4))
+        if not least <= value <= most:  # NaN neither
+            raise PackedError(f"a number in the file is not between {least:g} and {most:g}")
+        return value
 
     def text(self) -> str:
         """Return a text: its length in bytes, then UTF-8."""

@@ -3,69 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
-
-import pydantic
 
 from common.data.tasks import check_trains, load_task
 from common.errors import UserError
 from common.progress import say
-from common.store.artifact import Artifact, artifact_at
-from common.store.step import Context, Step
-from common.store.workspace import Workspace
 from common.training.models import check_arch, find_model
 from compression.distillation.distill import distill
 from compression.distillation.pretrain import pretrain
-from compression.packing import pack_student
 from compression.shrinking.factorize import Factorize
+from compression.shrinking.files import FILES
 from compression.shrinking.prune import Prune, pruning_callback
 from compression.shrinking.quantize import Quantize
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import Shrink
 
 SHRINK: dict[str, type[Shrink]] = {"factorize": Factorize, "prune": Prune, "quantize": Quantize}
-
-
-class StudentFile(Step):
-    """Base of the steps that build one file of a student."""
-
-    file: ClassVar[str]
-    """Name of the file in the artifact."""
-
-    name: str
-    """The student's name, which the file holds."""
-    student: Path = pydantic.Field(exclude=True)
-
-    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the student."""
-        return {"model": artifact_at(self.student)}
-
-
-class Pack(StudentFile):
-    """A student as one .fwt file (docs/format.md)."""
-
-    file: ClassVar[str] = "student.fwt"
-
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Write the packed file."""
-        (out / self.file).write_bytes(pack_student(self.student))
-        return {}
-
-
-class Export(StudentFile):
-    """A student as an ONNX file."""
-
-    file: ClassVar[str] = "student.onnx"
-
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Write the ONNX file."""
-        from compression.export.onnx_export import export_onnx  # onnx is optional
-
-        export_onnx(self.student, out / self.file)
-        return {}
-
-
-FILES: dict[str, type[StudentFile]] = {"pack": Pack, "export": Export}
 
 
 def compress(settings: CompressSettings) -> list[Path]:
@@ -91,7 +43,7 @@ def compress(settings: CompressSettings) -> list[Path]:
     for action in settings.compression_actions:
         if action in FILES:
             folder, paths = _student(settings, name), settings.paths
-            step = FILES[action](name=folder.name, student=folder)
+            step = FILES[action](name=folder.name, student=folder, settings=settings)
             alias = (paths.packed if action == "pack" else paths.exported)(task.models_task, folder.name)
             path = paths.make(step, settings.context(alias.name), alias=alias, file=step.file, replace=True).path
             say(f"{action}: {path}, {path.stat().st_size:,} bytes")

@@ -9,11 +9,13 @@ from compression.distillation.losses import (
     attention_kl,
     attention_mse,
     attention_score_mse,
+    bernoulli_kl,
     combined,
     hidden_cosine,
     hidden_mse,
     kl,
     mse,
+    temperature_sigmoid,
     temperature_softmax,
 )
 
@@ -69,6 +71,57 @@ def test_the_temperature_reaches_the_loss():
 def test_a_regressions_losses_are_squared_errors(alpha, value):
     student, teacher, scores = torch.tensor([[0.5], [1.0]]), torch.tensor([[0.25], [1.0]]), torch.tensor([0.0, 1.0])
     close(combined(student, scores, teacher, alpha, "mse", 3.0), value)
+
+
+LISTS = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
+SIGMOIDS = torch.tensor([[0.75, 0.5], [0.5, 0.25]]), torch.tensor([[0.5, 0.25], [0.5, 0.5]])
+"""Probabilities of the student and of the teacher."""
+STUDENT_OF_LISTS, TEACHER_OF_LISTS = map(torch.logit, SIGMOIDS)
+LIST_ENTROPY = (-math.log(0.75) - math.log(0.5) - math.log(0.5) - math.log(0.75)) / 4
+
+
+def bernoulli_by_hand(teacher, student):
+    yes, no = teacher * math.log(teacher / student), (1 - teacher) * math.log((1 - teacher) / (1 - student))
+    return yes + no
+
+
+KL_OF_LISTS = (bernoulli_by_hand(0.5, 0.75) + bernoulli_by_hand(0.25, 0.5) + bernoulli_by_hand(0.5, 0.25)) / 4
+
+
+@pytest.mark.parametrize(
+    ("teacher", "alpha", "loss", "value"),  # at a temperature of 1
+    [
+        (None, 1.0, "kl", LIST_ENTROPY),
+        (TEACHER_OF_LISTS, 1.0, "mse", LIST_ENTROPY),
+        (TEACHER_OF_LISTS, 0.0, "mse", 3 * LOG_3**2 / 4),
+        (TEACHER_OF_LISTS, 0.0, "temperature-softmax", 3 * 0.25**2 / 4),
+        (TEACHER_OF_LISTS, 0.0, "kl", KL_OF_LISTS),
+        (TEACHER_OF_LISTS, 0.25, "kl", 0.25 * LIST_ENTROPY + 0.75 * KL_OF_LISTS),
+    ],
+)
+def test_labels_of_a_list_are_independent(teacher, alpha, loss, value):
+    close(combined(STUDENT_OF_LISTS, LISTS, teacher, alpha, loss, 1.0), value)
+    if alpha == 0:  # rows without labels
+        close(combined(STUDENT_OF_LISTS, LISTS * math.nan, teacher, alpha, loss, 1.0), value)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
+def test_temperatures_divide_the_logits_of_independent_labels(temperature):
+    shares = [(logits / temperature).sigmoid().flatten().tolist() for logits in (TEACHER_OF_LISTS, STUDENT_OF_LISTS)]
+    pairs = list(zip(*shares, strict=True))
+    hard = temperature**2 * sum(bernoulli_by_hand(*pair) for pair in pairs) / 4
+    close(bernoulli_kl(STUDENT_OF_LISTS, TEACHER_OF_LISTS, temperature), hard)
+    squares = sum((teacher - student) ** 2 for teacher, student in pairs) / 4
+    close(temperature_sigmoid(STUDENT_OF_LISTS, TEACHER_OF_LISTS, temperature), squares)
+    assert bernoulli_kl(TEACHER_OF_LISTS, TEACHER_OF_LISTS, temperature) == 0
+
+
+def test_sure_answers_have_finite_losses_and_gradients():
+    student, teacher = torch.tensor([[200.0, -200.0]], requires_grad=True), torch.tensor([[-200.0, -200.0]])
+    loss = combined(student, torch.tensor([[0.0, 0.0]]), teacher, 0.5, "kl", 1.0)
+    loss.backward()
+    close(loss, (100 + 100) / 2)
+    assert student.grad.flatten().tolist() == pytest.approx([0.5, 0.0])
 
 
 MASK = torch.tensor([[True, True], [True, False]])

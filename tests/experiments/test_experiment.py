@@ -1,6 +1,8 @@
 """Experiments: plans are checked before anything runs, chains equal commands by hand, finished work is reused."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import tiny
@@ -10,8 +12,10 @@ from processes import run_script
 from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
+from common.store.workspace import Workspace
 from common.training.models import read_config
 from compression.experiments.chain import plan_chain, plan_file
+from compression.experiments.commands import commands_to_try
 from compression.experiments.jobs import recorded_settings
 from compression.experiments.report.results import read_results
 from compression.experiments.run import run_plan
@@ -70,6 +74,25 @@ def test_results_and_report_are_written_and_finished_work_is_reused(chained):
     assert any(file.name == "pie_chart.png" for file in times)
     assert run_plan(plan_file(path, []))[0] == rows
     assert times == {file: file.stat().st_mtime_ns for file in times}
+
+
+@pytest.mark.slow
+def test_commands_to_try_answer_when_pasted(chained, tmp_path):
+    workspace, _, rows = chained
+    assert commands_to_try(Workspace(workspace), "sst-2", rows) == []
+    settings = {"student_arch": "ffn", "embedding_type": "hash", "compression_actions": ["distill", "pack"]}
+    jobs = ["--name", "packed", "--seed", str(SEEDS["simone"])]
+    file = write_experiment(tmp_path / "e.yaml", workspace, jobs=[{"compress": settings}, {"evaluate": None}])
+    done = subprocess.run(
+        [sys.executable, "experiment.py", "run", file, *jobs], cwd=tiny.ROOT, capture_output=True, text=True, check=True
+    )
+    commands = done.stdout.partition("try the best packed student of sst-2:\n")[2].splitlines()
+    assert len(commands) == 3
+    for command in commands[:2]:
+        answer = subprocess.run(
+            command, shell=True, cwd=tiny.ROOT, capture_output=True, text=True, input="a fine film\n", check=True
+        )
+        assert answer.stdout.startswith(("negative\t", "positive\t"))
 
 
 def test_an_experiment_of_another_file_keeps_its_name(chained, tmp_path):

@@ -12,6 +12,7 @@ from compression.experiments.compare.significance import bootstrap, class_scores
 
 
 def predictions(labels, choices):
+    """Predictions as they are read back."""
     kind = np.float64 if isinstance(choices[0], float) else np.int64
     return Predictions(np.array(labels, kind), np.array(choices, kind))
 
@@ -83,6 +84,46 @@ def test_metrics_of_counts_are_those_of_rows(data, task):
     logits = np.eye(classes, dtype=np.float32)[choices]
     expected = score(load_task(name).model_copy(update={"metrics": names}), labels, logits)
     assert {name: float(class_scores(name, counts[None], *kinds.T)[0]) for name in names} == pytest.approx(expected)
+
+
+LISTS = load_task("cola").model_copy(update={"kind": "multilabel", "labels": ("a", "b", "c"), "metrics": ()})
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(*[st.lists(st.integers(0, 1), min_size=3, max_size=3)] * 2), min_size=1, max_size=12))
+def test_metrics_of_counts_of_lists_are_those_of_rows(rows):
+    labels, choices = np.array(rows).swapaxes(0, 1)
+    kinds, counts = np.unique(np.stack([labels, choices], 1), axis=0, return_counts=True)
+    expected = score(LISTS, labels.astype(np.float32), choices - 0.5)
+    found = {name: float(class_scores(name, counts[None], kinds[:, 0], kinds[:, 1])[0]) for name in expected}
+    assert found == pytest.approx(expected)
+
+
+def test_rows_of_lists_are_right_with_exactly_their_labels():
+    unknown = [-1, -1, -1]
+    labels = [[1, 0, 0], [0, 0, 0], [1, 1, 0], unknown]
+    first = predictions(labels, [[1, 0, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0]])
+    second = predictions(labels, [[1, 0, 1], [0, 0, 0], [1, 1, 0], [1, 1, 1]])
+    assert first.right.tolist() == [True, True, False, False]
+    assert mcnemar(first, second) == (1, 1, 1.0)
+    for metric in LISTS.all_metrics:
+        interval = bootstrap(metric, first, second, 0.9, 0.0)
+        assert -1 <= interval.low <= interval.high <= 1
+        assert bootstrap(metric, first, first, 0.9, 0.0).high == 0
+
+
+@pytest.mark.parametrize("metric", LISTS.all_metrics)
+def test_the_bootstrap_of_lists_is_that_of_resampled_rows(metric):
+    rng = np.random.default_rng(5)
+    labels = rng.integers(2, size=(60, 3))
+    first, second = (np.where(rng.random((60, 3)) < p, labels, 1 - labels) for p in (0.9, 0.7))
+    interval = bootstrap(metric, predictions(labels, first), predictions(labels, second), 0.9, 0.0)
+    slow = []
+    for _ in range(800):
+        rows = rng.integers(60, size=60)
+        both = (score(LISTS, labels[rows].astype(np.float32), each[rows] - 0.5)[metric] for each in (first, second))
+        slow.append(np.subtract(*both))
+    assert (interval.low, interval.high) == pytest.approx(tuple(np.quantile(slow, [0.05, 0.95])), abs=0.03)
 
 
 def test_the_bootstrap_is_that_of_resampled_rows():

@@ -45,6 +45,16 @@ def test_descriptions_of_points():
     assert teacher.about.splitlines()[1:] == ["Accuracy, %: 95.00, 1 seed", "50 MB gzipped"]
 
 
+def test_packed_sizes_are_compared_where_a_student_is_packed():
+    packed, unpacked = row("ffn+q", 20_000, 0.8, bytes_packed=25_000), row("ffn", 30_000, 0.81)
+    (panel,) = panels(group_rows([TEACHER, unpacked, packed]))
+    assert [(point.label, point.size) for point in panel.points] == [("ffn+q", 25_000), ("minilm", 100_000_000)]
+    assert [point.about.splitlines()[2] for point in panel.points] == [
+        "25 KB packed, 4,000 times smaller than minilm",
+        "100 MB of weights",
+    ]
+
+
 def test_the_thesis_is_drawn_where_quoted_and_never_on_our_skyline():
     splits = group_rows([TEACHER, row("ffn", 20_000, 0.1)])
     (panel,) = panels(splits, Quote(table="7.5"))

@@ -17,6 +17,7 @@ TINY = (
     ("rnn", "hash", "product", {"pair": True}),
     ("bilstm", "char", "ternary", {"pooling": "max"}),
     ("conv", "hash", "affine-row", {"pair": True}),
+    ("ffn", "hash", "affine-row", {"multilabel": True}),
 )
 """Their architecture, embedding, form of weights and other settings."""
 

@@ -72,12 +72,12 @@ def matrix(rng, shape, form):
 
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
     """Write and return a student's folder. given: other student settings, `model` (a sentencepiece
-    model's bytes), `labels`, `tokens`, `edit`, `transformer`
-    (its sizes)."""
+    model's bytes), `labels`, `tokens`, `multilabel`, `edit`,
+    `transformer` (its sizes)."""
     rng = np.random.default_rng(seed)
     transformer = given.pop("transformer", TRANSFORMER)
     model = given.pop("model", None) or pieces()
-    tokens = given.pop("tokens", False)
+    tokens, multilabel = given.pop("tokens", False), given.pop("multilabel", False)
     labels, edit = given.pop("labels", ["bad", "good", "so-so"]), given.pop("edit", None)
     sizes = {"embedding_dim": DIM, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": CLASSIFIER, "vocab_size": VOCAB,
              "hash_ratio": 10, "max_tokens": 512, "kernel_width": KERNEL, **given}  # fmt: skip
@@ -104,8 +104,9 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
         (folder / "bpe.model").write_bytes(model)
     if embedding == "wordpiece":
         (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
+    kind = {"pair": pair, "tokens": tokens, "multilabel": multilabel}
     config = {"kind": "student", "stage": "distilled", "task": "films", "labels": labels,
-              "pair": pair, "tokens": tokens, "arch": arch, "seed": 1, "student": sizes}  # fmt: skip
+              **kind, "arch": arch, "seed": 1, "student": sizes}  # fmt: skip
     return tiny.write_manifest(folder, **config)
 
 

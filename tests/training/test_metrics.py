@@ -92,6 +92,33 @@ def test_scores_are_learned_in_0_to_1_and_returned_in_their_range():
     assert targets(COLA, np.array([1, 0])).tolist() == choices(COLA, as_logits([1, 0], 2)).tolist() == [1, 0]
 
 
+LISTS = COLA.model_copy(update={"kind": "multilabel", "labels": ("a", "b", "c"), "metrics": ()})
+
+
+def test_scores_of_lists_of_labels_by_hand():
+    labels = np.float32([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]])
+    logits = np.float32([[2, -1, -3], [0, -2, 1], [-1, -1, -1], [-0.5, 3, -9]])  # chosen: a; a c; none; b
+    found = score(LISTS, labels, logits)
+    assert found == {
+        "f1_micro": pytest.approx(2 * 3 / (4 + 4)),  # 3 of 4 chosen are right, 3 of 4 are found
+        "f1_macro": pytest.approx((1 + 2 / 3 + 0) / 3),  # c is never a label
+        "subset_accuracy": pytest.approx(3 / 4),
+    }
+    assert main_score(LISTS, labels, logits) == found["f1_micro"]
+    assert main_score(LISTS, np.zeros((2, 3), np.float32), -np.ones((2, 3), np.float32)) == 0
+
+
+def test_a_label_is_chosen_from_a_probability_of_one_half():
+    assert choices(LISTS, np.float32([[0.1, 0, -0.1]])).tolist() == [[1, 1, 0]]
+    assert targets(LISTS, np.float32([[1, 0, np.nan]])).tolist()[0][:2] == [1, 0]
+
+
+def test_agreement_on_lists_of_labels_is_of_all_labels_of_a_row():
+    teacher = np.float32([[1, -1, 1], [-1, -1, -1]])
+    assert agreement(LISTS, teacher, teacher * 3) == {"agreement": 1}
+    assert agreement(LISTS, teacher, np.float32([[1, -1, -1], [-2, -1, -1]])) == {"agreement": 0.5}
+
+
 def test_agreement_is_of_the_students_choices_with_the_teachers():
     teacher, student = as_logits([0, 1, 1, 0], 2), as_logits([0, 1, 0, 0], 2)
     assert agreement(COLA, teacher, 7 * student) == {"agreement": pytest.approx(3 / 4)}

@@ -2,12 +2,13 @@
 
 The suffix selects the format. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text
 and no cell holds a tab or a newline; .jsonl: one JSON object a line; .parquet; .txt: one sentence a line, no label.
+Several labels of a row are a list, in .csv and .tsv files a cell of labels with a separator between them.
 Files of tagged words are read by common.data.readers.tagged, whatever their suffix.
 """
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from common.stopping import check
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
 
 Rows = Iterator[tuple[int, list[Any]]]
-"""Number of the line or row, and the values of the requested columns: text, a number, true or false, or None."""
+"""Number of the line or row, and the values of the requested columns: text, a number, true or false, None, a list."""
 
 
 def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
@@ -50,7 +51,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     names = {name: column for name, column in task.columns.items() if labelled or name != "label"}
     columns, where = ({"sentence1": ""}, {}) if kind == ".txt" else (names, task.source.where)
     sentences: dict[str, list[str]] = {name: [] for name in columns if name != "label"}
-    read_label = _label_reader(task)
+    read_label = _list_reader(task, kind in (".csv", ".tsv")) if task.multilabel else _label_reader(task)
     labels, rows = [], []
     for number, (line, cells) in enumerate(_rows(path, kind, [*columns.values(), *where], task.source.header)):
         check()
@@ -60,7 +61,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
             values = dict(zip(columns, cells, strict=False))
             for name, texts in sentences.items():
                 texts.append(as_sentence(values[name]))
-            labels.append(read_label(_plain(values["label"])) if "label" in values else _unknown(task))
+            labels.append(read_label(values["label"]) if "label" in values else _unknown(task))
         except UserError as error:
             raise UserError(f"{path} {'row' if kind == '.parquet' else 'line'} {line}: {error}") from None
         rows.append(number)
@@ -69,13 +70,15 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     return Split(
         sentences["sentence1"],
         sentences.get("sentence2"),
-        np.array(labels, np.float32 if task.regression else np.int64),
+        np.array(labels, np.float32 if task.regression or task.multilabel else np.int64),
         np.array(rows, np.int64),
     )
 
 
-def _unknown(task: Task) -> float:
+def _unknown(task: Task) -> float | np.ndarray:
     """Return the label of a row without one."""
+    if task.multilabel:
+        return np.full(len(task.labels), np.nan, np.float32)
     return math.nan if task.regression else -1
 
 
@@ -92,15 +95,14 @@ def _plain(value: Any) -> str:
     raise UserError(f"a label is of type {type(value).__name__}, not text or a number ({str(value)[:40]})")
 
 
-def _label_reader(task: Task) -> Callable[[str], float]:
-    """Return a function from a label's text to a class index or a score; only the user's own files may lack it."""
-    index = {normalise(value): i for i, value in enumerate(task.values)}
-    expected = ", ".join([*list(index)[:10], *(["..."] if len(index) > 10 else [])])
+def _label_reader(task: Task) -> Callable[[Any], float]:
+    """Return a function from a label's cell to a class index or a score; only the user's own files may lack it."""
+    index = _indices(task)
     low, high = task.range or (0.0, 0.0)
-    if task.regression:
-        expected = f"a number from {low:g} to {high:g}"
+    expected = f"a number from {low:g} to {high:g}" if task.regression else _listed(index)
 
-    def read(text: str) -> float:
+    def read(cell: Any) -> float:
+        text = _plain(cell)
         if text in index:
             return index[text]
         if not text and task.source.kind == "files":
@@ -111,6 +113,45 @@ def _label_reader(task: Task) -> Callable[[str], float]:
         raise UserError(f"unknown label {text[:80]!r}; expected {expected}{nearest(text[:80], index)}")
 
     return read
+
+
+def _list_reader(task: Task, joined: bool) -> Callable[[Any], np.ndarray]:
+    """Return a function from a row's labels to 1 for each label that is among them and 0 for the others, float32.
+
+    joined: the labels are one text, empty for none; else a list, or None where they are unknown.
+    """
+    index = _indices(task)
+
+    def read(cell: Any) -> np.ndarray:
+        if joined:
+            cell = cell.split(task.label_separator) if cell.strip() else []
+        if cell is None and task.source.kind == "files":
+            return _unknown(task)
+        if not isinstance(cell, list):
+            kind = f"of type {type(cell).__name__}, not a list ({str(cell)[:40]})"
+            raise UserError(f"the labels are {kind}; [] is a row with none of them, null one whose labels are unknown")
+        row = np.zeros(len(index), np.float32)
+        for text in map(_plain, cell):
+            if text not in index:
+                near = nearest(text[:80], index)
+                raise UserError(f"unknown label {text[:80]!r}; expected labels among {_listed(index)}{near}")
+            if row[index[text]]:
+                raise UserError(f"label {text!r} is repeated")
+            row[index[text]] = 1
+        return row
+
+    return read
+
+
+def _indices(task: Task) -> dict[str, int]:
+    """Return what the files hold for each label -> its class index."""
+    return {normalise(value): i for i, value in enumerate(task.values)}
+
+
+def _listed(values: Iterable[str]) -> str:
+    """Return the first ten values."""
+    values = list(values)
+    return ", ".join([*values[:10], *(["..."] if len(values) > 10 else [])])
 
 
 def _rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...]) -> Rows:

@@ -26,6 +26,9 @@ from common.teachers.huggingface.pretrained import (
 )
 from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, read_config
 
+MULTILABEL = "multi_label_classification"
+"""transformers' problem_type, in config.json, of a head whose labels are independent."""
+
 
 class HuggingFaceTeacher:
     """A fine-tuned encoder with its tokenizer."""
@@ -44,6 +47,7 @@ class HuggingFaceTeacher:
         max_tokens: int,
         new_head: bool = False,
         settings: Path | None = None,
+        multilabel: bool = False,
     ) -> None:
         """Load encoder and tokenizer from a folder or by name.
 
@@ -54,6 +58,7 @@ class HuggingFaceTeacher:
         """
         names = dict(enumerate(labels or ["score"]))
         given = {"num_labels": outputs, "id2label": names, "label2id": {v: k for k, v in names.items()}}
+        given["problem_type"] = MULTILABEL if multilabel else None
         self.tokenizer, self.model, self._new = load_pretrained(
             source, self.head, new_head=new_head, tokenizer_settings=self.tokenizer_settings, settings=settings, **given
         )
@@ -68,9 +73,10 @@ class HuggingFaceTeacher:
         config, file = read_config(folder), folder / SUBFOLDER / ADAPTERS_FILE
         given = config.labels, config.outputs, device, dtype, config.settings["max_tokens"]
         if not file.exists():
-            return cls(folder / SUBFOLDER, *given)
+            return cls(folder / SUBFOLDER, *given, multilabel=config.multilabel)
         base = read_base(file)
-        teacher = cls(resolve(base)[0], *given, new_head=True, settings=folder / SUBFOLDER)
+        about = {"new_head": True, "settings": folder / SUBFOLDER, "multilabel": config.multilabel}
+        teacher = cls(resolve(base)[0], *given, **about)
         load_adapters(teacher.model, file)
         teacher.model.to(device)
         teacher.base = base

@@ -41,7 +41,8 @@ def train(
     dtype = pick_dtype(precision, device)
     seed_everything(settings.seed)
     kind = teacher_class(task.tokens)
-    teacher = kind(source, task.labels, task.outputs, device, dtype, settings.max_tokens, new_head=True)
+    given = source, task.labels, task.outputs, device, dtype, settings.max_tokens
+    teacher = kind(*given, new_head=True, multilabel=task.multilabel)
     if settings.adapters:
         teacher.adapt(settings.adapters, settings.encoder)
     elif settings.freeze_embeddings:

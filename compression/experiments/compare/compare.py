@@ -195,6 +195,8 @@ def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row
         for seed, both in zip(by_seed, predictions, strict=True)
         if both and not both[0].regression and both[0].labelled.any()
     )
+    if tests and first is not None and first[0].multilabel:
+        notes.append(f"a row of {key.task} is right if it has exactly the right labels")
     if not tests and first is not None:
         why = "a regression" if first[0].regression else "without labels"
         notes.append(f"no McNemar test for {key.task}: it is of right and wrong classes, and {key.task} is {why}")

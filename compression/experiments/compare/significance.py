@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
+from common.data.tasks import CLASSIFICATION_METRICS, MULTILABEL_METRICS, REGRESSION_METRICS
 from compression.evaluation.predictions import Predictions
 from compression.experiments.compare.comparison import Interval
 
@@ -14,8 +15,6 @@ DRAWS = 10_000
 """Resamples of the test rows."""
 _AT_ONCE = 2**22
 """Numbers in memory at a time."""
-CLASS_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
-CORRELATIONS = ("pearson", "spearman")
 
 
 def paired_t(differences: Sequence[float], confidence: float) -> Interval:
@@ -35,10 +34,10 @@ def mcnemar(first: Predictions, second: Predictions) -> tuple[int, int, float]:
     """Return the rows that only the first model has right, those that only the second has, and the two-sided p-value.
 
     McNemar's test (1947), exact: under the null hypothesis such a row is as likely to be of the one as of the other
-    (Dietterich, 1998, section 3.1). Both of the same labelled rows of a classification; others are left out.
+    (Dietterich, 1998, section 3.1). Both of the same labelled rows of a classification; others are left out. For
+    multilabel a row is right where exactly its labels were chosen.
     """
-    rows = first.labelled
-    right, other = (p.choices[rows] == p.labels[rows] for p in (first, second))
+    right, other = (p.right[first.labelled] for p in (first, second))
     b, c = int((right & ~other).sum()), int((~right & other).sum())
     return b, c, float(stats.binomtest(b, b + c).pvalue) if b + c else 1.0
 
@@ -59,7 +58,8 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
     None for what cannot be computed from labels: agreement with a teacher, or too few labelled rows.
     """
     rows = first.labelled
-    if rows.sum() < 1 + first.regression or metric not in (CORRELATIONS if first.regression else CLASS_METRICS):
+    known = REGRESSION_METRICS if first.regression else (*CLASSIFICATION_METRICS, *MULTILABEL_METRICS)
+    if rows.sum() < 1 + first.regression or metric not in known:
         return None
     labels, *choices = first.labels[rows], first.choices[rows], second.choices[rows]
     if first.regression:
@@ -76,19 +76,28 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
     else:
         # Rows of the same label and choices are alike: a draw is a number of each kind.
         kinds, counts = np.unique(np.stack([labels, *choices], 1), axis=0, return_counts=True)
-        drawn = np.random.default_rng(0).multinomial(counts.sum(), counts / counts.sum(), DRAWS)  # [draws, kinds]
-        a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column]) for column in (1, 2))
-        low, high = np.quantile(a - b, [(1 - confidence) / 2, (1 + confidence) / 2])
+        rng, step = np.random.default_rng(0), max(1, _AT_ONCE // len(kinds))
+        differences = []
+        for start in range(0, DRAWS, step):
+            size = min(step, DRAWS - start)
+            drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size)  # [draws, kinds]
+            a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column]) for column in (1, 2))
+            differences.append(a - b)
+        low, high = np.quantile(np.concatenate(differences), [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(mean, float(low), float(high), "bootstrap over test rows", None)
 
 
 def class_scores(metric: str, counts: np.ndarray, labels: np.ndarray, choices: np.ndarray) -> np.ndarray:
-    """Return one of CLASS_METRICS, float64 [draws], as common.training.metrics has it.
+    """Return a metric of classes or of several labels, float64 [draws], as common.training.metrics has it.
 
-    counts: how often a draw has each kind of row, [draws, kinds]; labels, choices: of each kind, [kinds].
+    counts: how often a draw has each kind of row, [draws, kinds]; labels, choices: of each kind, [kinds], or for
+    multilabel [kinds, labels].
     """
-    classes = np.arange(1 + max(labels.max(), choices.max()))
-    is_label, is_choice = labels[:, None] == classes, choices[:, None] == classes  # [kinds, classes]
+    multilabel = labels.ndim == 2
+    if not multilabel:
+        classes = np.arange(1 + max(labels.max(), choices.max()))
+        labels, choices = (each[:, None] == classes for each in (labels, choices))
+    is_label, is_choice = labels.astype(bool), choices.astype(bool)  # [kinds, classes]
     right, of_label, of_choice = (counts @ which.astype(float) for which in (is_label & is_choice, is_label, is_choice))
     rows = counts.sum(1)
     if metric == "accuracy":
@@ -96,9 +105,15 @@ def class_scores(metric: str, counts: np.ndarray, labels: np.ndarray, choices: n
     if metric == "matthews":  # Gorodkin (2004)
         covariance = right.sum(1) * rows - (of_label * of_choice).sum(1)
         return _divided(covariance, np.sqrt((rows**2 - (of_label**2).sum(1)) * (rows**2 - (of_choice**2).sum(1))))
+    if metric == "subset_accuracy":
+        return counts @ (is_label == is_choice).all(1) / rows
+    if metric == "f1_micro":
+        return _divided(2 * right.sum(1), (of_label + of_choice).sum(1))
     f1 = _divided(2 * right, of_label + of_choice)  # 0 where a class is neither a label nor a choice
     if metric == "f1":
-        return f1[:, 1] if len(classes) > 1 else np.zeros(len(f1))
+        return f1[:, 1] if f1.shape[1] > 1 else np.zeros(len(f1))
+    if multilabel:
+        return f1.mean(1)
     return f1.sum(1) / (of_label + of_choice > 0).sum(1)
 
 

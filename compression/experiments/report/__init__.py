@@ -15,6 +15,7 @@ from compression.experiments.report.models_table import TERMINAL_WIDTH, label_ta
 from compression.experiments.report.page import render_page
 from compression.experiments.report.pivot import Pivot, csv_pivot, pivots, terminal_pivot
 from compression.experiments.report.record import ExperimentRecord, settings_lines
+from compression.experiments.report.reliability import calibrated_groups, draw_reliability
 from compression.experiments.report.results import Row
 from compression.experiments.report.seed_groups import SplitResults, group_rows
 from compression.experiments.report.skyline import draw_skylines
@@ -30,7 +31,8 @@ from compression.experiments.report.table import (
 def write_report(folder: Path, rows: list[Row], record: ExperimentRecord) -> dict[str, Path]:
     """Write an experiment's report into a folder. Returns the files' paths by name.
 
-    report.md and report.html; skyline.png and .pdf where a model was scored; where the record has a layout, table.md,
+    report.md and report.html; skyline.png and .pdf where a model was scored; reliability-<n>.png for the n-th split,
+    where students have probabilities; where the record has a layout, table.md,
     .csv and .tex, or table-<task>.* where there are several. rows: as in results.json, of any tasks, splits, stages
     and seeds. Raises UserError when there is nothing to report: no rows, no planned table, no labels.
     """
@@ -39,6 +41,9 @@ def write_report(folder: Path, rows: list[Row], record: ExperimentRecord) -> dic
         raise UserError("nothing to report: no model was evaluated")
     splits = group_rows(rows)
     pictures = save_figure(draw_skylines(splits, record.quote), folder, "skyline", ("png", "pdf")) if splits else []
+    for number, results in enumerate(splits, 1):
+        if figure := draw_reliability(results):
+            pictures += save_figure(figure, folder, reliability_stem(number))
     texts = {
         "report.md": _markdown(record, splits, tables),
         "report.html": render_page(record, rows, splits, tables),
@@ -66,13 +71,18 @@ def terminal_table(rows: Sequence[Row]) -> str:
     splits = group_rows(rows)
     tables = [plain_table(models_table(results, terminal=True), TERMINAL_WIDTH) for results in splits]
     parts = [f"{of.heading}\n{table}\n{filled([summary(of)])}" for of, table in zip(splits, tables, strict=True)]
-    return "\n\n".join([*parts, filled(notes(splits))])
+    return "\n\n".join([*parts, filled(notes(splits, terminal=True))])
 
 
 def filled(texts: Iterable[str]) -> str:
     """Return texts, each in lines no wider than a terminal."""
     options = {"subsequent_indent": "  ", "break_on_hyphens": False}
     return "\n".join(textwrap.fill(text, TERMINAL_WIDTH, **options) for text in texts)
+
+
+def reliability_stem(number: int) -> str:
+    """Return the name, without a suffix, of the picture of a split's reliability. number: of the split, from 1."""
+    return f"reliability-{number}"
 
 
 def _table_files(tables: list[Pivot]) -> dict[str, str]:
@@ -103,6 +113,9 @@ def _markdown(record: ExperimentRecord, splits: list[SplitResults], tables: list
     titled += [(results.heading, models_table(results)) for results in splits]
     for title, table in titled:
         parts += [f"## {escape_markdown(title)}", markdown_table(table)]
+    drawn = [(number, results.heading) for number, results in enumerate(splits, 1) if calibrated_groups(results)]
+    for number, heading in drawn:
+        parts += [f"![Reliability on {escape_markdown(heading)}]({reliability_stem(number)}.png)"]
     parts += ["## How to read this", markdown_list(notes(splits))] if splits else []
     # Four tildes: nothing in JSON ends such a block.
     parts += ["## Settings", "\n".join(["~~~~json", *settings_lines(record), "~~~~"])]

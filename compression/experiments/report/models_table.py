@@ -8,7 +8,7 @@ from common.tables import UNITS, human_bytes
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import quoted_shares
 from compression.experiments.report.results import grouped
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat, mean
+from compression.experiments.report.seed_groups import GZIPPED, MEASURED, PACKED, SeedGroup, SplitResults, Stat, mean
 from compression.experiments.report.table import Entry, Head, Line, Table, number_entry, text_entry
 
 TERMINAL_WIDTH = 110
@@ -16,7 +16,9 @@ TITLES = {
     "accuracy": "Accuracy",
     "agreement": "Agreement with teacher",
     "f1": "F1",
+    "f1_micro": "F1 micro",
     "f1_macro": "F1 macro",
+    "subset_accuracy": "Subset accuracy",
     "entity_f1": "Entity F1",
     "entity_precision": "Precision",
     "entity_recall": "Recall",
@@ -53,6 +55,8 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         entry = number_entry(value, ",.0f" if value is None or value >= 9.95 else ".1f")
         return entry if only_teacher or value is None or not teacher else Entry(f"{entry.text} ({teacher.name})", value)
 
+    packed = results.size_field == PACKED
+
     def size(field: str, unit: int = 1) -> list[Entry]:
         return [number_entry(group.size(field), ",.1f" if unit > 1 else ",.0f", unit) for group in groups]
 
@@ -67,12 +71,15 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         (wide, "Trained parameters", size("trained_parameters")),
         (wide, "Nonzero", size("nonzero_parameters")),
         (wide, "bytes_model, KB", size("bytes_model", 1000)),
-        (True, "bytes_gzip, KB", size("bytes_gzip", 1000)),
-        (wide, "bytes_packed, KB", size("bytes_packed", 1000)),
+        (wide or not packed, "bytes_gzip, KB", size(GZIPPED, 1000)),
+        (wide or packed, "bytes_packed, KB", size(PACKED, 1000)),
         *((True, metric_heading(name), [score_entry(g.metric(name)) for g in groups]) for name in results.metrics),
+        (wide, "ECE, %", [score_entry(group.calibration_error) for group in groups]),
+        (wide, "ECE before calibration, %", [score_entry(group.before_calibration) for group in groups]),
         (wide, "Training, s", [number_entry(each, ",.1f") for each in seconds]),
         (wide, than, [ratio(group, "bytes_model") for group in groups]),
-        (True, than if terminal else f"gzipped, {than}", [ratio(group, "bytes_gzip") for group in groups]),
+        (wide or not packed, than if terminal else f"gzipped, {than}", [ratio(group, GZIPPED) for group in groups]),
+        (wide or packed, than if terminal else f"packed, {than}", [ratio(group, PACKED) for group in groups]),
     ]
     shown = [
         (name, entries) for wanted, name, entries in columns if wanted and any(e.sort is not None for e in entries)
@@ -83,8 +90,11 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
     return Table(f"Models on {results.task}, {results.split}", heads, lines)
 
 
-def notes(splits: Sequence[SplitResults]) -> list[str]:
-    """Return how to read the tables of models, one or two sentences each; none without a table."""
+def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
+    """Return how to read the tables of models, one or two sentences each; none without a table.
+
+    terminal: of the narrower tables.
+    """
     groups = [group for results in splits for group in results.groups]
     metrics = {name for results in splits for name in results.metrics}
     known = [
@@ -95,6 +105,10 @@ def notes(splits: Sequence[SplitResults]) -> list[str]:
         ),
         (splits, f"bytes_model is the weights file, bytes_gzip that file gzipped. {UNITS}"),
         (
+            any(results.size_field == PACKED for results in splits),
+            "bytes_packed is the packed file, with everything that a prediction needs.",
+        ),
+        (
             metrics & set(CORRELATIONS),
             "Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them.",
         ),
@@ -103,9 +117,14 @@ def notes(splits: Sequence[SplitResults]) -> list[str]:
             "Rows without labels have no score but agreement with the teacher.",
         ),
         (
+            not terminal and any(group.calibration_error for group in groups),
+            "ECE, the expected calibration error, is the distance between probabilities and the share of right answers "
+            "(Guo et al., 2017; 15 bins). Students have the temperature of their packed files, teachers none.",
+        ),
+        (
             any(group.is_teacher for group in groups),
             "Times smaller: the teacher's bytes_model divided by the model's bytes_model, "
-            "and (the thesis's measure) by its bytes_gzip.",
+            "by its bytes_packed, and (the thesis's measure) by its bytes_gzip.",
         ),
         (any(group.selected_on_test for group in groups), SELECTED_ON_TEST),
     ]
@@ -125,12 +144,13 @@ def summary(results: SplitResults) -> str:
         score = group.metric(metric)
         return f"{100 * score.mean:.2f}{unit}" if score else ""
 
-    size, teacher = best.size("bytes_gzip"), results.teacher_of(best)
+    field = results.size_field if best.size(results.size_field) else GZIPPED
+    size, teacher = best.size(field), results.teacher_of(best)
     text = (
         f"Best student: {best.label}, {title.lower() if metric in ('accuracy', 'agreement') else title} {shown(best)}"
     )
-    text += f", {human_bytes(size)} gzipped" if size else ""
-    if teacher and (ratio := results.times_smaller(best, "bytes_gzip")):
+    text += f", {human_bytes(size)} {MEASURED[field]}" if size else ""
+    if teacher and (ratio := results.times_smaller(best, field)):
         has = f" has {shown(teacher)} in" if shown(teacher) else " takes"
         text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.size('bytes_model') or 0)}"
         text += f", {ratio:,.0f} times as much"

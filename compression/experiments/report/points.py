@@ -11,15 +11,11 @@ from common.tables import human_bytes
 from compression.experiments.report.models_table import metric_heading
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points
-from compression.experiments.report.seed_groups import SplitResults
+from compression.experiments.report.seed_groups import MEASURED, SplitResults
 
 _FEW = 24
 """With more points than this in a panel, only those of the skyline have names and error bars."""
-SIZE = "bytes_gzip"
-"""The thesis's measure of size. Zeros stay in the weights file, so bytes_model would not show the gain of pruning."""
-PACKED = "bytes_packed"
-"""The size of the whole file of a prediction. Teachers have no packed file; theirs is the weights file."""
-_MEASURED = {SIZE: "gzipped", PACKED: "packed", "bytes_model": "of weights"}
+_MEASURED = {**MEASURED, "bytes_model": "of weights"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,29 +70,29 @@ class Panel:
         return point.spread if self.few or point in self.best else 0.0
 
 
-def panels(splits: Sequence[SplitResults], quote: Quote | None = None, size: str = SIZE) -> list[Panel]:
+def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[Panel]:
     """Return a panel for each task, split and metric of which a model of ours has both a score and a size."""
     found = []
     for results in splits:
         for metric in results.metrics:
-            own = sorted(_points(results, metric, size), key=lambda point: point.kind == "peer")
+            own = sorted(_points(results, metric), key=lambda point: point.kind == "peer")
             every = (*own, *_quoted(results, metric, quote))
-            found.append(Panel(f"{results.task}, {results.split}", metric, every, size))
+            found.append(Panel(f"{results.task}, {results.split}", metric, every, results.size_field))
     return [panel for panel in found if panel.ours]
 
 
-def _points(results: SplitResults, metric: str, size: str) -> list[Point]:
+def _points(results: SplitResults, metric: str) -> list[Point]:
     """The groups whose size and score are known, from small to large."""
     found = []
     for group in results.groups:
-        field = "bytes_model" if size == PACKED and group.is_teacher else size
-        size_bytes, score = group.size(field), group.metric(metric)
+        field, score = results.size_field_of(group), group.metric(metric)
+        size_bytes = group.size(field)
         if size_bytes and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
             seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
             about = f"{group.label}\n{metric_heading(metric)}: {score.text}, {seeds}"
             about += f"\n{human_bytes(size_bytes)} {_MEASURED[field]}"
-            teacher, ratio = results.teacher_of(group), results.times_smaller(group, size)
+            teacher, ratio = results.teacher_of(group), results.times_smaller(group, field)
             if teacher and ratio and teacher is not group:
                 about += f", {ratio:,.0f} times smaller than {teacher.name}"
             found.append(Point(group.label, size_bytes, score.mean, score.sd or 0.0, kind, about))

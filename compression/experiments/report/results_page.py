@@ -24,7 +24,7 @@ from compression.analysis.pictures import save_figure
 from compression.experiments.report.archive import Archived, read_finished
 from compression.experiments.report.models_table import SELECTED_ON_TEST, metric_heading, models_table, warning
 from compression.experiments.report.pivot import pivots
-from compression.experiments.report.points import PACKED, panels
+from compression.experiments.report.points import panels
 from compression.experiments.report.record import Quote
 from compression.experiments.report.seed_groups import SplitResults, group_rows, merged
 from compression.experiments.report.size_table import LIMITS, Targets, size_table
@@ -54,7 +54,7 @@ def write_page(folder: Path) -> list[Path]:
     text = page.render((folder / TEMPLATE).read_text(encoding="utf-8"))
     paths = []
     for name, (results, quote) in page.pictures.items():
-        figure = draw_skylines([results], quote, PACKED)
+        figure = draw_skylines([results], quote)
         paths += save_figure(figure, folder, name, description=described(results, quote))
     write_text(folder.with_suffix(".md"), text)
     return [folder.with_suffix(".md"), *paths]
@@ -139,6 +139,6 @@ def described(results: SplitResults, quote: Quote | None) -> str:
     """Return the contents of a skyline of packed sizes, a point a line: the picture's `Description`."""
     return "\n".join(
         f"{metric_heading(panel.metric)}: {point.label} {100 * point.score:.2f} in {human_bytes(point.size)}"
-        for panel in panels([results], quote, PACKED)
+        for panel in panels([results], quote)
         for point in panel.points
     )

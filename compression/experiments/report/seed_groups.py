@@ -12,6 +12,10 @@ from common.errors import UserError
 from compression.experiments.report.results import Row, grouped
 
 DASH = "–"
+GZIPPED, PACKED = "bytes_gzip", "bytes_packed"
+MEASURED = {GZIPPED: "gzipped", PACKED: "packed"}
+"""Sizes that models are compared by, and the words for them: the thesis's, of the weights file gzipped (zeros stay in
+it, so bytes_model would not show the gain of pruning), and that of the file with everything a prediction needs."""
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
 _SHARED += ("alpha", "augmented", "teacher", "select_on", "parameters")
 """Fields that all seeds of a group share, besides task, split and name."""
@@ -95,6 +99,16 @@ class SeedGroup:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return stat((row.get("metrics") or {}).get(name) for row in self.rows)
 
+    @property
+    def calibration_error(self) -> Stat | None:
+        """Expected calibration error of the probabilities, with the packed file's temperature where one is known."""
+        return stat(row.get("ece") for row in self.rows)
+
+    @property
+    def before_calibration(self) -> Stat | None:
+        """Expected calibration error without a temperature; None where none was fitted."""
+        return stat((row.get("calibration") or {}).get("ece_before") for row in self.rows)
+
 
 @dataclasses.dataclass(frozen=True)
 class SplitResults:
@@ -125,6 +139,15 @@ class SplitResults:
         if own is not None:
             return next((t for t in teachers if own in [row.get("model") for row in t.rows]), None)
         return teachers[0] if len(teachers) == 1 else None
+
+    @functools.cached_property
+    def size_field(self) -> str:
+        """The size to compare models by: of packed files, where there are any."""
+        return PACKED if any(group.size(PACKED) for group in self.groups) else GZIPPED
+
+    def size_field_of(self, group: SeedGroup) -> str:
+        """Return the field of a group's size. A teacher has no packed file; its size is then its weights file's."""
+        return "bytes_model" if group.is_teacher and self.size_field == PACKED else self.size_field
 
     def times_smaller(self, group: SeedGroup, field: str) -> float | None:
         """Return the teacher's bytes_model divided by the group's size in `field`."""
@@ -201,7 +224,10 @@ def mean_over_splits(rows: Iterable[Row], splits: Sequence[str]) -> Row | None:
     metrics = [by_split[split]["metrics"] or {} for split in splits]
     known = [name for name in metrics[0] if all(one.get(name) is not None for one in metrics)]
     means = {name: statistics.fmean(one[name] for one in metrics) for name in known}
-    return {**by_split[splits[0]], "split": " and ".join(splits), "metrics": means}
+    row = {**by_split[splits[0]], "split": " and ".join(splits), "metrics": means}
+    if len(splits) > 1:  # the bins are of one split
+        row |= {"ece": mean(by_split[split].get("ece") for split in splits), "calibration": None}
+    return row
 
 
 def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:

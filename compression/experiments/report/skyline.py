@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from common.tables import human_bytes
 from compression.experiments.report.models_table import metric_heading
-from compression.experiments.report.points import PACKED, SIZE, Panel, Point, panels
+from compression.experiments.report.points import Panel, Point, panels
 from compression.experiments.report.record import Quote
-from compression.experiments.report.seed_groups import SplitResults
+from compression.experiments.report.seed_groups import GZIPPED, PACKED, SplitResults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _GREEN, _GREY, _BLUE, _ORANGE, _PURPLE = "#009e73", "#9a9a9a", "#0072b2", "#d55e00", "#8a3d75"
 _MEASURES = {
-    SIZE: f"Size of the gzipped weights ({SIZE}), logarithmic",
+    GZIPPED: f"Size of the gzipped weights ({GZIPPED}), logarithmic",
     PACKED: f"Size of the packed file, all in ({PACKED}; teachers, quoted: the weights), logarithmic",
 }
 _SIZE_INCHES = (8.6, 5.9)
@@ -46,15 +46,15 @@ _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
 """Kind of a point -> its text in the legend, and how its marker looks."""
 
 
-def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None, size: str = SIZE) -> Figure:
+def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) -> Figure:
     """Return a figure with a panel for each task, split and metric. quote: whether to draw the thesis's models too.
 
-    size: which size, SIZE or PACKED. Every point's marker has `point_id` as its gid, by which SVG knows it.
+    Every point's marker has `point_id` as its gid, by which SVG knows it.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    wanted = panels(splits, quote, size)
+    wanted = panels(splits, quote)
     figure = Figure(figsize=(_SIZE_INCHES[0], _SIZE_INCHES[1] * max(1, len(wanted))), layout="constrained")
     canvas = FigureCanvasAgg(figure)
     if not wanted:

@@ -17,6 +17,7 @@ from common.store.workspace import Workspace
 from common.training.models import ModelConfig, members_of, read_config
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import data_fingerprint
+from compression.evaluation.packed import load_packed
 from compression.evaluation.packed_scores import labelled_score, packed_logits
 from compression.experiments.report.archive import portable, read_finished
 from compression.experiments.report.record import ExperimentRecord
@@ -47,7 +48,8 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
     config = read_config(folder)
     if config.key != row["config_hash"]:
         raise UserError(f"{folder}: built again since the experiment; run it again")
-    data = pack_student(folder, settings.name)
+    temperature = load_packed(paths.packed(task.models_task, config.name)).temperature
+    data = pack_student(folder, temperature, settings.name)
     model = load_bytes(data)
     card = Card(
         name=settings.name,

@@ -14,6 +14,7 @@ from compression.experiments.report.pivot import Pivot
 from compression.experiments.report.pivot_layout import stage_label
 from compression.experiments.report.points import panels
 from compression.experiments.report.record import ExperimentRecord, Quote, RecordedRun
+from compression.experiments.report.reliability import draw_reliability
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import SplitResults, mean
 from compression.experiments.report.skyline import draw_skylines, point_id
@@ -49,6 +50,7 @@ def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitRes
                 "summary": summary(results),
                 "table": models_table(results),
                 "skyline": Markup(_skyline(results, record.quote, f"s{number}-")),
+                "reliability": Markup(_reliability(results, f"r{number}-")),
             }
             for number, results in enumerate(splits)
         ],
@@ -87,6 +89,12 @@ def _skyline(results: SplitResults, quote: Quote | None, prefix: str) -> str:
         for index, point in enumerate(panel.points)
     }
     return svg_markup(draw_skylines([results], quote), prefix, texts)
+
+
+def _reliability(results: SplitResults, prefix: str) -> str:
+    """The reliability diagrams of a split as an <svg> element; empty without any. prefix: of its ids."""
+    figure = draw_reliability(results)
+    return svg_markup(figure, prefix, {}) if figure else ""
 
 
 def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:

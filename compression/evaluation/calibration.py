@@ -1,0 +1,57 @@
+"""How far probabilities can be believed: expected calibration error, and the bins of a reliability diagram.
+
+Guo et al., On Calibration of Modern Neural Networks, 2017, section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compression.runtime import to_probabilities
+
+BINS = 15
+"""Bins of equal width, as in the paper."""
+
+Bin = Sequence[float]
+"""Rows of a bin, the mean probability of their predicted labels, and the share of these that are right; 0, 0, 0 of an
+empty bin."""
+
+
+def reliability_bins(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
+    """Return BINS bins, of rows whose predicted label has a probability in ((i - 1) / BINS, i / BINS].
+
+    probabilities: [n, labels]; labels: int64 [n].
+    """
+    confidence, right = probabilities.max(1).astype(np.float64), probabilities.argmax(1) == labels
+    index = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
+    counts = np.bincount(index, minlength=BINS)
+    means = [np.bincount(index, values, BINS) / np.maximum(counts, 1) for values in (confidence, right)]
+    return [[rows, *map(_rounded, of)] for rows, *of in zip(counts.tolist(), *means, strict=True)]
+
+
+def expected_calibration_error(bins: Sequence[Bin]) -> float:
+    """Return the mean distance of probability and accuracy over the bins, weighted by their rows."""
+    total = sum(rows for rows, _, _ in bins)
+    return sum(rows * abs(accuracy - probability) for rows, probability, accuracy in bins) / total
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 6)
+
+
+def calibration_fields(logits: np.ndarray, labels: np.ndarray, temperature: float | None) -> dict[str, Any]:
+    """Return the fields of a row of results.json: `ece` of its probabilities, and `calibration` with their bins.
+
+    logits: float32 [n, labels]; labels: int64 [n], at least one row; temperature: None where none is known: then the
+    probabilities are those of softmax, and fields of uncalibrated ones are left out.
+    """
+    plain = reliability_bins(to_probabilities(logits), labels)
+    if temperature is None:
+        return {"ece": _rounded(expected_calibration_error(plain)), "calibration": {"bins": plain}}
+    bins = reliability_bins(to_probabilities(logits, temperature), labels)
+    before = {"ece_before": _rounded(expected_calibration_error(plain)), "bins_before": plain}
+    calibration = {"temperature": temperature, "bins": bins, **before}
+    return {"ece": _rounded(expected_calibration_error(bins)), "calibration": calibration}

@@ -1,0 +1,105 @@
+"""Reliability diagrams: how often answers of a given probability are right, before and after calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from common.tables import shortened
+from compression.experiments.report.points import PACKED, panels
+from compression.experiments.report.results import Row
+from compression.experiments.report.seed_groups import SeedGroup, SplitResults
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_BLUE, _GREY, _LIGHT = "#0072b2", "#9a9a9a", "#d4d4d4"
+_COLUMNS = 3
+_CELL, _MARGIN, _SIDE = (2.9, 3.2), 0.55, 2.2
+"""Inches: width and height of a diagram with its words, room at the left and below, and its axes' side."""
+_LETTERS = 44
+"""Of a name above a diagram."""
+MOST = 6
+"""Diagrams of a split, at most."""
+
+Bins = list[tuple[int, float, float]]
+"""As in compression.evaluation.calibration."""
+
+
+def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
+    """Return the students to draw: all that have probabilities; of more than MOST the best on the skyline of packed
+    files."""
+    groups = [group for group in results.groups if not group.is_teacher and _bins(group.rows, "bins")]
+    if len(groups) <= MOST:
+        return groups
+    best = {point.label for panel in panels([results], size=PACKED)[:1] for point in panel.best}
+    on_skyline = [group for group in groups if group.label in best]
+    return sorted(on_skyline, key=lambda group: group.metric(results.metrics[0]).mean)[-MOST:]
+
+
+def draw_reliability(results: SplitResults) -> Figure | None:
+    """Return a figure with a diagram for each of `calibrated_groups`; None without any.
+
+    A point is a bin with at least a row: its answers' mean probability, and how many of them are right. Its area grows
+    with its rows; of several seeds they are counted together.
+    """
+    groups = calibrated_groups(results)
+    if not groups:
+        return None
+    from matplotlib.figure import Figure
+
+    rows = -(-len(groups) // _COLUMNS)
+    width, height = _CELL[0] * _COLUMNS, _CELL[1] * rows
+    figure = Figure(figsize=(width, height))
+    for number, group in enumerate(groups):
+        row, column = divmod(number, _COLUMNS)
+        left, bottom = _CELL[0] * column + _MARGIN, height - _CELL[1] * (row + 1) + _MARGIN
+        axes = figure.add_axes((left / width, bottom / height, _SIDE / width, _SIDE / height))
+        _draw(axes, group)
+        if not number:
+            axes.legend(frameon=False, fontsize=8, loc="upper left")
+    return figure
+
+
+def _draw(axes: Axes, group: SeedGroup) -> None:
+    axes.plot([0, 100], [0, 100], color=_LIGHT, linewidth=1, zorder=1)
+    looks = (("bins_before", "softmax", _GREY, "none"), ("bins", "with temperature", _BLUE, _BLUE))
+    for field, name, colour, inside in looks:
+        bins = _bins(group.rows, field)
+        if not bins:
+            continue
+        total = sum(count for count, _, _ in bins)
+        across, up = ([100 * each[i] for each in bins] for i in (1, 2))
+        areas = [8 + 160 * count / total for count, _, _ in bins]
+        name = name if field == "bins_before" or _bins(group.rows, "bins_before") else "softmax"
+        axes.plot(across, up, color=colour, linewidth=1, zorder=2)
+        axes.scatter(across, up, areas, facecolors=inside, edgecolors=colour, linewidths=1, label=name, zorder=3)
+    axes.set_title(
+        f"{shortened(group.label, _LETTERS)}\n{calibration_text(group)}", fontsize=8.5, loc="left", parse_math=False
+    )
+    axes.set(xlim=(0, 102), ylim=(0, 102))
+    axes.set_xlabel("probability, %", fontsize=9)
+    axes.set_ylabel("right, %", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+
+
+def calibration_text(group: SeedGroup) -> str:
+    """Return 'ECE 5.12 → 1.03 %', before and after calibration, or 'ECE 5.12 %' where there is no temperature."""
+    before, after = group.before_calibration, group.calibration_error
+    shown = f"{100 * after.mean:.2f} %" if after else ""
+    return f"ECE {100 * before.mean:.2f} → {shown}" if before else f"ECE {shown}"
+
+
+def _bins(rows: Iterable[Row], field: str) -> Bins:
+    """The bins of all rows together that hold a row; none where a row has none."""
+    found: Sequence[Sequence[Sequence[float]]] = [(row.get("calibration") or {}).get(field) or () for row in rows]
+    if not all(found):
+        return []
+    joined = []
+    for same in zip(*found, strict=True):
+        count = sum(int(n) for n, _, _ in same)
+        if count:
+            joined.append((count, *(sum(each[0] * each[i] for each in same) / count for i in (1, 2))))
+    return joined

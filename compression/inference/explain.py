@@ -1,0 +1,63 @@
+"""Which words moved an answer: how far it falls without each of them (leave-one-out)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from compression.inference.classifier import Classifier, Sentences
+
+MOST_WORDS = 256
+"""Words of a text, or of each text of a pair, that are left out in turn: the first ones."""
+VARIANTS, CHARACTERS = 1024, 1_000_000
+"""Texts without a word that are classified at a time: fewer where they have more characters than this."""
+
+Drops = list[list[tuple[str, float]]]
+"""For each sentence of a text (word, by how much the answer's value is lower without it), in the text's order."""
+
+
+class _Variant(NamedTuple):
+    row: int
+    sentence: int
+    word: str
+    text: tuple[str, ...]
+
+
+def leave_one_out(model: Classifier, texts: Sentences, values: Sequence[Sequence[float]]) -> list[Drops]:
+    """Return the drops of every text; a word that occurs twice is left out once at each place.
+
+    values: the model's for the texts themselves: probabilities, of which the highest one's label is followed, or one
+    score. A word of a negative drop speaks against the answer.
+    """
+    answers = [max(range(len(each)), key=each.__getitem__) for each in values]
+    drops: list[Drops] = [[[] for _ in text] for text in texts]
+    for variants in _batches(_variants(texts)):
+        found = model.probabilities([variant.text for variant in variants]).tolist()
+        for variant, without in zip(variants, found, strict=True):
+            answer = answers[variant.row]
+            drop = values[variant.row][answer] - without[answer]
+            drops[variant.row][variant.sentence].append((variant.word, drop))
+    return drops
+
+
+def _variants(texts: Sentences) -> Iterator[_Variant]:
+    for row, text in enumerate(texts):
+        for sentence, own in enumerate(text):
+            words = own.split()
+            for place, word in enumerate(words[:MOST_WORDS]):
+                rest = " ".join(itertools.chain(words[:place], words[place + 1 :]))
+                yield _Variant(row, sentence, word, (*text[:sentence], rest, *text[sentence + 1 :]))
+
+
+def _batches(variants: Iterator[_Variant]) -> Iterator[list[_Variant]]:
+    batch: list[_Variant] = []
+    characters = 0
+    for variant in variants:
+        batch.append(variant)
+        characters += sum(map(len, variant.text))
+        if len(batch) == VARIANTS or characters >= CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch

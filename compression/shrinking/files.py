@@ -1,0 +1,101 @@
+"""Files of a student: packed, with the temperature of its probabilities, and ONNX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pydantic
+
+from common.data.split import find_splits
+from common.data.tasks import Task, load_task
+from common.errors import UserError
+from common.progress import say
+from common.store.artifact import Artifact, artifact_at
+from common.store.step import Context, Step
+from common.store.workspace import Workspace
+from common.training.models import read_config
+from compression.distillation.dataset import held_out_inputs, held_out_rows
+from compression.packing import pack_student
+from compression.packing.calibration import fit_temperature
+from compression.shrinking.settings import CompressSettings
+from compression.shrinking.step import CPU
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split, student_logits
+
+
+class StudentFile(Step):
+    """Base of the steps that build one file of a student."""
+
+    file: ClassVar[str]
+    """Name of the file in the artifact."""
+
+    name: str
+    """The student's name, which the file holds."""
+    student: Path = pydantic.Field(exclude=True)
+    settings: CompressSettings = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the student."""
+        return {"model": artifact_at(self.student)}
+
+
+class Pack(StudentFile):
+    """A student as one .fwt file (docs/format.md)."""
+
+    version: ClassVar[int] = 2
+    file: ClassVar[str] = "student.fwt"
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the student, and what its temperature is fitted on: splits, and logits where validation has no labels.
+
+        Where one of these is missing the student alone is packed, and its probabilities are not calibrated.
+        """
+        inputs, config = super().inputs(paths), read_config(self.student)
+        if config.kind == "student" and config.one_label:
+            task, settings = self._validation()
+            try:
+                inputs |= {"splits": find_splits(paths, task), **held_out_inputs(settings, task, config.teacher)}
+            except UserError as error:
+                say(f"{config.name} is packed without calibration: {error}")
+        return inputs
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Fit the temperature and write the packed file."""
+        temperature = self._temperature() if "splits" in inputs else 1.0
+        (out / self.file).write_bytes(pack_student(self.student, temperature))
+        return {"temperature": temperature}
+
+    def _temperature(self) -> float:
+        """Return the temperature fitted on validation's labels or, where it has none, on the teacher's choices."""
+        task, settings = self._validation()
+        student, tokenizer, config = load_student(self.student, CPU)
+        try:
+            rows = held_out_rows(settings, task, config.teacher)
+        except UserError as error:  # neither labels nor a teacher
+            say(f"{config.name} is packed without calibration: {error}")
+            return 1.0
+        logits = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration")
+        temperature = fit_temperature(logits, rows.labels)
+        say(f"temperature of {config.name}: {temperature:g}, from {len(rows):,} rows of validation")
+        return temperature
+
+    def _validation(self) -> tuple[Task, CompressSettings]:
+        """Return the task, and settings by which validation is held out even where test chose the checkpoint."""
+        return load_task(self.settings.task), self.settings.model_copy(update={"select_on": "validation"})
+
+
+class Export(StudentFile):
+    """A student as an ONNX file."""
+
+    file: ClassVar[str] = "student.onnx"
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Write the ONNX file."""
+        from compression.export.onnx_export import export_onnx  # onnx is optional
+
+        export_onnx(self.student, out / self.file)
+        return {}
+
+
+FILES: dict[str, type[StudentFile]] = {"pack": Pack, "export": Export}

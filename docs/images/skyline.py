@@ -1,0 +1,131 @@
+"""Draw the picture of README.md: accuracy on SST-2 by size, of archived experiments and of quoted encoders.
+
+python docs/images/skyline.py
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from common.tables import human_bytes
+from compression.analysis.pictures import save_figure
+from compression.experiments.report.archive import read_finished
+from compression.experiments.report.seed_groups import merged
+
+ROOT = Path(__file__).parents[2]
+TASK = "sst-2"
+NAME = "skyline-sst-2"
+LIMITS = (12_000, 32_000, 100_000, 400_000)
+"""Classes of size; of each the better of the two fastText models is drawn, with and without augmented rows."""
+_BLUE, _ORANGE, _PURPLE, _GREY = "#0072b2", "#d55e00", "#8a3d75", "#666666"
+Points = list[tuple[str, float, float]]
+"""Name, bytes and percent of each point."""
+
+
+def points() -> dict[str, Points]:
+    """Return what is drawn, from small to large: our students, fastText, the teacher, and the quoted encoders."""
+    records = [read_finished(ROOT / "docs" / "results" / name) for name in ("sizes", "fasttext-sst-2")]
+    groups = merged({one.record.name: one.rows for one in records}, TASK).groups
+    sized = [
+        (g, g.size("bytes_model" if g.is_teacher else "bytes_packed"), 100 * g.metric("accuracy").mean) for g in groups
+    ]
+    peers = [(size, score) for group, size, score in sized if group.is_peer]
+    classes = itertools.pairwise((0, *LIMITS))
+    fasttext = [max((p for p in peers if above < p[0] <= limit), key=lambda p: p[1]) for above, limit in classes]
+    return {
+        "ours": sorted(
+            (("", size, score) for g, size, score in sized if not (g.is_teacher or g.is_peer)), key=lambda p: p[1]
+        ),
+        "fasttext": [("", *point) for point in fasttext],
+        "teacher": [max((("", size, score) for g, size, score in sized if g.is_teacher), key=lambda p: p[1])],
+        "quoted": quoted(),
+    }
+
+
+def quoted() -> Points:
+    """Return the encoders of configs/reference/small_encoders.csv, with four bytes for each parameter."""
+    with (ROOT / "configs" / "reference" / "small_encoders.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["task"] == TASK]
+    return [(row["model"], 4 * int(row["parameters"]), float(row["percent"])) for row in rows]
+
+
+def described(drawn: dict[str, Points]) -> str:
+    """Return a line for each point: what the picture's file says of itself."""
+    return "\n".join(
+        f"{kind} {name}: {score:.2f} % in {human_bytes(size)}".replace(" :", ":")
+        for kind, found in drawn.items()
+        for name, size, score in found
+    )
+
+
+def draw(drawn: dict[str, Points]) -> Figure:
+    """Return the picture, for a width of 800 pixels."""
+    figure = Figure(figsize=(8, 4.6), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    looks = {
+        "ours": {"marker": "o", "color": _BLUE, "linewidth": 2, "markersize": 9, "label": "Featherweight, packed file"},
+        "fasttext": {
+            "marker": "^",
+            "color": _ORANGE,
+            "linewidth": 1.5,
+            "markersize": 8,
+            "label": "fastText, same rows",
+        },
+        "teacher": {
+            "marker": "D",
+            "color": _GREY,
+            "linestyle": "none",
+            "markersize": 8,
+            "label": "the teacher: two MiniLMs",
+        },
+        "quoted": {
+            **{"marker": "s", "color": _PURPLE, "linestyle": "none", "markersize": 8, "markerfacecolor": "white"},
+            "markeredgewidth": 1.8,
+            "label": "quoted (GLUE's test server)",
+        },
+    }
+    for kind, found in drawn.items():
+        axes.plot([size for _, size, _ in found], [score for *_, score in found], zorder=3, **looks[kind])
+    # Away from the lines, which rise to the right.
+    for kind, sideways, place in (
+        ("ours", "right", (4, 8)),
+        ("fasttext", "left", (-4, -8)),
+        ("teacher", "center", (0, 8)),
+        ("quoted", "center", (0, -9)),
+    ):
+        for name, size, score in drawn[kind]:
+            text = f"{name}\n{score:.1f} %\n{human_bytes(size)}".strip()
+            style = {"color": looks[kind]["color"], "fontsize": 10.5, "ha": sideways, "textcoords": "offset points"}
+            axes.annotate(text, (size, score), place, va="bottom" if place[1] > 0 else "top", **style)
+    axes.set_xlim(4e3, 6e8)
+    axes.set_ylim(74.5, 92.5)
+    axes.xaxis.set_major_locator(LogLocator())
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
+    axes.set_xlabel(
+        "size of the file, logarithmic (packed file, all in; teacher and quoted: the weights)", fontsize=10.5
+    )
+    axes.set_ylabel("accuracy on SST-2, %", fontsize=11)
+    axes.tick_params(labelsize=10.5)
+    axes.grid(color="#e8e8e8", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower right", fontsize=10, frameon=False)
+    return figure
+
+
+if __name__ == "__main__":
+    drawn = points()
+    (path,) = save_figure(draw(drawn), Path(__file__).parent, NAME, description=described(drawn))
+    print(f"{path}\n{described(drawn)}")

@@ -1,0 +1,125 @@
+"""Packed students that give a text any number of labels: independent probabilities, equal to PyTorch's."""
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import packed_students as made
+import pytest
+import torch
+from damage import assemble, take_apart
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compression.inference.predict import PredictSettings, predict
+from compression.packing import pack_student
+from compression.runtime import PackedError, load, sigmoid
+from compression.runtime.__main__ import main
+from compression.runtime.header import MULTILABEL, TOKENS
+from compression.runtime.model import load_bytes
+
+TEXTS = ["the film is truly wonderful , and the cast feels charming !", "dreadful", "", "A plot of 1984: café ☃"]
+LABELS = ["bad", "good", "so-so"]
+
+
+def some(values):
+    """The labels of probabilities of at least a half."""
+    return [label for label, value in zip(LABELS, values, strict=True) if value >= 0.5]
+
+
+@pytest.fixture(scope="module")
+def student(tmp_path_factory):
+    """Folder and packed file of a student whose answers to TEXTS have none, or several of the labels."""
+
+    def spread(tensors):
+        tensors["classifier.3.weight.value"] *= 8
+        tensors["classifier.3.bias"][:] = 0
+
+    folder = made.write_student(
+        tmp_path_factory.mktemp("several") / "s", "ffn", "hash", multilabel=True, edit=spread, seed=7
+    )
+    return folder, made.write_packed(folder)
+
+
+@given(st.lists(st.floats(-200, 200, width=32), min_size=1, max_size=5))
+def test_sigmoids_are_pytorchs_without_overflow(values):
+    with np.errstate(all="raise", under="ignore"):
+        found = sigmoid(np.float32(values))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, torch.tensor(values).sigmoid().numpy(), rtol=1e-4, atol=1e-30)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+@pytest.mark.parametrize("arch", ["ffn", "bilstm", "conv", "transformer"])
+def test_probabilities_are_the_sigmoids_of_pytorchs_logits(tmp_path, arch, pair):
+    texts = [(text, TEXTS[0]) for text in TEXTS] if pair else TEXTS
+    folder = made.write_student(tmp_path / "s", arch, "hash", "affine-row", multilabel=True, pair=pair)
+    model = load_bytes(pack_student(folder))
+    expected = torch.from_numpy(made.torch_logits(folder, texts)).sigmoid().numpy()
+    assert (model.multilabel, model.tokens, model.outputs) == (True, False, 3)
+    np.testing.assert_allclose(model.probabilities(texts), expected, atol=1e-5)
+
+
+def test_only_the_flag_tells_the_kinds_apart(tmp_path):
+    headers = []
+    for number, multilabel in enumerate((False, True)):
+        folder = made.write_student(tmp_path / str(number) / "s", "ffn", "char", multilabel=multilabel)
+        headers.append(take_apart(pack_student(folder))[0])
+    one, several = headers
+    assert [i for i, (a, b) in enumerate(zip(one, several, strict=True)) if a != b] == [2]
+    assert several[2] == one[2] | MULTILABEL
+
+
+@pytest.mark.parametrize(
+    ("given_", "flags"), [({"labels": []}, MULTILABEL), ({}, MULTILABEL | TOKENS), ({"tokens": True}, MULTILABEL)]
+)
+def test_impossible_combinations_are_refused(tmp_path, given_, flags):
+    header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", "rnn", "char", **given_)))
+    forged = header[:2] + bytes([header[2] | flags]) + header[3:]
+    with pytest.raises(PackedError, match="any number of labels"):
+        load_bytes(assemble(forged, rest))
+
+
+def test_the_runtimes_command_prints_the_labels(student, capsys, monkeypatch):
+    _, path = student
+    expected = load(path).probabilities(TEXTS).tolist()
+    assert {len(some(row)) for row in expected} >= {0, 2}
+    lines = []
+    for row in expected:
+        shares = [f"{label} {value:.6f}" for label, value in zip(LABELS, row, strict=True)]
+        lines.append("\t".join(["|".join(some(row)) or "(none)", *shares]))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("\n".join(TEXTS).encode())))
+    main([str(path)])
+    assert capsys.readouterr().out.splitlines() == lines
+    (path.parent / "in.txt").write_text("\n".join(TEXTS))
+    predict(PredictSettings(model=str(path), input=path.parent / "in.txt", cpu=True))
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_predictions_as_tables_and_json(student, tmp_path, capsys, which):
+    model, expected = str(student[which]), load(student[1]).probabilities(TEXTS).tolist()
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    about = {"model": model, "input": tmp_path / "in.jsonl", "columns": ("text",), "cpu": True}
+    predict(PredictSettings(**about))
+    for line, row in zip(capsys.readouterr().out.splitlines(), expected, strict=True):
+        answer = json.loads(line)
+        assert answer["predicted_labels"] == some(row)
+        assert list(answer["probabilities"].values()) == pytest.approx(row, abs=1e-5)
+        assert list(answer["probabilities"]) == LABELS
+    predict(PredictSettings(**about, output_format="tsv"))
+    header, *lines = capsys.readouterr().out.splitlines()
+    names = ["text", "predicted_labels", "probability_bad", "probability_good", "probability_so-so"]
+    assert header.split("\t") == names
+    assert [line.split("\t")[1] for line in lines] == ["|".join(some(row)) for row in expected]
+
+
+def test_the_prompt_answers_with_labels(student, capsys, monkeypatch):
+    lines = [TEXTS[0].encode() + b"\n", b""]
+    stdin = SimpleNamespace(buffer=SimpleNamespace(readline=lambda: lines.pop(0)), isatty=lambda: True)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    predict(PredictSettings(model=str(student[1])))
+    (row,) = load(student[1]).probabilities(TEXTS[:1]).tolist()
+    assert capsys.readouterr().out.split("\t")[0] == ("|".join(some(row)) or "(none)")

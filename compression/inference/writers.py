@@ -19,7 +19,7 @@ DIGITS = 6
 """Decimal places of a probability or a score."""
 CHOSEN_FROM = 0.5
 """Least probability of a label that is chosen among any number of them."""
-NO_LABELS = "(none)"
+NO_LABELS = "none of these"
 """A line's answer without a label; in a table the cell is empty, as in a task's files."""
 
 Writer = Callable[[Row, list], str]
@@ -84,7 +84,7 @@ class LabelsAnswers(TextAnswers):
         return {"predicted_labels": self.chosen(values), "probabilities": super().fields(row, values)["probabilities"]}
 
     def lines(self, row: Row, values: list[float]) -> str:
-        """sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345, or (none) in place of the labels."""
+        """sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345; without a label NO_LABELS <tab> ..."""
         return ("" if self.chosen(values) else NO_LABELS) + super().lines(row, values)
 
 

@@ -89,7 +89,7 @@ def test_the_runtimes_command_prints_the_labels(student, capsys, monkeypatch):
     lines = []
     for row in expected:
         shares = [f"{label} {value:.6f}" for label, value in zip(LABELS, row, strict=True)]
-        lines.append("\t".join(["|".join(some(row)) or "(none)", *shares]))
+        lines.append("\t".join(["|".join(some(row)) or "none of these", *shares]))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("\n".join(TEXTS).encode())))
     main([str(path)])
     assert capsys.readouterr().out.splitlines() == lines
@@ -122,4 +122,4 @@ def test_the_prompt_answers_with_labels(student, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", stdin)
     predict(PredictSettings(model=str(student[1])))
     (row,) = load(student[1]).probabilities(TEXTS[:1]).tolist()
-    assert capsys.readouterr().out.split("\t")[0] == ("|".join(some(row)) or "(none)")
+    assert capsys.readouterr().out.split("\t")[0] == ("|".join(some(row)) or "none of these")

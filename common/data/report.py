@@ -113,7 +113,7 @@ def as_text(report: dict[str, Any]) -> str:
         rows = [[name, *(_label_cell(part["labels"].get(name)) for part in splits.values())] for name in names]
         rows = rows[:SHOWN_LABELS]
         if all("none" in part for part in splits.values()):
-            rows.append(["(none)", *(f"{part['none']:,}" for part in splits.values())])
+            rows.append(["none of these", *(f"{part['none']:,}" for part in splits.values())])
             rows.append(["labels a row, mean", *(f"{part['labels_a_row']:.2f}" for part in splits.values())])
         lines += ["", _table(["words by label" if report["tokens"] else "label", *splits], rows)]
         if len(names) > SHOWN_LABELS:

@@ -21,13 +21,12 @@ DIGITS = 6
 """Decimal places of a probability or a score."""
 CHOSEN_FROM = 0.5
 """Least probability of a label that is chosen among any number of them."""
-NO_LABELS = "(none)"
-"""A line's answer without a label; in a table the cell is empty, as in a task's files."""
 
 SHOWN_WORDS = 10
 """Words of a sentence that an explanation in lines and tables shows: those that moved the answer most."""
 NO_LABEL = "none of these"
-"""In place of a label where none is probable enough; null in JSONL."""
+"""In place of a label where none is probable enough; null in JSONL. Where a text has any number of labels, lines alone
+have it: in a table the cell is empty, as in a task's files, and in JSONL the list is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,8 +158,8 @@ class LabelsAnswers(TextAnswers):
         return {"predicted_labels": self.chosen(answer.values), **of_label}
 
     def lines(self, row: Row, answer: Answer) -> str:
-        """sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345, or (none) in place of the labels."""
-        return ("" if self.chosen(answer.values) else NO_LABELS) + super().lines(row, answer)
+        """sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345; without a label NO_LABEL <tab> ..."""
+        return ("" if self.chosen(answer.values) else NO_LABEL) + super().lines(row, answer)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -66,7 +66,7 @@ def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> No
     """Print a line for each text: the label and all probabilities, or a regression's score.
 
     Of a model of several labels a text: those with a probability of at least 0.5, joined by |, in place of the label,
-    or (none). Of a model that labels words: a line for each word with its tag, and an empty one.
+    or "none of these". Of a model that labels words: a line for each word with its tag, and an empty one.
     """
     for text, row in zip(texts, model.probabilities(texts).tolist(), strict=True):
         if model.tokens:
@@ -75,7 +75,7 @@ def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> No
         elif model.labels:
             shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
             chosen = [label for label, share in zip(model.labels, row, strict=True) if share >= 0.5]
-            several = "|".join(chosen) or "(none)"
+            several = "|".join(chosen) or "none of these"
             print(f"{several if model.multilabel else model.labels[row.index(max(row))]}\t{shares}")
         else:
             print(f"{row[0]:.6f}")

@@ -171,7 +171,7 @@ def test_splits_do_not_leak_and_the_report_counts_labels(tmp_path):
     assert train["labels_a_row"] == pytest.approx(own.sum(1).mean(), abs=1e-4)
     assert train["none"] == (own.sum(1) == 0).sum() > 0
     last = {line[:18].strip(): line[18:].split()[0] for line in as_text(report).splitlines() if line[18:].strip()}
-    assert last["(none)"] == str(train["none"])
+    assert last["none of these"] == str(train["none"])
     assert last["labels a row, mean"] == f"{train['labels_a_row']:.2f}"
 
 

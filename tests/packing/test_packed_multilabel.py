@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
-from compression.runtime import PackedError, load, sigmoid
+from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.__main__ import main
 from compression.runtime.header import MULTILABEL, TOKENS
 from compression.runtime.model import load_bytes
@@ -46,7 +46,7 @@ def student(tmp_path_factory):
 @given(st.lists(st.floats(-200, 200, width=32), min_size=1, max_size=5))
 def test_sigmoids_are_pytorchs_without_overflow(values):
     with np.errstate(all="raise", under="ignore"):
-        found = sigmoid(np.float32(values))
+        found = to_probabilities(np.float32(values), multilabel=True)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, torch.tensor(values).sigmoid().numpy(), rtol=1e-4, atol=1e-30)
 
@@ -89,7 +89,7 @@ def test_the_runtimes_command_prints_the_labels(student, capsys, monkeypatch):
     lines = []
     for row in expected:
         shares = [f"{label} {value:.6f}" for label, value in zip(LABELS, row, strict=True)]
-        lines.append("\t".join(["|".join(some(row)) or "(none)", *shares]))
+        lines.append("\t".join(["|".join(some(row)) or "none of these", *shares]))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("\n".join(TEXTS).encode())))
     main([str(path)])
     assert capsys.readouterr().out.splitlines() == lines
@@ -122,4 +122,4 @@ def test_the_prompt_answers_with_labels(student, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", stdin)
     predict(PredictSettings(model=str(student[1])))
     (row,) = load(student[1]).probabilities(TEXTS[:1]).tolist()
-    assert capsys.readouterr().out.split("\t")[0] == ("|".join(some(row)) or "(none)")
+    assert capsys.readouterr().out.split("\t")[0] == ("|".join(some(row)) or "none of these")

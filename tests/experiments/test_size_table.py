@@ -4,7 +4,7 @@ import pivot_rows
 from archive_rows import SMALL, fasttext, grid
 
 from compression.experiments.report.archive import Archived
-from compression.experiments.report.points import PACKED, panels
+from compression.experiments.report.points import panels
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.seed_groups import SplitResults, merged
 from compression.experiments.report.size_table import size_table
@@ -78,7 +78,7 @@ def test_scores_of_several_test_splits_are_means_and_a_model_without_one_is_left
 
 
 def test_peers_are_drawn_by_packed_size_and_are_not_on_our_skyline():
-    (panel,) = panels([of_task("sst-2", grid("s", SMALL), fasttext())], size=PACKED)
+    (panel,) = panels([of_task("sst-2", grid("s", SMALL), fasttext())])
     assert [(point.label, point.size) for point in panel.of("peer")] == [("fasttext-small", 31_000)]
     assert [(point.label, point.kind) for point in panel.best] == [("12k", "student"), ("minilm", "teacher")]
     assert panel.ours[-1].about.splitlines()[-1] == "90 MB of weights"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from common.tables import shortened
-from compression.experiments.report.points import PACKED, panels
+from compression.experiments.report.points import panels
 from compression.experiments.report.results import Row
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults
 
@@ -33,7 +33,7 @@ def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
     groups = [group for group in results.groups if not group.is_teacher and _bins(group.rows, "bins")]
     if len(groups) <= MOST:
         return groups
-    best = {point.label for panel in panels([results], size=PACKED)[:1] for point in panel.best}
+    best = {point.label for panel in panels([results])[:1] for point in panel.best}
     on_skyline = [group for group in groups if group.label in best]
     return sorted(on_skyline, key=lambda group: group.metric(results.metrics[0]).mean)[-MOST:]
 

@@ -1,7 +1,13 @@
 """How Sphinx builds the pages of this folder: `make docs`, which needs no network."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_extensions")]
@@ -28,3 +34,16 @@ html_show_sphinx = False
 html_copy_source = False
 highlight_language = "none"
 pygments_style = "tango"
+
+
+def setup(app: Sphinx) -> None:
+    """Show the examples of docstrings as code."""
+    app.connect("autodoc-process-docstring", _examples)
+
+
+def _examples(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    lines[:] = [
+        part
+        for line in lines
+        for part in (["::", "", f"   {line.removeprefix('Example: ')}"] if line.startswith("Example: ") else [line])
+    ]

@@ -25,6 +25,7 @@ from compression.experiments.zoo.publish import publish
 from compression.experiments.zoo.readme import readme
 from compression.experiments.zoo.settings import PublishSettings
 from compression.runtime import is_name, load
+from compression.shrinking.chain import compress
 
 CARDS = read_cards(ZOO)
 MOST_BYTES = 3_000_000
@@ -78,9 +79,19 @@ def zoo(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def workspace(swept, tmp_path_factory):
-    """A copy of the swept workspace, where the teacher was scored too."""
-    workspace = tiny.copy_workspace(swept[0], tmp_path_factory.mktemp("scored") / "workspace")
+def packed(swept, tmp_path_factory):
+    """A copy of the swept workspace, its students packed."""
+    workspace = tiny.copy_workspace(swept[0], tmp_path_factory.mktemp("packed") / "workspace")
+    for row in read_results(workspace / "experiments/g/results.json"):
+        given = {"load_trained_model": row["model"], "compression_actions": ("pack",)}
+        compress(tiny.compress_settings(task="sst-2", workspace=workspace, **given))
+    return workspace
+
+
+@pytest.fixture(scope="module")
+def workspace(packed, tmp_path_factory):
+    """The same, and the teacher was scored too."""
+    workspace = tiny.copy_workspace(packed, tmp_path_factory.mktemp("scored") / "workspace")
     evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name="tiny-bert", cpu=True))
     return workspace
 
@@ -98,6 +109,9 @@ def test_a_model_of_a_sweep_is_published(workspace, zoo, monkeypatch, capsys):
     card, model = read_card(zoo / "tiny-1k.json"), load(path)
     rows = [row for row in read_results(workspace / "experiments/g/results.json") if row["alpha"] == 0]
     best = max(rows, key=lambda row: row["validation"]["accuracy"])
+    own = load(workspace / f"packed/sst-2/{best['model']}.fwt")
+    texts = ["a wonderful film"]
+    assert model.probabilities(texts).tolist() == own.probabilities(texts).tolist()
     scores = [row["metrics"]["accuracy"] for row in rows]
     assert (model.name, card.name, card.task, card.seed) == ("tiny-1k", "tiny-1k", "sst-2", best["seed"])
     assert card.test["test"].metrics == pytest.approx(best["metrics"])
@@ -147,9 +161,15 @@ def test_a_task_without_notes_is_refused(workspace, zoo):
         publish(settings(workspace, zoo, model="6, teacher"), "g")
 
 
-def test_a_teacher_without_scores_is_named(swept, zoo):
+def test_a_teacher_without_scores_is_named(packed, zoo):
     command = "python evaluate.py --task sst-2 --model-name tiny-bert"
     with pytest.raises(UserError, match=f"there are no scores of its teacher; run: {command}"):
+        publish(settings(packed, zoo, model="6, teacher"), "g")
+
+
+def test_a_model_that_is_not_packed_is_refused(swept, zoo):
+    command = "python compress.py --task sst-2 --compression-actions pack --load-trained-model ffn-hash6"
+    with pytest.raises(UserError, match=rf"\.fwt: no such file; run: {command}"):
         publish(settings(swept[0], zoo, model="6, teacher"), "g")
 
 

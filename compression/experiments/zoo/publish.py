@@ -17,8 +17,9 @@ from common.store.workspace import Workspace
 from common.training.models import ModelConfig, members_of, read_config
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import data_fingerprint
-from compression.evaluation.packed import load_packed
 from compression.evaluation.packed_scores import labelled_score, packed_logits
+from compression.evaluation.scoring import load_own_packed
+from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.archive import portable, read_finished
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
@@ -35,8 +36,8 @@ _NOTES = "tasks.yaml"
 def publish(settings: PublishSettings, experiment: str) -> Path:
     """Add a model of a finished experiment to the zoo: packed file, card, README.md. Returns the packed file's path.
 
-    Raises UserError for an unknown experiment, task or model, for a model that was built again since, and for a task
-    that zoo/tasks.yaml has no notes on.
+    Raises UserError for an unknown experiment, task or model, for a model that was built again since or is not packed,
+    and for a task that zoo/tasks.yaml has no notes on.
     """
     if not is_name(settings.name):
         raise UserError(f"--name {settings.name}: a name has letters, digits, points and hyphens alone")
@@ -48,8 +49,8 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
     config = read_config(folder)
     if config.key != row["config_hash"]:
         raise UserError(f"{folder}: built again since the experiment; run it again")
-    temperature = load_packed(paths.packed(task.models_task, config.name)).temperature
-    data = pack_student(folder, temperature, settings.name)
+    own = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=config.name)
+    data = pack_student(folder, load_own_packed(own, folder, config).temperature, settings.name)
     model = load_bytes(data)
     card = Card(
         name=settings.name,

@@ -88,7 +88,7 @@ def test_from_a_jsonl_file_to_a_packed_file_that_answers(workspace, capsys):
     split = load_split(Workspace(workspace), load_task(task), "test")
     student, tokenizer, config = load_student(quantized, CPU)
     logits = student_logits(student, encode_split(tokenizer, split), CPU)
-    shares = torch.from_numpy(logits).sigmoid().numpy()
+    shares = torch.from_numpy(logits / load(path).temperature).sigmoid().numpy()
     np.testing.assert_allclose(load(path).probabilities(split.sentence1), shares, atol=1e-5)
     assert (config.multilabel, load(path).multilabel, load(path).labels) == (True, True, tuple(tiny_labels.LABELS))
 

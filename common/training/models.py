@@ -84,9 +84,9 @@ class ModelConfig(Settings):
         return self.model_dump(mode="json", exclude={"name", "key", "parent", "settings", "actions"})
 
     @property
-    def one_label(self) -> bool:
-        """Whether it gives a text one label, by a softmax: not several, no score and no tags of words."""
-        return bool(self.labels) and not (self.tokens or self.multilabel)
+    def has_probabilities(self) -> bool:
+        """Whether it answers texts with a probability for each label, not with a score or with tags of words."""
+        return bool(self.labels) and not self.tokens
 
     @property
     def outputs(self) -> int:

@@ -23,9 +23,14 @@ empty bin."""
 def reliability_bins(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
     """Return BINS bins, of rows whose predicted label has a probability in ((i - 1) / BINS, i / BINS].
 
-    probabilities: [n, labels]; labels: int64 [n].
+    probabilities: [n, labels]; labels: int64 [n]. For multilabel, labels 1 or 0 [n, labels], each pair of a row and a
+    label counts as a row: the label is predicted or it is not, with the probability of that.
     """
-    confidence, right = probabilities.max(1).astype(np.float64), probabilities.argmax(1) == labels
+    if labels.ndim == 2:
+        confidence, right = np.maximum(probabilities, 1 - probabilities).ravel(), (probabilities >= 0.5) == labels
+        confidence, right = confidence.astype(np.float64), right.ravel()
+    else:
+        confidence, right = probabilities.max(1).astype(np.float64), probabilities.argmax(1) == labels
     index = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
     counts = np.bincount(index, minlength=BINS)
     means = [np.bincount(index, values, BINS) / np.maximum(counts, 1) for values in (confidence, right)]
@@ -45,13 +50,14 @@ def _rounded(value: float) -> float:
 def calibration_fields(logits: np.ndarray, labels: np.ndarray, temperature: float | None) -> dict[str, Any]:
     """Return the fields of a row of results.json: `ece` of its probabilities, and `calibration` with their bins.
 
-    logits: float32 [n, labels]; labels: int64 [n], at least one row; temperature: None where none is known: then the
-    probabilities are those of softmax, and fields of uncalibrated ones are left out.
+    logits: float32 [n, labels]; labels: as in `reliability_bins`, at least one row; temperature: None where none is
+    known: then the probabilities are those of the logits, and fields of uncalibrated ones are left out.
     """
-    plain = reliability_bins(to_probabilities(logits), labels)
+    multilabel = labels.ndim == 2
+    plain = reliability_bins(to_probabilities(logits, multilabel=multilabel), labels)
     if temperature is None:
         return {"ece": _rounded(expected_calibration_error(plain)), "calibration": {"bins": plain}}
-    bins = reliability_bins(to_probabilities(logits, temperature), labels)
+    bins = reliability_bins(to_probabilities(logits, temperature, multilabel), labels)
     before = {"ece_before": _rounded(expected_calibration_error(plain)), "bins_before": plain}
     calibration = {"temperature": temperature, "bins": bins, **before}
     return {"ece": _rounded(expected_calibration_error(bins)), "calibration": calibration}

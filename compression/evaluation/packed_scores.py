@@ -38,11 +38,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
         row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
         row |= {"student_arch": model.arch, "embedding_type": model.embedding, "run": str(path)}
         row |= {"bytes_packed": path.stat().st_size, "rows": len(split), "metrics": labelled_score(task, split, logits)}
-        if (
-            model.labels
-            and not (model.tokens or model.multilabel)
-            and (labelled := np.flatnonzero(split.labelled)).size
-        ):
+        if model.labels and not model.tokens and (labelled := np.flatnonzero(split.labelled)).size:
             row |= calibration_fields(logits[labelled], split.labels[labelled], model.temperature)
         row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
         if settings.time:

@@ -54,7 +54,7 @@ def score_model(
     )
     validation, temperature = _validation(paths, task, config, predict)
     same_for_all_splits = {**_model_fields(paths, task, folder, config), "validation": validation}
-    if packed and config.one_label:
+    if packed and config.has_probabilities:
         temperature = round(packed.temperature, DIGITS)
     rows = []
     for name in split_names(task, settings.split):
@@ -65,7 +65,7 @@ def score_model(
         row = identity(task, name, config, folder) | same_for_all_splits
         row["stage"] = "packed" if settings.packed else config.stage
         row |= {"rows": len(split), "metrics": _metrics(paths, task, config, name, split, logits)}
-        if config.one_label and (labelled := np.flatnonzero(split.labelled)).size:
+        if config.has_probabilities and (labelled := np.flatnonzero(split.labelled)).size:
             row |= calibration_fields(logits[labelled], split.labels[labelled], temperature)
         row["data"] = data_fingerprint(paths, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
@@ -86,7 +86,7 @@ def _validation(
         return None, None
     split = load_split(paths, task, "validation")
     logits, rows = predict(split), np.flatnonzero(split.labelled)
-    fitted = fit_temperature(logits[rows], split.labels[rows]) if config.one_label and len(rows) else None
+    fitted = fit_temperature(logits[rows], split.labels[rows]) if config.has_probabilities and len(rows) else None
     return _metrics(paths, task, config, "validation", split, logits) or None, fitted
 
 

@@ -67,7 +67,7 @@ def _pack(
     student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0
 ) -> tuple[bytes, ByteCounts]:
     vocabulary = pack_vocabulary(tokenizer)
-    stored = np.float32(temperature).tobytes() if config.one_label else b""
+    stored = np.float32(temperature).tobytes() if config.has_probabilities else b""
     return _assemble(_write(student, vocabulary, config), vocabulary, stored)
 
 
@@ -104,7 +104,7 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     header.byte(ARCHS.index(spec.arch))
     header.byte(EMBEDDINGS.index(settings.embedding_type))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens
-    header.byte(flags | MULTILABEL * config.multilabel | CALIBRATED * config.one_label)
+    header.byte(flags | MULTILABEL * config.multilabel | CALIBRATED * config.has_probabilities)
     header.text(config.name)
     header.text(config.task)
     header.number(len(config.labels))

@@ -55,8 +55,8 @@ class Header:
             raise PackedError("words are labelled, by a model that cannot label them")
         if self.multilabel and (self.tokens or not self.labels):
             raise PackedError("any number of labels for each word, or without labels")
-        if self._calibrated and (self.tokens or self.multilabel or not self.labels):
-            raise PackedError("a temperature, of a model without probabilities of a softmax")
+        if self._calibrated and (self.tokens or not self.labels):
+            raise PackedError("a temperature, of a model without probabilities")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
         if self.arch in TRANSFORMERS and (not size.depth or not size.heads or size.hidden % size.heads):

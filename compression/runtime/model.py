@@ -148,9 +148,9 @@ class Model:
 
 
 def to_probabilities(logits: np.ndarray, temperature: float = 1.0, multilabel: bool = False) -> np.ndarray:
-    """Return softmax(logits / temperature), if multilabel 1 / (1 + exp(-logits)). logits: float32 [..., outputs]."""
+    """Return softmax(logits / temperature), if multilabel their sigmoids. logits: float32 [..., outputs]."""
     if multilabel:
-        return np.exp(-np.logaddexp(0, -logits))
+        return np.exp(-np.logaddexp(0, -logits / temperature))
     powers = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
     return powers / powers.sum(-1, keepdims=True)
 

@@ -52,7 +52,7 @@ class Pack(StudentFile):
         Where one of these is missing the student alone is packed, and its probabilities are not calibrated.
         """
         inputs, config = super().inputs(paths), read_config(self.student)
-        if config.kind == "student" and config.one_label:
+        if config.kind == "student" and config.has_probabilities:
             task, settings = self._validation()
             try:
                 inputs |= {"splits": find_splits(paths, task), **held_out_inputs(settings, task, config.teacher)}

@@ -26,7 +26,7 @@ def counting(labels=(), pair=False, sizes=None):
         scores = np.array([score(text) for text in texts], np.float32)
         return np.stack([scores, 1 - scores], 1) if labels else scores[:, None]
 
-    return Classifier("m", "t", labels, pair, False, values)
+    return Classifier("m", "t", labels, pair, False, False, values)
 
 
 def drops(model, *texts):

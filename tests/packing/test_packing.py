@@ -91,7 +91,7 @@ def test_a_regression_gives_its_score(tmp_path):
     folder = saved.write_student(tmp_path / "s", "ffn", "hash", labels=[])
     model = load_bytes(pack_student(folder))
     assert (model.labels, model.outputs) == ((), 1)
-    assert np.array_equal(model.probabilities(TEXTS), same(folder))
+    assert np.array_equal(model.logits(TEXTS), same(folder))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 
 from common.data.split import Split
 from common.devices import pick_device
+from common.training.optimizers import eager
 from compression.experiments.fit.candidates import Candidate
 from compression.experiments.fit.halving import Cost
 from compression.students.batch import Batch
@@ -42,7 +43,7 @@ def measured_cost(
     device = pick_device(cpu)
     shape = StudentSettings(**{k: v for k, v in candidate.flags().items() if k != "student_arch"})
     student = Student(candidate.arch, shape, outputs, train.sentence2 is not None).to(device)
-    optimizer = torch.optim.AdamW(student.parameters(), lr=1e-3, fused=True)
+    optimizer = eager(torch.optim.AdamW)(student.parameters(), lr=1e-3, fused=True)
     by_length = np.argsort(size.sum(1), kind="stable")
     seconds = []
     for step in range(_STEPS + 1):
@@ -57,7 +58,7 @@ def measured_cost(
     epoch = float(np.mean(seconds)) * rows / min(batch_size, len(size)) * 1.15
     words = size.sum() / PIECES_A_WORD * rows / len(train)
     tokens = words / _TOKENIZED * start / _USUAL_START
-    return Cost(fixed=round(0.5 + 0.3 * start + tokens, 3), epoch=round(epoch, 4))
+    return Cost(fixed=round(0.3 + 0.05 * start + tokens, 3), epoch=round(epoch, 4))
 
 
 def _batch(size: np.ndarray, candidate: Candidate, device: torch.device) -> Batch:

@@ -59,12 +59,12 @@ def rung_sizes(candidates: int) -> list[int]:
     return sizes
 
 
-def plan_rung(costs: Mapping[str, Cost], seconds: float, left: int, most_epochs: int) -> Rung:
+def plan_rung(costs: Mapping[str, Cost], seconds: float, left: int, most_epochs: int, least_share: float = 0.1) -> Rung:
     """Return a rung of those candidates, in their order, that can be trained in its part of the time, at least one.
 
     costs: of the candidates that are left, the likeliest or fastest first; seconds: for this rung and the `left - 1`
     rungs after it; most_epochs: of the last rung. Where there is no time for an epoch on all rows, a share of them is
-    used; the most expensive candidates are left out where even a tenth of the rows takes too long.
+    used; where even the least share takes too long, the last candidates are left out.
     """
     part = max(seconds, 0.0) / left
     epochs = max(1, round(most_epochs / KEPT ** (left - 1)))
@@ -76,9 +76,9 @@ def plan_rung(costs: Mapping[str, Cost], seconds: float, left: int, most_epochs:
             epochs = min(epochs, fitting)
             return _rung(names, epochs, 1.0, costs)
         share = math.floor(100 * (part - fixed) / epoch) / 100 if epoch > 0 else 1.0
-        if share >= 0.1 or len(names) == 1:
-            return _rung(names, 1, max(0.02, min(1.0, share)), costs)
-        names.remove(max(names, key=lambda name: (costs[name].of(1), names.index(name))))
+        if share >= least_share or len(names) == 1:
+            return _rung(names, 1, max(least_share, min(1.0, share)), costs)
+        names.pop()
 
 
 def _rung(names: Sequence[str], epochs: int, share: float, costs: Mapping[str, Cost]) -> Rung:

@@ -34,6 +34,10 @@ _CPU = torch.device("cpu")
 _STEPS = 2500
 """Steps of the optimizer in the last rung, about."""
 _TUNE_EPOCHS = 3
+_MEASURING = 0.05
+"""Share of the time left for measuring what candidates cost; slower ones are left out where it is over."""
+_FEWEST_ROWS = 500
+"""Rows that a student learns from at least, or all that there are."""
 _VOCABULARY_TEXTS = 20_000
 """Texts that the number of possible byte pairs is found from."""
 
@@ -122,13 +126,17 @@ class Selection:
         rows = len(train) * (1 + self.variants)
         batch_size = 32 if rows < 2000 else 64 if rows < 10_000 else 128 if rows < 40_000 else 256
         init = self._init(max((one.vocab_size for one in found), default=0), sum(len(t.split()) for t in texts))
-        costs = {}
-        for one in found:
+        costs: dict[str, Cost] = {}
+        began, most = time.perf_counter(), _MEASURING * self.clock.left
+        for one in found:  # the fastest first
+            if costs and time.perf_counter() - began > most:
+                break
             own = len(train) if one.labels_only else rows
             about = batch_size, task.outputs, speeds.start, self.settings.cpu
             costs[one.name] = measured_cost(one, train, own, *about)
         most_epochs = min(40, max(5, round(_STEPS / math.ceil(rows / batch_size))))
-        return Pool(candidates=tuple(found), costs=costs, init=init, batch_size=batch_size, most_epochs=most_epochs)
+        kept = tuple(one for one in found if one.name in costs)
+        return Pool(candidates=kept, costs=costs, init=init, batch_size=batch_size, most_epochs=most_epochs)
 
     def _init(self, vocabulary: int, words: int) -> str:
         """Return how the embeddings of byte pairs begin: as well as a small part of the time allows."""
@@ -144,7 +152,7 @@ class Selection:
             name: Cost(fixed=pool.costs[name].fixed * self.slower, epoch=pool.costs[name].epoch * self.slower)
             for name in alive
         }
-        rung = plan_rung(costs, left, rungs_left, pool.most_epochs)
+        rung = plan_rung(costs, left, rungs_left, pool.most_epochs, min(1.0, _FEWEST_ROWS / len(self.train)))
         shown = f"{rung.epochs} epochs" + (f" on {rung.share:.0%} of the rows" if rung.share < 1 else "")
         say(f"[{self.clock.used:.0f} s] {len(rung.names)} students for {shown}, about {rung.seconds:.0f} s")
         return rung
@@ -172,7 +180,7 @@ class Selection:
                 note=trained.note,
             ),
         )
-        if trained.model and trained.score.seconds > 2:
+        if trained.model and not must:  # the first one loads more of the libraries
             ratio = trained.score.seconds / cost.of(rung.epochs, rung.share)
             self.slower = min(5.0, max(0.2, (self.slower + ratio) / 2))
         return trained
@@ -257,7 +265,7 @@ class Selection:
         began = time.perf_counter()
         available = (self.clock.left - self._end()) / 2
         epoch = pool.costs[candidate.name].epoch * self.slower * 1.3
-        tune = min(_TUNE_EPOCHS, int(0.5 * available / max(epoch, 0.01)))
+        tune = max(0, min(_TUNE_EPOCHS, int(0.5 * available / max(epoch, 0.01))))
         given = {"load_trained_model": trained.model, "compression_actions": ("quantize", "pack"), "model_name": name}
         given |= {"max_bytes": self.settings.max_bytes, **self._given_rows(pool, candidate)}
         for epochs, limit in dict.fromkeys([(tune, available), (0, None)]):

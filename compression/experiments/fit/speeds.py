@@ -20,6 +20,7 @@ from common.teachers.finetune import backend
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import is_fairseq
 from common.training.loop import label_loss
+from common.training.optimizers import eager
 from compression.experiments.fit.plan import LEAST_SECONDS, Speeds
 from compression.experiments.fit.settings import FitSettings
 
@@ -65,7 +66,7 @@ def _teacher_speeds(settings: FitSettings, task: Task, rows: Split) -> dict[str,
     teacher = HuggingFaceTeacher(source, task.labels, task.outputs, device, dtype, _LENGTH, new_head=True)
     teacher.model.get_input_embeddings().requires_grad_(False)
     trained = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-4)
+    optimizer = eager(torch.optim.AdamW)(trained, lr=1e-4)
     load = time.perf_counter() - began
     say(f"measuring the speed of {settings.encoder} on these rows")
     encoded = teacher.encode(rows.take(np.arange(min(len(rows), 200))))

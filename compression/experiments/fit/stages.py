@@ -22,6 +22,7 @@ from compression.shrinking.chain import compress
 
 AUGMENTED = "fit"
 TEACHER = "teacher"
+_NOT_SHOWN = ("task", "workspace", "cpu", "seed", "loadbar")
 
 
 @dataclasses.dataclass
@@ -73,7 +74,7 @@ class Stages:
         return self._run("evaluate", job, lambda: evaluate(job.settings()), None)
 
     def _run(self, stage: str, job: Job, work: Callable[[], Any], limit: float | None) -> Any:
-        shown = [f"{key}={value}" for key, value in job.given.items() if key not in ("task", "workspace")]
+        shown = [f"{key}={value}" for key, value in job.given.items() if key not in _NOT_SHOWN]
         say(f"[{self.clock.used:.0f} s] {' '.join([job.kind, *shown])}")
         started = time.perf_counter()
         try:

@@ -21,10 +21,16 @@ class Cost(Settings):
     fixed: float
     """Before the first epoch: byte pairs, vectors, token ids, loading."""
     epoch: float
+    threads: int = 1
+    """Threads that were the fastest: on a busy machine small students are slower with several."""
 
     def of(self, epochs: int, share: float = 1.0) -> float:
         """Return the seconds of so many epochs on a share of the rows."""
         return self.fixed + epochs * share * self.epoch
+
+    def slowed(self, factor: float) -> Cost:
+        """Return the cost on a machine that has become slower, or faster, by a factor."""
+        return self.model_copy(update={"fixed": self.fixed * factor, "epoch": self.epoch * factor})
 
 
 class Rung(Settings):

@@ -134,7 +134,7 @@ class Selection:
             own = len(train) if one.labels_only else rows
             about = batch_size, task.outputs, speeds.start, self.settings.cpu
             costs[one.name] = measured_cost(one, train, own, *about)
-        most_epochs = min(40, max(5, round(_STEPS / math.ceil(rows / batch_size))))
+        most_epochs = min(100, max(5, round(_STEPS / math.ceil(rows / batch_size))))
         kept = tuple(one for one in found if one.name in costs)
         return Pool(candidates=kept, costs=costs, init=init, batch_size=batch_size, most_epochs=most_epochs)
 
@@ -148,10 +148,7 @@ class Selection:
 
     def _plan(self, pool: Pool, alive: list[str], rungs_left: int) -> Rung:
         left = self._for_students()
-        costs = {
-            name: Cost(fixed=pool.costs[name].fixed * self.slower, epoch=pool.costs[name].epoch * self.slower)
-            for name in alive
-        }
+        costs = {name: pool.costs[name].slowed(self.slower) for name in alive}
         rung = plan_rung(costs, left, rungs_left, pool.most_epochs, min(1.0, _FEWEST_ROWS / len(self.train)))
         shown = f"{rung.epochs} epochs" + (f" on {rung.share:.0%} of the rows" if rung.share < 1 else "")
         say(f"[{self.clock.used:.0f} s] {len(rung.names)} students for {shown}, about {rung.seconds:.0f} s")
@@ -186,6 +183,7 @@ class Selection:
         return trained
 
     def _distilled(self, pool: Pool, candidate: Candidate, rung: Rung, name: str, must: bool) -> Trained:
+        torch.set_num_threads(pool.costs[candidate.name].threads)
         began = time.perf_counter()
         estimate = pool.costs[candidate.name].of(rung.epochs, rung.share) * self.slower
         limit = None if must else min(2 * estimate + 5, self._for_students())
@@ -262,6 +260,7 @@ class Selection:
         return 6 + 2 * self.speeds.start
 
     def _shrunk(self, trained: Trained, candidate: Candidate, name: str, pool: Pool) -> Winner:
+        torch.set_num_threads(pool.costs[candidate.name].threads)
         began = time.perf_counter()
         available = (self.clock.left - self._end()) / 2
         epoch = pool.costs[candidate.name].epoch * self.slower * 1.3

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,43 +22,61 @@ _STRENGTHS = (10.0, 1.0)
 """Values of C (and 1 / alpha of ridge regression), of which validation chooses where there is time for both."""
 _MOST_WORK = 2e8
 """Non-zero features times classes above which the linear model learns from a part of the rows."""
+_QUICK_ROWS = 20_000
+"""Rows that the quick score is of, at most."""
+
+
+class _Linear:
+    """A linear model over tf-idf of words and pairs of words."""
+
+    def __init__(self, task: Task, train: Split, most_rows: int | None = None) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.task, self.train = task, train
+        self.vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
+        self.features = self.vectorizer.fit_transform(_joined(train))
+        most = int(_MOST_WORK / max(1.0, self.features.nnz / len(train) * task.outputs))
+        most = min(most, most_rows or most)
+        self.rows, self.notes = np.arange(len(train)), ""
+        if len(train) > most:
+            self.rows = np.random.default_rng(derive("tf-idf", 0)).permutation(len(train))[:most]
+            self.notes = f", {most:,} rows"
+
+    def scores(self, strength: float, splits: Sequence[Split]) -> list[dict[str, float]]:
+        """Return the metrics over splits of a model that is fitted with this C, or 1 / alpha."""
+        from sklearn.linear_model import LogisticRegression, Ridge
+
+        task, features, labels = self.task, self.features[self.rows], self.train.labels[self.rows]
+        read = [self.vectorizer.transform(_joined(split)) for split in splits]
+        if task.regression:
+            model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)
+            logits = [_scaled(task, model.predict(each)) for each in read]
+        else:
+            model = LogisticRegression(C=strength, max_iter=200).fit(features, labels)
+            logits = [_all_classes(task, model.decision_function(each), model.classes_) for each in read]
+        return [score(task, split.labels, each) for split, each in zip(splits, logits, strict=True)]
+
+
+def quick_score(task: Task, train: Split, validation: Split) -> float:
+    """Return the main metric over validation of a linear model of some of the rows: what a teacher should exceed."""
+    return _Linear(task, train, _QUICK_ROWS).scores(_STRENGTHS[0], [validation])[0][task.all_metrics[0]]
 
 
 def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: float) -> Baseline:
     """Return the score of a linear model over tf-idf of words and pairs of words. seconds: that it may take, about."""
-    from scipy.sparse import vstack
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression, Ridge
-
     began = time.perf_counter()
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
-    features = vectorizer.fit_transform(_joined(train))
-    rows = np.arange(features.shape[0])
-    most = int(_MOST_WORK / max(1.0, features.nnz / len(rows) * task.outputs))
-    notes = ""
-    if len(rows) > most:
-        rows, notes = np.random.default_rng(derive("tf-idf", 0)).permutation(rows)[:most], f", {most:,} rows"
-    read, tested = vectorizer.transform(_joined(validation)), vectorizer.transform(_joined(test))
-    both, found = vstack([read, tested]), {}
+    linear, found = _Linear(task, train), {}
     for strength in _STRENGTHS:
         fitted = time.perf_counter()
-        if task.regression:
-            model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features[rows], train.labels[rows])
-            logits = _scaled(task, model.predict(both))
-        else:
-            model = LogisticRegression(C=strength, max_iter=200).fit(features[rows], train.labels[rows])
-            logits = _all_classes(task, model.decision_function(both), model.classes_)
-        metrics = [
-            score(task, split.labels, part)
-            for split, part in zip((validation, test), np.split(logits, [len(validation)]), strict=True)
-        ]
-        found[metrics[0][task.all_metrics[0]]] = strength, metrics[1]
+        chooses, metrics = linear.scores(strength, [validation, test])
+        found.setdefault(chooses[task.all_metrics[0]], (strength, metrics))
         if time.perf_counter() - began + 1.5 * (time.perf_counter() - fitted) > seconds:
             break
     strength, metrics = found[max(found)]
     kind = "ridge regression" if task.regression else "logistic regression"
-    about = f"{features.shape[1]:,} features, C = {strength:g}{notes}"
-    return Baseline(name=f"tf-idf, {kind}", metrics=metrics, about=about, seconds=round(time.perf_counter() - began, 1))
+    about = f"{linear.features.shape[1]:,} features, C = {strength:g}{linear.notes}"
+    took = round(time.perf_counter() - began, 1)
+    return Baseline(name=f"tf-idf, {kind}", metrics=metrics, about=about, seconds=took)
 
 
 def fasttext(task: Task, train: Split, test: Split, seconds: float, seed: int) -> Baseline | None:

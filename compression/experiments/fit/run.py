@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from common.stopping import OutOfTime
 from common.store.files import file_sha256
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
-from compression.experiments.fit.baselines import fasttext, tf_idf
+from compression.experiments.fit.baselines import fasttext, quick_score, tf_idf
 from compression.experiments.fit.clock import Clock
 from compression.experiments.fit.data import MOST_TEST, MOST_VALIDATION, draw, held_out_rows, with_test, write_task
 from compression.experiments.fit.detect import Found, detect, read_rows
@@ -28,7 +29,7 @@ from compression.experiments.fit.result import FitResult, plan_lines
 from compression.experiments.fit.selection import Selection
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.speeds import measure
-from compression.experiments.fit.stages import AUGMENTED, Stages
+from compression.experiments.fit.stages import AUGMENTED, TEACHER, Stages
 from compression.experiments.fit.state import State
 from compression.experiments.fit.table import read_any
 from compression.experiments.report import write_report
@@ -223,6 +224,8 @@ def _teach(clock: Clock, opening: Opening, stages: Stages, train: Split, state: 
             max_tokens=plan.max_tokens,
             downsample_data=plan.share(len(train)),
         )
+        if worse := _worse_than_linear(stages, train):
+            return Taught(teacher=False, variants=0, why=f"none: {worse}")
         began = time.perf_counter()
         stages.logits(left(), "processed")
         pieces = speeds.mean_pieces(plan.max_tokens)
@@ -239,6 +242,19 @@ def _teach(clock: Clock, opening: Opening, stages: Stages, train: Split, state: 
     why = opening.plan.why.partition(", inputs")[0]
     why += f", inputs cut at {plan.max_tokens} word pieces, {variants.number or 'no'} variants of each row"
     return Taught(teacher=True, variants=variants.number, why=why, max_tokens=plan.max_tokens)
+
+
+def _worse_than_linear(stages: Stages, train: Split) -> str:
+    """Return in words by how much a linear model is better than the teacher on validation; empty where it is not."""
+    task, paths = stages.task, stages.settings.paths
+    history = (paths.model(task.name, TEACHER) / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    own = max(json.loads(line)["score"] for line in history)
+    validation = load_split(paths, task, "validation")
+    labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, validation)]
+    linear = quick_score(task, *labelled)
+    if own + 1 / np.sqrt(4 * len(labelled[1])) >= linear:  # a standard error of a share
+        return ""
+    return f"it scored {100 * own:.1f} on validation, tf-idf with a linear model {100 * linear:.1f}"
 
 
 class Variants(Settings):

@@ -131,9 +131,8 @@ class Selection:
         for one in found:  # the fastest first
             if costs and time.perf_counter() - began > most:
                 break
-            own = len(train) if one.labels_only else rows
             about = batch_size, task.outputs, speeds.start, self.settings.cpu
-            costs[one.name] = measured_cost(one, train, own, *about)
+            costs[one.name] = measured_cost(one, train, rows, *about)
         most_epochs = min(100, max(5, round(_STEPS / math.ceil(rows / batch_size))))
         kept = tuple(one for one in found if one.name in costs)
         return Pool(candidates=kept, costs=costs, init=init, batch_size=batch_size, most_epochs=most_epochs)
@@ -191,7 +190,9 @@ class Selection:
         if limit is not None and limit < min(1.0, estimate):
             return Trained(model=None, score=nothing, note="no time left")
         try:
-            given = self._given(pool, candidate) | {"epochs": rung.epochs, "patience": rung.epochs}
+            # As many steps for all: without variants an epoch has fewer.
+            epochs = rung.epochs * (1 + self.variants if candidate.labels_only else 1)
+            given = self._given(pool, candidate) | {"epochs": epochs, "patience": epochs}
             share = {"downsample_data": rung.share} if rung.share < 1 else {}
             actions = {"compression_actions": ("distill",), "model_name": name}
             folder = self.stages.compress("students", limit, **given, **share, **actions)

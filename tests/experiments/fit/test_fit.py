@@ -32,13 +32,15 @@ def settings(folder, rows, encoder, glove, minutes=10.0, **given):
 
 
 @pytest.mark.slow
-def test_a_file_becomes_a_packed_file_with_a_teacher(tmp_path, encoder, glove, short):
+def test_a_file_becomes_a_packed_file(tmp_path, encoder, glove, short):
+    """The teacher's random encoder learns nothing at a rate for pre-trained ones: labels are learned from."""
     given = settings(tmp_path, own_task.labelled_rows(300), encoder, glove)
     result = fit(given)
     assert result.bytes == (tmp_path / "reviews.fwt").stat().st_size <= 6000
     assert result.metrics["accuracy"] > 0.8
     assert {one.name for one in result.baselines} >= {"tf-idf, logistic regression"}
-    assert "fine-tuned on all rows" in result.teacher
+    assert "2 labels (verdict: thumbs down, thumbs up)" in result.task
+    assert result.teacher.startswith("none: it scored ")
     assert result.rows["train"] + result.rows["validation"] + result.rows["test"] <= 300
     model = load_packed(tmp_path / "reviews.fwt")
     assert tuple(model.labels) == own_task.NAMES
@@ -49,7 +51,7 @@ def test_a_file_becomes_a_packed_file_with_a_teacher(tmp_path, encoder, glove, s
     assert "tf-idf, logistic regression: accuracy on test" in (folder / "report.md").read_text()
     assert "tf-idf, logistic regression: accuracy on test" in (folder / "report.html").read_text()
     rungs = [one.rung for one in result.tried]
-    assert rungs.count(1) > rungs.count(2) >= rungs.count(3) > 0
+    assert rungs.count(1) > rungs.count(2) > 0
 
 
 @pytest.mark.slow

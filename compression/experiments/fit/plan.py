@@ -106,7 +106,7 @@ def make_plan(speeds: Speeds, rows: int, held_out: int, left: float, outputs: in
 
 def reserve_of(speeds: Speeds, left: float) -> float:
     """Return the seconds kept for quantizing, packing, scores and the report."""
-    return min(0.45 * left, max(_RESERVE * left, 12 + 3 * speeds.start))
+    return min(0.45 * left, max(_RESERVE * left, 10 + speeds.start))
 
 
 def teacher_seconds(speeds: Speeds, choice: TeacherPlan, labelled: int, held_out: int) -> dict[str, float]:

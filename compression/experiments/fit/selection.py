@@ -258,7 +258,7 @@ class Selection:
 
     def _end(self) -> float:
         """Seconds for scores, baselines and the report."""
-        return 6 + 2 * self.speeds.start
+        return 8 + self.speeds.start / 2
 
     def _shrunk(self, trained: Trained, candidate: Candidate, name: str, pool: Pool) -> Winner:
         torch.set_num_threads(pool.costs[candidate.name].threads)

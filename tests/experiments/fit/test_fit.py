@@ -55,6 +55,21 @@ def test_a_file_becomes_a_packed_file(tmp_path, encoder, glove, short):
 
 
 @pytest.mark.slow
+def test_students_learn_from_a_good_teacher_over_augmented_rows(tmp_path, encoder, glove, monkeypatch):
+    monkeypatch.setattr(selection, "_STEPS", 50)
+    monkeypatch.setattr("compression.experiments.fit.run.quick_score", lambda *splits: 0.0)
+    given = settings(tmp_path, own_task.labelled_rows(120), encoder, glove)
+    result = fit(given)
+    assert result.teacher.startswith("fine-tuned on all rows for 10 epochs")
+    assert "variants of each row" in result.teacher
+    jobs = json.loads((given.paths.experiment(given.experiment) / "experiment.json").read_text())["jobs"]
+    assert [job["job"] for job in jobs][:5] == ["preprocess", "finetune", "preprocess", "preprocess", "preprocess"]
+    assert any(job.get("alpha") == 0.0 and job.get("augmented") == "fit" for job in jobs)
+    assert any(one.name.endswith("-labels") for one in result.tried)
+    assert result.bytes <= 6000
+
+
+@pytest.mark.slow
 def test_the_same_command_finds_everything_finished(tmp_path, capsys):
     own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(200))
     output = tmp_path / "small.fwt"

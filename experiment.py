@@ -6,6 +6,7 @@
         --only-original-data --alpha 1
     python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --set epochs=2
     python experiment.py report table-7-1
+    python experiment.py fit reviews.csv --text review --label verdict --max-bytes 32000 --minutes 15
     python experiment.py list
     python experiment.py show table-7-1
     python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
@@ -35,6 +36,7 @@ from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.chain import Plan, plan_chain, plan_file
 from compression.experiments.commands import commands_to_try
 from compression.experiments.compare.comparison import CompareSettings, comparison_text
+from compression.experiments.fit.settings import FitFlags, of_file
 from compression.experiments.jobs import JOBS
 from compression.experiments.report import terminal_report
 from compression.experiments.report.archive import ArchiveSettings, archive
@@ -119,6 +121,22 @@ def _sweep(settings: SweepSettings, file: str) -> None:
         raise SystemExit(1)
 
 
+def _fit(settings: FitFlags, file: str) -> None:
+    """Train the best student that fits a size in a given time, from a file with texts and labels to a packed file.
+
+    Example: python experiment.py fit reviews.csv --text review --label verdict --max-bytes 32000 --minutes 15
+    """
+    from compression.experiments.fit.fit import fit, plan_fit
+
+    of_one = of_file(settings, file)
+    if settings.dry_run:
+        plan = plan_fit(of_one)
+        print_json(plan) if settings.json_ else print(plan["text"])
+        return
+    result = fit(of_one)
+    print_json(result.as_json()) if settings.json_ else print(result.text())
+
+
 def _report(settings: QuerySettings, name: str) -> None:
     """Write an experiment's report again, or the page of a folder of archived ones.
 
@@ -192,6 +210,7 @@ def _best(settings: BestSettings) -> None:
 
 COMMANDS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "sweep": (SweepSettings, ["FILE.yaml"], _sweep),
+    "fit": (FitFlags, ["FILE"], _fit),
     "report": (QuerySettings, ["NAME|FOLDER"], _report),
     "archive": (ArchiveSettings, ["NAME", "..."], _archive),
     "publish": (PublishSettings, ["NAME"], _publish),

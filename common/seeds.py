@@ -31,6 +31,7 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
-    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+    # As use_deterministic_algorithms, which would also load PyTorch's compiler for its settings: seconds.
+    torch.set_deterministic_debug_mode("warn" if torch.cuda.is_available() else "error")
     # Deterministic mode fills fresh memory with NaN to show reads of it; that is a fifth of a student's step.
     torch.utils.deterministic.fill_uninitialized_memory = False

@@ -1,21 +1,58 @@
 """Stopping on request: after the first Ctrl-C or SIGTERM work stops where nothing is lost, after the second at once.
 
 Long work tests `asked`, or calls `check`, where it can stop: after a training step, between two shards. Work that has
-nothing to save, such as reading a file, runs in a block of `at_once`.
+nothing to save, such as reading a file, runs in a block of `at_once`. `time_limit` asks after a number of seconds.
 """
 
 import contextlib
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _asked = False
 _at_once = False
+_until = math.inf
+"""When the innermost time limit ends, by time.monotonic."""
 _listeners: list[Callable[[], bool]] = []
+
+
+class OutOfTime(Exception):
+    """Work was stopped by `time_limit`."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Ask the work in this block to stop after so many seconds; raises OutOfTime where it does.
+
+    As after a user's request, what is unfinished can be resumed.
+    """
+    global _until
+    before, _until = _until, min(_until, time.monotonic() + seconds)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if _requested() or not out_of_time():
+            raise
+        raise OutOfTime from None
+    finally:
+        _until = before
+
+
+def out_of_time() -> bool:
+    """Whether a time limit has passed."""
+    return time.monotonic() >= _until
+
+
+def check_time() -> None:
+    """Raise KeyboardInterrupt when a time limit has passed: in work that goes on after a user's request."""
+    if out_of_time():
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -60,7 +97,11 @@ def at_once() -> Iterator[None]:
 
 
 def asked() -> bool:
-    """Whether this process, or its parent process, was asked to stop."""
+    """Whether this process, or its parent process, was asked to stop, or a time limit has passed."""
+    return _requested() or out_of_time()
+
+
+def _requested() -> bool:
     return _asked or any(elsewhere() for elsewhere in _listeners)
 
 

@@ -10,6 +10,7 @@ import torch
 from common.data.ragged import padded
 from common.data.split import Split
 from common.progress import Advance, nothing
+from common.stopping import check_time
 from common.training.batching import sorted_batches
 
 SCORING_BATCH = 64
@@ -99,6 +100,7 @@ def batched_logits(
     parts = []
     with torch.inference_mode():
         for rows in batches:
+            check_time()
             parts.append(forward(rows).float().cpu().numpy())
             advance(len(rows))
     order = np.concatenate(batches)

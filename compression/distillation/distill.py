@@ -203,7 +203,7 @@ def _tokenizer_and_vectors(
         return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), None
     if student.embedding_type != "bpe":
         return load_tokenizer(student, Path()), student, None
-    by_teacher, folder = settings.embedding_init == "teacher", settings.paths.bpe(task.name)
+    init, folder = settings.embedding_init, settings.paths.bpe(task.name)
     if "bpe_model" in inputs:
         model_file, vector_file = inputs["bpe_model"].path, inputs["bpe_vectors"].path
     else:
@@ -212,15 +212,16 @@ def _tokenizer_and_vectors(
             for split in (load_split(settings.paths, task, "train"), rows)
         )
         wanted = student.vocab_size, student.embedding_dim, student.bpe_source
-        model_file, vector_file = find_files(*wanted, sentences, folder, own, not by_teacher)
+        model_file, vector_file = find_files(*wanted, sentences, folder, own, init == "vectors")
     tokenizer = BpeTokenizer(model_file, student.max_tokens)
-    if by_teacher:
+    vectors = None
+    if init == "teacher":
         teacher = inputs["teacher"].path
         vectors = find_teacher_vectors(tokenizer.pieces, teacher, student.embedding_dim, folder, settings.cpu)
-    else:  # a model of the user's own may have unused pieces
+    elif init == "vectors":  # a model of the user's own may have unused pieces
         vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]
     # The saved settings must not point outside the student's folder; a vocabulary of the user's own sets its size.
-    student = student.model_copy(update={"vocab_size": len(vectors), "bpe_model": None, "bpe_vectors": None})
+    student = student.model_copy(update={"vocab_size": tokenizer.vocab_size, "bpe_model": None, "bpe_vectors": None})
     return tokenizer, student, vectors
 
 

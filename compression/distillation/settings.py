@@ -67,8 +67,9 @@ class RowsSettings(Settings):
 class InitSettings(Settings):
     """Initialisation."""
 
-    embedding_init: Literal["vectors", "teacher"] = "vectors"
-    """Initial embeddings of byte pairs: BPEmb's or word2vec's vectors, or the teacher's embedding of each pair."""
+    embedding_init: Literal["vectors", "teacher", "random"] = "vectors"
+    """Initial embeddings of byte pairs: BPEmb's or word2vec's vectors, the teacher's embedding of each pair, or random
+    ones, which take no time."""
     start_from: str | None = None
     """General student (from `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     adapter_tuning: bool = False
@@ -248,8 +249,10 @@ class DistillSettings(
             raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
-        if self.embedding_init == "teacher" and self.embedding_type != "bpe":
-            raise ValueError(f"--embedding-init teacher is for byte pairs (--embedding-type is {self.embedding_type})")
+        if self.embedding_init != "vectors" and self.embedding_type != "bpe":
+            raise ValueError(
+                f"--embedding-init {self.embedding_init} is for byte pairs (--embedding-type is {self.embedding_type})"
+            )
         return self
 
     def recipe(self) -> "Recipe":

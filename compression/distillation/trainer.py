@@ -17,6 +17,7 @@ from common.devices import pick_device
 from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, linear_schedule
 from common.training.metrics import main_score
+from common.training.optimizers import eager
 from common.training.targets import targets
 from compression.distillation.alignment import Aligner
 from compression.distillation.callbacks import Callback
@@ -127,6 +128,6 @@ def make_optimizer(settings: DistillSettings, student: nn.Module) -> torch.optim
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adadelta":
-        return torch.optim.Adadelta(trained, rho=0.95, **common)
+        return eager(torch.optim.Adadelta)(trained, rho=0.95, **common)
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(trained, fused=True, **common)
+    return eager(kind)(trained, fused=True, **common)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -107,23 +110,38 @@ def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
 
 
 def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> None:
-    import sentencepiece
-
     target.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(target) as partial, partial.open("wb") as stream:
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
-                model_writer=stream,
-                model_type="bpe",
-                vocab_size=vocab_size,
-                character_coverage=1.0,
-                num_threads=1,
-                minloglevel=2,
-            )
+            _train_to(stream, sentences, vocab_size)
         except RuntimeError as error:
             reason = str(error).split(")")[-1].strip() or str(error)
             raise UserError(f"the text is too small for --vocab-size {vocab_size}: {reason}") from error
+
+
+def _train_to(stream: BinaryIO, sentences: Iterable[str], vocab_size: int) -> None:
+    """Write a model trained on sentences. Raises RuntimeError where they have too few pieces."""
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences),
+        model_writer=stream,
+        model_type="bpe",
+        vocab_size=vocab_size,
+        character_coverage=1.0,
+        num_threads=1,
+        minloglevel=2,
+    )
+
+
+def most_pieces(sentences: list[str], wanted: int) -> int:
+    """Return how many pieces a byte-pair vocabulary of a text can have, at most `wanted`; 0 where it has too little."""
+    try:
+        _train_to(io.BytesIO(), map(prepare, sentences), wanted)
+    except RuntimeError as error:
+        found = re.search(r"<= (\d+)", str(error))
+        return int(found[1]) if found else 0
+    return wanted
 
 
 def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Path) -> None:

@@ -117,7 +117,7 @@ def read_jsonl(lines: Lines, where: str, keys: Sequence[str]) -> Iterator[tuple[
         except (ValueError, RecursionError) as error:
             raise UserError(f"{where} line {number}: not JSON ({error})") from error
         if not isinstance(values, dict):
-            raise UserError(f"{where} line {number}: not a JSON object, such as {{{keys[0]!r}: ...}}")
+            raise UserError(f"{where} line {number}: not a JSON object, such as {{{next(iter(keys), 'text')!r}: ...}}")
         for key in keys:
             _check_has(f"{where} line {number}", "key", key, values, "none")
         yield number, values

@@ -18,6 +18,7 @@ from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
 from common.training.metrics import main_score
+from common.training.optimizers import eager
 from common.training.targets import targets
 
 
@@ -53,7 +54,7 @@ def train(
     trained = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
     run = Run(
         model=teacher.model,
-        optimizer=torch.optim.AdamW(trained, lr=settings.lr, weight_decay=settings.weight_decay),
+        optimizer=eager(torch.optim.AdamW)(trained, lr=settings.lr, weight_decay=settings.weight_decay),
         batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, settings.seed, epoch),
         loss=lambda rows: label_loss(teacher.forward(encoded, rows), labels[rows]),
         validate=lambda: main_score(task, held_out.labels, teacher.logits(held_out)),

@@ -106,6 +106,7 @@ def _section(pivot: Pivot, level: str) -> list[str]:
 def _markdown(record: ExperimentRecord, splits: list[SplitResults], tables: list[Pivot]) -> str:
     parts = [f"# {escape_markdown(record.title)}"]
     parts += [f"{escape_markdown(results.heading)}: {escape_markdown(summary(results))}" for results in splits]
+    parts += [markdown_list([escape_markdown(line) for line in record.summary])] if record.summary else []
     for pivot in tables:
         parts += _section(pivot, "##")
     parts += ["![Scores against sizes](skyline.png)"] if splits else []

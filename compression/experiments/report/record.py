@@ -83,6 +83,8 @@ class ExperimentRecord(Settings):
     """Figures of the thesis to show next to ours."""
     labels: tuple[LabelShares, ...] = ()
     """Label distributions of the data."""
+    summary: tuple[str, ...] = ()
+    """Sentences that the report begins with."""
 
 
 def described(source: str, *flags: Mapping[str, Any]) -> str:

@@ -1,0 +1,129 @@
+"""What a user would otherwise take: tf-idf with a linear model, and fastText where its program is installed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from common.data.split import Split
+from common.data.tasks import Task
+from common.seeds import derive
+from common.training.metrics import score
+from compression.experiments.fit.settings import Baseline
+
+_STRENGTHS = (10.0, 1.0)
+"""Values of C (and 1 / alpha of ridge regression), of which validation chooses where there is time for both."""
+_MOST_WORK = 2e8
+"""Non-zero features times classes above which the linear model learns from a part of the rows."""
+_QUICK_ROWS = 20_000
+"""Rows that the quick score is of, at most."""
+
+
+class _Linear:
+    """A linear model over tf-idf of words and pairs of words."""
+
+    def __init__(self, task: Task, train: Split, most_rows: int | None = None) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.task, self.train = task, train
+        self.vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
+        self.features = self.vectorizer.fit_transform(_joined(train))
+        most = int(_MOST_WORK / max(1.0, self.features.nnz / len(train) * task.outputs))
+        most = min(most, most_rows or most)
+        self.rows, self.notes = np.arange(len(train)), ""
+        if len(train) > most:
+            self.rows = np.random.default_rng(derive("tf-idf", 0)).permutation(len(train))[:most]
+            self.notes = f", {most:,} rows"
+
+    def scores(self, strength: float, splits: Sequence[Split]) -> list[dict[str, float]]:
+        """Return the metrics over splits of a model that is fitted with this C, or 1 / alpha."""
+        from sklearn.linear_model import LogisticRegression, Ridge
+
+        task, features, labels = self.task, self.features[self.rows], self.train.labels[self.rows]
+        read = [self.vectorizer.transform(_joined(split)) for split in splits]
+        if task.regression:
+            model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)
+            logits = [_scaled(task, model.predict(each)) for each in read]
+        else:
+            model = LogisticRegression(C=strength, max_iter=200).fit(features, labels)
+            logits = [_all_classes(task, model.decision_function(each), model.classes_) for each in read]
+        return [score(task, split.labels, each) for split, each in zip(splits, logits, strict=True)]
+
+
+def quick_score(task: Task, train: Split, validation: Split) -> float:
+    """Return the main metric over validation of a linear model of some of the rows: what a teacher should exceed."""
+    return _Linear(task, train, _QUICK_ROWS).scores(_STRENGTHS[0], [validation])[0][task.all_metrics[0]]
+
+
+def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: float) -> Baseline:
+    """Return the score of a linear model over tf-idf of words and pairs of words. seconds: that it may take, about."""
+    began = time.perf_counter()
+    linear, found = _Linear(task, train), {}
+    for strength in _STRENGTHS:
+        fitted = time.perf_counter()
+        chooses, metrics = linear.scores(strength, [validation, test])
+        found.setdefault(chooses[task.all_metrics[0]], (strength, metrics))
+        if time.perf_counter() - began + 1.5 * (time.perf_counter() - fitted) > seconds:
+            break
+    strength, metrics = found[max(found)]
+    kind = "ridge regression" if task.regression else "logistic regression"
+    about = f"{linear.features.shape[1]:,} features, C = {strength:g}{linear.notes}"
+    took = round(time.perf_counter() - began, 1)
+    return Baseline(name=f"tf-idf, {kind}", metrics=metrics, about=about, seconds=took)
+
+
+def fasttext(task: Task, train: Split, test: Split, seconds: float, seed: int) -> Baseline | None:
+    """Return the score of fastText with its default settings and pairs of words; None where it cannot be run."""
+    program = shutil.which("fasttext")
+    if program is None or task.regression:
+        return None
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lines = [f"__label__{label} {text}\n" for label, text in zip(train.labels, _joined(train), strict=True)]
+        random.Random(seed).shuffle(lines)
+        (folder / "train.txt").write_text("".join(lines), encoding="utf-8")
+        (folder / "test.txt").write_text("".join(f"{text}\n" for text in _joined(test)), encoding="utf-8")
+        options = ["-wordNgrams", "2", "-thread", "1", "-seed", str(seed % 2**31)]
+        command = [program, "supervised", "-input", "train.txt", "-output", "model", *options]
+        try:
+            subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=seconds)
+            asked = [program, "predict", "model.bin", "test.txt"]
+            answer = subprocess.run(asked, cwd=folder, capture_output=True, check=True, timeout=seconds, text=True)
+        except (subprocess.SubprocessError, OSError):
+            return None
+        size = (folder / "model.bin").stat().st_size
+    found = [int(line.removeprefix("__label__") or 0) for line in answer.stdout.splitlines()]
+    if len(found) != len(test):
+        return None
+    logits = np.eye(len(task.labels), dtype=np.float32)[found]
+    about = f"wordNgrams 2, {size:,} bytes"
+    seconds = round(time.perf_counter() - began, 1)
+    return Baseline(name="fastText", metrics=score(task, test.labels, logits), about=about, seconds=seconds)
+
+
+def _joined(split: Split) -> list[str]:
+    """Return the texts in lower case, both of a pair as one."""
+    return [" ".join(texts).lower() for texts in zip(*split.sentences(), strict=True)]
+
+
+def _scaled(task: Task, numbers: np.ndarray) -> np.ndarray:
+    """Return numbers as outputs of a model, float32 [n, 1]."""
+    low, high = task.range or (0.0, 1.0)
+    return ((numbers - low) / (high - low)).astype(np.float32)[:, None]
+
+
+def _all_classes(task: Task, decisions: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return scores of all classes, [n, outputs]; of two classes scikit-learn has one score."""
+    if decisions.ndim == 1:
+        decisions = np.stack([-decisions, decisions], 1)
+    logits = np.full((len(decisions), len(task.labels)), -np.inf, np.float32)
+    logits[:, classes] = decisions
+    return logits

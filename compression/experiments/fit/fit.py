@@ -1,0 +1,85 @@
+"""`experiment.py fit`: from a file with texts and labels to a packed file in a given time.
+
+This module loads no heavy library: a finished fit is answered in a moment.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from common.errors import UserError
+from common.progress import say, show_bars
+from common.store.files import file_sha256, whole_file
+from common.store.locks import only_one
+from compression.experiments.fit import clock, state
+from compression.experiments.fit.clock import Clock
+from compression.experiments.fit.result import FitResult
+from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.state import State
+from compression.experiments.fit.table import file_identity
+from compression.experiments.report.record import check_name_is_free
+
+
+def fit(settings: FitSettings) -> FitResult:
+    """Train the best student that fits the size, in the time. Returns its result; a finished one is reused.
+
+    A stopped fit continues, and the time it has used counts. Raises UserError for a file that nothing can be learned
+    from, with what to do.
+    """
+    show_bars(settings.loadbar)
+    folder = settings.paths.experiment(settings.experiment)
+    identity = file_identity(settings.file) + (file_identity(settings.test) if settings.test else "")
+    _check_output(settings)
+    with only_one(folder.parent / f"{folder.name}.fit", f"experiment {settings.experiment}"):
+        if settings.force:
+            for name in (state.FILE, clock.FILE):
+                (folder / name).unlink(missing_ok=True)
+        check_name_is_free(folder, settings.definition())
+        kept = State(folder, identity)
+        result = kept.get("result", FitResult)
+        if result is None or not _is_there(result):
+            result = _run(settings, folder, kept)
+        else:
+            say(f"{settings.experiment}: up to date")
+        return _written(result, settings)
+
+
+def plan_fit(settings: FitSettings) -> dict[str, object]:
+    """Return what a fit finds in the file and plans, without doing it (`--dry-run`)."""
+    show_bars(settings.loadbar)
+    started = time.perf_counter()
+    from compression.experiments.fit.run import describe_plan  # PyTorch loads here, after the flags are checked
+
+    return describe_plan(settings, time.perf_counter() - started)
+
+
+def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
+    time_used = Clock(folder, settings.seconds)
+    with time_used.running():
+        started = time.perf_counter()
+        from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the flags are checked
+
+        return run_fit(settings, folder, kept, time_used, time.perf_counter() - started)
+
+
+def _check_output(settings: FitSettings) -> None:
+    """Raise UserError where the packed file cannot be written: better now than after the minutes."""
+    output = settings.output
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        raise UserError(f"--output {output}: " + ("a folder" if output.is_dir() else f"no folder {output.parent}"))
+
+
+def _is_there(result: FitResult) -> bool:
+    path = Path(result.packed)
+    return path.exists() and file_sha256(path) == result.sha256
+
+
+def _written(result: FitResult, settings: FitSettings) -> FitResult:
+    """Copy the packed file to where it was asked for."""
+    if settings.output is None:
+        return result
+    with whole_file(settings.output) as partial:
+        shutil.copyfile(result.packed, partial)
+    return result.model_copy(update={"output": str(settings.output)})

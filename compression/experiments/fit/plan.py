@@ -1,0 +1,162 @@
+"""How the time is divided among the stages, from speeds measured on this machine. Pure functions.
+
+A teacher is worth its time only where it can learn from enough rows and label them. What it does is taken from a list
+of choices, the best first: more epochs and variants, then fewer, then fewer rows, then shorter inputs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import pydantic
+
+from common.config import Settings
+
+LEAST_SECONDS = 100.0
+"""Below it no teacher is tried: loading one takes a third of a minute on a slow machine."""
+FEWEST_FOR_TEACHER = 300
+"""Rows that a teacher learns from at least, or all that there are."""
+STUDENTS_SHARE = 0.35
+"""Share of the time for choosing and training students, next to a teacher."""
+_RESERVE = 0.12
+_LENGTHS = (128, 96, 64, 48, 32)
+_VARIANTS = (8, 4, 2, 1, 0)
+_TEACHER_STEPS = 150
+"""Steps of the optimizer that a teacher is given at least on few rows, by more epochs."""
+_TEACHER_BATCH = 16
+
+
+class Speeds(Settings):
+    """What was measured. Speeds are per second; the teacher's are for inputs of `length` word pieces."""
+
+    start: float
+    """Seconds that loading the libraries took: a measure of how slow the machine is."""
+    prepare: float
+    """Rows read, split and checked for leaks."""
+    words: float
+    """Mean number of words of a row, both texts of a pair."""
+    pieces: tuple[int, ...] = ()
+    """Word pieces of some rows; none where no teacher was measured."""
+    load: float = 0.0
+    """Seconds to load the teacher."""
+    train: float = 0.0
+    """Word pieces that the teacher learns from."""
+    infer: float = 0.0
+    """Word pieces that the teacher reads."""
+
+    def mean_pieces(self, length: int) -> float:
+        """Return the mean number of word pieces of a row that is cut at a length."""
+        return sum(min(count, length) for count in self.pieces) / len(self.pieces)
+
+
+class TeacherPlan(Settings):
+    """What the teacher does."""
+
+    rows: int
+    """Rows to learn from."""
+    epochs: int
+    max_tokens: int
+    variants: int
+    """Variants of each row that students learn from."""
+    batch_size: int = 32
+
+    def share(self, train_rows: int) -> float:
+        """Return --downsample-data."""
+        return 1.0 if self.rows >= train_rows else round(self.rows / train_rows, 6)
+
+
+class Plan(Settings):
+    """The stages and their estimated seconds."""
+
+    rows: int
+    """Rows of the file that are used."""
+    teacher: TeacherPlan | None
+    why: str
+    """Why there is no teacher, or in words what it does."""
+    seconds: dict[str, float] = pydantic.Field(default_factory=dict)
+    """Stage -> estimate."""
+
+
+def make_plan(speeds: Speeds, rows: int, held_out: int, left: float, outputs: int) -> Plan:
+    """Return a plan that takes at most `left` seconds, as far as the speeds tell.
+
+    rows: usable rows of the file; held_out: of these, validation and test together.
+    """
+    reserve = reserve_of(speeds, left)
+    most = max(50, int(0.15 * left * speeds.prepare))  # rows that can be read again, split and checked
+    used = min(rows, most)
+    held_out = min(held_out, used // 3)
+    why = "--minutes is too short for a teacher" if left < LEAST_SECONDS else "no teacher was measured"
+    if left >= LEAST_SECONDS and speeds.pieces:
+        why = "fine-tuning one on enough rows would take longer than the time allows"
+        for choice, labelled in _choices(used, held_out):
+            seconds = teacher_seconds(speeds, choice, labelled, held_out)
+            seconds["splits"] = (labelled + held_out) / speeds.prepare
+            if sum(seconds.values()) <= (1 - STUDENTS_SHARE) * left - reserve:
+                seconds["students"] = left - reserve - sum(seconds.values())
+                seconds["quantize, pack, evaluate"] = reserve
+                return Plan(rows=labelled + held_out, teacher=choice, why=_words(choice, labelled), seconds=seconds)
+    splits = used / speeds.prepare
+    seconds = {"splits": min(splits, 0.3 * left), "students": 0.0, "quantize, pack, evaluate": min(reserve, 0.5 * left)}
+    seconds["students"] = left - sum(seconds.values())
+    return Plan(rows=used, teacher=None, why=why, seconds=seconds)
+
+
+def reserve_of(speeds: Speeds, left: float) -> float:
+    """Return the seconds kept for quantizing, packing, scores and the report."""
+    return min(0.45 * left, max(_RESERVE * left, 10 + speeds.start))
+
+
+def teacher_seconds(speeds: Speeds, choice: TeacherPlan, labelled: int, held_out: int) -> dict[str, float]:
+    """Return the estimated seconds of the teacher's stages. labelled: rows of train."""
+    pieces = speeds.mean_pieces(choice.max_tokens)
+    learned, read = choice.rows * pieces / speeds.train, pieces / speeds.infer
+    seconds = {"teacher": speeds.load + choice.epochs * (learned + held_out / 2 * read)}
+    if choice.variants:
+        # Words that have neighbours are looked up once.
+        seconds["augment"] = speeds.start + labelled * choice.variants * speeds.words / 100_000
+    seconds["logits"] = speeds.load / 3 + labelled * (1 + choice.variants) * read
+    return seconds
+
+
+def _choices(rows: int, held_out: int) -> Iterator[tuple[TeacherPlan, int]]:
+    """Yield what a teacher may do and the rows of train that it labels, the best first."""
+    train = max(1, rows - held_out)
+    batch = _TEACHER_BATCH if train < 2000 else 32
+    most = min(10, max(3, math.ceil(_TEACHER_STEPS / math.ceil(train / batch))))
+
+    def choice(share: float, epochs: int, length: int, variants: int) -> tuple[TeacherPlan, int]:
+        learned = max(min(FEWEST_FOR_TEACHER, train), int(share * train))
+        about = {"rows": learned, "max_tokens": length, "batch_size": batch}
+        return TeacherPlan(epochs=epochs, variants=variants, **about), train
+
+    longest = _LENGTHS[0]
+    for variants in _VARIANTS[:4]:
+        yield choice(1, most, longest, variants)
+    for epochs, variants in itertools.product(sorted({most // 2, 2}, reverse=True), (4, 2, 1)):
+        yield choice(1, max(2, epochs), longest, variants)
+    for length in _LENGTHS[:3]:
+        for epochs in (2, 1):
+            yield choice(1, epochs, length, 0)
+    # Too many rows: the teacher learns from some of them, then fewer are used at all.
+    shares = [0.8**power for power in range(1, 60)]
+    for share in shares:
+        if share * train >= FEWEST_FOR_TEACHER:
+            yield choice(share, 1, 64, 0)
+    for length in _LENGTHS[3:]:
+        yield choice(0, 1, length, 0)
+    for share in shares:
+        kept = int(share * train)
+        if kept < 2 * FEWEST_FOR_TEACHER:
+            return
+        learned = max(FEWEST_FOR_TEACHER, kept // 3)
+        yield TeacherPlan(rows=learned, epochs=1, max_tokens=64, variants=0, batch_size=batch), kept
+
+
+def _words(choice: TeacherPlan, train: int) -> str:
+    rows = "all rows" if choice.rows >= train else f"{choice.rows:,} of {train:,} rows"
+    variants = f", {choice.variants} variant{'s' * (choice.variants > 1)} of each row" if choice.variants else ""
+    epochs = f"{choice.epochs} epoch{'s' * (choice.epochs > 1)}"
+    return f"fine-tuned on {rows} for {epochs}, inputs cut at {choice.max_tokens} word pieces{variants}"

@@ -1,0 +1,127 @@
+"""The result of a fit, as text and as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from common.config import Settings
+from common.tables import text_table
+from compression.experiments.fit.settings import Baseline
+
+
+class TriedStudent(Settings):
+    """One training of a candidate."""
+
+    name: str
+    rung: int
+    epochs: int
+    share: float
+    """Share of the training rows."""
+    score: float | None
+    """Task's metric on validation; None where it was stopped or could not be trained."""
+    bytes: int
+    """Estimated bytes of its packed file."""
+    seconds: float
+    note: str = ""
+
+
+class FitResult(Settings):
+    """What a fit has found and built."""
+
+    name: str
+    """Name of the experiment and of the task in the workspace."""
+    file: str
+    task: str
+    """What was found in the file, in words."""
+    notes: tuple[str, ...]
+    teacher: str
+    """What the teacher did, or why there is none."""
+    plan: dict[str, float]
+    """Stage -> seconds, as estimated before."""
+    stages: dict[str, float]
+    """Stage -> seconds that it took."""
+    tried: tuple[TriedStudent, ...]
+    model: str
+    """Name of the student in the workspace."""
+    metric: str
+    validation: float
+    rows: dict[str, int]
+    """Split -> rows."""
+    metrics: dict[str, float]
+    """The packed student on the test rows."""
+    baselines: tuple[Baseline, ...]
+    packed: str
+    """The packed file in the workspace."""
+    output: str
+    """The packed file that was asked for, or the same."""
+    bytes: int
+    sha256: str
+    seconds: float
+    """Seconds that all of it took."""
+    minutes: float
+    report: str
+    texts: tuple[str, ...]
+    """Columns of texts."""
+
+    @property
+    def commands(self) -> list[str]:
+        """Commands that use the packed file."""
+        file, columns = shlex.quote(self.output), " ".join(map(shlex.quote, self.texts))
+        texts = '("first text", "second text")' if len(self.texts) == 2 else '"a text"'
+        return [
+            f"python predict.py --model {file} --input new.csv --columns {columns} --output classified.csv",
+            f"python -c 'from compression.runtime import load; "
+            f"print(load({self.output!r}).probabilities([{texts}]))'".replace(f"{self.output!r}", f'"{self.output}"'),
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything, with the commands."""
+        return {**self.model_dump(mode="json"), "commands": self.commands}
+
+    def summary(self) -> list[str]:
+        """Return the result in sentences, for the report."""
+        score = f"{100 * self.metrics[self.metric]:.2f}"
+        lines = [
+            f"{self.task}: {self.rows['train']:,} rows to train on, {self.rows['validation']:,} for validation, "
+            f"{self.rows['test']:,} for test.",
+            *self.notes,
+            f"Teacher: {self.teacher}.",
+            f"Student: {self.model}, {self.bytes:,} bytes packed; {self.metric} on test {score} "
+            f"(on validation {100 * self.validation:.2f}).",
+        ]
+        lines += [
+            f"{one.name}: {self.metric} on test {100 * one.metrics[self.metric]:.2f} ({one.about})."
+            for one in self.baselines
+        ]
+        return [*lines, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
+
+    def text(self) -> str:
+        """Return the result for a terminal."""
+        return "\n".join([*self.summary(), "", tried_table(self.tried, self.metric), "", *self.commands,
+                          f"report: {self.report}"])  # fmt: skip
+
+
+def tried_table(tried: tuple[TriedStudent, ...], metric: str) -> str:
+    """Return the candidates of every rung as a table."""
+    header = ("rung", "student", "epochs", "rows", f"{metric}, validation", "bytes, about", "seconds", "")
+    body = [
+        [
+            str(one.rung),
+            one.name,
+            str(one.epochs),
+            f"{one.share:.0%}",
+            "" if one.score is None else f"{100 * one.score:.2f}",
+            f"{one.bytes:,}",
+            f"{one.seconds:.1f}",
+            one.note,
+        ]
+        for one in tried
+    ]
+    return text_table(header, body, [True, False, True, True, True, True, True, False])
+
+
+def plan_lines(seconds: dict[str, float]) -> str:
+    """Return the stages and their estimates as a table."""
+    body = [[stage, f"{value:.0f}"] for stage, value in seconds.items()]
+    return text_table(("stage", "seconds, about"), [*body, ["all", f"{sum(seconds.values()):.0f}"]], [False, True])

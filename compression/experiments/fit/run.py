@@ -1,0 +1,282 @@
+"""Running a fit: look at the file, measure, plan, and run the stages, each decision kept for a resumed run."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.config import Settings
+from common.data.split import Split, count_rows, load_split
+from common.data.tasks import Task, load_task
+from common.errors import UserError
+from common.progress import say
+from common.stopping import OutOfTime
+from common.store.files import file_sha256
+from common.tracking import record
+from compression.augmentation.label_shift import recorded_labels
+from compression.experiments.fit.baselines import fasttext, quick_score, tf_idf
+from compression.experiments.fit.clock import Clock
+from compression.experiments.fit.data import MOST_TEST, MOST_VALIDATION, draw, held_out_rows, with_test, write_task
+from compression.experiments.fit.detect import Found, detect, read_rows
+from compression.experiments.fit.plan import LEAST_SECONDS, STUDENTS_SHARE, Plan, Speeds, make_plan, reserve_of
+from compression.experiments.fit.result import FitResult, plan_lines
+from compression.experiments.fit.selection import Selection
+from compression.experiments.fit.settings import Baseline, FitSettings
+from compression.experiments.fit.speeds import measure
+from compression.experiments.fit.stages import AUGMENTED, TEACHER, Stages
+from compression.experiments.fit.state import State
+from compression.experiments.fit.table import read_any
+from compression.experiments.report import write_report
+from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
+from compression.experiments.report.results import Row, write_results
+
+_ROOM = 0.96
+"""Share of the time that is planned: the rest is for a machine that becomes busier."""
+
+
+class Opening(Settings):
+    """What was found in the file, measured and planned before the first stage."""
+
+    task: str
+    """In words."""
+    notes: tuple[str, ...]
+    texts: tuple[str, ...]
+    usable: int
+    """Usable rows of the file."""
+    speeds: Speeds
+    plan: Plan
+
+
+class Taught(Settings):
+    """What the teacher did in the end."""
+
+    teacher: bool
+    variants: int
+    """Variants of each row with logits."""
+    why: str
+    max_tokens: int = 0
+
+
+class Chosen(Settings):
+    """Scores of the end."""
+
+    baselines: tuple[Baseline, ...]
+
+
+def describe_plan(settings: FitSettings, start: float) -> dict[str, Any]:
+    """Return what a fit would do. start: seconds that the libraries took to load."""
+    with tempfile.TemporaryDirectory() as folder:
+        clock = Clock(Path(folder), settings.seconds)
+        opening = _open(settings, Path(folder), clock, start)
+    lines = [opening.task, *opening.notes, f"Teacher: {opening.plan.why}.", plan_lines(opening.plan.seconds)]
+    return {**opening.model_dump(mode="json"), "text": "\n".join(lines)}
+
+
+def run_fit(settings: FitSettings, folder: Path, state: State, clock: Clock, start: float) -> FitResult:
+    """Run a fit, or what is left of it, as an experiment. start: seconds that the libraries took to load."""
+    opening = state.decide("opening", Opening, lambda: _open(settings, folder, clock, start))
+    task = load_task(str((folder / "task.yaml").absolute()))
+    for line in (opening.task, *opening.notes, f"teacher: {opening.plan.why}"):
+        say(line)
+    experiment = ExperimentRecord(
+        name=settings.experiment,
+        title=f"{settings.file.name} in {settings.max_bytes:,} bytes",
+        kind="chain",
+        definition=settings.definition(),
+    )
+    write_record(folder, experiment)
+    stages = Stages(settings, task, clock)
+
+    def work() -> tuple[list[Row], FitResult]:
+        return _stages(settings, folder, state, clock, opening, stages)
+
+    about = {"fit": settings.meaning(), "file": str(settings.file)}
+    rows, result = record(settings.experiment, folder / "sacred", about, work)
+    jobs = {str(job.as_record()): job for job in stages.jobs}  # a job that was resumed counts once
+    labels = {} if task.regression else {task.argument: None}
+    experiment = experiment.model_copy(
+        update={
+            "jobs": tuple(job.as_record() for job in jobs.values()),
+            "labels": recorded_labels(settings.paths, labels),
+            "summary": tuple(result.summary()),
+        }
+    )
+    write_record(folder, experiment)
+    write_results(folder / RESULTS_FILE, rows)
+    write_report(folder, rows, experiment)
+    result = result.model_copy(update={"seconds": round(clock.used, 1)})
+    return state.decide("result", FitResult, lambda: result)
+
+
+def _open(settings: FitSettings, folder: Path, clock: Clock, start: float) -> Opening:
+    """Look at the file, measure and plan; write the task's files."""
+    table = read_any(settings.file, settings.seed)
+    found = detect(table, settings)
+    test = None
+    if settings.test is not None:
+        other = read_any(settings.test, settings.seed)
+        for name in (*found.texts, found.label):
+            if name not in other.header:
+                raise UserError(f"--test {settings.test}: no column {name!r} (it has: {', '.join(other.header)[:500]})")
+        found, test = with_test(read_rows(other, found.texts, found.label), found, settings.test)
+    usable, outputs = len(found.values), len(found.labels) or 1
+    # Before anything is trained: whether a student of this size exists.
+    words = float(np.median([len(row[0].split()) for row in found.values[:1000]]))
+    _check_size(settings, found, words)
+    task = write_task(folder, settings.experiment, found, test)
+    left = _ROOM * clock.left
+    speeds = measure(settings, task, found.values, start, left)
+    held_out = held_out_rows(usable, MOST_VALIDATION) + (0 if test else held_out_rows(usable, MOST_TEST))
+    plan = make_plan(speeds, usable, held_out, _ROOM * clock.left, outputs)
+    notes = [*found.notes]
+    if plan.rows < usable:
+        notes.append(f"{plan.rows:,} of {usable:,} rows are drawn: more would take longer than the time allows.")
+        drawn = draw(found.values, plan.rows, settings.seed)
+        task = write_task(folder, settings.experiment, _of_rows(found, drawn), test)
+    return Opening(
+        task=_in_words(found), notes=tuple(notes), texts=found.texts, usable=usable, speeds=speeds, plan=plan
+    )
+
+
+def _check_size(settings: FitSettings, found: Found, words: float) -> None:
+    from compression.experiments.fit.candidates import find_candidates
+
+    find_candidates(settings.max_bytes, found.pair, found.labels, words, 30_000)
+
+
+def _of_rows(found: Found, values: Sequence[tuple[str, ...]]) -> Found:
+    return Found(found.texts, found.label, found.labels, found.range, list(values), found.notes)
+
+
+def _in_words(found: Found) -> str:
+    texts = f"pairs of texts ({', '.join(found.texts)})" if found.pair else f"texts ({found.texts[0]})"
+    if found.range is not None:
+        return f"{texts}, numbers from {found.range[0]:g} to {found.range[1]:g} ({found.label})"
+    shown = ", ".join(found.labels[:8]) + (", ..." if len(found.labels) > 8 else "")
+    return f"{texts}, {len(found.labels)} labels ({found.label}: {shown})"
+
+
+def _stages(
+    settings: FitSettings, folder: Path, state: State, clock: Clock, opening: Opening, stages: Stages
+) -> tuple[list[Row], FitResult]:
+    stages.splits()
+    task, paths = stages.task, settings.paths
+    train = load_split(paths, task, "train")
+    taught = state.decide("taught", Taught, lambda: _teach(clock, opening, stages, train, state))
+    say(f"[{clock.used:.0f} s] teacher: {taught.why}")
+    selection = Selection(settings, state, clock, opening.speeds, stages, train, taught.teacher, taught.variants)
+    winner = selection.run()
+    rows = stages.evaluate(winner.name)
+    packed = paths.packed(task.name, winner.name)
+    chosen = state.decide("chosen", Chosen, lambda: Chosen(baselines=_baselines(settings, task, clock, train)))
+    counts = {name: count_rows(paths.split(task.name, name)) for name in task.splits}
+    result = FitResult(
+        name=settings.experiment,
+        file=str(settings.file),
+        task=opening.task,
+        notes=opening.notes,
+        teacher=taught.why,
+        plan=opening.plan.seconds,
+        stages=stages.seconds,
+        tried=selection.tried,
+        model=winner.name,
+        metric=task.all_metrics[0],
+        validation=winner.score,
+        rows=counts,
+        metrics=rows[0]["metrics"],
+        baselines=chosen.baselines,
+        packed=str(packed),
+        output=str(packed),
+        bytes=packed.stat().st_size,
+        sha256=file_sha256(packed),
+        seconds=round(clock.used, 1),
+        minutes=settings.minutes,
+        report=str(folder / "report.html"),
+        texts=opening.texts,
+    )
+    return rows, result
+
+
+def _teach(clock: Clock, opening: Opening, stages: Stages, train: Split, state: State) -> Taught:
+    """Fine-tune the teacher and write its logits, as far as there is time. Returns what was done."""
+    plan, speeds = opening.plan.teacher, opening.speeds
+    if plan is None:
+        return Taught(teacher=False, variants=0, why=f"none: {opening.plan.why}")
+
+    def left() -> float:
+        """Seconds that the teacher may take in all: the students and the end need the others."""
+        return (1 - STUDENTS_SHARE / 2) * _ROOM * clock.left - reserve_of(speeds, clock.left)
+
+    if clock.left < LEAST_SECONDS / 2:
+        return Taught(teacher=False, variants=0, why="none: the time was used before")
+    try:
+        stages.finetune(
+            left(),
+            max_epochs=plan.epochs,
+            patience=plan.epochs,
+            batch_size=plan.batch_size,
+            max_tokens=plan.max_tokens,
+            downsample_data=plan.share(len(train)),
+        )
+        if worse := _worse_than_linear(stages, train):
+            return Taught(teacher=False, variants=0, why=f"none: {worse}")
+        began = time.perf_counter()
+        stages.logits(left(), "processed")
+        pieces = speeds.mean_pieces(plan.max_tokens)
+        seconds = max(time.perf_counter() - began, len(train) * pieces / speeds.infer * 0.5)
+    except OutOfTime:
+        return Taught(teacher=False, variants=0, why="none: it took longer than estimated and was stopped")
+    variants = state.decide("variants", Variants, lambda: _variants(plan.variants, seconds, clock, speeds))
+    if variants.number:
+        try:
+            stages.augment(left(), variants.number)
+            stages.logits(left(), AUGMENTED)
+        except OutOfTime:
+            variants = Variants(number=0)
+    why = opening.plan.why.partition(", inputs")[0]
+    why += f", inputs cut at {plan.max_tokens} word pieces, {variants.number or 'no'} variants of each row"
+    return Taught(teacher=True, variants=variants.number, why=why, max_tokens=plan.max_tokens)
+
+
+def _worse_than_linear(stages: Stages, train: Split) -> str:
+    """Return in words by how much a linear model is better than the teacher on validation; empty where it is not."""
+    task, paths = stages.task, stages.settings.paths
+    history = (paths.model(task.name, TEACHER) / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    own = max(json.loads(line)["score"] for line in history)
+    validation = load_split(paths, task, "validation")
+    labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, validation)]
+    linear = quick_score(task, *labelled)
+    if own + 1 / np.sqrt(4 * len(labelled[1])) >= linear:  # a standard error of a share
+        return ""
+    return f"it scored {100 * own:.1f} on validation, tf-idf with a linear model {100 * linear:.1f}"
+
+
+class Variants(Settings):
+    """How many variants of each row are written."""
+
+    number: int
+
+
+def _variants(planned: int, seconds: float, clock: Clock, speeds: Speeds) -> Variants:
+    """Return the variants for which there is time. seconds: that the logits of all rows of train took."""
+    available = (1 - STUDENTS_SHARE) * _ROOM * clock.left - reserve_of(speeds, clock.left) - 2 * speeds.start
+    fitting = [number for number in (8, 4, 2, 1) if number <= max(planned, 1) and 1.3 * number * seconds <= available]
+    return Variants(number=fitting[0] if fitting else 0)
+
+
+def _baselines(settings: FitSettings, task: Task, clock: Clock, train: Split) -> tuple[Baseline, ...]:
+    """Score what a user would otherwise take, on the same rows."""
+    validation, test = (load_split(settings.paths, task, name) for name in ("validation", "test"))
+    labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, validation, test)]
+    left = max(3.0, 0.5 * clock.left)
+    found = [tf_idf(task, *labelled, left), fasttext(task, labelled[0], labelled[2], left, settings.seed)]
+    for one in found:
+        if one is not None:
+            say(f"[{clock.used:.0f} s] {one.name}: {one.metrics} ({one.about})")
+    return tuple(one for one in found if one is not None)

@@ -1,0 +1,289 @@
+"""Choosing the student: rungs of successive halving, then quantizing the finalists to the size."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import log_softmax
+
+from common.config import Settings
+from common.data.split import Split, load_split
+from common.errors import UserError
+from common.progress import say
+from common.stopping import OutOfTime
+from common.training.metrics import main_score
+from common.training.targets import targets
+from compression.experiments.fit.candidates import Candidate, find_candidates
+from compression.experiments.fit.clock import Clock
+from compression.experiments.fit.costs import measured_cost
+from compression.experiments.fit.halving import FINALISTS, Cost, Rung, Score, best_first, plan_rung, rung_sizes
+from compression.experiments.fit.plan import Speeds, reserve_of
+from compression.experiments.fit.result import TriedStudent
+from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.stages import AUGMENTED, TEACHER, Stages
+from compression.experiments.fit.state import State
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split, student_logits
+from compression.tokenizers.bpe_files import most_pieces
+
+_CPU = torch.device("cpu")
+_STEPS = 2500
+"""Steps of the optimizer in the last rung, about."""
+_TUNE_EPOCHS = 3
+_MEASURING = 0.05
+"""Share of the time left for measuring what candidates cost; slower ones are left out where it is over."""
+_FEWEST_ROWS = 500
+"""Rows that a student learns from at least, or all that there are."""
+_VOCABULARY_TEXTS = 20_000
+"""Texts that the number of possible byte pairs is found from."""
+
+
+class Pool(Settings):
+    """The candidates, with what each is estimated to cost."""
+
+    candidates: tuple[Candidate, ...]
+    costs: dict[str, Cost]
+    init: str
+    """--embedding-init of byte pairs."""
+    batch_size: int
+    most_epochs: int
+
+
+class Trained(Settings):
+    """A model on validation; model: None where it could not be trained."""
+
+    model: str | None
+    score: Score
+    note: str = ""
+
+
+class Winner(Settings):
+    """The packed student."""
+
+    name: str
+    score: float
+    loss: float
+    seconds: float
+
+
+class Selection:
+    """The candidates of a fit, their training and their scores."""
+
+    def __init__(
+        self,
+        settings: FitSettings,
+        state: State,
+        clock: Clock,
+        speeds: Speeds,
+        stages: Stages,
+        train: Split,
+        taught: bool,
+        variants: int,
+    ) -> None:
+        """taught: whether there are a teacher's logits; variants: of each row of train."""
+        self.settings, self.state, self.clock, self.speeds, self.stages = settings, state, clock, speeds, stages
+        self.train, self.taught, self.variants = train, taught, variants
+        validation = load_split(settings.paths, stages.task, "validation")
+        self.held_out = validation.take(np.flatnonzero(validation.labelled))
+        self.tried: tuple[TriedStudent, ...] = ()
+        self.slower = 1.0
+        """How much longer training takes than was estimated."""
+        self.error: UserError | None = None
+
+    def run(self) -> Winner:
+        """Return the student that is best on validation, quantized and packed. Raises UserError where none fits."""
+        pool = self.state.decide("pool", Pool, self._pool)
+        candidates = {candidate.name: candidate for candidate in pool.candidates}
+        best: dict[str, tuple[Score, Trained]] = {}
+        alive, sizes = list(candidates), rung_sizes(len(candidates))
+        for number, size in enumerate(sizes):
+            alive = alive[:size]
+            rung = self.state.decide(f"rung {number}", Rung, lambda: self._plan(pool, alive, len(sizes) - number))  # noqa: B023
+            scores: dict[str, Score] = {}
+            for name in rung.names:
+                trained = self._train(pool, candidates[name], rung, number, must=not best)
+                if trained.model is not None:
+                    scores[name] = trained.score
+                    if name not in best or best_first({"old": best[name][0], "new": trained.score})[0] == "new":
+                        best[name] = (trained.score, trained)
+            alive = best_first(scores) or alive
+        if not best:
+            raise self.error or UserError(f"{self.settings.file}: no student could be trained")
+        order = best_first({name: score for name, (score, _) in best.items()})
+        return self._quantized([(candidates[name], *best[name]) for name in order], pool)
+
+    def _pool(self) -> Pool:
+        task, train, speeds = self.stages.task, self.train, self.speeds
+        texts = [text for column in train.sentences() for text in column]
+        words = float(np.median([len(text.split()) for text in texts[:2000]]))
+        pieces = most_pieces(texts[:_VOCABULARY_TEXTS], 30_000)
+        found = find_candidates(self.settings.max_bytes, task.pair, task.labels, words, pieces)
+        found = [one for one in found if self.taught or not one.labels_only]
+        rows = len(train) * (1 + self.variants)
+        batch_size = 32 if rows < 2000 else 64 if rows < 10_000 else 128 if rows < 40_000 else 256
+        init = self._init(max((one.vocab_size for one in found), default=0), sum(len(t.split()) for t in texts))
+        costs: dict[str, Cost] = {}
+        began, most = time.perf_counter(), _MEASURING * self.clock.left
+        for one in found:  # the fastest first
+            if costs and time.perf_counter() - began > most:
+                break
+            about = batch_size, task.outputs, speeds.start, self.settings.cpu
+            costs[one.name] = measured_cost(one, train, rows, *about)
+        most_epochs = min(100, max(5, round(_STEPS / math.ceil(rows / batch_size))))
+        kept = tuple(one for one in found if one.name in costs)
+        return Pool(candidates=kept, costs=costs, init=init, batch_size=batch_size, most_epochs=most_epochs)
+
+    def _init(self, vocabulary: int, words: int) -> str:
+        """Return how the embeddings of byte pairs begin: as well as a small part of the time allows."""
+        part = 0.03 * self.clock.left
+        slow = self.speeds.start / 5
+        if self.taught and 4 * vocabulary / self.speeds.infer <= part:
+            return "teacher"
+        return "vectors" if 10 * words / 150_000 * slow <= part / 2 else "random"
+
+    def _plan(self, pool: Pool, alive: list[str], rungs_left: int) -> Rung:
+        left = self._for_students()
+        costs = {name: pool.costs[name].slowed(self.slower) for name in alive}
+        rung = plan_rung(costs, left, rungs_left, pool.most_epochs, min(1.0, _FEWEST_ROWS / len(self.train)))
+        shown = f"{rung.epochs} epochs" + (f" on {rung.share:.0%} of the rows" if rung.share < 1 else "")
+        say(f"[{self.clock.used:.0f} s] {len(rung.names)} students for {shown}, about {rung.seconds:.0f} s")
+        return rung
+
+    def _for_students(self) -> float:
+        """Seconds left for the rungs."""
+        return self.clock.left * 0.96 - reserve_of(self.speeds, self.clock.left)
+
+    def _train(self, pool: Pool, candidate: Candidate, rung: Rung, number: int, must: bool) -> Trained:
+        """Train a candidate and score it. must: whatever time it takes, since there is no other student yet."""
+        name = f"{candidate.name}-{number + 1}"
+        cost = pool.costs[candidate.name]
+        trained = self.state.decide(
+            f"trained {name}", Trained, lambda: self._distilled(pool, candidate, rung, name, must)
+        )
+        self.tried += (
+            TriedStudent(
+                name=candidate.name,
+                rung=number + 1,
+                epochs=rung.epochs,
+                share=rung.share,
+                score=trained.score.score if trained.model else None,
+                bytes=candidate.bytes,
+                seconds=trained.score.seconds,
+                note=trained.note,
+            ),
+        )
+        if trained.model and not must:  # the first one loads more of the libraries
+            ratio = trained.score.seconds / cost.of(rung.epochs, rung.share)
+            self.slower = min(5.0, max(0.2, (self.slower + ratio) / 2))
+        return trained
+
+    def _distilled(self, pool: Pool, candidate: Candidate, rung: Rung, name: str, must: bool) -> Trained:
+        torch.set_num_threads(pool.costs[candidate.name].threads)
+        began = time.perf_counter()
+        estimate = pool.costs[candidate.name].of(rung.epochs, rung.share) * self.slower
+        limit = None if must else min(2 * estimate + 5, self._for_students())
+        nothing = Score(score=0.0, loss=0.0, bytes=candidate.bytes, seconds=0.0)
+        if limit is not None and limit < min(1.0, estimate):
+            return Trained(model=None, score=nothing, note="no time left")
+        try:
+            # As many steps for all: without variants an epoch has fewer.
+            epochs = rung.epochs * (1 + self.variants if candidate.labels_only else 1)
+            given = self._given(pool, candidate) | {"epochs": epochs, "patience": epochs}
+            share = {"downsample_data": rung.share} if rung.share < 1 else {}
+            actions = {"compression_actions": ("distill",), "model_name": name}
+            folder = self.stages.compress("students", limit, **given, **share, **actions)
+            score, loss = self._validate(folder.name)
+        except OutOfTime:
+            return Trained(model=None, score=nothing, note="stopped: out of time")
+        except UserError as error:
+            say(f"{name}: {error}")
+            self.error = error
+            return Trained(model=None, score=nothing, note=str(error)[:80])
+        seconds = round(time.perf_counter() - began, 2)
+        say(f"[{self.clock.used:.0f} s] {name}: {score:.4f} on validation, {seconds:.0f} s (estimated {estimate:.0f})")
+        return Trained(model=name, score=Score(score=score, loss=loss, bytes=candidate.bytes, seconds=seconds))
+
+    def _given(self, pool: Pool, candidate: Candidate) -> dict[str, Any]:
+        """Return the flags of compress.py of a candidate."""
+        given = {**candidate.flags(), "batch_size": pool.batch_size, "bpe_source": "train"}
+        init = pool.init
+        if not self.taught or candidate.labels_only:
+            init = "random" if init == "random" else "vectors"
+            given |= {"alpha": 1.0, "only_original_data": True}
+        else:
+            given |= {"alpha": 0.0, "teacher": TEACHER, "loss": "mse"}
+            given |= {"augmented": AUGMENTED} if self.variants else {"only_original_data": True}
+        return given | ({"embedding_init": init} if candidate.embedding_type == "bpe" else {})
+
+    def _validate(self, name: str) -> tuple[float, float]:
+        """Return a student's score and loss on validation."""
+        task = self.stages.task
+        student, tokenizer, _ = load_student(self.settings.paths.model(task.name, name), _CPU)
+        logits = student_logits(student, encode_split(tokenizer, self.held_out), _CPU, name)
+        expected = targets(task, self.held_out.labels)
+        if task.regression:
+            loss = float(np.square(logits[:, 0] - expected).mean())
+        else:
+            loss = float(-log_softmax(logits, 1)[np.arange(len(logits)), expected].mean())
+        return main_score(task, self.held_out.labels, logits), loss
+
+    def _quantized(self, order: list[tuple[Candidate, Score, Trained]], pool: Pool) -> Winner:
+        """Return the best of the finalists, quantized and packed; students that do not fit give way to others."""
+        done: dict[str, Winner] = {}
+        for candidate, _, trained in order:
+            if len(done) == FINALISTS:
+                break
+            last = max((winner.seconds for winner in done.values()), default=0.0)
+            if done and self.clock.left < 1.5 * last + self._end():
+                break
+            name = f"{candidate.name}-{self.settings.max_bytes}"
+
+            def work(trained: Trained = trained, candidate: Candidate = candidate, name: str = name) -> Winner:
+                return self._shrunk(trained, candidate, name, pool)
+
+            try:
+                winner = self.state.decide(f"packed {name}", Winner, work)
+            except UserError as error:
+                say(f"{candidate.name}: {error}")
+                self.error = error
+                continue
+            done[winner.name] = winner
+        if not done:
+            raise self.error or UserError(f"--max-bytes {self.settings.max_bytes}: no student fits")
+        return min(done.values(), key=lambda winner: (-round(winner.score, 6), winner.loss))
+
+    def _end(self) -> float:
+        """Seconds for scores, baselines and the report."""
+        return 8 + self.speeds.start / 2
+
+    def _shrunk(self, trained: Trained, candidate: Candidate, name: str, pool: Pool) -> Winner:
+        torch.set_num_threads(pool.costs[candidate.name].threads)
+        began = time.perf_counter()
+        available = (self.clock.left - self._end()) / 2
+        epoch = pool.costs[candidate.name].epoch * self.slower * 1.3
+        tune = max(0, min(_TUNE_EPOCHS, int(0.5 * available / max(epoch, 0.01))))
+        given = {"load_trained_model": trained.model, "compression_actions": ("quantize", "pack"), "model_name": name}
+        given |= {"max_bytes": self.settings.max_bytes, **self._given_rows(pool, candidate)}
+        for epochs, limit in dict.fromkeys([(tune, available), (0, None)]):
+            if epochs == 0:
+                limit = None
+            try:
+                tuning = {"tune_epochs": epochs} if epochs else {}
+                self.stages.compress("quantize and pack", limit, **given, **tuning)
+                break
+            except OutOfTime:
+                continue
+        score, loss = self._validate(name)
+        seconds = round(time.perf_counter() - began, 2)
+        say(f"[{self.clock.used:.0f} s] {name}: {score:.4f} on validation, packed")
+        return Winner(name=name, score=score, loss=loss, seconds=seconds)
+
+    def _given_rows(self, pool: Pool, candidate: Candidate) -> dict[str, Any]:
+        """Return the flags of what a candidate learns from while it is tuned: all rows."""
+        names = ("alpha", "only_original_data", "augmented", "teacher", "loss", "batch_size")
+        given = self._given(pool, candidate)
+        return {key: given[key] for key in names if key in given} | {"student_arch": candidate.arch}

@@ -1,0 +1,104 @@
+"""Settings of `experiment.py fit`."""
+
+from pathlib import Path
+from typing import Literal
+
+import pydantic
+
+from common.config import Settings
+from common.errors import UserError
+from common.seeds import DEFAULT_SEED
+from common.store.settings import WorkspaceSettings
+from compression.experiments.report.record import described
+
+
+class FitFlags(WorkspaceSettings):
+    """Common settings."""
+
+    most_used = ("text", "label", "max_bytes", "minutes", "output", "test", "dry_run", "json_")
+
+    text: tuple[str, ...] = ()
+    """Column of texts, or two columns for pairs; unset: the column named text, or the only one with long texts."""
+    label: str | None = None
+    """Column of labels, or of numbers; unset: the column named label, or the only other one with few values."""
+    kind: Literal["auto", "labels", "numbers"] = "auto"
+    """What the label column holds; auto: numbers where all values are numbers and more than 20 differ."""
+    test: Path | None = None
+    """File with the test rows, with the same columns; unset: a tenth of the rows."""
+    max_bytes: int = pydantic.Field(32000, gt=0)
+    """Size of the packed file at most."""
+    minutes: float = pydantic.Field(15.0, gt=0)
+    """Time that everything may take."""
+    output: Path | None = None
+    """Packed file to write; unset: the one in the workspace only."""
+    name: str | None = None
+    """Name of the experiment; unset: built from the file's name, --max-bytes and --minutes."""
+    encoder: str = "minilm"
+    """Encoder that the teacher is fine-tuned from, as --arch of finetune.py."""
+    glove: Path | None = None
+    """GloVe vectors for augmentation, as text; unset: the packaged 6B 50d vectors."""
+    seed: int = DEFAULT_SEED
+    """Seed of every random choice."""
+    cpu: bool = False
+    """Run on the CPU even if there is a GPU."""
+    loadbar: bool = True
+    """Show progress bars with time left."""
+    dry_run: bool = False
+    """Measure this machine, print the plan and its estimated times, and stop."""
+    json_: bool = False
+    """Print JSON to stdout instead of text."""
+    force: bool = False
+    """Begin again, even if the experiment is finished or was stopped."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> "FitFlags":
+        if len(self.text) > 2 or len(set(self.text)) != len(self.text):
+            raise ValueError("--text takes one column, or two different ones for pairs")
+        if self.label in self.text:
+            raise ValueError(f"--label: {self.label} is the column of --text")
+        return self
+
+
+class FitSettings(FitFlags):
+    """Fitting a student to a file."""
+
+    file: Path
+    """CSV, TSV, JSONL or Parquet file with texts and labels."""
+
+    @property
+    def experiment(self) -> str:
+        """Name of the experiment, and of its task in the workspace."""
+        stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.file.stem).strip("-") or "data"
+        return self.name or f"{stem}-{self.max_bytes}-{self.minutes:g}min"
+
+    @property
+    def seconds(self) -> float:
+        """Time that everything may take."""
+        return 60 * self.minutes
+
+    def meaning(self) -> dict[str, object]:
+        """Return the settings that change the result, as flags have them."""
+        asked = ("text", "label", "kind", "test", "max_bytes", "minutes", "encoder", "glove", "seed")
+        given = self.model_dump(mode="json", include=set(asked), exclude_defaults=True)
+        return {**given, "max_bytes": self.max_bytes, "minutes": self.minutes}
+
+    def definition(self) -> str:
+        """Return the experiment in words: another one of its name has others."""
+        return described(f"fit {self.file.name}", self.meaning())
+
+
+def of_file(flags: FitFlags, file: str) -> FitSettings:
+    """Return the settings of a command line and its file. Raises UserError where the path names a folder."""
+    if Path(file).is_dir():
+        raise UserError(f"{file} is a folder; give a CSV, TSV, JSONL or Parquet file")
+    return FitSettings(file=Path(file), **dict(flags))
+
+
+class Baseline(Settings):
+    """A baseline's score on the test rows."""
+
+    name: str
+    metrics: dict[str, float]
+    about: str
+    """Size, and what else is to be known."""
+    seconds: float

@@ -1,0 +1,90 @@
+"""The stages of a fit as ordinary jobs, each within the time that it may take."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from common.data.tasks import Task
+from common.progress import say
+from common.stopping import OutOfTime, time_limit
+from common.teachers.finetune import finetune
+from compression.augmentation.preprocess import preprocess
+from compression.evaluation.evaluate import evaluate
+from compression.experiments.fit.clock import Clock
+from compression.experiments.fit.settings import FitSettings
+from compression.experiments.jobs import Job
+from compression.experiments.report.results import Row
+from compression.shrinking.chain import compress
+
+AUGMENTED = "fit"
+TEACHER = "teacher"
+_NOT_SHOWN = ("task", "workspace", "cpu", "seed", "loadbar")
+
+
+@dataclasses.dataclass
+class Stages:
+    """Runs jobs of one task, and keeps which were run and how long stages took."""
+
+    settings: FitSettings
+    task: Task
+    clock: Clock
+    jobs: list[Job] = dataclasses.field(default_factory=list)
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def job(self, kind: str, **given: Any) -> Job:
+        """Return a job with the settings that all have."""
+        own = self.settings
+        usual = {"task": self.task.argument, "workspace": own.workspace, "cpu": own.cpu, "seed": own.seed}
+        return Job(kind, {**usual, "loadbar": own.loadbar, **given})
+
+    def splits(self) -> None:
+        """Split the rows."""
+        job = self.job("preprocess")
+        self._run("splits", job, lambda: preprocess(job.settings()), None)
+
+    def finetune(self, limit: float, **given: Any) -> None:
+        """Fine-tune the teacher. Raises OutOfTime."""
+        job = self.job("finetune", arch=self.settings.encoder, model_name=TEACHER, **given)
+        self._run("teacher", job, lambda: finetune(job.settings()), limit)
+
+    def augment(self, limit: float, variants: int) -> None:
+        """Write variants of train's rows. Raises OutOfTime."""
+        about = {"augment": "tinybert", "augmented": AUGMENTED, "variants": variants}
+        glove = {"glove": self.settings.glove} if self.settings.glove else {}
+        job = self.job("preprocess", **about, **glove)
+        self._run("augment", job, lambda: preprocess(job.settings()), limit)
+
+    def logits(self, limit: float, rows: str) -> None:
+        """Write the teacher's logits. Raises OutOfTime."""
+        job = self.job("preprocess", generate_loss=(rows,), augmented=AUGMENTED, model_name=TEACHER)
+        self._run(f"logits of {rows}", job, lambda: preprocess(job.settings()), limit)
+
+    def compress(self, stage: str, limit: float | None, **given: Any) -> Path:
+        """Distil or quantize a student. Returns the folder of the last one. Raises OutOfTime."""
+        job = self.job("compress", **given)
+        return self._run(stage, job, lambda: compress(job.settings())[-1], limit)
+
+    def evaluate(self, name: str) -> list[Row]:
+        """Score a model on the test rows."""
+        job = self.job("evaluate", model_name=name)
+        return self._run("evaluate", job, lambda: evaluate(job.settings()), None)
+
+    def _run(self, stage: str, job: Job, work: Callable[[], Any], limit: float | None) -> Any:
+        shown = [f"{key}={value}" for key, value in job.given.items() if key not in _NOT_SHOWN]
+        say(f"[{self.clock.used:.0f} s] {' '.join([job.kind, *shown])}")
+        started = time.perf_counter()
+        try:
+            if limit is None:
+                return work()
+            with time_limit(max(1.0, limit)):
+                return work()
+        except OutOfTime:
+            say(f"{stage}: stopped after {time.perf_counter() - started:.0f} s")
+            raise
+        finally:
+            self.seconds[stage] = round(self.seconds.get(stage, 0.0) + time.perf_counter() - started, 2)
+            self.jobs.append(job)

@@ -1,0 +1,41 @@
+"""Decisions of a fit, in a file: a resumed one decides the same, and so finds what was built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from common.config import Settings, build
+from common.errors import UserError
+from common.store.files import read_json, write_json
+
+FILE = "fit.json"
+S = TypeVar("S", bound=Settings)
+
+
+class State:
+    """What was decided so far. identity: fingerprint of the file that is fitted to."""
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        """Read the file in the experiment's folder. Raises UserError where it is of another file to fit to."""
+        self.file = folder / FILE
+        self.values: dict[str, Any] = read_json(self.file) if self.file.exists() else {"identity": identity}
+        if not isinstance(self.values, dict) or self.values.get("identity") != identity:
+            raise UserError(
+                f"experiment {folder.name}: the file has changed since it was begun; --force begins again, --name "
+                "begins another one"
+            )
+
+    def get(self, name: str, cls: type[S]) -> S | None:
+        """Return a decision, or None where it is still to be taken."""
+        return build(cls, self.values[name]) if name in self.values else None
+
+    def decide(self, name: str, cls: type[S], choose: Callable[[], S]) -> S:
+        """Return the decision that was taken before, or take and keep it."""
+        before = self.get(name, cls)
+        if before is not None:
+            return before
+        self.values[name] = choose().model_dump(mode="json")
+        write_json(self.file, self.values)
+        return build(cls, self.values[name])

@@ -1,0 +1,175 @@
+"""`experiment.py fit` from a file to a packed file, stopped and resumed, with a tiny teacher."""
+
+import json
+
+import own_task
+import pytest
+import tiny
+from processes import run_script
+from stops import stopped_in_step
+
+from common.errors import UserError
+from common.stopping import OutOfTime, check, time_limit
+from compression.evaluation.packed import load_packed
+from compression.experiments.fit import selection
+from compression.experiments.fit.fit import fit
+from compression.experiments.fit.settings import FitSettings
+from compression.experiments.report.results import read_results
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Students learn for some steps."""
+    monkeypatch.setattr(selection, "_STEPS", 600)
+    monkeypatch.setattr(selection, "_TUNE_EPOCHS", 1)
+
+
+def settings(folder, rows, encoder, glove, minutes=10.0, **given):
+    own_task.write_csv(folder / "reviews.csv", rows)
+    about = {"max_bytes": 6000, "minutes": minutes, "encoder": str(encoder), "glove": glove, "seed": tiny.SEED}
+    about |= {"workspace": folder / "workspace", "cpu": True, "loadbar": False, "output": folder / "reviews.fwt"}
+    return FitSettings(file=folder / "reviews.csv", **{**about, **given})
+
+
+@pytest.mark.slow
+def test_a_file_becomes_a_packed_file(tmp_path, encoder, glove, short):
+    """The teacher's random encoder learns nothing at a rate for pre-trained ones: labels are learned from."""
+    given = settings(tmp_path, own_task.labelled_rows(300), encoder, glove)
+    result = fit(given)
+    assert result.bytes == (tmp_path / "reviews.fwt").stat().st_size <= 6000
+    assert result.metrics["accuracy"] > 0.8
+    assert {one.name for one in result.baselines} >= {"tf-idf, logistic regression"}
+    assert "2 labels (verdict: thumbs down, thumbs up)" in result.task
+    assert result.teacher.startswith("none: it scored ")
+    assert result.rows["train"] + result.rows["validation"] + result.rows["test"] <= 300
+    model = load_packed(tmp_path / "reviews.fwt")
+    assert tuple(model.labels) == own_task.NAMES
+    folder = given.paths.experiment(given.experiment)
+    (row,) = read_results(folder / "results.json")
+    assert row["metrics"] == result.metrics
+    assert row["bytes_packed"] == result.bytes
+    assert "tf-idf, logistic regression: accuracy on test" in (folder / "report.md").read_text()
+    assert "tf-idf, logistic regression: accuracy on test" in (folder / "report.html").read_text()
+    rungs = [one.rung for one in result.tried]
+    assert rungs.count(1) > rungs.count(2) > 0
+
+
+@pytest.mark.slow
+def test_students_learn_from_a_good_teacher_over_augmented_rows(tmp_path, encoder, glove, monkeypatch):
+    monkeypatch.setattr(selection, "_STEPS", 50)
+    monkeypatch.setattr("compression.experiments.fit.run.quick_score", lambda *splits: 0.0)
+    given = settings(tmp_path, own_task.labelled_rows(120), encoder, glove)
+    result = fit(given)
+    assert result.teacher.startswith("fine-tuned on all rows for 10 epochs")
+    assert "variants of each row" in result.teacher
+    jobs = json.loads((given.paths.experiment(given.experiment) / "experiment.json").read_text())["jobs"]
+    assert [job["job"] for job in jobs][:5] == ["preprocess", "finetune", "preprocess", "preprocess", "preprocess"]
+    assert any(job.get("alpha") == 0.0 and job.get("augmented") == "fit" for job in jobs)
+    assert any(one.name.endswith("-labels") for one in result.tried)
+    assert result.bytes <= 6000
+
+
+@pytest.mark.slow
+def test_the_same_command_finds_everything_finished(tmp_path, capsys):
+    own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(200))
+    output = tmp_path / "small.fwt"
+    words = ["fit", tmp_path / "reviews.csv", "--max-bytes", 4000, "--minutes", 1, "--output", output, "--cpu"]
+    words += ["--no-loadbar", "--workspace", tmp_path / "workspace", "--json"]
+    assert run_script("experiment.py", *words) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["teacher"] == "none: --minutes is too short for a teacher"
+    assert output.stat().st_size == first["bytes"] <= 4000
+    output.unlink()
+    assert run_script("experiment.py", *words) == 0
+    second = capsys.readouterr()
+    assert json.loads(second.out) == first
+    assert "up to date" in second.err
+    assert output.stat().st_size == first["bytes"]
+    assert run_script("experiment.py", "list", "--workspace", tmp_path / "workspace") == 0
+    assert "reviews-4000-1min" in capsys.readouterr().out
+    own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(220))
+    assert run_script("experiment.py", *words) == 2
+    assert "the file has changed since" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_stopped_fit_goes_on_with_its_decisions_and_its_time(tmp_path, encoder, glove, short):
+    given = settings(tmp_path, own_task.labelled_rows(200), encoder, glove, minutes=4.0)
+    folder = given.paths.experiment(given.experiment)
+    with stopped_in_step(60):
+        fit(given)
+    before, used = json.loads((folder / "fit.json").read_text()), json.loads((folder / "clock.json").read_text())
+    assert "result" not in before
+    result = fit(given)
+    after = json.loads((folder / "fit.json").read_text())
+    assert {name: after[name] for name in before} == before
+    assert result.seconds > used > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", [False, True])
+def test_numbers_are_a_regression(tmp_path, encoder, glove, short, pair):
+    rows = [(text, str(round(len(text) / 7, 1))) for text, _ in tiny.sentences(200)]
+    given = settings(tmp_path, rows, encoder, glove, minutes=1)
+    if pair:
+        both = [(a, b, str(label + i % 30 / 30)) for i, (a, b, label) in enumerate(tiny.pairs(200))]
+        own_task.write_csv(tmp_path / "reviews.csv", both, ("one", "two", "score"))
+        given = given.model_copy(update={"text": ("one", "two")})
+    result = fit(given)
+    assert result.metric == "pearson"
+    assert [one.name for one in result.baselines] == ["tf-idf, ridge regression"]
+    assert result.bytes <= 6000
+
+
+@pytest.mark.slow
+def test_a_dry_run_shows_the_plan_and_leaves_nothing(tmp_path, encoder, capsys):
+    own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(200))
+    words = ["fit", tmp_path / "reviews.csv", "--minutes", 5, "--encoder", encoder, "--cpu", "--dry-run"]
+    assert run_script("experiment.py", *words, "--workspace", tmp_path / "workspace") == 0
+    printed = capsys.readouterr().out
+    assert "2 labels (verdict: thumbs down, thumbs up)" in printed
+    assert "students" in printed
+    assert not list((tmp_path / "workspace").glob("experiments/*"))
+
+
+BAD = {
+    "missing.csv": "missing.csv: no such file",
+    "few.csv": "3 rows with a label; fit needs 50 or more",
+    "one.csv": "every row has the label 'good'",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_gives_one_line_and_exit_code_2(tmp_path, name, capsys):
+    own_task.write_csv(tmp_path / "few.csv", own_task.labelled_rows(3))
+    own_task.write_csv(tmp_path / "one.csv", [(text, "good") for text, _ in tiny.sentences(80)])
+    words = ["fit", tmp_path / name, "--minutes", 1, "--workspace", tmp_path / "workspace"]
+    assert run_script("experiment.py", *words) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: ")
+    assert BAD[name] in error
+
+
+def test_an_output_that_cannot_be_written_is_refused_at_once(tmp_path):
+    own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(60))
+    about = {"file": tmp_path / "reviews.csv", "workspace": tmp_path / "workspace"}
+    for output, message in ((tmp_path, "a folder"), (tmp_path / "none" / "x.fwt", "no folder")):
+        with pytest.raises(UserError, match=message):
+            fit(FitSettings(**about, output=output))
+
+
+def test_a_size_too_small_for_any_student_is_refused_at_once(tmp_path):
+    own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(60))
+    about = {"file": tmp_path / "reviews.csv", "workspace": tmp_path / "workspace", "minutes": 1}
+    with pytest.raises(UserError, match="--max-bytes 200: too small for any student; give"):
+        fit(FitSettings(**about, max_bytes=200))
+
+
+def test_work_is_stopped_by_a_time_limit_and_a_request_stays_a_request():
+    with pytest.raises(OutOfTime), time_limit(0):
+        check()
+    with time_limit(1000):
+        check()
+    with pytest.raises(KeyboardInterrupt), time_limit(1000):
+        raise KeyboardInterrupt
+    check()

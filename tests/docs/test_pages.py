@@ -91,12 +91,11 @@ def test_every_command_has_flags_of_its_script(path):
         elif operands and operands[0] in module.COMMANDS:
             classes = [module.COMMANDS[operands[0]][0]]
         else:
-            assert not operands or {"run", "fit", *JOBS} & set(operands), command[0]
-            classes = [ChainFlags, *JOBS.values()] if "fit" not in operands else []
+            assert not operands or {"run", *JOBS} & set(operands), command[0]
+            classes = [ChainFlags, *JOBS.values()]
         known = {flag(name) for cls in classes for name in cls.model_fields} | {"--help", "--config"}
         known |= {"--no-" + name[2:] for name in known}
-        if classes:
-            assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, command[0]
+        assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, command[0]
 
 
 def test_every_script_has_its_page_with_all_its_flags():

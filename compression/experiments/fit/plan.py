@@ -79,7 +79,7 @@ class Plan(Settings):
     """Stage -> estimate."""
 
 
-def make_plan(speeds: Speeds, rows: int, held_out: int, left: float, outputs: int) -> Plan:
+def make_plan(speeds: Speeds, rows: int, held_out: int, left: float) -> Plan:
     """Return a plan that takes at most `left` seconds, as far as the speeds tell.
 
     rows: usable rows of the file; held_out: of these, validation and test together.

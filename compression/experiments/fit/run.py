@@ -125,7 +125,7 @@ def _open(settings: FitSettings, folder: Path, clock: Clock, start: float) -> Op
             if name not in other.header:
                 raise UserError(f"--test {settings.test}: no column {name!r} (it has: {', '.join(other.header)[:500]})")
         found, test = with_test(read_rows(other, found.texts, found.label), found, settings.test)
-    usable, outputs = len(found.values), len(found.labels) or 1
+    usable = len(found.values)
     # Before anything is trained: whether a student of this size exists.
     words = float(np.median([len(row[0].split()) for row in found.values[:1000]]))
     _check_size(settings, found, words)
@@ -133,7 +133,7 @@ def _open(settings: FitSettings, folder: Path, clock: Clock, start: float) -> Op
     left = _ROOM * clock.left
     speeds = measure(settings, task, found.values, start, left)
     held_out = held_out_rows(usable, MOST_VALIDATION) + (0 if test else held_out_rows(usable, MOST_TEST))
-    plan = make_plan(speeds, usable, held_out, _ROOM * clock.left, outputs)
+    plan = make_plan(speeds, usable, held_out, _ROOM * clock.left)
     notes = [*found.notes]
     if plan.rows < usable:
         notes.append(f"{plan.rows:,} of {usable:,} rows are drawn: more would take longer than the time allows.")

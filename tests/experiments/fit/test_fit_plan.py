@@ -25,7 +25,7 @@ speeds = st.builds(
 
 @given(speeds, st.integers(50, 200_000), st.floats(1, 7200))
 def test_a_plan_never_takes_longer_than_there_is(speeds, rows, left):
-    plan = make_plan(speeds, rows, min(3000, rows // 3), left, 2)
+    plan = make_plan(speeds, rows, min(3000, rows // 3), left)
     assert all(seconds >= 0 for seconds in plan.seconds.values())
     assert sum(plan.seconds.values()) <= left * (1 + 1e-9)
     assert plan.seconds["students"] > 0
@@ -36,7 +36,7 @@ def test_a_plan_never_takes_longer_than_there_is(speeds, rows, left):
 
 
 def test_a_minute_has_no_teacher_and_twenty_have_variants():
-    short, long = (make_plan(FAST, 2000, 400, seconds, 2) for seconds in (60, 1200))
+    short, long = (make_plan(FAST, 2000, 400, seconds) for seconds in (60, 1200))
     assert short.teacher is None
     assert short.why == "--minutes is too short for a teacher"
     assert long.teacher.epochs == 3
@@ -47,7 +47,7 @@ def test_a_minute_has_no_teacher_and_twenty_have_variants():
 
 
 def test_less_time_takes_variants_first_then_epochs_then_rows():
-    plans = [make_plan(FAST, 60_000, 3000, seconds, 2) for seconds in (6000, 2000, 900, 400, 120)]
+    plans = [make_plan(FAST, 60_000, 3000, seconds) for seconds in (6000, 2000, 900, 400, 120)]
     work = [(plan.teacher.variants, plan.teacher.epochs, plan.teacher.rows, plan.rows) for plan in plans]
     assert work == sorted(work, reverse=True)
     assert work[0][0] > 0
@@ -55,11 +55,11 @@ def test_less_time_takes_variants_first_then_epochs_then_rows():
 
 
 def test_few_rows_get_more_epochs_and_long_texts_shorter_inputs():
-    assert make_plan(FAST, 200, 80, 900, 2).teacher.epochs == 10
+    assert make_plan(FAST, 200, 80, 900).teacher.epochs == 10
     slow = FAST.model_copy(update={"pieces": (128,) * 50, "words": 400, "train": 1500, "infer": 6000})
-    assert make_plan(slow, 1700, 500, 1200, 5).teacher.max_tokens == 128
-    assert make_plan(slow, 1700, 500, 260, 5).teacher.max_tokens < 128
-    assert make_plan(slow.model_copy(update={"train": 50}), 1700, 500, 300, 5).teacher is None
+    assert make_plan(slow, 1700, 500, 1200).teacher.max_tokens == 128
+    assert make_plan(slow, 1700, 500, 260).teacher.max_tokens < 128
+    assert make_plan(slow.model_copy(update={"train": 50}), 1700, 500, 300).teacher is None
 
 
 costs = st.dictionaries(

@@ -18,7 +18,7 @@ EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt track
 # On Linux without an NVIDIA GPU, PyTorch's CPU build (200 MB, not 3 GB), where its index answers within five seconds.
 ANSWERS = $(PYTHON) -c 'import urllib.request as r; r.urlopen("$(CPU_TORCH)/torch/", timeout=5)' 2>/dev/null
 WANTS_CPU = test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && $(ANSWERS)
-# Compiling every module takes minutes; Python compiles those that it imports.
+# Compiling every module takes a minute; Python compiles those that it imports.
 INSTALL = $(VENV)/bin/pip install --quiet --no-compile $$($(WANTS_CPU) && echo --extra-index-url $(CPU_TORCH))
 
 .PHONY: quickstart test test-fast lint check soak docs runtime
@@ -56,6 +56,7 @@ $(VENV)/core: $(CORE)
 $(VENV)/full: $(VENV)/core $(EXTRAS)
 	$(INSTALL) $(addprefix -r ,$(CORE) $(EXTRAS))
 	$(INSTALL) --no-deps ve-fairseq==0.12.3  # RoBERTa; its dependencies include speech libraries
+	-$(RUN) -m compileall -q -j 0 $(VENV)/lib >/dev/null  # tests start many processes, which may not write bytecode
 	touch $@
 
 $(VENV)/docs: $(VENV)/core requirements-docs.txt

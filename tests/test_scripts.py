@@ -302,5 +302,5 @@ for path in [*pathlib.Path("common").rglob("*.py"), *pathlib.Path("compression")
 from compression.experiments.chain import plan_file
 print(len(plan_file(pathlib.Path("configs/experiments/quickstart.yaml"), []).jobs))
 """)
-        == "12"
+        == "8"
     )

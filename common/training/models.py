@@ -108,17 +108,22 @@ def flat(settings: dict[str, Any]) -> dict[str, Any]:
 def read_config(folder: Path) -> ModelConfig:
     """Return a model's manifest. Raises UserError when the folder is not a model, naming those that are there."""
     if not folder.is_dir():
-        names = [model.name for model in saved_models(folder.parent)]
-        shown = difflib.get_close_matches(folder.name, names, NAMES_SHOWN, 0.0) if len(names) > NAMES_SHOWN else names
-        more = f", and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
-        others = f"there are: {', '.join(shown)}{more}" if names else "none has been trained yet"
-        raise UserError(f"no model {folder.name!r} in {folder.parent}; {others}")
+        raise UserError(missing_model(folder))
     try:
         manifest = read_manifest(folder)
         about = {"name": folder.name, "key": manifest.key, "parent": manifest.parent, "actions": manifest.actions}
         return build(ModelConfig, manifest.facts, {"settings": flat(manifest.settings)}, about)
     except UserError as error:
         raise UserError(f"{folder} is not a model: {error}") from error
+
+
+def missing_model(folder: Path) -> str:
+    """Return the error for a folder that is not there, with the names of the models next to it."""
+    names = [model.name for model in saved_models(folder.parent)]
+    shown = difflib.get_close_matches(folder.name, names, NAMES_SHOWN, 0.0) if len(names) > NAMES_SHOWN else names
+    more = f", and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+    others = f"there are: {', '.join(shown)}{more}" if names else "none has been trained yet"
+    return f"no model {folder.name!r} in {folder.parent}; {others}"
 
 
 def saved_models(folder: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from common.data.tasks import Task
 from common.errors import UserError
 from common.reading import regular_file
 from common.store.workspace import Workspace
-from common.training.models import model_folder
+from common.training.models import missing_model, model_folder
 from compression.runtime import PACKED_SUFFIX, Model, PackedError, load, zoo_file, zoo_hint
 
 
@@ -35,4 +35,4 @@ def find_packed(paths: Workspace, task: Task, model: str) -> Path | None:
         return None
     if path := zoo_file(model):
         return Path(path)
-    raise UserError(f"no model {model!r} in {folder.parent}, nor in the zoo{zoo_hint(model)}")
+    raise UserError(f"{missing_model(folder)}; it is not in the zoo either{zoo_hint(model)}")

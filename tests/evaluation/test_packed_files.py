@@ -119,7 +119,7 @@ def test_predict_names_the_nearest_model_of_workspace_and_zoo(packed, monkeypatc
     [
         (
             {"model": "first-2k"},
-            r"no model 'first-2k' in .*, nor in the zoo; did you mean first-1k\? \(zoo: first-1k\)",
+            r"no model 'first-2k' in .*; it is not in the zoo either; did you mean first-1k\? \(zoo: first-1k\)",
         ),
         ({"model": "../zoo/first-1k"}, "no model"),
         ({"model": "first-1k", "packed": False}, "first-1k is a packed file: score it with --packed"),

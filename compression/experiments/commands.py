@@ -30,11 +30,13 @@ def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[st
     _, best = max(found, key=lambda each: (next(iter(each[0]["validation"].values())), -each[0]["bytes_packed"]))
     file, python = _from_here(best), _from_here(_python())
     columns = load_split(paths, about, "validation").sentences()
-    texts = " ".join(map(shlex.quote, _example(list(zip(*columns, strict=True)))))
+    texts = [shlex.quote(text) for text in _example(list(zip(*columns, strict=True)))]
+    line = r"printf '%s\t%s\n'" if about.pair else "echo"
+    explain = "" if about.tokens else " --explain"
     return [
-        f"{python} -m compression.runtime {file} {texts}",
+        f"{python} -m compression.runtime {file} {' '.join(texts)}",
+        f"{line} {' '.join(texts)} | {python} predict.py --model {file}{explain}",
         f"{python} predict.py --model {file}",
-        f"{python} predict.py --model {file} --input FILE.txt --output labels.txt",
     ]
 
 

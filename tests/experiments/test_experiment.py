@@ -88,7 +88,7 @@ def test_commands_to_try_answer_when_pasted(chained, tmp_path):
     )
     commands = done.stdout.partition("try the best packed student of sst-2:\n")[2].splitlines()
     assert len(commands) == 3
-    for command in commands[:2]:
+    for command in commands:
         answer = subprocess.run(
             command, shell=True, cwd=tiny.ROOT, capture_output=True, text=True, input="a fine film\n", check=True
         )

@@ -49,7 +49,8 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
 
     Only scores on test splits, of the model itself and without timing, are kept.
     """
-    path = find_packed(settings.paths, load_task(settings.task), settings.model_name)
+    task = load_task(settings.task)
+    path = find_packed(settings.paths, task, settings.model_name)
     if path and not settings.packed:
         raise UserError(f"{settings.model_name} is a packed file: score it with --packed")
     if path:
@@ -59,7 +60,6 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
     folder, config = _model(settings)
     if settings.packed or settings.time or settings.split != "test":
         return _score(settings, folder, config)
-    task = load_task(settings.task)
     alias = settings.paths.scores(task.name, config.task, config.name)
     step, context = Evaluate(task=task.name, settings=settings), settings.context(f"scores of {config.name}")
     scores = settings.paths.make(step, context, alias=alias, replace=True)

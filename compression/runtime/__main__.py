@@ -74,12 +74,16 @@ def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> No
             print("".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False)))
         elif model.labels:
             shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
-            chosen = [label for label, share in zip(model.labels, row, strict=True) if share >= 0.5]
-            several = "|".join(chosen) or "none of these"
-            print(f"{several if model.multilabel else model.labels[row.index(max(row))]}\t{shares}")
+            print(f"{_answer(model, row)}\t{shares}")
         else:
             print(f"{row[0]:.6f}")
     sys.stdout.flush()
+
+
+def _answer(model: Model, probabilities: list[float]) -> str:
+    if not model.multilabel:
+        return model.labels[probabilities.index(max(probabilities))]
+    return "|".join(label for label, p in zip(model.labels, probabilities, strict=True) if p >= 0.5) or "none of these"
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     for number, (line, cells) in enumerate(_rows(path, kind, [*columns.values(), *where], task.source.header)):
         check()
         try:
-            if any(_plain(cell) != value for cell, value in zip(cells[len(columns) :], where.values(), strict=True)):
+            if any(as_label(cell) != value for cell, value in zip(cells[len(columns) :], where.values(), strict=True)):
                 continue
             values = dict(zip(columns, cells, strict=False))
             for name, texts in sentences.items():
@@ -82,7 +82,7 @@ def _unknown(task: Task) -> float | np.ndarray:
     return math.nan if task.regression else -1
 
 
-def _plain(value: Any) -> str:
+def as_label(value: Any) -> str:
     """Return a label as text: true for True; 1 for 1.0, as columns of numbers with gaps have it; "" for a gap."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
@@ -102,7 +102,7 @@ def _label_reader(task: Task) -> Callable[[Any], float]:
     expected = f"a number from {low:g} to {high:g}" if task.regression else _listed(index)
 
     def read(cell: Any) -> float:
-        text = _plain(cell)
+        text = as_label(cell)
         if text in index:
             return index[text]
         if not text and task.source.kind == "files":
@@ -131,7 +131,7 @@ def _list_reader(task: Task, joined: bool) -> Callable[[Any], np.ndarray]:
             kind = f"of type {type(cell).__name__}, not a list ({str(cell)[:40]})"
             raise UserError(f"the labels are {kind}; [] is a row with none of them, null one whose labels are unknown")
         row = np.zeros(len(index), np.float32)
-        for text in map(_plain, cell):
+        for text in map(as_label, cell):
             if text not in index:
                 near = nearest(text[:80], index)
                 raise UserError(f"unknown label {text[:80]!r}; expected labels among {_listed(index)}{near}")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from common.config import nearest
-from common.data.readers.records import MAX_CHARACTERS
-from common.data.text import normalise
+from common.data.readers.records import as_sentence, column_indices
+from common.data.readers.tables import as_label
 from common.errors import UserError
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import Table
@@ -55,11 +53,13 @@ class Found:
 def detect(table: Table, settings: FitSettings) -> Found:
     """Return what the table of the user's file holds.
 
-    Raises UserError for a missing column, with the nearest; where text or labels cannot be told without --text or
-    --label; for texts that are numbers, one class, labels that look like an id, and too few rows.
+    Raises UserError for a missing column, with the nearest; where the columns are ambiguous without --text or --label;
+    for texts that are numbers, one class, labels that look like an id, and too few rows.
     """
-    texts = _columns(table, settings.text, "--text") if settings.text else (_guess_text(table, settings.label),)
-    label = _columns(table, [settings.label], "--label")[0] if settings.label else _guess_label(table, texts)
+    column_indices(f"--text: {table.path}", table.header, settings.text)
+    texts = settings.text or (_guess_text(table, settings.label),)
+    column_indices(f"--label: {table.path}", table.header, [settings.label] if settings.label else [])
+    label = settings.label or _guess_label(table, texts)
     notes = [f"{table.path.name}: {table.sampled}."] if table.sampled else []
     for name in texts:
         _check_text(table, name)
@@ -87,58 +87,22 @@ def detect(table: Table, settings: FitSettings) -> Found:
 
 
 def read_rows(table: Table, texts: Sequence[str], label: str) -> list[tuple[str, ...]]:
-    """Return the texts and the label of every row. Raises UserError for a cell that is not text, with its row."""
-    indices = [table.header.index(name) for name in texts]
-    last = table.header.index(label)
+    """Return the texts and the label of every row.
+
+    Raises UserError for a missing column, with the nearest, and for a cell that is not text, with its row.
+    """
+    *indices, last = column_indices(str(table.path), table.header, [*texts, label])
     rows = []
     for number, cells in enumerate(table.rows, 1):
         try:
-            rows.append((*(_text(cells[index]) for index in indices), _value(cells[last])))
+            rows.append((*(as_sentence(cells[index]) for index in indices), as_label(cells[last])))
         except UserError as error:
             raise UserError(f"{table.path} row {number}: {error}") from None
     return rows
 
 
-def _text(cell: Any) -> str:
-    if cell is None:
-        return ""
-    if not isinstance(cell, str):
-        raise UserError(f"a text is of type {type(cell).__name__} ({str(cell)[:40]})")
-    if len(cell) > MAX_CHARACTERS:
-        raise UserError(f"a text of {len(cell):,} characters (at most {MAX_CHARACTERS:,}); is a quote not closed?")
-    if "\0" in cell:
-        raise UserError("a text holds a NUL byte; is this a text file?")
-    with contextlib.suppress(UnicodeEncodeError):
-        cell.encode()
-        return normalise(cell)
-    raise UserError("a text holds half a surrogate pair, which is not a character")
-
-
-def _value(cell: Any) -> str:
-    """Return a label as text, as common.data.readers.tables reads it from any kind of file; "" for a gap."""
-    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
-        return ""
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    if isinstance(cell, str | int | float):
-        return normalise(str(cell))
-    raise UserError(f"a label is of type {type(cell).__name__}, not text or a number ({str(cell)[:40]})")
-
-
-def _columns(table: Table, names: Sequence[str], flag: str) -> tuple[str, ...]:
-    for name in names:
-        if name not in table.header:
-            shown = ", ".join(table.header)[:500]
-            raise UserError(
-                f"{flag}: {table.path} has no column {name!r} (it has: {shown}){nearest(name, table.header)}"
-            )
-    return tuple(names)
-
-
 def _guess_text(table: Table, label: str | None) -> str:
-    """Return the column of texts where it is plain which one it is. Raises UserError otherwise."""
+    """Return the column of texts where it is unambiguous. Raises UserError otherwise."""
     others = [name for name in table.header if name != label]
     long = [name for name in others if _mean_words(table.column(name)) >= _LONG]
     named = [name for name in others if name.lower() in _TEXT_NAMES]
@@ -152,7 +116,7 @@ def _guess_text(table: Table, label: str | None) -> str:
 
 
 def _guess_label(table: Table, texts: Sequence[str]) -> str:
-    """Return the column of labels where it is plain which one it is. Raises UserError otherwise."""
+    """Return the column of labels where it is unambiguous. Raises UserError otherwise."""
     others = [name for name in table.header if name not in texts]
     named = [name for name in others if name.lower() in _LABEL_NAMES]
     few = [name for name in others if 2 <= len(set(map(_safe, table.column(name)))) <= max(2, len(table.rows) // 10)]

@@ -22,14 +22,15 @@ STUDENTS_SHARE = 0.35
 """Share of the time for choosing and training students, next to a teacher."""
 _RESERVE = 0.12
 _LENGTHS = (128, 96, 64, 48, 32)
-_VARIANTS = (8, 4, 2, 1, 0)
+VARIANTS = (8, 4, 2, 1)
+"""Numbers of variants of a row to choose from, the best first."""
 _TEACHER_STEPS = 150
 """Steps of the optimizer that a teacher is given at least on few rows, by more epochs."""
 _TEACHER_BATCH = 16
 
 
 class Speeds(Settings):
-    """What was measured. Speeds are per second; the teacher's are for inputs of `length` word pieces."""
+    """What was measured. Speeds are per second, the teacher's in word pieces."""
 
     start: float
     """Seconds that loading the libraries took: a measure of how slow the machine is."""
@@ -133,7 +134,7 @@ def _choices(rows: int, held_out: int) -> Iterator[tuple[TeacherPlan, int]]:
         return TeacherPlan(epochs=epochs, variants=variants, **about), train
 
     longest = _LENGTHS[0]
-    for variants in _VARIANTS[:4]:
+    for variants in VARIANTS:
         yield choice(1, most, longest, variants)
     for epochs, variants in itertools.product(sorted({most // 2, 2}, reverse=True), (4, 2, 1)):
         yield choice(1, max(2, epochs), longest, variants)

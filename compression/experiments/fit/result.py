@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -69,10 +70,11 @@ class FitResult(Settings):
         """Commands that use the packed file."""
         file, columns = shlex.quote(self.output), " ".join(map(shlex.quote, self.texts))
         texts = '("first text", "second text")' if len(self.texts) == 2 else '"a text"'
+        program = "from compression.runtime import load; "
+        program += f"print(load({json.dumps(self.output)}).probabilities([{texts}]))"
         return [
             f"python predict.py --model {file} --input new.csv --columns {columns} --output classified.csv",
-            f"python -c 'from compression.runtime import load; "
-            f"print(load({self.output!r}).probabilities([{texts}]))'".replace(f"{self.output!r}", f'"{self.output}"'),
+            f"python -c {shlex.quote(program)}",
         ]
 
     def as_json(self) -> dict[str, Any]:

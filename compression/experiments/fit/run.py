@@ -14,17 +14,25 @@ import numpy as np
 from common.config import Settings
 from common.data.split import Split, count_rows, load_split
 from common.data.tasks import Task, load_task
-from common.errors import UserError
 from common.progress import say
 from common.stopping import OutOfTime
 from common.store.files import file_sha256
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
 from compression.experiments.fit.baselines import fasttext, quick_score, tf_idf
+from compression.experiments.fit.candidates import find_candidates
 from compression.experiments.fit.clock import Clock
 from compression.experiments.fit.data import MOST_TEST, MOST_VALIDATION, draw, held_out_rows, with_test, write_task
 from compression.experiments.fit.detect import Found, detect, read_rows
-from compression.experiments.fit.plan import LEAST_SECONDS, STUDENTS_SHARE, Plan, Speeds, make_plan, reserve_of
+from compression.experiments.fit.plan import (
+    LEAST_SECONDS,
+    STUDENTS_SHARE,
+    VARIANTS,
+    Plan,
+    Speeds,
+    make_plan,
+    reserve_of,
+)
 from compression.experiments.fit.result import FitResult, plan_lines
 from compression.experiments.fit.selection import Selection
 from compression.experiments.fit.settings import Baseline, FitSettings
@@ -121,14 +129,11 @@ def _open(settings: FitSettings, folder: Path, clock: Clock, start: float) -> Op
     test = None
     if settings.test is not None:
         other = read_any(settings.test, settings.seed)
-        for name in (*found.texts, found.label):
-            if name not in other.header:
-                raise UserError(f"--test {settings.test}: no column {name!r} (it has: {', '.join(other.header)[:500]})")
         found, test = with_test(read_rows(other, found.texts, found.label), found, settings.test)
     usable = len(found.values)
     # Before anything is trained: whether a student of this size exists.
     words = float(np.median([len(row[0].split()) for row in found.values[:1000]]))
-    _check_size(settings, found, words)
+    find_candidates(settings.max_bytes, found.pair, found.labels, words, most_pieces=30_000)
     task = write_task(folder, settings.experiment, found, test)
     left = _ROOM * clock.left
     speeds = measure(settings, task, found.values, start, left)
@@ -142,12 +147,6 @@ def _open(settings: FitSettings, folder: Path, clock: Clock, start: float) -> Op
     return Opening(
         task=_in_words(found), notes=tuple(notes), texts=found.texts, usable=usable, speeds=speeds, plan=plan
     )
-
-
-def _check_size(settings: FitSettings, found: Found, words: float) -> None:
-    from compression.experiments.fit.candidates import find_candidates
-
-    find_candidates(settings.max_bytes, found.pair, found.labels, words, 30_000)
 
 
 def _of_rows(found: Found, values: Sequence[tuple[str, ...]]) -> Found:
@@ -266,7 +265,7 @@ class Variants(Settings):
 def _variants(planned: int, seconds: float, clock: Clock, speeds: Speeds) -> Variants:
     """Return the variants for which there is time. seconds: that the logits of all rows of train took."""
     available = (1 - STUDENTS_SHARE) * _ROOM * clock.left - reserve_of(speeds, clock.left) - 2 * speeds.start
-    fitting = [number for number in (8, 4, 2, 1) if number <= max(planned, 1) and 1.3 * number * seconds <= available]
+    fitting = [number for number in VARIANTS if number <= max(planned, 1) and 1.3 * number * seconds <= available]
     return Variants(number=fitting[0] if fitting else 0)
 
 

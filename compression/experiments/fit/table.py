@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.readers.records import read_csv, read_jsonl, read_lines, read_tsv
+from common.data.readers.records import column_indices, read_csv, read_jsonl, read_lines, read_tsv
 from common.errors import UserError
 from common.reading import regular_file
 from common.seeds import derive
@@ -96,14 +96,8 @@ def _read_text(path: Path, kind: str) -> Table:
         if kind == ".jsonl":
             return _of_objects(path, (values for _, values in read_jsonl(lines, str(path), [])))
         table = read_csv(lines, str(path), delimiter=None) if kind == ".csv" else read_tsv(lines, str(path))
-        _check_header(path, table.header)
+        column_indices(f"{path} line 1", table.header, table.header)
         return Table(path, table.header, [cells for _, cells in table.rows])
-
-
-def _check_header(path: Path, header: Sequence[str]) -> None:
-    for name in header:
-        if header.count(name) > 1:
-            raise UserError(f"{path} line 1: column {name!r} appears {header.count(name)} times")
 
 
 def _of_objects(path: Path, objects: Iterator[dict[str, Any]]) -> Table:
@@ -123,7 +117,7 @@ def _sample(path: Path, kind: str, size: int, most_bytes: int, rng: np.random.Ge
             first = read_lines(file, str(path))
             table = read_csv(first, str(path), delimiter=None) if kind == ".csv" else read_tsv(first, str(path))
             header, delimiter = table.header, table.delimiter
-            _check_header(path, header)
+            column_indices(f"{path} line 1", header, header)
             start = len(",".join(header))  # about where the first record begins
             places = [max(place, start) for place in places]
         rows: list[Any] = []
@@ -188,7 +182,7 @@ def _parsed(text: str, width: int, delimiter: str) -> list[Cells]:
 def _read_parquet(path: Path, size: int, most_bytes: int, rng: np.random.Generator) -> Table:
     try:
         with pq.ParquetFile(path) as file:
-            _check_header(path, file.schema_arrow.names)
+            column_indices(f"{path} line 1", file.schema_arrow.names, file.schema_arrow.names)
             groups, total = list(range(file.num_row_groups)), file.metadata.num_rows
             wanted = total if size <= most_bytes else max(1, int(total * most_bytes / size))
             if wanted < total:

@@ -8,6 +8,7 @@ import tiny
 from processes import run_script
 from stops import stopped_in_step
 
+import compression
 from common.errors import UserError
 from common.stopping import OutOfTime, check, time_limit
 from compression.evaluation.packed import load_packed
@@ -85,6 +86,9 @@ def test_the_same_command_finds_everything_finished(tmp_path, capsys):
     assert json.loads(second.out) == first
     assert "up to date" in second.err
     assert output.stat().st_size == first["bytes"]
+    given = {"max_bytes": 4000, "minutes": 1, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
+    result = compression.fit(file=tmp_path / "reviews.csv", **given)
+    assert (result.bytes, result.metrics) == (first["bytes"], first["metrics"])
     assert run_script("experiment.py", "list", "--workspace", tmp_path / "workspace") == 0
     assert "reviews-4000-1min" in capsys.readouterr().out
     own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(220))

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +28,15 @@ _QUICK_ROWS = 20_000
 
 
 class _Linear:
-    """A linear model over tf-idf of words and pairs of words."""
+    """A linear model over tf-idf of words and pairs of words; of two texts, over their products and differences."""
 
     def __init__(self, task: Task, train: Split, most_rows: int | None = None) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         self.task, self.train = task, train
         self.vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
-        self.features = self.vectorizer.fit_transform(_joined(train))
+        self.vectorizer.fit([text.lower() for column in train.sentences() for text in column])
+        self.features = self._features(train)
         most = int(_MOST_WORK / max(1.0, self.features.nnz / len(train) * task.outputs))
         most = min(most, most_rows or most)
         self.rows, self.notes = np.arange(len(train)), ""
@@ -47,7 +49,7 @@ class _Linear:
         from sklearn.linear_model import LogisticRegression, Ridge
 
         task, features, labels = self.task, self.features[self.rows], self.train.labels[self.rows]
-        read = [self.vectorizer.transform(_joined(split)) for split in splits]
+        read = [self._features(split) for split in splits]
         if task.regression:
             model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)
             logits = [_scaled(task, model.predict(each)) for each in read]
@@ -55,6 +57,16 @@ class _Linear:
             model = LogisticRegression(C=strength, max_iter=200).fit(features, labels)
             logits = [_all_classes(task, model.decision_function(each), model.classes_) for each in read]
         return [score(task, split.labels, each) for split, each in zip(splits, logits, strict=True)]
+
+    def _features(self, split: Split) -> Any:
+        """Return features, sparse [n, features]; of a pair of vectors u and v, u * v, its sum (cosine), |u - v|."""
+        from scipy.sparse import csr_matrix, hstack
+
+        columns = [self.vectorizer.transform([text.lower() for text in column]) for column in split.sentences()]
+        if len(columns) == 1:
+            return columns[0]
+        product = columns[0].multiply(columns[1]).tocsr()
+        return hstack([product, csr_matrix(product.sum(1)), abs(columns[0] - columns[1])], format="csr")
 
 
 def quick_score(task: Task, train: Split, validation: Split) -> float:

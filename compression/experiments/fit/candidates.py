@@ -70,7 +70,7 @@ def packed_bytes(candidate: Candidate, pair: bool, labels: Sequence[str], bits: 
 def find_candidates(
     max_bytes: int, pair: bool, labels: Sequence[str], words: float, most_pieces: int
 ) -> list[Candidate]:
-    """Return the students to try within a size, the fastest first.
+    """Return the students to try within a size, the likeliest first.
 
     words: median words of a text: for long ones recurrent students read the beginning; most_pieces: byte pairs that
     can be built from the text. Raises UserError, with the fewest bytes that are enough, where none fits.
@@ -99,14 +99,15 @@ def _wanted(max_bytes: int, words: float) -> Iterator[Candidate]:
         name = f"{arch}-{embedding}{size}" + ("-labels" if more.get("labels_only") else "")
         return Candidate(name=name, arch=arch, max_tokens=tokens, bytes=0, bits=bits, **about, **more)
 
-    yield candidate("ffn", "hash", max(4, dim), classifier, WIDE)
+    # The likeliest first: the last ones are left out where there is no time for all.
     yield candidate("ffn", "bpe", dim, classifier, WIDE)
+    yield candidate("bilstm", "bpe", dim, classifier, WIDE)
+    yield candidate("ffn", "hash", max(4, dim), classifier, WIDE)
     yield candidate("ffn", "bpe", dim, classifier, WIDE, labels_only=True)
+    yield candidate("conv", "bpe", dim, classifier, WIDE)
+    yield candidate("bilstm", "bpe", dim, classifier, NARROW)
     yield candidate("ffn", "bpe", 2 * dim, 2 * classifier, WIDE)
     yield candidate("ffn", "bpe", dim, classifier, NARROW)
-    yield candidate("conv", "bpe", dim, classifier, WIDE)
-    yield candidate("bilstm", "bpe", dim, classifier, WIDE)
-    yield candidate("bilstm", "bpe", dim, classifier, NARROW)
 
 
 def widths(max_bytes: int) -> tuple[int, int, int]:

@@ -1,7 +1,8 @@
 """How the time is divided among the stages, from speeds measured on this machine. Pure functions.
 
-A teacher is worth its time only where it can learn from enough rows and label them. What it does is taken from a list
-of choices, the best first: more epochs and variants, then fewer, then fewer rows, then shorter inputs.
+A teacher is worth its time only where it can learn from enough rows and label all of them: labels of many rows teach
+students more than the logits of a teacher over few. What it does is taken from a list of choices, the best first: more
+epochs and variants, then fewer, then shorter inputs, then fewer rows to learn from.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from common.config import Settings
 
 LEAST_SECONDS = 100.0
 """Below it no teacher is tried: loading one takes a third of a minute on a slow machine."""
-FEWEST_FOR_TEACHER = 300
+FEWEST_FOR_TEACHER = 3000
 """Rows that a teacher learns from at least, or all that there are."""
 STUDENTS_SHARE = 0.35
 """Share of the time for choosing and training students, next to a teacher."""
@@ -91,14 +92,15 @@ def make_plan(speeds: Speeds, rows: int, held_out: int, left: float) -> Plan:
     held_out = min(held_out, used // 3)
     why = "--minutes is too short for a teacher" if left < LEAST_SECONDS else "no teacher was measured"
     if left >= LEAST_SECONDS and speeds.pieces:
-        why = "fine-tuning one on enough rows would take longer than the time allows"
-        for choice, labelled in _choices(used, held_out):
-            seconds = teacher_seconds(speeds, choice, labelled, held_out)
-            seconds["splits"] = (labelled + held_out) / speeds.prepare
+        why = "fine-tuning one and labelling all rows would take longer than the time allows"
+        train = max(1, used - held_out)
+        for choice in _choices(train):
+            seconds = teacher_seconds(speeds, choice, train, held_out)
+            seconds["splits"] = used / speeds.prepare
             if sum(seconds.values()) <= (1 - STUDENTS_SHARE) * left - reserve:
                 seconds["students"] = left - reserve - sum(seconds.values())
                 seconds["quantize, pack, evaluate"] = reserve
-                return Plan(rows=labelled + held_out, teacher=choice, why=_words(choice, labelled), seconds=seconds)
+                return Plan(rows=used, teacher=choice, why=_words(choice, train), seconds=seconds)
     splits = used / speeds.prepare
     seconds = {"splits": min(splits, 0.3 * left), "students": 0.0, "quantize, pack, evaluate": min(reserve, 0.5 * left)}
     seconds["students"] = left - sum(seconds.values())
@@ -122,16 +124,15 @@ def teacher_seconds(speeds: Speeds, choice: TeacherPlan, labelled: int, held_out
     return seconds
 
 
-def _choices(rows: int, held_out: int) -> Iterator[tuple[TeacherPlan, int]]:
-    """Yield what a teacher may do and the rows of train that it labels, the best first."""
-    train = max(1, rows - held_out)
+def _choices(train: int) -> Iterator[TeacherPlan]:
+    """Yield what a teacher may do, the best first. train: rows that it labels."""
     batch = _TEACHER_BATCH if train < 2000 else 32
     most = min(10, max(3, math.ceil(_TEACHER_STEPS / math.ceil(train / batch))))
+    fewest = min(FEWEST_FOR_TEACHER, train)
 
-    def choice(share: float, epochs: int, length: int, variants: int) -> tuple[TeacherPlan, int]:
-        learned = max(min(FEWEST_FOR_TEACHER, train), int(share * train))
-        about = {"rows": learned, "max_tokens": length, "batch_size": batch}
-        return TeacherPlan(epochs=epochs, variants=variants, **about), train
+    def choice(share: float, epochs: int, length: int, variants: int) -> TeacherPlan:
+        rows = max(fewest, int(share * train))
+        return TeacherPlan(rows=rows, epochs=epochs, max_tokens=length, variants=variants, batch_size=batch)
 
     longest = _LENGTHS[0]
     for variants in VARIANTS:
@@ -141,19 +142,11 @@ def _choices(rows: int, held_out: int) -> Iterator[tuple[TeacherPlan, int]]:
     for length in _LENGTHS[:3]:
         for epochs in (2, 1):
             yield choice(1, epochs, length, 0)
-    # Too many rows: the teacher learns from some of them, then fewer are used at all.
-    shares = [0.8**power for power in range(1, 60)]
-    for share in shares:
-        if share * train >= FEWEST_FOR_TEACHER:
-            yield choice(share, 1, 64, 0)
-    for length in _LENGTHS[3:]:
+    for length in _LENGTHS[2:]:
+        for power in range(1, 60):
+            if 0.8**power * train > fewest:
+                yield choice(0.8**power, 1, length, 0)
         yield choice(0, 1, length, 0)
-    for share in shares:
-        kept = int(share * train)
-        if kept < 2 * FEWEST_FOR_TEACHER:
-            return
-        learned = max(FEWEST_FOR_TEACHER, kept // 3)
-        yield TeacherPlan(rows=learned, epochs=1, max_tokens=64, variants=0, batch_size=batch), kept
 
 
 def _words(choice: TeacherPlan, train: int) -> str:

@@ -231,7 +231,7 @@ def _teach(clock: Clock, opening: Opening, stages: Stages, train: Split, state: 
         seconds = max(time.perf_counter() - began, len(train) * pieces / speeds.infer * 0.5)
     except OutOfTime:
         return Taught(teacher=False, variants=0, why="none: it took longer than estimated and was stopped")
-    variants = state.decide("variants", Variants, lambda: _variants(plan.variants, seconds, clock, speeds))
+    variants = state.decide("variants", Variants, lambda: _variants(seconds, clock, speeds))
     if variants.number:
         try:
             stages.augment(left(), variants.number)
@@ -262,10 +262,10 @@ class Variants(Settings):
     number: int
 
 
-def _variants(planned: int, seconds: float, clock: Clock, speeds: Speeds) -> Variants:
+def _variants(seconds: float, clock: Clock, speeds: Speeds) -> Variants:
     """Return the variants for which there is time. seconds: that the logits of all rows of train took."""
     available = (1 - STUDENTS_SHARE) * _ROOM * clock.left - reserve_of(speeds, clock.left) - 2 * speeds.start
-    fitting = [number for number in VARIANTS if number <= max(planned, 1) and 1.3 * number * seconds <= available]
+    fitting = [number for number in VARIANTS if 1.3 * number * seconds <= available]
     return Variants(number=fitting[0] if fitting else 0)
 
 

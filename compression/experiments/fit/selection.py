@@ -31,11 +31,13 @@ from compression.students.scoring import encode_split, student_logits
 from compression.tokenizers.bpe_files import most_pieces
 
 _CPU = torch.device("cpu")
-_STEPS = 2500
+_STEPS = 4000
 """Steps of the optimizer in the last rung, about."""
 _TUNE_EPOCHS = 3
 _MEASURING = 0.05
 """Share of the time left for measuring what candidates cost; slower ones are left out where it is over."""
+_INIT = 0.1
+"""Share of the time left for the teacher's vectors of byte pairs."""
 _FEWEST_ROWS = 500
 """Rows that a student learns from at least, or all that there are."""
 _VOCABULARY_TEXTS = 20_000
@@ -125,10 +127,11 @@ class Selection:
         found = [one for one in found if self.taught or not one.labels_only]
         rows = len(train) * (1 + self.variants)
         batch_size = 32 if rows < 2000 else 64 if rows < 10_000 else 128 if rows < 40_000 else 256
-        init = self._init(max((one.vocab_size for one in found), default=0), sum(len(t.split()) for t in texts))
+        vocabularies = {(one.vocab_size, one.embedding_dim) for one in found if one.embedding_type == "bpe"}
+        init = self._init(vocabularies, sum(len(text.split()) for text in texts))
         costs: dict[str, Cost] = {}
         began, most = time.perf_counter(), _MEASURING * self.clock.left
-        for one in found:  # the fastest first
+        for one in found:  # the likeliest first
             if costs and time.perf_counter() - began > most:
                 break
             about = batch_size, task.outputs, speeds.start, self.settings.cpu
@@ -137,13 +140,15 @@ class Selection:
         kept = tuple(one for one in found if one.name in costs)
         return Pool(candidates=kept, costs=costs, init=init, batch_size=batch_size, most_epochs=most_epochs)
 
-    def _init(self, vocabulary: int, words: int) -> str:
-        """Return how the embeddings of byte pairs begin: as well as a small part of the time allows."""
-        part = 0.03 * self.clock.left
+    def _init(self, vocabularies: set[tuple[int, int]], words: int) -> str:
+        """Return how the embeddings of byte pairs begin: as well as a part of the time allows."""
+        if self.taught:
+            # A byte pair is about two word pieces, and the teacher adds two; it is loaded for each vocabulary.
+            seconds = sum(self.speeds.load / 3 + 4 * size / self.speeds.infer for size, _ in vocabularies)
+            if seconds <= _INIT * self.clock.left:
+                return "teacher"
         slow = self.speeds.start / 5
-        if self.taught and 4 * vocabulary / self.speeds.infer <= part:
-            return "teacher"
-        return "vectors" if 10 * words / 150_000 * slow <= part / 2 else "random"
+        return "vectors" if 10 * words / 150_000 * slow <= 0.015 * self.clock.left else "random"
 
     def _plan(self, pool: Pool, alive: list[str], rungs_left: int) -> Rung:
         left = self._for_students()
@@ -215,8 +220,10 @@ class Selection:
             init = "random" if init == "random" else "vectors"
             given |= {"alpha": 1.0, "only_original_data": True}
         else:
-            given |= {"alpha": 0.0, "teacher": TEACHER, "loss": "mse"}
-            given |= {"augmented": AUGMENTED} if self.variants else {"only_original_data": True}
+            given |= {"teacher": TEACHER, "loss": "mse"}
+            # Labels are known of the original rows only.
+            only_original = {"alpha": 0.5, "only_original_data": True}
+            given |= {"alpha": 0.0, "augmented": AUGMENTED} if self.variants else only_original
         return given | ({"embedding_init": init} if candidate.embedding_type == "bpe" else {})
 
     def _validate(self, name: str) -> tuple[float, float]:

@@ -47,11 +47,19 @@ def test_a_minute_has_no_teacher_and_twenty_have_variants():
 
 
 def test_less_time_takes_variants_first_then_epochs_then_rows():
-    plans = [make_plan(FAST, 60_000, 3000, seconds) for seconds in (6000, 2000, 900, 400, 120)]
-    work = [(plan.teacher.variants, plan.teacher.epochs, plan.teacher.rows, plan.rows) for plan in plans]
+    plans = [make_plan(FAST, 60_000, 3000, seconds) for seconds in (6000, 2000, 900, 400)]
+    work = [(plan.teacher.variants, plan.teacher.epochs, plan.teacher.rows) for plan in plans]
     assert work == sorted(work, reverse=True)
     assert work[0][0] > 0
     assert work[-1][2] < work[0][2]
+
+
+def test_no_labelled_row_is_given_up_for_a_teacher():
+    for seconds in (120, 240, 400, 900):
+        plan = make_plan(FAST, 60_000, 3000, seconds)
+        assert plan.rows == 60_000
+        assert plan.teacher is None or plan.teacher.rows >= 3000
+    assert make_plan(FAST, 60_000, 3000, 120).teacher is None
 
 
 def test_few_rows_get_more_epochs_and_long_texts_shorter_inputs():

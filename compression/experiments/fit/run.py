@@ -47,6 +47,9 @@ from compression.experiments.report.results import Row, write_results
 _ROOM = 0.96
 """Share of the time that is planned: the rest is for a machine that becomes busier."""
 
+_MOST_AUGMENTED = 60_000
+"""Augmented rows at most: with more, students have time for too few epochs."""
+
 
 class Opening(Settings):
     """What was found in the file, measured and planned before the first stage."""
@@ -231,7 +234,7 @@ def _teach(clock: Clock, opening: Opening, stages: Stages, train: Split, state: 
         seconds = max(time.perf_counter() - began, len(train) * pieces / speeds.infer * 0.5)
     except OutOfTime:
         return Taught(teacher=False, variants=0, why="none: it took longer than estimated and was stopped")
-    variants = state.decide("variants", Variants, lambda: _variants(seconds, clock, speeds))
+    variants = state.decide("variants", Variants, lambda: _variants(len(train), seconds, clock, speeds))
     if variants.number:
         try:
             stages.augment(left(), variants.number)
@@ -262,10 +265,11 @@ class Variants(Settings):
     number: int
 
 
-def _variants(seconds: float, clock: Clock, speeds: Speeds) -> Variants:
-    """Return the variants for which there is time. seconds: that the logits of all rows of train took."""
+def _variants(rows: int, seconds: float, clock: Clock, speeds: Speeds) -> Variants:
+    """Return the variants for which there is time. rows, seconds: of train, and what their logits took."""
     available = (1 - STUDENTS_SHARE) * _ROOM * clock.left - reserve_of(speeds, clock.left) - 2 * speeds.start
-    fitting = [number for number in VARIANTS if 1.3 * number * seconds <= available]
+    possible = [number for number in VARIANTS if number * rows <= _MOST_AUGMENTED]
+    fitting = [number for number in possible if 1.3 * number * seconds <= available]
     return Variants(number=fitting[0] if fitting else 0)
 
 

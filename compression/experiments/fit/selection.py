@@ -34,6 +34,8 @@ _CPU = torch.device("cpu")
 _STEPS = 4000
 """Steps of the optimizer in the last rung, about."""
 _TUNE_EPOCHS = 3
+_ALPHA = 0.5
+"""Weight of the labels next to a teacher: where it learned from few of many rows, they know more than it does."""
 _MEASURING = 0.05
 """Share of the time left for measuring what candidates cost; slower ones are left out where it is over."""
 _INIT = 0.1
@@ -51,6 +53,8 @@ class Pool(Settings):
     costs: dict[str, Cost]
     init: str
     """--embedding-init of byte pairs."""
+    own_init: str
+    """The same without a teacher."""
     batch_size: int
     most_epochs: int
 
@@ -128,7 +132,8 @@ class Selection:
         rows = len(train) * (1 + self.variants)
         batch_size = 32 if rows < 2000 else 64 if rows < 10_000 else 128 if rows < 40_000 else 256
         vocabularies = {(one.vocab_size, one.embedding_dim) for one in found if one.embedding_type == "bpe"}
-        init = self._init(vocabularies, sum(len(text.split()) for text in texts))
+        own_init = self._own_init(sum(len(text.split()) for text in texts))
+        init = "teacher" if self.taught and self._has_time_for_vectors(vocabularies) else own_init
         costs: dict[str, Cost] = {}
         began, most = time.perf_counter(), _MEASURING * self.clock.left
         for one in found:  # the likeliest first
@@ -138,15 +143,18 @@ class Selection:
             costs[one.name] = measured_cost(one, train, rows, *about)
         most_epochs = min(100, max(5, round(_STEPS / math.ceil(rows / batch_size))))
         kept = tuple(one for one in found if one.name in costs)
-        return Pool(candidates=kept, costs=costs, init=init, batch_size=batch_size, most_epochs=most_epochs)
+        return Pool(
+            candidates=kept, costs=costs, init=init, own_init=own_init, batch_size=batch_size, most_epochs=most_epochs
+        )
 
-    def _init(self, vocabularies: set[tuple[int, int]], words: int) -> str:
-        """Return how the embeddings of byte pairs begin: as well as a part of the time allows."""
-        if self.taught:
-            # A byte pair is about two word pieces, and the teacher adds two; it is loaded for each vocabulary.
-            seconds = sum(self.speeds.load / 3 + 4 * size / self.speeds.infer for size, _ in vocabularies)
-            if seconds <= _INIT * self.clock.left:
-                return "teacher"
+    def _has_time_for_vectors(self, vocabularies: set[tuple[int, int]]) -> bool:
+        """Return whether the teacher's vectors of byte pairs take a small part of the time."""
+        # A byte pair is about two word pieces, and the teacher adds two; it is loaded for each vocabulary.
+        seconds = sum(self.speeds.load / 3 + 4 * size / self.speeds.infer for size, _ in vocabularies)
+        return seconds <= _INIT * self.clock.left
+
+    def _own_init(self, words: int) -> str:
+        """Return how the embeddings of byte pairs begin without a teacher. words: of train."""
         slow = self.speeds.start / 5
         return "vectors" if 10 * words / 150_000 * slow <= 0.015 * self.clock.left else "random"
 
@@ -217,13 +225,11 @@ class Selection:
         given = {**candidate.flags(), "batch_size": pool.batch_size, "bpe_source": "train"}
         init = pool.init
         if not self.taught or candidate.labels_only:
-            init = "random" if init == "random" else "vectors"
+            init = pool.own_init
             given |= {"alpha": 1.0, "only_original_data": True}
         else:
-            given |= {"teacher": TEACHER, "loss": "mse"}
-            # Labels are known of the original rows only.
-            only_original = {"alpha": 0.5, "only_original_data": True}
-            given |= {"alpha": 0.0, "augmented": AUGMENTED} if self.variants else only_original
+            given |= {"alpha": _ALPHA, "teacher": TEACHER, "loss": "mse"}
+            given |= {"augmented": AUGMENTED} if self.variants else {"only_original_data": True}
         return given | ({"embedding_init": init} if candidate.embedding_type == "bpe" else {})
 
     def _validate(self, name: str) -> tuple[float, float]:

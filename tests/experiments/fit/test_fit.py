@@ -65,7 +65,7 @@ def test_students_learn_from_a_good_teacher_over_augmented_rows(tmp_path, encode
     assert "variants of each row" in result.teacher
     jobs = json.loads((given.paths.experiment(given.experiment) / "experiment.json").read_text())["jobs"]
     assert [job["job"] for job in jobs][:5] == ["preprocess", "finetune", "preprocess", "preprocess", "preprocess"]
-    assert any(job.get("alpha") == 0.0 and job.get("augmented") == "fit" for job in jobs)
+    assert any(job.get("alpha") == 0.5 and job.get("augmented") == "fit" for job in jobs)
     assert any(one.name.endswith("-labels") for one in result.tried)
     assert result.bytes <= 6000
 

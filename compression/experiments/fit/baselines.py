@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from compression.experiments.fit.settings import Baseline
 
 _STRENGTHS = (10.0, 1.0)
 """Values of C (and 1 / alpha of ridge regression), of which validation chooses where there is time for both."""
-_MOST_WORK = 2e8
-"""Non-zero features times classes above which the linear model learns from a part of the rows."""
+_TIMED_ROWS = 5_000
+"""Rows that a linear model is fitted to first, to see how many rows there is time for."""
 _QUICK_ROWS = 20_000
 """Rows that the quick score is of, at most."""
 
@@ -37,15 +38,22 @@ class _Linear:
         self.vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
         self.vectorizer.fit([text.lower() for column in train.sentences() for text in column])
         self.features = self._features(train)
-        most = int(_MOST_WORK / max(1.0, self.features.nnz / len(train) * task.outputs))
-        most = min(most, most_rows or most)
-        self.rows, self.notes = np.arange(len(train)), ""
-        if len(train) > most:
-            self.rows = np.random.default_rng(derive("tf-idf", 0)).permutation(len(train))[:most]
-            self.notes = f", {most:,} rows"
+        self.rows = np.random.default_rng(derive("tf-idf", 0)).permutation(len(train))[:most_rows]
+
+    def limit(self, seconds: float) -> None:
+        """Learn from as many rows as a model can be fitted to in this time, about."""
+        if len(self.rows) <= _TIMED_ROWS:
+            return
+        every, self.rows = self.rows, self.rows[:_TIMED_ROWS]
+        began = time.perf_counter()
+        self.scores(_STRENGTHS[0], [])
+        # More rows need more iterations.
+        fitting = (max(seconds, 0.1) / (time.perf_counter() - began)) ** 0.8 * _TIMED_ROWS
+        self.rows = every[: max(_TIMED_ROWS, int(fitting))]
 
     def scores(self, strength: float, splits: Sequence[Split]) -> list[dict[str, float]]:
         """Return the metrics over splits of a model that is fitted with this C, or 1 / alpha."""
+        from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression, Ridge
 
         task, features, labels = self.task, self.features[self.rows], self.train.labels[self.rows]
@@ -54,7 +62,9 @@ class _Linear:
             model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)
             logits = [_scaled(task, model.predict(each)) for each in read]
         else:
-            model = LogisticRegression(C=strength, max_iter=200).fit(features, labels)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # it costs the baseline little
+                model = LogisticRegression(C=strength, max_iter=200).fit(features, labels)
             logits = [_all_classes(task, model.decision_function(each), model.classes_) for each in read]
         return [score(task, split.labels, each) for split, each in zip(splits, logits, strict=True)]
 
@@ -78,6 +88,7 @@ def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: fl
     """Return the score of a linear model over tf-idf of words and pairs of words. seconds: that it may take, about."""
     began = time.perf_counter()
     linear, found = _Linear(task, train), {}
+    linear.limit((seconds - (time.perf_counter() - began)) / 2)
     for strength in _STRENGTHS:
         fitted = time.perf_counter()
         chooses, metrics = linear.scores(strength, [validation, test])
@@ -86,7 +97,8 @@ def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: fl
             break
     strength, metrics = found[max(found)]
     kind = "ridge regression" if task.regression else "logistic regression"
-    about = f"{linear.features.shape[1]:,} features, C = {strength:g}{linear.notes}"
+    rows = f", {len(linear.rows):,} rows" if len(linear.rows) < len(train) else ""
+    about = f"{linear.features.shape[1]:,} features, C = {strength:g}{rows}"
     took = round(time.perf_counter() - began, 1)
     return Baseline(name=f"tf-idf, {kind}", metrics=metrics, about=about, seconds=took)
 

@@ -65,7 +65,7 @@ def measured_cost(
     epoch = seconds[fastest] * rows / min(batch_size, len(size)) * _LOOP
     words = size.sum() / PIECES_A_WORD * rows / len(train)
     tokens = words / _TOKENIZED * start / _USUAL_START
-    return Cost(fixed=round(0.3 + 0.05 * start + tokens, 3), epoch=round(epoch, 4), threads=fastest)
+    return Cost(fixed=round(0.3 + 0.05 * start, 3), tokens=round(tokens, 3), epoch=round(epoch, 4), threads=fastest)
 
 
 def _batch(size: np.ndarray, candidate: Candidate, device: torch.device) -> Batch:

@@ -112,7 +112,9 @@ def _guess_text(table: Table, label: str | None) -> str:
     exact = [name for name in long if name.lower() == "text"]
     if exact:
         return exact[0]
-    raise UserError(f"{table.path}: say with --text which column holds the texts ({_described(table)})")
+    raise UserError(
+        f"{table.path}: say with --text which column holds the texts, or which two of pairs ({_described(table)})"
+    )
 
 
 def _guess_label(table: Table, texts: Sequence[str]) -> str:

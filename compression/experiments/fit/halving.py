@@ -19,18 +19,21 @@ class Cost(Settings):
     """Estimated seconds of training a candidate."""
 
     fixed: float
-    """Before the first epoch: byte pairs, vectors, token ids, loading."""
+    """Before the first epoch: loading, byte pairs."""
     epoch: float
+    tokens: float = 0.0
+    """Token ids of all rows."""
     threads: int = 1
     """Threads that were the fastest: on a busy machine small students are slower with several."""
 
     def of(self, epochs: int, share: float = 1.0) -> float:
         """Return the seconds of so many epochs on a share of the rows."""
-        return self.fixed + epochs * share * self.epoch
+        return self.fixed + share * (self.tokens + epochs * self.epoch)
 
     def slowed(self, factor: float) -> Cost:
         """Return the cost on a machine that has become slower, or faster, by a factor."""
-        return self.model_copy(update={"fixed": self.fixed * factor, "epoch": self.epoch * factor})
+        slower = {name: getattr(self, name) * factor for name in ("fixed", "epoch", "tokens")}
+        return self.model_copy(update=slower)
 
 
 class Rung(Settings):
@@ -76,12 +79,14 @@ def plan_rung(costs: Mapping[str, Cost], seconds: float, left: int, most_epochs:
     epochs = max(1, round(most_epochs / KEPT ** (left - 1)))
     names = list(costs)
     while True:
-        fixed, epoch = sum(costs[name].fixed for name in names), sum(costs[name].epoch for name in names)
-        fitting = int((part - fixed) / epoch) if epoch > 0 else epochs
+        fixed, tokens, epoch = (
+            sum(getattr(costs[name], kind) for name in names) for kind in ("fixed", "tokens", "epoch")
+        )
+        fitting = int((part - fixed - tokens) / epoch) if epoch > 0 else epochs
         if fitting >= 1:
             epochs = min(epochs, fitting)
             return _rung(names, epochs, 1.0, costs)
-        share = math.floor(100 * (part - fixed) / epoch) / 100 if epoch > 0 else 1.0
+        share = math.floor(100 * (part - fixed) / (tokens + epoch)) / 100 if epoch > 0 else 1.0
         if share >= least_share or len(names) == 1:
             return _rung(names, 1, max(least_share, min(1.0, share)), costs)
         names.pop()

@@ -31,7 +31,7 @@ from compression.students.scoring import encode_split, student_logits
 from compression.tokenizers.bpe_files import most_pieces
 
 _CPU = torch.device("cpu")
-_STEPS = 4000
+_STEPS = 6000
 """Steps of the optimizer in the last rung, about."""
 _TUNE_EPOCHS = 3
 _ALPHA = 0.5

@@ -73,7 +73,9 @@ def test_columns_are_guessed_only_where_it_is_plain():
     assert (what.texts, what.label) == (("opinion",), "answer")
     both = [(text, text, label) for text, label in reviews()]
     assert found(("a", "text", "label"), both).texts == ("text",)
-    with pytest.raises(UserError, match=r"say with --text which column holds the texts .columns: a, b, label"):
+    with pytest.raises(
+        UserError, match=r"say with --text which column holds the texts, or which two of pairs .columns: a, b, label"
+    ):
         found(("a", "b", "label"), both)
     with pytest.raises(UserError, match=r"say with --label which column holds the labels .columns: text, c, d"):
         found(("text", "c", "d"), [(text, label, label) for text, label in reviews()])

@@ -72,7 +72,7 @@ def test_few_rows_get_more_epochs_and_long_texts_shorter_inputs():
 
 costs = st.dictionaries(
     st.text("abcdefgh", min_size=1, max_size=3),
-    st.builds(Cost, fixed=st.floats(0, 30), epoch=st.floats(1e-3, 100)),
+    st.builds(Cost, fixed=st.floats(0, 30), epoch=st.floats(1e-3, 100), tokens=st.floats(0, 30)),
     min_size=1,
     max_size=8,
 )

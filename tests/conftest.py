@@ -65,17 +65,12 @@ def prepared(tmp_path_factory, glue, encoder, glove):
     import torch
 
     from common.progress import show_bars
-    from common.teachers.finetune import finetune
-    from compression.augmentation.preprocess import preprocess
 
     torch.set_num_threads(1)
     show_bars(False)
     workspace = tmp_path_factory.mktemp("prepared") / "workspace"
     for task in ("sst-2", "qqp"):
-        preprocess(tiny.prepare_settings(workspace, task, data_dir=glue))
-        finetune(tiny.finetune_settings(workspace, task, encoder))
-        stages = {"augment": "tinybert", "glove": glove, "variants": 2, "generate_loss": ("processed", "tinybert")}
-        preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **stages))
+        tiny.teach(workspace, task, encoder, glove, variants=2, data_dir=glue)
     return workspace
 
 

@@ -47,10 +47,7 @@ def taught(tmp_path_factory, encoder, glove):
     rows = [(text, None if i % 8 == 0 else labels) for i, (text, labels) in enumerate(tiny_labels.labelled(240))]
     task = str(tiny_labels.write_task(folder / "files", rows))
     workspace = folder / "workspace"
-    preprocess(tiny.prepare_settings(workspace, task))
-    finetune(tiny.finetune_settings(workspace, task, encoder, max_epochs=15, patience=15))
-    more = {"augment": "tinybert", "glove": glove, "variants": 1, "generate_loss": ("processed", "tinybert")}
-    preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **more))
+    tiny.teach(workspace, task, encoder, glove, max_epochs=15, patience=15)
     return workspace, task
 
 

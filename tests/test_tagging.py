@@ -40,10 +40,7 @@ def taught(tmp_path_factory, encoder, glove):
     folder = tmp_path_factory.mktemp("tokens")
     task = str(tiny_tags.write_task(folder / "files"))
     workspace = folder / "workspace"
-    preprocess(tiny.prepare_settings(workspace, task))
-    finetune(tiny.finetune_settings(workspace, task, encoder, max_epochs=6))
-    more = {"augment": "tinybert", "glove": glove, "variants": 1, "generate_loss": ("processed", "tinybert")}
-    preprocess(tiny.prepare_settings(workspace, task, precision="fp32", **more))
+    tiny.teach(workspace, task, encoder, glove, max_epochs=6)
     return workspace, task
 
 

@@ -248,6 +248,18 @@ def finetune_settings(workspace: Path, task: str, encoder: Path, **given) -> Fin
     return FinetuneSettings(task=task, workspace=workspace, cpu=True, loadbar=False, seed=SEED, **values)
 
 
+def teach(workspace: Path, task: str, encoder: Path, glove: Path, variants: int = 1, **given) -> None:
+    """Run the stages before distillation: splits, teacher, augmented rows, logits. given: finetune's, and data_dir."""
+    from common.teachers.finetune import finetune
+    from compression.augmentation.preprocess import preprocess
+
+    data = {name: given.pop(name) for name in ("data_dir",) if name in given}
+    preprocess(prepare_settings(workspace, task, **data))
+    finetune(finetune_settings(workspace, task, encoder, **given))
+    rows = {"augment": "tinybert", "glove": glove, "variants": variants, "generate_loss": ("processed", "tinybert")}
+    preprocess(prepare_settings(workspace, task, precision="fp32", **rows))
+
+
 def copy_workspace(source: Path, target: Path) -> Path:
     """A workspace of a test's own."""
     return shutil.copytree(source, target, symlinks=True)

@@ -278,7 +278,7 @@ def _baselines(settings: FitSettings, task: Task, clock: Clock, train: Split) ->
     validation, test = (load_split(settings.paths, task, name) for name in ("validation", "test"))
     labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, validation, test)]
     left = max(3.0, 0.5 * clock.left)
-    found = [tf_idf(task, *labelled, left), fasttext(task, labelled[0], labelled[2], left, settings.seed)]
+    found = [tf_idf(task, *labelled, left), fasttext(task, *labelled, left, settings.seed)]
     for one in found:
         if one is not None:
             say(f"[{clock.used:.0f} s] {one.name}: {one.metrics} ({one.about})")

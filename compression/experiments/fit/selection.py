@@ -31,8 +31,8 @@ from compression.students.scoring import encode_split, student_logits
 from compression.tokenizers.bpe_files import most_pieces
 
 _CPU = torch.device("cpu")
-_STEPS = 6000
-"""Steps of the optimizer in the last rung, about."""
+_STEPS = 20_000
+"""Steps of the optimizer in the last rung at most, about."""
 _TUNE_EPOCHS = 3
 _ALPHA = 0.5
 """Weight of the labels next to a teacher: where it learned from few of many rows, they know more than it does."""

@@ -1,0 +1,37 @@
+"""Students with random weights that answer decidedly, and their own logits."""
+
+import tiny
+import torch
+
+from common.data.text import normalise
+from compression.students.batch import EncodedRows
+from compression.students.embeddings import load_tokenizer
+from compression.students.saved import load_student
+from compression.students.scoring import student_logits
+from compression.students.settings import StudentSettings
+from compression.students.student import Student
+
+CPU = torch.device("cpu")
+TEXTS = ["a gorgeous , witty film", "", "boring !", "naïve  café\t☃", "the the the " * 300]
+KINDS = {
+    "single": {"task": "sst-2", "labels": ("negative", "positive"), "pair": False},
+    "pair": {"task": "qqp", "labels": ("different", "same"), "pair": True},
+    "score": {"task": "sts-b", "labels": (), "pair": True},
+}
+
+
+def save(folder, task, labels, pair):
+    settings = StudentSettings(embedding_type="hash", embedding_dim=6, vocab_size=90, cls_hidden_dim=7, max_tokens=50)
+    torch.manual_seed(3)
+    student = Student("ffn", settings, len(labels) or 1, pair)
+    with torch.no_grad():
+        student.classifier[3].weight.value *= 40  # far from one half, and not all alike
+    shape = {"task": task, "labels": labels, "pair": pair, "student": settings.model_dump(mode="json")}
+    return tiny.save_student(folder, student, load_tokenizer(settings, folder), arch="ffn", **shape)
+
+
+def own(folder, *sentences):
+    """The student's own logits over one list of sentences, or two."""
+    student, tokenizer, _ = load_student(folder, CPU)
+    encoded = (tokenizer.encode([normalise(text) for text in each]) for each in sentences)
+    return student_logits(student, EncodedRows(*encoded), CPU)

@@ -22,7 +22,7 @@ from compression.experiments.fit.settings import Baseline
 
 _STRENGTHS = (10.0, 1.0)
 """Values of C (and 1 / alpha of ridge regression), of which validation chooses where there is time for both."""
-_TIMED_ROWS = 5_000
+_TIMED_ROWS = 2_000
 """Rows that a linear model is fitted to first, to see how many rows there is time for."""
 _FASTTEXT = ((5, 0.1), (25, 0.5))
 """Epochs and learning rates: fastText's defaults, and those that its tutorial recommends for few rows."""
@@ -34,34 +34,24 @@ _QUICK_ROWS = 20_000
 class _Linear:
     """A linear model over tf-idf of words and pairs of words; of two texts, over their products and differences."""
 
-    def __init__(self, task: Task, train: Split, most_rows: int | None = None) -> None:
+    def __init__(self, task: Task, train: Split, most_rows: int) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        self.task, self.train = task, train
+        rows = np.random.default_rng(derive("tf-idf", 0)).permutation(len(train))
+        if not task.regression:  # every class is among them
+            first = np.unique(train.labels, return_index=True)[1]
+            rows = np.concatenate([first, rows[~np.isin(rows, first)]])
+        self.task, self.train = task, train.take(rows[:most_rows])
         self.vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
-        self.vectorizer.fit([text.lower() for column in train.sentences() for text in column])
-        self.features = self._features(train)
-        self.rows = np.random.default_rng(derive("tf-idf", 0)).permutation(len(train))[:most_rows]
-
-    def limit(self, seconds: float) -> None:
-        """Learn from as many rows as a model can be fitted to in this time, about."""
-        if len(self.rows) <= _TIMED_ROWS:
-            return
-        every, self.rows = self.rows, self.rows[:100]
-        self.scores(_STRENGTHS[0], [])  # the first one loads more of scikit-learn
-        self.rows = every[:_TIMED_ROWS]
-        began = time.perf_counter()
-        self.scores(_STRENGTHS[0], [])
-        # More rows need more iterations.
-        fitting = (max(seconds, 0.1) / (time.perf_counter() - began)) ** 0.8 * _TIMED_ROWS
-        self.rows = every[: max(_TIMED_ROWS, int(fitting))]
+        self.vectorizer.fit([text.lower() for column in self.train.sentences() for text in column])
+        self.features = self._features(self.train)
 
     def scores(self, strength: float, splits: Sequence[Split]) -> list[dict[str, float]]:
         """Return the metrics over splits of a model that is fitted with this C, or 1 / alpha."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression, Ridge
 
-        task, features, labels = self.task, self.features[self.rows], self.train.labels[self.rows]
+        task, features, labels = self.task, self.features, self.train.labels
         read = [self._features(split) for split in splits]
         if task.regression:
             model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)
@@ -89,11 +79,21 @@ def quick_score(task: Task, train: Split, validation: Split) -> float:
     return _Linear(task, train, _QUICK_ROWS).scores(_STRENGTHS[0], [validation])[0][task.all_metrics[0]]
 
 
+def _rows_within(task: Task, train: Split, seconds: float) -> int:
+    """Return to how many rows models of all strengths can be fitted in this time, from the time of few rows."""
+    if len(train) <= _TIMED_ROWS:
+        return len(train)
+    for rows in (100, _TIMED_ROWS):  # the first one loads more of scikit-learn
+        began = time.perf_counter()
+        _Linear(task, train, rows).scores(_STRENGTHS[0], [])
+    each = (time.perf_counter() - began) / _TIMED_ROWS
+    return max(_TIMED_ROWS, int(seconds / (len(_STRENGTHS) * each)))
+
+
 def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: float) -> Baseline:
     """Return the score of a linear model over tf-idf of words and pairs of words. seconds: that it may take, about."""
     began = time.perf_counter()
-    linear, found = _Linear(task, train), {}
-    linear.limit((seconds - (time.perf_counter() - began)) / 2)
+    linear, found = _Linear(task, train, _rows_within(task, train, seconds)), {}
     for strength in _STRENGTHS:
         fitted = time.perf_counter()
         chooses, metrics = linear.scores(strength, [validation, test])
@@ -102,7 +102,7 @@ def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: fl
             break
     strength, metrics = found[max(found)]
     kind = "ridge regression" if task.regression else "logistic regression"
-    rows = f", {len(linear.rows):,} rows" if len(linear.rows) < len(train) else ""
+    rows = f", {len(linear.train):,} rows" if len(linear.train) < len(train) else ""
     about = f"{linear.features.shape[1]:,} features, C = {strength:g}{rows}"
     took = round(time.perf_counter() - began, 1)
     return Baseline(name=f"tf-idf, {kind}", metrics=metrics, about=about, seconds=took)

@@ -47,7 +47,7 @@ from compression.experiments.report.results import Row, write_results
 _ROOM = 0.96
 """Share of the time that is planned: the rest is for a machine that becomes busier."""
 
-_MOST_AUGMENTED = 150_000
+_MOST_AUGMENTED = 60_000
 """Augmented rows at most: with more, students have time for too few epochs."""
 
 

@@ -54,9 +54,7 @@ def train(
     trained = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
     run = Run(
         model=teacher.model,
-        optimizer=eager(torch.optim.AdamW)(
-            trained, lr=settings.lr, weight_decay=settings.weight_decay, fused=True
-        ),
+        optimizer=eager(torch.optim.AdamW)(trained, lr=settings.lr, weight_decay=settings.weight_decay, fused=True),
         batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, settings.seed, epoch),
         loss=lambda rows: label_loss(teacher.forward(encoded, rows), labels[rows]),
         validate=lambda: main_score(task, held_out.labels, teacher.logits(held_out)),

@@ -15,6 +15,7 @@ from common.store.files import file_sha256, whole_file
 from common.store.locks import only_one
 from compression.experiments.fit import clock, state
 from compression.experiments.fit.clock import Clock
+from compression.experiments.fit.look import look
 from compression.experiments.fit.result import FitResult
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import State
@@ -49,19 +50,21 @@ def fit(settings: FitSettings) -> FitResult:
 def plan_fit(settings: FitSettings) -> dict[str, object]:
     """Return what a fit finds in the file and plans, without doing it (`--dry-run`)."""
     show_bars(settings.loadbar)
+    looked = look(settings)
     started = time.perf_counter()
-    from compression.experiments.fit.run import describe_plan  # PyTorch loads here, after the flags are checked
+    from compression.experiments.fit.run import describe_plan  # PyTorch loads here, after the file is checked
 
-    return describe_plan(settings, time.perf_counter() - started)
+    return describe_plan(settings, looked, time.perf_counter() - started)
 
 
 def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
     time_used = Clock(folder, settings.seconds)
     with time_used.running():
+        looked = None if state.OPENING in kept.values else look(settings)
         started = time.perf_counter()
-        from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the flags are checked
+        from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
 
-        return run_fit(settings, folder, kept, time_used, time.perf_counter() - started)
+        return run_fit(settings, looked, folder, kept, time_used, time.perf_counter() - started)
 
 
 def _check_output(settings: FitSettings) -> None:

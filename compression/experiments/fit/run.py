@@ -1,4 +1,4 @@
-"""Running a fit: look at the file, measure, plan, and run the stages, each decision kept for a resumed run."""
+"""Running a fit: measure, plan, and run the stages, each decision kept for a resumed run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from common.store.files import file_sha256
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
 from compression.experiments.fit.baselines import fasttext, quick_score, tf_idf
-from compression.experiments.fit.candidates import find_candidates
 from compression.experiments.fit.clock import Clock
-from compression.experiments.fit.data import MOST_TEST, MOST_VALIDATION, draw, held_out_rows, with_test, write_task
-from compression.experiments.fit.detect import Found, detect, read_rows
+from compression.experiments.fit.data import MOST_TEST, MOST_VALIDATION, draw, held_out_rows, write_task
+from compression.experiments.fit.detect import Found
+from compression.experiments.fit.look import Looked
 from compression.experiments.fit.plan import (
     LEAST_SECONDS,
     STUDENTS_SHARE,
@@ -38,8 +38,7 @@ from compression.experiments.fit.selection import Selection
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.speeds import measure
 from compression.experiments.fit.stages import AUGMENTED, TEACHER, Stages
-from compression.experiments.fit.state import State
-from compression.experiments.fit.table import read_any
+from compression.experiments.fit.state import OPENING, State
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
 from compression.experiments.report.results import Row, write_results
@@ -80,18 +79,23 @@ class Chosen(Settings):
     baselines: tuple[Baseline, ...]
 
 
-def describe_plan(settings: FitSettings, start: float) -> dict[str, Any]:
+def describe_plan(settings: FitSettings, looked: Looked, start: float) -> dict[str, Any]:
     """Return what a fit would do. start: seconds that the libraries took to load."""
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock(Path(folder), settings.seconds)
-        opening = _open(settings, Path(folder), clock, start)
+        opening = _open(settings, looked, Path(folder), clock, start)
     lines = [opening.task, *opening.notes, f"Teacher: {opening.plan.why}.", plan_lines(opening.plan.seconds)]
     return {**opening.model_dump(mode="json"), "text": "\n".join(lines)}
 
 
-def run_fit(settings: FitSettings, folder: Path, state: State, clock: Clock, start: float) -> FitResult:
-    """Run a fit, or what is left of it, as an experiment. start: seconds that the libraries took to load."""
-    opening = state.decide("opening", Opening, lambda: _open(settings, folder, clock, start))
+def run_fit(
+    settings: FitSettings, looked: Looked | None, folder: Path, state: State, clock: Clock, start: float
+) -> FitResult:
+    """Run a fit, or what is left of it, as an experiment.
+
+    looked: what is in the file; not needed where the fit was begun before. start: seconds that the libraries took.
+    """
+    opening = state.decide(OPENING, Opening, lambda: _open(settings, looked, folder, clock, start))
     task = load_task(str((folder / "task.yaml").absolute()))
     for line in (opening.task, *opening.notes, f"teacher: {opening.plan.why}"):
         say(line)
@@ -125,18 +129,10 @@ def run_fit(settings: FitSettings, folder: Path, state: State, clock: Clock, sta
     return state.decide("result", FitResult, lambda: result)
 
 
-def _open(settings: FitSettings, folder: Path, clock: Clock, start: float) -> Opening:
-    """Look at the file, measure and plan; write the task's files."""
-    table = read_any(settings.file, settings.seed)
-    found = detect(table, settings)
-    test = None
-    if settings.test is not None:
-        other = read_any(settings.test, settings.seed)
-        found, test = with_test(read_rows(other, found.texts, found.label), found, settings.test)
+def _open(settings: FitSettings, looked: Looked, folder: Path, clock: Clock, start: float) -> Opening:
+    """Measure and plan; write the task's files."""
+    found, test = looked.found, looked.test
     usable = len(found.values)
-    # Before anything is trained: whether a student of this size exists.
-    words = float(np.median([len(row[0].split()) for row in found.values[:1000]]))
-    find_candidates(settings.max_bytes, found.pair, found.labels, words, most_pieces=30_000)
     task = write_task(folder, settings.experiment, found, test)
     left = _ROOM * clock.left
     speeds = measure(settings, task, found.values, start, left)

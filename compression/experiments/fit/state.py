@@ -11,6 +11,8 @@ from common.errors import UserError
 from common.store.files import read_json, write_json
 
 FILE = "fit.json"
+OPENING = "opening"
+"""Name of the first decision."""
 S = TypeVar("S", bound=Settings)
 
 

@@ -29,7 +29,7 @@ from common.training.models import SUBFOLDERS, read_config
 class Finetune(TeacherStep):
     """A teacher: an encoder fine-tuned on a task's labels."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     seed: int
     training: TeacherTraining

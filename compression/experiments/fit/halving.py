@@ -71,7 +71,7 @@ def rung_sizes(candidates: int) -> list[int]:
 def plan_rung(costs: Mapping[str, Cost], seconds: float, left: int, most_epochs: int, least_share: float = 0.1) -> Rung:
     """Return a rung of those candidates, in their order, that can be trained in its part of the time, at least one.
 
-    costs: of the candidates that are left, the likeliest or fastest first; seconds: for this rung and the `left - 1`
+    costs: of the candidates that are left, the likeliest first; seconds: for this rung and the `left - 1`
     rungs after it; most_epochs: of the last rung. Where there is no time for an epoch on all rows, a share of them is
     used; where even the least share takes too long, the last candidates are left out.
     """

@@ -35,9 +35,9 @@ _STEPS = 20_000
 """Steps of the optimizer in the last rung at most, about."""
 _TUNE_EPOCHS = 3
 _ALPHA = 0.5
-"""Weight of the labels next to a teacher: where it learned from few of many rows, they know more than it does."""
+"""Weight of the labels in the loss next to a teacher, which may have learned from few of the rows."""
 _MEASURING = 0.05
-"""Share of the time left for measuring what candidates cost; slower ones are left out where it is over."""
+"""Share of the time left for measuring what candidates cost; the last ones are left out where it is over."""
 _INIT = 0.1
 """Share of the time left for the teacher's vectors of byte pairs."""
 _FEWEST_ROWS = 500

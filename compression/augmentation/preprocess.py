@@ -45,5 +45,5 @@ def _generate(settings: PreprocessSettings, paths: Store, task: Task, name: str)
         raise UserError(f"{teacher} is a student; logits come from a teacher")
     target = generate(paths, task, teacher, name, settings.precision, settings.launch, settings.cpu, settings.force)
     if is_augmented(task, name) and not task.regression and not task.tokens:
-        say_label_table(task, paths.split(task.name, "train"), target)
+        say_label_table(task, paths.split(task.name, "train"), target, paths.augmented(task.name, name))
     return count_rows(target)

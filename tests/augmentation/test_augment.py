@@ -121,7 +121,7 @@ def test_variants_equal_to_held_out_rows_are_dropped():
     source = split_of(["a Fine film !"])
     every = plain(source, n=20)
     assert "a Fineg film !" not in every.sentence1  # four letters: asked of the masked LM
-    kept = plain(source, n=20, held_out={("a finem film",)})
+    kept = plain(source, n=20, held_out={"a finem film"})
     assert "a Finem film !" in every.sentence1
     assert kept.sentence1 == [text for text in every.sentence1 if text != "a Finem film !"]
 

@@ -107,12 +107,11 @@ class NearTexts:
                     yield int(rows[i]), int(firsts[i]), second
 
     def _nearest(self, first: int, columns: np.ndarray, scores: np.ndarray) -> list[int]:
+        if len(scores) > self._k + 1:  # one more than k: the text itself may be among them
+            best = np.flatnonzero(scores >= np.partition(scores, -self._k - 1)[-self._k - 1])
+            columns, scores = columns[best], scores[best]
         seconds = self._seconds[columns]
-        seconds, scores = seconds[seconds != first], scores[seconds != first]
-        if len(scores) > self._k:
-            least = np.partition(scores, -self._k)[-self._k]
-            seconds, scores = seconds[scores >= least], scores[scores >= least]
-        return seconds[np.lexsort((seconds, -scores))][: self._k].tolist()
+        return [second for second in seconds[np.lexsort((seconds, -scores))].tolist() if second != first][: self._k]
 
     def _blocks(self, queries: csr_array) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of queries whose products fit in memory."""
@@ -134,7 +133,7 @@ class RandomTexts:
         """Yield the draws of each row whose first text is new; they depend on (seed, row) alone."""
         for row in self._texts.new_firsts(rows).tolist():
             rng = np.random.default_rng(derive("recombine", self._seed, row))
-            for second in self._seconds[rng.integers(len(self._seconds), size=self._k)].tolist():
+            for second in rng.choice(self._seconds, self._k).tolist() if len(self._seconds) else ():
                 yield row, int(self._texts.rows[row, 0]), second
 
 
@@ -149,7 +148,7 @@ class EquivalentTexts:
         self._texts, self._k, self._seed = texts, k, seed
         first, second = texts.rows[labels == equivalence].T
         size = len(texts.texts)
-        joined = csr_array((np.ones(len(first), np.int8), (first, second)), shape=(size, size))
+        joined = csr_array((np.ones(len(first), bool), (first, second)), shape=(size, size))
         _, self._group = connected_components(joined, directed=False)
         together = self._group[texts.rows[:, 0]] == self._group[texts.rows[:, 1]]
         self._follows = (labels >= 0) & (together == (labels == equivalence))

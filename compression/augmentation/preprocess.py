@@ -19,7 +19,10 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     task, paths = load_task(settings.task), settings.paths
     if not is_augmented(task, settings.augmented):
         raise UserError(f"--augmented: {settings.augmented!r} is the name of other rows")
-    known = task.splits if task.models_of else (PROCESSED, settings.augmented, *task.splits)
+    known = task.splits
+    if not task.models_of:
+        there = sorted(file.stem for file in paths.augmented(task.name, "any").parent.glob("[!.]*.parquet"))
+        known = tuple(dict.fromkeys((PROCESSED, settings.augmented, *there, *task.splits)))
     logits_over = [settings.augmented if name == "augmented" else name for name in settings.generate_loss]
     for name in logits_over:
         if name not in known:

@@ -84,8 +84,8 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     data_dir: Path | None = None
     """Folder with an unpacked copy of GLUE, or with its zips; unset: download from the official address."""
     generate_loss: tuple[str, ...] = ()
-    """Write the teacher's logits of these rows: processed (train), tinybert or augmented (those that --augmented
-    names), validation, a test split."""
+    """Write the teacher's logits of these rows: processed (train), augmented (those that --augmented names) or the name
+    of augmented rows, validation, a test split."""
     model_name: str | None = None
     """Teacher for --generate-loss, unset: the task's only one; and for --augment, see --masked-lm."""
     teacher_arch: str | None = None

@@ -55,11 +55,11 @@ class Texts:
                     self.texts.append(text)
                 self.rows[row, column] = index[key]
         self.usable = np.array([key != "" and key not in held_out for key in index], bool)
+        self._first_rows = np.unique(self.rows[:, 0], return_index=True)[1]
 
     def new_firsts(self, rows: np.ndarray) -> np.ndarray:
         """Return those of the rows whose first text is usable and the first text of no row before."""
-        first_rows = np.unique(self.rows[:, 0], return_index=True)[1]
-        rows = rows[np.isin(rows, first_rows)]
+        rows = rows[np.isin(rows, self._first_rows)]
         return rows[self.usable[self.rows[rows, 0]]]
 
     @property
@@ -96,9 +96,11 @@ class NearTexts:
     def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
         """Yield the nearest texts of the rows' first texts, best first."""
         rows = self._texts.new_firsts(rows)
+        if not len(rows):
+            return
         firsts = self._texts.rows[rows, 0]
-        queries = self._vectorizer.transform([self._texts.texts[i] for i in firsts]) if len(rows) else None
-        for start, end in self._blocks(queries) if queries is not None else ():
+        queries = self._vectorizer.transform([self._texts.texts[i] for i in firsts])
+        for start, end in self._blocks(queries):
             check()
             similar = (queries[start:end] @ self._by_word).tocsr()
             for i in range(start, end):

@@ -94,9 +94,7 @@ def test_sets_of_augmented_rows_are_kept_separately(workspace, glove):
     assert counts["augmented"] == len(rows)
     with pytest.raises(UserError, match="'validation' is the name of other rows"):
         preprocess(tiny.prepare_settings(workspace, "sst-2", augment="tinybert", augmented="validation"))
-    with pytest.raises(
-        UserError, match=r"unknown rows 'mre'; did you mean more\? \(rows: processed, tinybert, more, "
-    ):
+    with pytest.raises(UserError, match=r"unknown rows 'mre'; did you mean more\? \(rows: processed, tinybert, more, "):
         preprocess(tiny.prepare_settings(workspace, "sst-2", generate_loss=("mre",)))
     # Rows that are there need not be named twice.
     given = {"precision": "fp32", "generate_loss": ("more",)}

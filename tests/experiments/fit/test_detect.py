@@ -36,7 +36,7 @@ def test_labels_are_read_from_files_of_every_kind(tmp_path, suffix):
     own_task.WRITERS[suffix](tmp_path / f"r.{suffix}", rows)
     what = detect(read_any(tmp_path / f"r.{suffix}", 1), FitSettings(file="x"))
     assert (what.texts, what.label, what.labels, what.range) == (("review",), "verdict", own_task.NAMES, None)
-    assert what.values == rows
+    assert what.values == [(text, label or None) for text, label in rows]
     assert what.notes == ("15 rows have no label: they are only distilled on.",)
 
 

@@ -8,6 +8,7 @@ import pydantic
 from common.config import CONFIG_DIR, Settings, load_yaml, unused_fields
 from common.devices import Precision
 from common.store.settings import StageSettings
+from common.teachers.packages import MPNET
 
 FAIRSEQ_ARCHS = ("roberta_base", "roberta_large")
 
@@ -61,8 +62,8 @@ class FinetuneSettings(TeacherTraining, StageSettings):
     most_used = ("task", "arch", "model_name", "max_epochs", "batch_size", "lr", "as_is", "ensemble", "adapters")
 
     arch: str = "minilm"
-    """Encoder to start from: minilm (packaged), roberta_base, roberta_large or a folder (fairseq; their defaults are in
-    configs/teachers/roberta.yaml), or the name or folder of any Hugging Face encoder."""
+    """Encoder to start from: minilm or mpnet (packaged), roberta_base, roberta_large or a folder (fairseq; their
+    defaults are in configs/teachers/roberta.yaml), or the name or folder of any Hugging Face encoder."""
     as_is: bool = False
     """Import --arch without training: a classifier that is already fine-tuned for the task's labels. It may also be
     TASK/NAME, a teacher in the workspace."""
@@ -101,7 +102,9 @@ class FinetuneSettings(TeacherTraining, StageSettings):
 
     @property
     def encoder(self) -> str:
-        """The --arch, a folder as an absolute path: it must mean the same from any other folder."""
+        """The --arch, a folder as an absolute path: it must mean the same from any other folder. So is mpnet's."""
+        if self.arch == "mpnet":
+            return str((self.paths.downloads() / MPNET).absolute())
         return str(Path(self.arch).absolute()) if Path(self.arch).is_dir() else self.arch
 
     @property

@@ -153,7 +153,7 @@ class CompressSettings(  # bases in the order of --help
                     "pretrain starts from random weights: no --load-trained-model, --start-from, --init-from-teacher"
                 )
             if self.teacher is None:
-                raise ValueError("pretrain needs --teacher: minilm, a Hugging Face model's folder, or its name")
+                raise ValueError("pretrain needs --teacher: minilm, mpnet, a Hugging Face model's folder, or its name")
         elif "distill" in actions and self.load_trained_model:
             raise ValueError(
                 "--load-trained-model starts from a finished student: leave distill out of --compression-actions"

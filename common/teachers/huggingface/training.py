@@ -23,8 +23,8 @@ from common.training.targets import targets
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
-    """Return (folder or hub name for transformers, short name) of an --arch; transformers manages its downloads."""
-    return pretrained.resolve(arch)
+    """Return (folder or hub name for transformers, short name) of an --arch; transformers downloads from the hub."""
+    return pretrained.resolve(arch, downloads)
 
 
 def train(

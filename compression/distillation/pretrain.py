@@ -29,10 +29,10 @@ from common.teachers.step import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
 from common.training.loop import Run, fit, write_history
+from common.training.losses import kl
 from common.training.models import GENERAL, WEIGHTS_FILE
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.corpus import corpus_file, read_corpus
-from compression.distillation.losses import kl
 from compression.distillation.masking import MaskedStudent, mask
 from compression.distillation.settings import AlignSettings, DistillSettings, PretrainSettings, TrainSettings
 from compression.distillation.trainer import make_optimizer, run_recipe

@@ -8,6 +8,7 @@ from common.config import OLD_NAMES, Settings
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
+from common.training.settings import LogitsSettings
 from compression.students.settings import StudentArch, StudentSettings
 
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
@@ -158,18 +159,11 @@ class TrainSettings(Settings):
     """Split that chooses the weights; test only to reproduce the thesis."""
 
 
-class LossSettings(Settings):
+class LossSettings(LogitsSettings):
     """Distillation."""
 
     student_arch: StudentArch = "bilstm"
     """Student architecture. The thesis's old name emb-ffn means ffn."""
-    alpha: float = pydantic.Field(0.0, ge=0, le=1)
-    """Weight of the labels: 1 learns from labels only, 0 from the teacher only."""
-    loss: Literal["mse", "temperature-softmax", "kl"] = "mse"
-    """Distillation loss: mse of logits, mse of softmax with temperature (the thesis's for FFN), or Hinton's T^2 KL.
-    Of multilabel tasks the last two are of each label's sigmoid."""
-    temperature: float = pydantic.Field(3.0, gt=0)
-    """Temperature of temperature-softmax and kl."""
     prune_aware: bool = False
     """Prune gradually while distilling, to the targets that pruning would use."""
 

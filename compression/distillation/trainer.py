@@ -16,13 +16,13 @@ from common.data.tasks import Task
 from common.devices import pick_device
 from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, linear_schedule
+from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
 from common.training.targets import targets
 from compression.distillation.alignment import Aligner
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.losses import combined
 from compression.distillation.settings import DistillSettings
 from compression.distillation.token_cache import cached_tokens
 from compression.students.batch import Batch

@@ -22,10 +22,10 @@ from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import load_tensors
-from common.training.loop import Run, fit, label_loss, linear_schedule, train_step
+from common.training.loop import Run, fit, linear_schedule, train_step
+from common.training.losses import combined
 from common.training.models import read_config
 from compression.distillation.distill import distill
-from compression.distillation.losses import combined
 from compression.shrinking.prune import pruning_callback
 from compression.shrinking.pruning.weights import GradualPruner, Prunable
 
@@ -259,7 +259,7 @@ def test_a_stopped_finetuning_ends_with_the_bytes_of_one_never_stopped(workspace
 def sixteen_bits(monkeypatch, loss_times):
     """Fine-tune in float16 on the CPU, which --fp16 leaves to GPUs; the loss and so its gradients are multiplied."""
     monkeypatch.setattr(huggingface_training, "pick_dtype", lambda precision, device: torch.float16)
-    monkeypatch.setattr(huggingface_training, "label_loss", lambda *given: loss_times * label_loss(*given))
+    monkeypatch.setattr(huggingface_training, "combined", lambda *given: loss_times * combined(*given))
 
 
 def of_sixteen_bits(workspace, encoder, **given):

@@ -157,6 +157,16 @@ class TrainSettings(Settings):
     """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
     """Split that chooses the weights; test only to reproduce the thesis."""
+    average_epochs: int = pydantic.Field(1, gt=0)
+    """Keep the mean of the weights of this many epochs, those with the best validation scores. 1: the best one's."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_default(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave --average-epochs out where it changes nothing: students that were built without it stay up to date."""
+        values = dump(self)
+        if values.get("average_epochs") == 1:
+            del values["average_epochs"]
+        return values
 
 
 class LossSettings(LogitsSettings):
@@ -241,6 +251,8 @@ class DistillSettings(
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):
             raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
+        if self.average_epochs > 1 and self.prune_aware:
+            raise ValueError("--average-epochs and --prune-aware exclude each other: epochs have zeros in other places")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
         if self.embedding_init != "vectors" and self.embedding_type != "bpe":

@@ -99,6 +99,7 @@ def train_student(
             task, data.held_out.labels, student_logits(student, held_out, device, "validating")
         ),
         epochs=epochs,
+        kept=settings.average_epochs,
         fingerprint=key,
         on_start=on_start,
         extra_state=lambda: {name: value for callback in callbacks for name, value in callback.state().items()},

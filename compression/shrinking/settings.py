@@ -194,6 +194,7 @@ class CompressSettings(  # bases in the order of --help
             (trained, set(TrainSettings.model_fields) - {"batch_size", "max_grad_norm", "select_on"}, both),
             (trained, {*StudentSettings.model_fields, *widths, *AlignSettings.model_fields}, both),
             (distilled, {*InitSettings.model_fields, "prune_aware", "align_first", "align_throughout"}, distilling),
+            (distilled, ["average_epochs"], distilling),
             (asked["pretrain"], PretrainSettings.model_fields, of_action + "pretrain"),
             (asked["factorize"], FactorizeSettings.model_fields, of_action + "factorize"),
             (asked["prune"], _OF_UNITS, of_action + "prune"),

@@ -1,8 +1,11 @@
 """From labels to training targets, and from logits to labels."""
 
+import dataclasses
+
 import numpy as np
 
 from common.data.ragged import known
+from common.data.split import Split
 from common.data.tasks import Task
 
 
@@ -28,3 +31,10 @@ def choices(task: Task, logits: np.ndarray) -> np.ndarray:
         return logits.argmax(1)
     low, high = task.range
     return (logits[:, 0] * (high - low) + low).astype(np.float32)
+
+
+def with_choices(task: Task, split: Split, logits: np.ndarray, labelled: np.ndarray) -> Split:
+    """Return the split with a teacher's choice for each row that is not labelled. labelled: bool [n]."""
+    labels = split.labels.copy()
+    labels[~labelled] = choices(task, logits)[~labelled]
+    return dataclasses.replace(split, labels=labels)

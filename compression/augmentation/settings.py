@@ -49,7 +49,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
 
     most_used = (
         *("task", "glue_preprocess", "data_dir", "augment", "masked_lm", "variants", "generate_loss"),
-        *("model_name", "launcher"),
+        *("model_name", "logits_from", "logits_to", "launcher"),
     )
 
     glue_preprocess: bool = False
@@ -61,6 +61,11 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     names), validation, a test split."""
     model_name: str | None = None
     """Teacher for --generate-loss, unset: the task's only one; and for --augment, see --masked-lm."""
+    logits_from: Path | None = None
+    """With --generate-loss: import the logits from this file, under the new name --model-name. A CSV, TSV, JSONL or
+    Parquet file with any model's logits, probabilities or labels for the texts, or a file that --logits-to wrote."""
+    logits_to: Path | None = None
+    """With --generate-loss: write the logits of these rows also to this small Parquet file, for --logits-from."""
     teacher_arch: str | None = None
     """Check that the teacher has this architecture."""
     precision: Precision = "auto"
@@ -69,20 +74,33 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     json_: bool = False
     """Print the results and the report on the task's files as JSON to stdout."""
 
+    @pydantic.model_validator(mode="after")
+    def _check_files(self) -> "PreprocessSettings":
+        if self.logits_from and self.logits_to:
+            raise ValueError("--logits-from and --logits-to exclude each other")
+        if self.logits_from and self.generate_loss and not self.model_name:
+            raise ValueError("--logits-from: name the teacher that the logits are of with --model-name")
+        if self.logits_to and self.logits_to.suffix != ".parquet":
+            raise ValueError("--logits-to: the file is Parquet, give it the suffix .parquet")
+        return self
+
     def unused(self) -> dict[str, str]:
         """Return the settings of actions that are not asked for, and others without effect."""
         augments, reads = self.augment is not None, bool(self.generate_loss)
+        runs = reads and not self.logits_from
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
         of_augmenting = ("masked_lm", "variants", "replace_probability", "candidates", "glove")
         both = "without --augment or --generate-loss"
         return unused_fields(
             (self.launcher != "local", ["workers"], "without --launcher processes, ray or slurm"),
             (self.launcher == "slurm", ["slurm"], "without --launcher slurm"),
-            (augments or reads, LaunchSettings.model_fields, both),
+            (augments or runs, LaunchSettings.model_fields, both),
             (augments or reads, ["model_name", "teacher_arch"], both),
             (augments, of_augmenting, "without --augment"),
             (augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"),
-            (reads, ["precision"], "without --generate-loss"),
+            (runs, ["precision"], "without --generate-loss, or with --logits-from"),
+            (not self.logits_from, ["teacher_arch"], "with --logits-from"),
+            (reads, ["logits_from", "logits_to"], "without --generate-loss"),
             (self.glue_preprocess or not (augments or reads), ["data_dir"], "without --glue-preprocess"),
         )
 

@@ -13,7 +13,7 @@ from common.seeds import drawn
 from common.store.artifact import Artifact, read_manifest
 from common.teachers.logits import find_logits, load_logits
 from common.training.models import only_teacher
-from common.training.targets import choices
+from common.training.targets import with_choices
 from compression.distillation.settings import DistillSettings
 
 
@@ -84,7 +84,7 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     if teacher is None:
         return DistillationSet(_labelled(split, task), None, None, False)
     logits = joined([load_logits(settings.paths, task, teacher, name)[chosen] for name, chosen in rows.items()])
-    split = _with_choices(task, split, logits, split.labelled & (np.arange(len(split)) < len(rows["train"])))
+    split = with_choices(task, split, logits, split.labelled & (np.arange(len(split)) < len(rows["train"])))
     return DistillationSet(split, logits, teacher, not settings.only_original_data)
 
 
@@ -96,14 +96,7 @@ def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) ->
         return split.take(np.flatnonzero(split.labelled))
     if teacher is None:
         raise UserError(f"{task.name}: {name} has no labels, and no teacher takes part to judge by")
-    return _with_choices(task, split, load_logits(settings.paths, task, teacher, name), split.labelled)
-
-
-def _with_choices(task: Task, split: Split, logits: np.ndarray, labelled: np.ndarray) -> Split:
-    """Return the split with the teacher's choice for each row that is not labelled. labelled: bool [n]."""
-    labels = split.labels.copy()
-    labels[~labelled] = choices(task, logits)[~labelled]
-    return dataclasses.replace(split, labels=labels)
+    return with_choices(task, split, load_logits(settings.paths, task, teacher, name), split.labelled)
 
 
 def _labelled(train: Split, task: Task) -> Split:

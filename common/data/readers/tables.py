@@ -55,7 +55,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     sentences: dict[str, list[str]] = {name: [] for name in columns if name != "label"}
     read_label = _list_reader(task, kind in JOINED_SUFFIXES) if task.multilabel else _label_reader(task)
     labels, rows = [], []
-    for number, (line, cells) in enumerate(_rows(path, kind, [*columns.values(), *where], task.source.header)):
+    for number, (line, cells) in enumerate(read_rows(path, kind, [*columns.values(), *where], task.source.header)):
         check()
         try:
             if any(as_label(cell) != value for cell, value in zip(cells[len(columns) :], where.values(), strict=True)):
@@ -165,8 +165,23 @@ def _listed(values: Iterable[str]) -> str:
     return ", ".join([*values[:10], *(["..."] if len(values) > 10 else [])])
 
 
-def _rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...]) -> Rows:
-    """Yield the columns' values of each row. header: names of the columns of a file without a header line."""
+def column_names(path: Path, kind: str) -> list[str]:
+    """Return the columns of a table, of .jsonl the keys of the first object. Raises UserError as `read_source` does."""
+    if kind == ".parquet":
+        with _parquet(path) as file:
+            return file.schema_arrow.names
+    with path.open("rb") as file:
+        lines = read_lines(file, str(path))
+        if kind == ".jsonl":
+            return list(next(read_jsonl(lines, str(path), []), (1, {}))[1])
+        return (read_csv if kind == ".csv" else read_tsv)(lines, str(path)).header
+
+
+def read_rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...] = ()) -> Rows:
+    """Yield the columns' values of each row. header: names of the columns of a file without a header line.
+
+    Raises UserError as `read_source` does.
+    """
     if kind == ".parquet":
         yield from _parquet_rows(path, columns)
         return
@@ -185,13 +200,20 @@ def _rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...]) ->
 
 
 def _parquet_rows(path: Path, columns: list[str]) -> Rows:
+    with _parquet(path) as file:
+        column_indices(str(path), file.schema_arrow.names, columns)
+        number = 0
+        for batch in file.iter_batches(4096, columns=list(dict.fromkeys(columns))):
+            for cells in zip(*(batch.column(column).to_pylist() for column in columns), strict=True):
+                number += 1
+                yield number, list(cells)
+
+
+@contextlib.contextmanager
+def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    """Yield an open Parquet file; errors while it is read become UserErrors."""
     try:
         with pq.ParquetFile(path) as file:
-            column_indices(str(path), file.schema_arrow.names, columns)
-            number = 0
-            for batch in file.iter_batches(4096, columns=list(dict.fromkeys(columns))):
-                for cells in zip(*(batch.column(column).to_pylist() for column in columns), strict=True):
-                    number += 1
-                    yield number, list(cells)
+            yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: damaged, or not a Parquet file ({str(error).splitlines()[0]})") from error

@@ -1,8 +1,11 @@
 """From labels to training targets, and from logits to labels and their probabilities."""
 
+import dataclasses
+
 import numpy as np
 
 from common.data.ragged import known
+from common.data.split import Split
 from common.data.tasks import Task
 from common.errors import UserError
 
@@ -47,3 +50,10 @@ def confidence(task: Task, logits: np.ndarray) -> np.ndarray:
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-values))
+
+
+def with_choices(task: Task, split: Split, logits: np.ndarray, labelled: np.ndarray) -> Split:
+    """Return the split with a teacher's choice for each row that is not labelled. labelled: bool [n]."""
+    labels = split.labels.copy()
+    labels[~labelled] = choices(task, logits)[~labelled]
+    return dataclasses.replace(split, labels=labels)

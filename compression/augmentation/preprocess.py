@@ -8,7 +8,9 @@ from common.data.split import PROCESSED, count_rows, is_augmented
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.store import Store
+from common.teachers.imported import import_logits
 from common.teachers.logits import generate
+from common.teachers.logits_file import write_logits
 from common.training.models import find_model, only_teacher
 from compression.augmentation.label_shift import say_label_table
 from compression.augmentation.settings import PreprocessSettings
@@ -35,14 +37,19 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
         from compression.augmentation.step import augment_rows  # PyTorch loads here
 
         rows[settings.augmented] = augment_rows(settings, paths, task)
-    for name in logits_over:
-        rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, name)
+    if logits_over:
+        teacher = settings.model_name or only_teacher(paths, task)
+        if settings.logits_from:
+            import_logits(paths, task, teacher, logits_over, settings.logits_from, settings.force)
+        for name in logits_over:
+            rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, teacher, name)
+        if settings.logits_to:
+            write_logits(paths, task, teacher, logits_over, settings.logits_to)
     return rows
 
 
-def _generate(settings: PreprocessSettings, paths: Store, task: Task, name: str) -> int:
-    """Build the teacher's logits over some rows. Returns the number of rows."""
-    teacher = settings.model_name or only_teacher(paths, task)
+def _generate(settings: PreprocessSettings, paths: Store, task: Task, teacher: str, name: str) -> int:
+    """Build the teacher's logits over some rows, or find those that were imported. Returns the number of rows."""
     _, config = find_model(paths, task, teacher, settings.teacher_arch)
     if config.kind != "teacher":
         raise UserError(f"{teacher} is a student; logits come from a teacher")

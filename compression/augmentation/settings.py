@@ -76,7 +76,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
 
     most_used = (
         *("task", "glue_preprocess", "data_dir", "augment", "masked_lm", "variants", "generate_loss"),
-        *("model_name", "launcher"),
+        *("model_name", "logits_from", "logits_to", "launcher"),
     )
 
     glue_preprocess: bool = False
@@ -88,6 +88,11 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     of augmented rows, validation, a test split."""
     model_name: str | None = None
     """Teacher for --generate-loss, unset: the task's only one; and for --augment, see --masked-lm."""
+    logits_from: Path | None = None
+    """With --generate-loss: import the logits from this file, under the new name --model-name. A CSV, TSV, JSONL or
+    Parquet file with any model's logits, probabilities or labels for the texts, or a file that --logits-to wrote."""
+    logits_to: Path | None = None
+    """With --generate-loss: write the logits of these rows also to this small Parquet file, for --logits-from."""
     teacher_arch: str | None = None
     """Check that the teacher has this architecture."""
     precision: Precision = "auto"
@@ -96,10 +101,21 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     json_: bool = False
     """Print the results and the report on the task's files as JSON to stdout."""
 
+    @pydantic.model_validator(mode="after")
+    def _check_files(self) -> "PreprocessSettings":
+        if self.logits_from and self.logits_to:
+            raise ValueError("--logits-from and --logits-to exclude each other")
+        if self.logits_from and self.generate_loss and not self.model_name:
+            raise ValueError("--logits-from: name the teacher that the logits are of with --model-name")
+        if self.logits_to and self.logits_to.suffix != ".parquet":
+            raise ValueError("--logits-to: the file is Parquet, give it the suffix .parquet")
+        return self
+
     def unused(self) -> dict[str, str]:
         """Return the settings of actions that are not asked for, and others without effect."""
         augments, reads = self.augment is not None, bool(self.generate_loss)
-        varies, launches = self.augment == "tinybert", reads or (augments and self.augment != "file")
+        runs, varies = reads and not self.logits_from, self.augment == "tinybert"
+        launches = runs or (augments and self.augment != "file")
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
         of_varying = ("masked_lm", "variants", "replace_probability", "candidates", "glove", "sides")
         pairing, both = self.augment in ("neighbours", "recombine", "closure"), "without --augment or --generate-loss"
@@ -116,7 +132,9 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
             (pairing, ["partners"], "without --augment neighbours, recombine or closure"),
             (self.augment == "file", ["augment_file"], "without --augment file"),
             (augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"),
-            (reads, ["precision"], "without --generate-loss"),
+            (runs, ["precision"], "without --generate-loss, or with --logits-from"),
+            (not self.logits_from, ["teacher_arch"], "with --logits-from"),
+            (reads, ["logits_from", "logits_to"], "without --generate-loss"),
             (self.glue_preprocess or not (augments or reads), ["data_dir"], "without --glue-preprocess"),
         )
 

@@ -13,7 +13,7 @@ from common.seeds import drawn
 from common.store.artifact import Artifact, read_manifest
 from common.teachers.logits import find_logits, load_logits
 from common.training.models import only_teacher
-from common.training.targets import choices, confidence
+from common.training.targets import confidence, with_choices
 from compression.distillation.settings import DistillSettings, RowsSettings
 
 
@@ -90,7 +90,7 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
         return DistillationSet(_labelled(split, task), None, None, False)
     logits = joined([load_logits(settings.paths, task, teacher, name)[chosen] for name, chosen in rows.items()])
     own = np.arange(len(split)) < len(rows["train"])
-    split = _with_choices(task, split, logits, split.labelled & own)
+    split = with_choices(task, split, logits, split.labelled & own)
     if settings.min_confidence:
         sure = own | (confidence(task, logits) >= settings.min_confidence)
         say(f"{int((~sure).sum()):,} of {int((~own).sum()):,} augmented rows left out: the teacher is less certain")
@@ -106,14 +106,7 @@ def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) ->
         return split.take(np.flatnonzero(split.labelled))
     if teacher is None:
         raise UserError(f"{task.name}: {name} has no labels, and no teacher takes part to judge by")
-    return _with_choices(task, split, load_logits(settings.paths, task, teacher, name), split.labelled)
-
-
-def _with_choices(task: Task, split: Split, logits: np.ndarray, labelled: np.ndarray) -> Split:
-    """Return the split with the teacher's choice for each row that is not labelled. labelled: bool [n]."""
-    labels = split.labels.copy()
-    labels[~labelled] = choices(task, logits)[~labelled]
-    return dataclasses.replace(split, labels=labels)
+    return with_choices(task, split, load_logits(settings.paths, task, teacher, name), split.labelled)
 
 
 def _labelled(train: Split, task: Task) -> Split:

@@ -8,6 +8,7 @@ from common.config import OLD_NAMES, Settings
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
+from common.training.settings import LogitsSettings
 from compression.students.settings import StudentArch, StudentSettings
 
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
@@ -159,20 +160,23 @@ class TrainSettings(Settings):
     """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
     """Split that chooses the weights; test only to reproduce the thesis."""
+    average_epochs: int = pydantic.Field(1, gt=0)
+    """Keep the mean of the weights of this many epochs, those with the best validation scores. 1: the best one's."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_default(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave --average-epochs out where it changes nothing: students that were built without it stay up to date."""
+        values = dump(self)
+        if values.get("average_epochs") == 1:
+            del values["average_epochs"]
+        return values
 
 
-class LossSettings(Settings):
+class LossSettings(LogitsSettings):
     """Distillation."""
 
     student_arch: StudentArch = "bilstm"
     """Student architecture. The thesis's old name emb-ffn means ffn."""
-    alpha: float = pydantic.Field(0.0, ge=0, le=1)
-    """Weight of the labels: 1 learns from labels only, 0 from the teacher only."""
-    loss: Literal["mse", "temperature-softmax", "kl"] = "mse"
-    """Distillation loss: mse of logits, mse of softmax with temperature (the thesis's for FFN), or Hinton's T^2 KL.
-    Of multilabel tasks the last two are of each label's sigmoid."""
-    temperature: float = pydantic.Field(3.0, gt=0)
-    """Temperature of temperature-softmax and kl."""
     prune_aware: bool = False
     """Prune gradually while distilling, to the targets that pruning would use."""
 
@@ -250,6 +254,8 @@ class DistillSettings(
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):
             raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
+        if self.average_epochs > 1 and self.prune_aware:
+            raise ValueError("--average-epochs and --prune-aware exclude each other: epochs have zeros in other places")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
         if self.embedding_init != "vectors" and self.embedding_type != "bpe":

@@ -153,7 +153,7 @@ class CompressSettings(  # bases in the order of --help
                     "pretrain starts from random weights: no --load-trained-model, --start-from, --init-from-teacher"
                 )
             if self.teacher is None:
-                raise ValueError("pretrain needs --teacher: minilm, a Hugging Face model's folder, or its name")
+                raise ValueError("pretrain needs --teacher: minilm, mpnet, a Hugging Face model's folder, or its name")
         elif "distill" in actions and self.load_trained_model:
             raise ValueError(
                 "--load-trained-model starts from a finished student: leave distill out of --compression-actions"
@@ -199,6 +199,7 @@ class CompressSettings(  # bases in the order of --help
             (trained, set(TrainSettings.model_fields) - {"batch_size", "max_grad_norm", "select_on"}, both),
             (trained, {*StudentSettings.model_fields, *widths, *AlignSettings.model_fields}, both),
             (distilled, {*InitSettings.model_fields, "prune_aware", "align_first", "align_throughout"}, distilling),
+            (distilled, ["average_epochs"], distilling),
             (asked["pretrain"], PretrainSettings.model_fields, of_action + "pretrain"),
             (asked["factorize"], FactorizeSettings.model_fields, of_action + "factorize"),
             (asked["prune"], _OF_UNITS, of_action + "prune"),

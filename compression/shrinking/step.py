@@ -75,7 +75,7 @@ class CompressionContext:
         if epochs == 0:
             return
         recipe = {"epochs": epochs, "patience": epochs, "lr": settings.tune_lr}
-        recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0}
+        recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0, "average_epochs": 1}
         if settings.guide == "student":
             recipe["alpha"] = 0.0
             text, _ = distillation_text(settings, self.task)

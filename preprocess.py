@@ -4,6 +4,7 @@
     python preprocess.py --task my-task.yaml
     python preprocess.py --task sst-2 --glue-preprocess --data-dir ../glue
     python preprocess.py --task sst-2 --augment tinybert
+    python preprocess.py --task qqp --augment neighbours
     python preprocess.py --task sst-2 --generate-loss processed tinybert
     python preprocess.py --task sst-2 --generate-loss processed --logits-from answers.jsonl --model-name any-model
 

@@ -109,7 +109,9 @@ class Task(Settings):
     test: Carve | None = None
     """How test is carved where it has no file of its own; unset means a tenth."""
     augment_fraction: float = pydantic.Field(1.0, gt=0, le=1)
-    """Share of augmented rows to keep."""
+    """Share of the variants of --augment tinybert to keep."""
+    equivalence: str | None = None
+    """Of a task of pairs, the label of texts with the same meaning: --augment closure follows chains of such pairs."""
     overlaps: tuple[str, ...] = ()
     """Tasks that share sentences with this one: names, or YAML files of the user's own, from the folder of this one."""
     file: str = ""
@@ -163,6 +165,8 @@ class Task(Settings):
         for metric in self.metrics:
             if metric not in self._known_metrics:
                 raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(self._known_metrics)})")
+        if self.equivalence is not None and (not self.pair or self.multilabel or self.equivalence not in self.labels):
+            raise ValueError("equivalence is one of the labels of a task of pairs")
         if "f1" in self.metrics and len(self.labels) > 2:
             raise ValueError("f1 is that of the second of two labels; with more labels use f1_macro")
         return self

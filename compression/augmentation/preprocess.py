@@ -21,7 +21,10 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     task, paths = load_task(settings.task), settings.paths
     if not is_augmented(task, settings.augmented):
         raise UserError(f"--augmented: {settings.augmented!r} is the name of other rows")
-    known = task.splits if task.models_of else (PROCESSED, settings.augmented, *task.splits)
+    known = task.splits
+    if not task.models_of:
+        there = sorted(file.stem for file in paths.augmented(task.name, "any").parent.glob("[!.]*.parquet"))
+        known = tuple(dict.fromkeys((PROCESSED, settings.augmented, *there, *task.splits)))
     logits_over = [settings.augmented if name == "augmented" else name for name in settings.generate_loss]
     for name in logits_over:
         if name not in known:
@@ -52,5 +55,5 @@ def _generate(settings: PreprocessSettings, paths: Store, task: Task, teacher: s
         raise UserError(f"{teacher} is a student; logits come from a teacher")
     target = generate(paths, task, teacher, name, settings.precision, settings.launch, settings.cpu, settings.force)
     if is_augmented(task, name) and not task.regression and not task.tokens:
-        say_label_table(task, paths.split(task.name, "train"), target)
+        say_label_table(task, paths.split(task.name, "train"), target, paths.augmented(task.name, name))
     return count_rows(target)

@@ -20,8 +20,8 @@ def _words(value: Any) -> Any:
     return tuple(str(one) if isinstance(one, int) else one for one in several)
 
 
-LayerNumbers = Annotated[tuple[str, ...], pydantic.BeforeValidator(_words)]
-"""A name of a way to choose layers, or numbers of layers."""
+Words = Annotated[tuple[str, ...], pydantic.BeforeValidator(_words)]
+"""One name or number, or several."""
 
 
 class NameSettings(Settings):
@@ -55,12 +55,15 @@ class NameSettings(Settings):
 class RowsSettings(Settings):
     """Training rows."""
 
-    augmented: str = "tinybert"
-    """Name of the augmented rows to train on, in addition to the task's own."""
+    augmented: Words = ("tinybert",)
+    """Names of the augmented rows to train on, in addition to the task's own."""
     only_original_data: bool = False
     """Train on the task's own rows alone, without augmented ones."""
     bootstrap_data_ratio: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the augmented rows to train on, drawn at random."""
+    min_confidence: float = pydantic.Field(0.0, ge=0, lt=1)
+    """Train only on augmented rows for which the teacher's choice has at least this probability; of several labels, or
+    words, its least certain choice."""
     downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the task's own rows to train on, drawn at random; augmented rows of the others are left out too."""
 
@@ -75,7 +78,7 @@ class InitSettings(Settings):
     """General student (from `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     adapter_tuning: bool = False
     """Train only adapters and classifier of a student that starts from a general one; they are saved separately."""
-    init_from_teacher: LayerNumbers = ()
+    init_from_teacher: Words = ()
     """Layers of the teacher that a transformer is initialised with: every-other, first, last, or numbers from 0."""
 
 
@@ -95,7 +98,7 @@ class AlignSettings(Settings):
     attention_states: Literal["scores", "probabilities"] | None = None
     """What mse compares: attention scores before the softmax, as in TinyBERT, or probabilities after it; unset: scores.
     kl compares probabilities."""
-    layer_map: LayerNumbers = ("uniform",)
+    layer_map: Words = ("uniform",)
     """The teacher's layer for each of the student's: uniform, last, or numbers from 0."""
 
     @property

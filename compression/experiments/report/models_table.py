@@ -173,10 +173,13 @@ def label_tables(record: ExperimentRecord) -> list[Table]:
         shown = [label for label in labels if any(label in own for own in theirs)]
         heads = [Head(("Rows",), numeric=False), Head(("Count",)), *(Head((f"{label}, %",)) for label in labels)]
         heads += [Head((f"{label}, %, thesis (quoted)",), quoted=True) for label in shown]
+        compared = any(shares.agreement is not None for shares in counted)
+        heads += [Head(("Agreement with source label, %",))] if compared else []
         lines = []
         for shares, own in zip(counted, theirs, strict=True):
             entries = [number_entry(shares.shares.get(label), ".2%") for label in labels]
             entries += [number_entry(own.get(label), ".1%") for label in shown]
+            entries += [number_entry(shares.agreement, ".2%")] if compared else []
             lines.append(Line([text_entry(shares.rows), number_entry(shares.count), *entries]))
         tables.append(Table(f"{task}, labels", heads, lines))
     return tables

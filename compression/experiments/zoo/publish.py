@@ -152,9 +152,14 @@ def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelC
 def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
     rows, method = None, None
     if config.augmented:
-        file = paths.augmented(task.name, config.distillation["augmented"])
-        settings = read_manifest(folder_of(file)).settings
-        rows, method = count_rows(file), {name: value for name, value in settings.items() if name != "seed"}
+        files = {name: paths.augmented(task.name, name) for name in config.distillation["augmented"]}
+        manifests = {name: read_manifest(folder_of(file)) for name, file in files.items()}
+        made = {
+            name: {key: value for key, value in manifest.settings.items() if key not in ("seed", "method")}
+            for name, manifest in manifests.items()
+        }
+        rows = sum(map(count_rows, files.values()))
+        method = made if len(made) > 1 else next(iter(made.values()))
     return Training(
         rows=count_rows(paths.split(task.name, "train")), augmented_rows=rows, augmentation=method, alpha=config.alpha
     )

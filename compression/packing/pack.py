@@ -17,7 +17,7 @@ from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
 from compression.packing.vocabulary import PackedBytePairs, PackedWordPieces, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
-from compression.runtime.header import CALIBRATED, MULTILABEL, PAIR, POOL_MAX, TOKENS
+from compression.runtime.header import ALIGN, CALIBRATED, MOST_ALIGNED, MULTILABEL, PAIR, POOL_MAX, SYMMETRIC, TOKENS
 from compression.runtime.model import MAGIC, VERSION
 from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS
 from compression.students.saved import load_student
@@ -100,10 +100,13 @@ def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Str
 
 def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec) -> None:
     """Write the first fields of a header."""
-    settings = spec.settings
+    settings, encoder = spec.settings, spec.encoder
+    if encoder.align and settings.max_tokens > MOST_ALIGNED:
+        raise UserError(f"cannot be packed: --pair-encoder align with texts of more than {MOST_ALIGNED:,} tokens")
     header.byte(ARCHS.index(spec.arch))
     header.byte(EMBEDDINGS.index(settings.embedding_type))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens
+    flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric
     header.byte(flags | MULTILABEL * config.multilabel | CALIBRATED * config.has_probabilities)
     header.text(config.name)
     header.text(config.task)
@@ -114,7 +117,7 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     header.width(settings.embedding_dim)
     header.width(settings.cls_hidden_dim)
     for name, kind in ENCODER_FIELDS[spec.arch].items():
-        getattr(header, kind)(getattr(spec.encoder, name))
+        getattr(header, kind)(getattr(encoder, name))
     if settings.embedding_type == "hash":
         header.size(settings.vocab_size)
 

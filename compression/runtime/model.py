@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compression.runtime.alignment import Alignment
 from compression.runtime.encoders import ENCODERS
 from compression.runtime.header import Header
 from compression.runtime.reader import PackedError, Reader
@@ -44,6 +45,9 @@ class Model:
         self._tokenizer = _tokenizer(header, weights)
         of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
         self._encoder = ENCODERS[header.arch](of_encoder, header.size, header.pool_max)
+        if header.size.align:
+            self._encoder = Alignment(of_encoder, header.size, self._encoder)
+        self._symmetric = header.size.symmetric
         self._layers = [
             (np.ascontiguousarray(weights[f"classifier.{i}.weight"].T), weights[f"classifier.{i}.bias"]) for i in (0, 3)
         ]
@@ -140,7 +144,7 @@ class Model:
             encoded = self._encoder(table, ids, lengths)
         if self.pair and self.arch not in TRANSFORMERS:
             u, v = encoded[::2], encoded[1::2]
-            encoded = np.concatenate([u, v, np.abs(u - v), u * v], 1)
+            encoded = np.concatenate([*([u + v] if self._symmetric else [u, v]), np.abs(u - v), u * v], 1)
         (first, first_bias), (last, last_bias) = self._layers
         hidden = encoded @ first
         hidden += first_bias

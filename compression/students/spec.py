@@ -57,7 +57,7 @@ class StudentSpec:
             settings.intermediate_dim,
             settings.adapters,
             self.pair and settings.pair_encoder == "align",
-            settings.symmetric,
+            self.pair and settings.symmetric,
         )
 
     @property

@@ -156,8 +156,8 @@ def test_sizes(pieces, dim, units, parameters):
     ],
 )  # fmt: skip
 def test_what_cannot_be_aligned_is_refused(tmp_path, task, given, message):
+    values = {"student_arch": "bilstm", "pair_encoder": "align", **given}
     with pytest.raises((UserError, ValueError)) as error:
-        values = {"student_arch": "bilstm", "pair_encoder": "align", **given}
         compress(tiny.compress_settings(task=task, workspace=tmp_path, compression_actions=("distill",), **values))
     assert message in str(error.value)
 

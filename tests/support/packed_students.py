@@ -23,6 +23,7 @@ FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-
          "codebook-row", "product")  # fmt: skip
 TRANSFORMERS = ("transformer", "recursive")
 TRANSFORMER = {"encoder_hidden_dim": 8, "heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 9, "adapters": 4}
+ALIGNED = {"pair": True, "pooling": "max", "pair_encoder": "align"}
 DIM, HIDDEN, CLASSIFIER, VOCAB, KERNEL = 6, 5, 7, 120, 3
 
 

@@ -33,6 +33,7 @@ class Student(nn.Module):
             raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
         spec = StudentSpec(arch, settings, outputs, pair)
         self.reads_together, self.aligns, self.symmetric = spec.reads_together, spec.encoder.align, settings.symmetric
+        self.blocks = spec.encoder.blocks
         self.embedding = make_embedding(spec)
         self.encoder = ENCODERS[arch](spec)
         if self.aligns:

@@ -99,6 +99,7 @@ class Distill(Step):
             "pair": task.pair,
             "tokens": task.tokens,
             "multilabel": task.multilabel,
+            "f1": "f1" in task.all_metrics,
             "arch": settings.student_arch,
             "seed": settings.seed,
             "select_on": settings.select_on,

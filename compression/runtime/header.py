@@ -20,7 +20,7 @@ from compression.runtime.tokenizers.char import ALPHABET
 from compression.runtime.vocabulary import Vocabulary, read_word_pieces
 from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
-PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED, ALIGN, SYMMETRIC = 1, 2, 4, 8, 16, 32, 64
+PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits of the settings' flags."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 MOST_ALIGNED = 1 << 12
@@ -34,9 +34,11 @@ class Header:
         """Raises PackedError."""
         self.arch = ARCHS[reader.byte(len(ARCHS))]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
-        flags = reader.byte(128)
+        flags = reader.byte()
         self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
         self.multilabel, self._calibrated, self.temperature = bool(flags & MULTILABEL), bool(flags & CALIBRATED), 1.0
+        self._has_threshold = bool(flags & THRESHOLD)
+        self.threshold: float | None = None
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
@@ -68,6 +70,8 @@ class Header:
             raise PackedError("any number of labels for each word, or without labels")
         if self._calibrated and (self.tokens or not self.labels):
             raise PackedError("a temperature, of a model without probabilities")
+        if self._has_threshold and (len(self.labels) != 2 or self.tokens or self.multilabel):
+            raise PackedError("a threshold, of a model that does not choose between two labels")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
         if size.align and not (self.pair and self.arch in ALIGNING and self.pool_max):
@@ -83,6 +87,8 @@ class Header:
         """Decode everything after the header, to its last byte. Raises PackedError."""
         if self._calibrated:
             self.temperature = reader.float_within(LEAST_TEMPERATURE, MOST_TEMPERATURE)
+        if self._has_threshold:
+            self.threshold = reader.float_within(0, 1)
         streams = self._streams
         limit = min(MOST_VALUES, SYMBOLS_PER_BYTE * (reader.left + 8))
         carried = decode_stream(reader, streams.first, limit)

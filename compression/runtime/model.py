@@ -33,14 +33,15 @@ class Model:
     name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
     sentences. tokens: whether it labels every word (between single spaces). multilabel: whether a text has any number
     of labels, each with a probability of its own. arch: one of ARCHS. embedding: one of EMBEDDINGS. temperature: what
-    probabilities divide logits by, 1 where none was fitted.
+    probabilities divide logits by, 1 where none was fitted. threshold: of two labels the probability of the second one
+    from which answering it had the best F1 on validation; None where there is none.
     """
 
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
         self.outputs, self.tokens, self.multilabel = header.outputs, header.tokens, header.multilabel
-        self.temperature = header.temperature
+        self.temperature, self.threshold = header.temperature, header.threshold
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
         of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}

@@ -11,7 +11,7 @@ from torch import nn
 
 from compression.runtime import EncoderSize
 from compression.students.batch import Batch
-from compression.students.encoders import max_pool, padding_mask
+from compression.students.encoders import padding_mask
 from compression.students.layers import Linear
 
 Text = tuple[torch.Tensor, torch.Tensor]
@@ -34,9 +34,15 @@ class PairAlignment(nn.Module):
 
     def _compared(self, text: Text, other: Text, scores: torch.Tensor) -> torch.Tensor:
         """scores: [batch, time of text, time of other] -> [batch, width of a state]."""
-        (own, lengths), outside = text, ~padding_mask(*other).transpose(1, 2)
+        outside = ~padding_mask(*other).transpose(1, 2)
         read = scores.masked_fill(outside, float("-inf")).softmax(2) @ other[0]
-        return max_pool(self.fusion(torch.cat([own, read, own - read, own * read], 2)).relu(), lengths)
+        # Of real tokens alone: a third of a batch may be padding. Nothing is below 0, which padding is left with.
+        tokens = padding_mask(*text)[..., 0].flatten().nonzero()[:, 0]
+        own, read = (each.flatten(0, 1).index_select(0, tokens) for each in (text[0], read))
+        compared = self.fusion(torch.cat([own, read, own - read, own * read], 1)).relu()
+        batch, time = scores.shape[:2]
+        padded = compared.new_zeros(batch * time, compared.shape[1]).index_copy(0, tokens, compared)
+        return padded.unflatten(0, (batch, time)).amax(1)
 
 
 def shared_tokens(first: Batch, second: Batch) -> tuple[torch.Tensor, torch.Tensor]:

@@ -131,7 +131,7 @@ def _family(group: SeedGroup) -> Family | None:
 
 def _architecture(config: ModelConfig) -> dict[str, Any]:
     sizes = ("embedding_type", "embedding_dim", "vocab_size", "encoder_hidden_dim", "cls_hidden_dim")
-    if config.student["pair_encoder"] == "align":
+    if config.student.get("pair_encoder") == "align":
         sizes = (*sizes, "pair_encoder")
     without = {"encoder_hidden_dim"} if config.arch == "ffn" else set()
     own = {name: config.student[name] for name in sizes if name not in without}

@@ -197,7 +197,7 @@ def task_file(task: Task) -> str:
 def definition_of(task: Task) -> dict[str, Any]:
     """Return all that a task's splits depend on but the content of its files, whose folder and names do not matter."""
     source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
-    others = {"file", "source", "overlaps", "augment_fraction", "equivalence"}
+    others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
     rest = task.model_dump(mode="json", exclude=others if task.multilabel else {*others, "label_separator"})
     return {**rest, "source": source}
 

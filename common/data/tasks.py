@@ -102,6 +102,8 @@ class Task(Settings):
     regression pearson, for tokens entity_f1."""
     source: Source
     """Where the files come from."""
+    symmetric: bool = False
+    """Whether the order of a pair's texts makes no difference to its label."""
     models_of: str | None = None
     """Task whose models are scored here; this one has no training rows (GLUE's diagnostic set)."""
     validation: Carve | None = None
@@ -162,6 +164,8 @@ class Task(Settings):
             raise ValueError("labels and label_values must not repeat")
         if "sentence1" not in self.columns:
             raise ValueError("columns must name sentence1")
+        if self.symmetric and not self.pair:
+            raise ValueError("symmetric: only pairs of texts have an order")
         for metric in self.metrics:
             if metric not in self._known_metrics:
                 raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(self._known_metrics)})")

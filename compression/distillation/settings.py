@@ -9,6 +9,7 @@ from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
 from common.training.settings import LogitsSettings
+from compression.runtime import ALIGNING, TRANSFORMERS
 from compression.students.settings import StudentArch, StudentSettings
 
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
@@ -250,7 +251,14 @@ class DistillSettings(
     def _check_distillation(self) -> "DistillSettings":
         if self.student_arch == "conv" and self.pooling == "last":
             raise ValueError("--pooling last: a convolution has no last state; use max")
-        if self.student_arch in ("transformer", "recursive") and self.encoder_hidden_dim % self.heads:
+        if self.pair_encoder == "align":
+            if self.student_arch not in ALIGNING:
+                raise ValueError(f"--pair-encoder align is for {' and '.join(ALIGNING)} (got {self.student_arch})")
+            if self.pooling == "last":
+                raise ValueError("--pooling last: --pair-encoder align takes the maximum over tokens; use max")
+        if self.symmetric and self.student_arch in TRANSFORMERS:
+            raise ValueError(f"--symmetric: a {self.student_arch} reads a pair as one text, in its order")
+        if self.student_arch in TRANSFORMERS and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):
             raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")

@@ -222,6 +222,13 @@ STUDENT_KINDS = [
     for pair in (False, True)
 ]
 """Architecture, embedding, pooling and whether it reads pairs: every kind of student there is."""
+ALIGNED_KINDS = [
+    (arch, embedding, symmetric)
+    for arch in ("bilstm", "conv")
+    for embedding in ("bpe", "hash", "char", "wordpiece")
+    for symmetric in (False, True)
+]
+"""Architecture, embedding and whether the order of texts makes no difference, of students that align pairs."""
 
 
 def small(**given) -> dict:

@@ -16,6 +16,7 @@ TITLES = {
     "accuracy": "Accuracy",
     "agreement": "Agreement with teacher",
     "f1": "F1",
+    "f1_at_threshold": "F1 at the threshold",
     "f1_micro": "F1 micro",
     "f1_macro": "F1 macro",
     "subset_accuracy": "Subset accuracy",
@@ -111,6 +112,10 @@ def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
         (
             metrics & set(CORRELATIONS),
             "Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them.",
+        ),
+        (
+            "f1_at_threshold" in metrics,
+            "F1 at the threshold answers the second label from the probability that was best on validation.",
         ),
         (
             metrics & {"agreement", "agreement_pearson"},

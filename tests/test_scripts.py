@@ -101,7 +101,7 @@ def test_evaluate_prints_rows_of_results_json(chain):
     known = {"task": task, "split": "test", "stage": "quantized", "seed": 5, "teacher": "tiny-bert"}
     assert known.items() <= row.items()
     assert row["augmented"] is True
-    assert set(row["metrics"]) == ({"accuracy"} if task == "sst-2" else {"accuracy", "f1"})
+    assert set(row["metrics"]) == ({"accuracy"} if task == "sst-2" else {"accuracy", "f1", "f1_at_threshold"})
     assert all(0 <= value <= 1 for value in row["metrics"].values())
     assert row["nonzero_parameters"] < row["parameters"]
 

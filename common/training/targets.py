@@ -1,13 +1,18 @@
 """From labels to training targets, and from logits to labels and their probabilities."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.data.ragged import known
-from common.data.split import Split
 from common.data.tasks import Task
 from common.errors import UserError
+
+if TYPE_CHECKING:
+    from common.data.split import Split  # loads PyArrow, which predicting with a packed file does not need
 
 
 def targets(task: Task, labels: np.ndarray) -> np.ndarray:

@@ -260,7 +260,9 @@ def prepared_single(tmp_path_factory, glue):
     return Workspace(workspace)
 
 
-@pytest.mark.parametrize("changed", [{"equivalence": "same"}, {"columns": {"sentence1": "a", "label": "b"}}])
+@pytest.mark.parametrize(
+    "changed", [{"equivalence": "same"}, {"columns": {"sentence1": "a", "label": "b"}, "symmetric": False}]
+)
 def test_equivalence_is_a_label_of_pairs(changed):
     task = load_task("qqp")
     assert (task.equivalence, load_task("mrpc").equivalence) == ("duplicate", "equivalent")

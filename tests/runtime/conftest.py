@@ -3,13 +3,14 @@
 import importlib.util
 import runpy
 
+import c_runtime
 import damage
 import packed_students as made
 import pytest
 import tiny
 
 from compression.packing import ans, pack_student
-from compression.runtime import load
+from compression.runtime import load, native
 
 
 @pytest.fixture(scope="session")
@@ -60,3 +61,12 @@ def joined_runtime(joined):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def c_library():
+    """The C runtime's library is built, and is the one that Python loads."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so")))
+        yield
+    c_runtime.remove()

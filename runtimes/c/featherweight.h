@@ -17,21 +17,24 @@ and elsewhere the #include alone. A prediction:
     status = fw_predict(&model, text, strlen(text), NULL, 0, workspace, size, probabilities);
     if (status) puts(fw_error(status));
 
-Memory. fw_open reads the file's header once, on the stack (FW_WINDOW and some 3 KB), to know its sizes; it keeps nothing but
-numbers. fw_load decodes the file, whose arrays are entropy coded, into `memory`: the header (labels, vocabulary), the
-embedding's codes, a byte each, and all other matrices as float32; a table of floats stays float32. The first fw_used(&model)
-bytes are read by every prediction; what lies behind them was needed for decoding only and may serve as a workspace.
-The file's bytes are not needed after fw_load. A workspace belongs to one thread: it holds the text in its forms, the
-tokens, the encoder's state, and in what is left a cache of words; fw_start marks the cache as empty. A model that is
-loaded is only read: threads may share it.
+Memory. fw_open reads the file's header once, on the stack (FW_WINDOW and some 3 KB), to know its sizes; it keeps
+nothing but numbers. fw_load decodes the file, whose arrays are entropy coded, into `memory`: the header (labels,
+vocabulary), the embedding's codes, a byte each, and all other matrices as float32; a table of floats stays float32. The
+first fw_used(&model) bytes are read by every prediction; what lies behind them was needed for decoding only and may
+serve as a workspace. The file's bytes are not needed after fw_load. A workspace belongs to one thread: it holds the
+text in its forms, the tokens and the encoder's state, and one half of it, at most 2 MiB, is a cache of words; fw_start
+marks the cache as empty. A model that is loaded is only read: threads may share it.
 
-Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md is the
-format; the answers are those of compression/runtime, the NumPy runtime.
+Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md is
+the format; the answers are those of compression/runtime, the NumPy runtime.
 
 Settings, defined before the implementation:
-    FW_WINDOW       bytes of the inflater's window on the stack, a power of two: 32768. A smaller one refuses headers that
-                    need more; one as long as a header never does.
+
+    FW_WINDOW       bytes of the inflater's window on the stack, a power of two, 32768 by default.
+                    A smaller one refuses headers that need more; one as long as a header never does.
+
     FW_NO_VECTORS   plain loops in place of GCC's and clang's vectors
+
     FW_API          what stands in front of each function, such as static
 */
 #ifndef FEATHERWEIGHT_H
@@ -90,7 +93,8 @@ typedef struct fw__matrix {
   struct fw__matrix *left, *right;
 } fw__matrix;
 
-/* A linear layer as it is multiplied with: [inputs][stride] with the outputs side by side, or, if stride is 0, [outputs][inputs]. */
+/* A linear layer as it is multiplied with: [inputs][stride] with the outputs side by side, or, if stride is 0,
+ * [outputs][inputs]. */
 typedef struct {
   float *weights, *bias;
   uint32_t inputs, outputs, stride;
@@ -113,22 +117,23 @@ typedef struct {
 
 typedef struct fw_model {
   /* For the caller to read. */
-  int arch, embedding;        /* FW_FFN ..., FW_BPE ... */
-  int pair;                   /* reads two texts */
-  int tokens;                 /* labels words: fw_tag */
-  int multilabel;             /* a text has every label with a probability of at least 0.5 */
-  uint32_t labels;            /* 0 of a regression */
-  uint32_t outputs;           /* numbers that a text has: labels, or 1 */
-  uint32_t max_tokens;        /* where a text is cut */
-  float temperature;          /* what probabilities divide logits by */
-  fw__string name, task;      /* after fw_load */
+  int arch, embedding;   /* FW_FFN ..., FW_BPE ... */
+  int pair;              /* reads two texts */
+  int tokens;            /* labels words: fw_tag */
+  int multilabel;        /* a text has every label with a probability of at least 0.5 */
+  uint32_t labels;       /* 0 of a regression */
+  uint32_t outputs;      /* numbers that a text has: labels, or 1 */
+  uint32_t max_tokens;   /* where a text is cut */
+  float temperature;     /* what probabilities divide logits by */
+  fw__string name, task; /* after fw_load */
 
   /* All others are the implementation's own. */
   const uint8_t *file, *stored;
   size_t file_length, header_length, rest_at;
-  uint32_t stored_length;
+  uint32_t stored_length, checksum;
   uint64_t memory, used;
-  uint32_t max_pool, calibrated, dim, hidden, kernel, depth, heads, intermediate, adapters, cls, width, vocab_size, rows;
+  uint32_t max_pool, calibrated, dim, hidden, kernel, depth, heads, intermediate, adapters, cls, width, vocab_size,
+      rows;
   fw__string label_list;
   fw__array *first, *main, *first_end, *main_end, *states;
   uint32_t first_tables, main_tables, floats_count, vectors, total, matrix_count;
@@ -170,20 +175,20 @@ FW_API size_t fw_used(const fw_model *model);
 FW_API size_t fw_workspace_size(const fw_model *model, size_t longest);
 /* Mark a workspace as new: to be called once before its first use, and before it is used for another model. */
 FW_API void fw_start(void *workspace, size_t size);
-/* Write model->outputs probabilities of a text in UTF-8 (or of a pair), of a regression the score. FW_WORKSPACE: the text
-   needs a larger workspace. FW_KIND: one text where the model reads two, or a model that labels words. */
+/* Write model->outputs probabilities of a text in UTF-8 (or of a pair), of a regression the score. FW_WORKSPACE: the
+   text needs a larger workspace. FW_KIND: one text where the model reads two, or a model that labels words. */
 FW_API int fw_predict(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
                       void *workspace, size_t size, float *probabilities);
 /* The same for logits. */
 FW_API int fw_logits(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
                      void *workspace, size_t size, float *logits);
-/* Write the logits, [count][outputs], of many texts that lie one behind the other; ends: where each ends, in bytes. Of pairs
-   `count` counts pairs, and there are two texts for each. Returns the first status that is not FW_OK, *done texts were
-   answered by then; begin with *done = 0, and call again with a larger workspace to go on. */
-FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace, size_t size,
-                   float *logits, size_t *done);
-/* Find the words of a text (of a model with `tokens`), at most `most` of them, their number and their labels; logits, if
-   not NULL, is [most][outputs]. FW_LIMIT: there are more words; *count says how many. */
+/* Write the logits, [count][outputs], of many texts that lie one behind the other; ends: where each ends, in bytes. Of
+   pairs `count` counts pairs, and there are two texts for each. Returns the first status that is not FW_OK, *done texts
+   were answered by then; begin with *done = 0, and call again with a larger workspace to go on. */
+FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
+                   size_t size, float *logits, size_t *done);
+/* Find the words of a text (of a model with `tokens`), at most `most` of them, their number and their labels; logits,
+   if not NULL, is [most][outputs]. FW_LIMIT: there are more words; *count says how many. */
 FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *workspace, size_t size, fw_word *words,
                   size_t most, size_t *count, float *logits);
 /* Return a label, which is not ended by a zero, and its length in bytes; NULL for an index that is no label's. */
@@ -212,6 +217,7 @@ FW_API const char *fw_unicode(void);
 #define FW_WINDOW 32768
 #endif
 
+/* clang-format off */
 /* unicode tables: begin */
 #define FW_UNICODE "14.0.0"
 typedef struct { int32_t lower; uint16_t flags; uint8_t combining; } fw__record;
@@ -2243,6 +2249,7 @@ static const uint16_t fw__nmt_kept[1] = {
 65374,
 };
 /* unicode tables: end */
+/* clang-format on */
 
 enum { FW__PAIR = 1, FW__POOL_MAX = 2, FW__TOKENS = 4, FW__MULTILABEL = 8, FW__CALIBRATED = 16 };
 enum { FW__RAW, FW__CONSTANT, FW__CODED, FW__BY_ROW, FW__BY_COLUMN };
@@ -2251,8 +2258,17 @@ enum { FW__MASKED = 1, FW__RESIDUAL = 1, FW__PER_ROW = 2, FW__PER_COLUMN = 4 };
 enum { FW__PREFIX = 1, FW__SQUEEZE = 2, FW__WORDS = 4 };
 enum { FW__IDENTITY, FW__NFKC, FW__NMT_NFKC };
 enum { FW__USED, FW__UNUSED, FW__UNKNOWN };
-enum { FW__SPACE = 1, FW__ALNUM = 2, FW__DIGIT = 4, FW__MARK = 8, FW__PUNCTUATION = 16, FW__GONE = 32, FW__SEPARATOR = 64,
-       FW__CASED = 128, FW__IGNORABLE = 256 };
+enum {
+  FW__SPACE = 1,
+  FW__ALNUM = 2,
+  FW__DIGIT = 4,
+  FW__MARK = 8,
+  FW__PUNCTUATION = 16,
+  FW__GONE = 32,
+  FW__SEPARATOR = 64,
+  FW__CASED = 128,
+  FW__IGNORABLE = 256
+};
 #define FW__MOST_VALUES (1u << 24)
 #define FW__MOST_WIDTH (1u << 14)
 #define FW__MOST_HEADER (1u << 22)
@@ -2270,24 +2286,24 @@ enum { FW__SPACE = 1, FW__ALNUM = 2, FW__DIGIT = 4, FW__MARK = 8, FW__PUNCTUATIO
 
 FW_API const char *fw_error(int status) {
   static const char *const texts[] = {
-    "no error",
-    "not a packed student",
-    "another version of the format than this runtime reads",
-    "the file's length is not the one it says: truncated, or something was appended",
-    "the checksum is wrong: the file is damaged",
-    "the header cannot be inflated, or has another length than it says",
-    "a field of the file is out of bounds, or the file ends too early",
-    "a text in the file is not UTF-8",
-    "settings of the file that contradict each other",
-    "more than a file or an answer may hold",
-    "a vocabulary that contradicts itself",
-    "a coded stream is damaged",
-    "a weight is not finite, too large, or has no centroid",
-    "this build does not know the file's architecture, or its window is too small for the header",
-    "too little memory for the model",
-    "the text needs a larger workspace",
-    "the text is not UTF-8",
-    "the model reads another kind of input: one text, two texts, or words to label",
+      "no error",
+      "not a packed student",
+      "another version of the format than this runtime reads",
+      "the file's length is not the one it says: truncated, or something was appended",
+      "the checksum is wrong: the file is damaged",
+      "the header cannot be inflated, or has another length than it says",
+      "a field of the file is out of bounds, or the file ends too early",
+      "a text in the file is not UTF-8",
+      "settings of the file that contradict each other",
+      "more than a file or an answer may hold",
+      "a vocabulary that contradicts itself",
+      "a coded stream is damaged",
+      "a weight is not finite, too large, or has no centroid",
+      "this build does not know the file's architecture, or its window is too small for the header",
+      "too little memory for the model",
+      "the text needs a larger workspace",
+      "the text is not UTF-8",
+      "the model reads another kind of input: one text, two texts, or words to label",
   };
   return status >= 0 && status < (int)(sizeof texts / sizeof *texts) ? texts[status] : "no such status";
 }
@@ -2296,7 +2312,7 @@ FW_API size_t fw_model_size(void) { return sizeof(fw_model); }
 
 FW_API const char *fw_unicode(void) { return FW_UNICODE; }
 
-/* ---- Bytes ---------------------------------------------------------------------------------------------------------- */
+/* ---- Bytes ---- */
 
 static uint32_t fw__u32(const uint8_t *bytes) {
   return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
@@ -2356,7 +2372,7 @@ static uint32_t fw__characters(const uint8_t *bytes, size_t length) {
   return count;
 }
 
-/* ---- Inflating the header (RFC 1951), a byte at a time -------------------------------------------------------------- */
+/* ---- Inflating the header (RFC 1951), a byte at a time ---- */
 
 enum { FW__ENDED = -1, FW__BROKEN = -2, FW__TOO_FAR = -3 };
 
@@ -2477,9 +2493,11 @@ static int fw__start_block(fw__inflate *s) {
 static int fw__inflated(fw__inflate *s) {
   static const uint16_t lengths[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                        31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
-  static const uint8_t length_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
-  static const uint16_t distances[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
-                                         193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+  static const uint8_t length_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
+                                          2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
+  static const uint16_t distances[30] = {1,    2,    3,    4,    5,    7,    9,    13,    17,    25,
+                                         33,   49,   65,   97,   129,  193,  257,  385,   513,   769,
+                                         1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
   for (;;) {
     int byte;
     if (s->state == 0) {
@@ -2515,7 +2533,8 @@ static int fw__inflated(fw__inflate *s) {
       if (symbol >= 29 || (extra = fw__bits(s, length_bits[symbol])) < 0) return FW__BROKEN;
       s->left = (uint32_t)(lengths[symbol] + extra);
       symbol = fw__symbol_of(s, &s->distances);
-      if (symbol < 0 || symbol >= 30 || (extra = fw__bits(s, symbol < 2 ? 0 : (uint32_t)symbol / 2 - 1)) < 0) return FW__BROKEN;
+      if (symbol < 0 || symbol >= 30 || (extra = fw__bits(s, symbol < 2 ? 0 : (uint32_t)symbol / 2 - 1)) < 0)
+        return FW__BROKEN;
       s->distance = (uint32_t)(distances[symbol] + extra);
       if (s->distance > s->produced) return FW__BROKEN;
       if (s->distance > FW_WINDOW) return FW__TOO_FAR;
@@ -2530,7 +2549,7 @@ static void fw__start_inflate(fw__inflate *s, const uint8_t *in, size_t length) 
   s->hold = s->bits = s->state = s->last = s->left = s->distance = s->produced = 0;
 }
 
-/* ---- Reading: the first error stays, and everything that is read after it is zero ----------------------------------- */
+/* ---- Reading: the first error stays, and everything that is read after it is zero ---- */
 
 typedef struct {
   const uint8_t *data; /* NULL where bytes come from the inflater */
@@ -2611,7 +2630,7 @@ static fw__string fw__text(fw__reader *r, uint32_t most) {
 #define FW__GAP 0
 #endif
 
-/* ---- Memory: what stays from the front, what decoding needs from the back ------------------------------------------- */
+/* ---- Memory: what stays from the front, what decoding needs from the back ---- */
 
 typedef struct {
   uint8_t *base; /* NULL while sizes are found out */
@@ -2631,7 +2650,7 @@ static void *fw__place(fw__memory *a, uint64_t bytes, int stays) {
   return at;
 }
 
-/* ---- The header ----------------------------------------------------------------------------------------------------- */
+/* ---- The header ---- */
 
 /* State of a pass over the header: the first pass has no memory and counts, the second keeps. */
 typedef struct {
@@ -2666,7 +2685,8 @@ static void fw__skip_table(fw__pass *p) {
   }
 }
 
-/* Read how an array is stored, and append it to its stream. stays: predictions read it. Returns NULL in the first pass. */
+/* Read how an array is stored, and append it to its stream. stays: predictions read it. Returns NULL in the first pass.
+ */
 static fw__array *fw__read_array(fw__pass *p, uint32_t count, uint32_t columns, int first, int stays) {
   fw_model *m = p->m;
   fw__array local, *array = fw__get(p, 1, sizeof local, 1);
@@ -2754,7 +2774,8 @@ static void fw__read_matrix(fw__pass *p, fw__matrix *matrix, uint32_t rows, uint
 
 static int fw__is_transformer(const fw_model *m) { return m->arch >= FW_TRANSFORMER; }
 
-/* Read the word pieces: each has a number of characters of the previous one. Sizes in the first pass, bytes in the second. */
+/* Read the word pieces: each has a number of characters of the previous one. Sizes in the first pass, bytes in the
+ * second. */
 static void fw__read_pieces(fw__pass *p) {
   fw_model *m = p->m;
   uint8_t piece[4 * FW__MOST_PIECE_LENGTH + 4], before[4 * FW__MOST_PIECE_LENGTH + 4];
@@ -2770,7 +2791,9 @@ static void fw__read_pieces(fw__pass *p) {
     uint32_t shared = fw__number(p->r, characters), own = fw__number(p->r, FW__MOST_VALUES), before_length = length;
     memcpy(before, piece, length);
     length = 0;
-    for (uint32_t n = 0; n < shared; n++) do length++; while (length < before_length && piece[length] >> 6 == 2);
+    for (uint32_t n = 0; n < shared; n++) do
+        length++;
+      while (length < before_length && piece[length] >> 6 == 2);
     if (!p->r->error && own > p->r->end - p->r->at) p->r->error = FW_FIELD;
     if (!p->r->error && own > sizeof piece - length) p->r->error = FW_VOCABULARY;
     for (uint32_t n = 0; n < own && !p->r->error; n++) piece[length++] = (uint8_t)fw__byte(p->r, 256);
@@ -2779,7 +2802,8 @@ static void fw__read_pieces(fw__pass *p) {
     uint32_t common = length < before_length ? length : before_length;
     int order = memcmp(before, piece, common);
     if (characters == FW__NONE) p->r->error = FW_ENCODING;
-    else if (characters > FW__MOST_PIECE_LENGTH || characters > left || order > 0 || (!order && length <= before_length))
+    else if (characters > FW__MOST_PIECE_LENGTH || characters > left || order > 0 ||
+             (!order && length <= before_length))
       p->r->error = FW_VOCABULARY;
     if (p->r->error) return;
     left -= characters;
@@ -2981,7 +3005,7 @@ static void fw__read_header(fw__pass *p) {
   m->factor = fw__get(p, m->longest_factor, 4, 0);
 }
 
-/* ---- Entropy coding: rANS with many states ("lanes") ---------------------------------------------------------------- */
+/* ---- Entropy coding: rANS with many states ("lanes") ---- */
 
 /* A table for decoding: the symbols that are present, where the interval of each starts, and for every 32nd slot the
    index of its symbol. */
@@ -2990,7 +3014,8 @@ typedef struct {
   uint8_t symbol[256], coarse[256];
 } fw__table;
 
-/* Turn weights into frequencies that sum to 1 << bits, in place. Returns whether there are symbols enough and few enough. */
+/* Turn weights into frequencies that sum to 1 << bits, in place. Returns whether there are symbols enough and few
+ * enough. */
 static int fw__frequencies(uint32_t *weights, uint32_t count, int bits) {
   uint32_t whole = 1u << bits, present = 0, top = 0, second = FW__NONE, quotients[64] = {0};
   uint64_t sum = 0, given = 0;
@@ -3031,7 +3056,8 @@ static const uint8_t *fw__read_table(const uint8_t *steps, fw__table *table) {
     if (!weights[i]) continue;
     table->start[present] = (uint16_t)at;
     table->symbol[present] = (uint8_t)i;
-    for (uint32_t slot = (at + 31) & ~31u; slot < at + weights[i]; slot += 32) table->coarse[slot >> 5] = (uint8_t)present;
+    for (uint32_t slot = (at + 31) & ~31u; slot < at + weights[i]; slot += 32)
+      table->coarse[slot >> 5] = (uint8_t)present;
     at += weights[i];
     present++;
   }
@@ -3075,7 +3101,9 @@ static int fw__end_lanes(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   return 0;
 }
 
-static uint8_t fw__at(const fw__array *array, size_t index) { return array->values ? array->values[index] : array->constant; }
+static uint8_t fw__at(const fw__array *array, size_t index) {
+  return array->values ? array->values[index] : array->constant;
+}
 
 static int fw__decode_array(fw_model *m, fw__lanes *lanes, uint32_t *lane, fw__array *array) {
   fw__table *tables = (fw__table *)(void *)m->tables;
@@ -3119,7 +3147,7 @@ static int fw__decode_stream(fw_model *m, fw__reader *r, fw__lanes *lanes, fw__a
   return status ? status : fw__end_lanes(m, r, lanes);
 }
 
-/* ---- The vocabulary of byte pairs ----------------------------------------------------------------------------------- */
+/* ---- The vocabulary of byte pairs ---- */
 
 #define FW__PRIME 0x01000193u
 
@@ -3132,7 +3160,9 @@ static uint32_t fw__power(uint32_t exponent) {
   return result;
 }
 
-static uint32_t fw__slot(const fw_model *m, uint32_t hash) { return (hash ^ hash >> 15) * 0x9E3779B1u >> 7 & m->table_mask; }
+static uint32_t fw__slot(const fw_model *m, uint32_t hash) {
+  return (hash ^ hash >> 15) * 0x9E3779B1u >> 7 & m->table_mask;
+}
 
 /* Return whether a symbol is these characters, as many as it has. */
 static int fw__symbol_is(const fw_model *m, uint32_t symbol, const uint32_t *text) {
@@ -3180,8 +3210,10 @@ static void fw__spell(const fw_model *m, uint32_t symbol, uint32_t *text) {
   }
 }
 
-/* Return the symbol of these characters, FW__NONE without one. left, right: symbols that they are joined from, if known. */
-static uint32_t fw__find(const fw_model *m, uint32_t hash, uint32_t length, const uint32_t *text, uint32_t left, uint32_t right) {
+/* Return the symbol of these characters, FW__NONE without one. left, right: symbols that they are joined from, if
+ * known. */
+static uint32_t fw__find(const fw_model *m, uint32_t hash, uint32_t length, const uint32_t *text, uint32_t left,
+                         uint32_t right) {
   for (uint32_t slot = fw__slot(m, hash);; slot = (slot + 1) & m->table_mask) {
     uint32_t symbol = m->symbol_table[slot];
     if (symbol == FW__NONE) return FW__NONE;
@@ -3209,7 +3241,8 @@ static int fw__enter(fw_model *m, uint32_t symbol) {
   uint32_t slot = fw__slot(m, s->hash);
   for (; m->symbol_table[slot] != FW__NONE; slot = (slot + 1) & m->table_mask) {
     const fw__symbol *other = &m->symbols[m->symbol_table[slot]];
-    if (other->hash == s->hash && other->length == s->length && fw__same_symbol(m, symbol, m->symbol_table[slot])) return 0;
+    if (other->hash == s->hash && other->length == s->length && fw__same_symbol(m, symbol, m->symbol_table[slot]))
+      return 0;
   }
   m->symbol_table[slot] = symbol;
   return 1;
@@ -3236,7 +3269,8 @@ static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   memset(m->may_follow, 1, m->symbol_count);
   size_t at = 0;
   if (m->bpe_flags & FW__WORDS)
-    for (uint32_t i = 0; i < first; i++) m->may_follow[i] = fw__decode(m->characters.bytes, &at, m->characters.length) != FW__BLANK;
+    for (uint32_t i = 0; i < first; i++)
+      m->may_follow[i] = fw__decode(m->characters.bytes, &at, m->characters.length) != FW__BLANK;
   uint32_t next = first; /* the symbol of the next pair */
   for (uint32_t done = 0; done < pairs; done += count) {
     uint32_t block[128], size = pairs - done < count ? pairs - done : count;
@@ -3247,7 +3281,8 @@ static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
     uint32_t known = next;
     for (int side = 0; side < 2; side++) {
       const uint32_t *seen = m->seen + (side ? m->symbol_count : 0);
-      for (uint32_t i = 0; i < known; i++) m->ends[i] = side ? (m->may_follow[i] ? 4 * seen[i] + 3 : 0) : 4 * seen[i] + 2;
+      for (uint32_t i = 0; i < known; i++)
+        m->ends[i] = side ? (m->may_follow[i] ? 4 * seen[i] + 3 : 0) : 4 * seen[i] + 2;
       if (!fw__frequencies(m->ends, known, 16)) return FW_STREAM;
       for (uint32_t i = 1; i < known; i++) m->ends[i] += m->ends[i - 1];
       for (uint32_t i = 0; i < size; i++) {
@@ -3320,7 +3355,7 @@ static int fw__make_symbols(fw_model *m) {
   return 0;
 }
 
-/* ---- Weights -------------------------------------------------------------------------------------------------------- */
+/* ---- Weights ---- */
 
 static float fw__half(uint32_t bits) {
   uint32_t sign = bits >> 15 << 31, exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -3392,7 +3427,8 @@ static int fw__start_matrix(fw_model *m, fw__matrix *matrix) {
   fw__matrix *left = matrix->left, *right = matrix->right;
   left->next = right->next = 0;
   if (!fw__codes_exist(left) || !fw__codes_exist(right)) return FW_WEIGHT;
-  for (uint32_t row = 0; row < right->rows; row++) fw__row(m->floats, right, row, m->factor + (size_t)row * right->columns);
+  for (uint32_t row = 0; row < right->rows; row++)
+    fw__row(m->floats, right, row, m->factor + (size_t)row * right->columns);
   return fw__checked(m->factor, (size_t)right->rows * right->columns) ? 0 : FW_WEIGHT;
 }
 
@@ -3403,7 +3439,8 @@ static int fw__checked_row(fw_model *m, fw__matrix *matrix, uint32_t row, float 
     if (!fw__checked(m->rank_row, rank)) return FW_WEIGHT;
     memset(out, 0, sizeof *out * (size_t)matrix->columns);
     for (uint32_t k = 0; k < rank; k++)
-      for (uint32_t i = 0; i < matrix->columns; i++) out[i] += m->rank_row[k] * m->factor[(size_t)k * matrix->columns + i];
+      for (uint32_t i = 0; i < matrix->columns; i++)
+        out[i] += m->rank_row[k] * m->factor[(size_t)k * matrix->columns + i];
   } else {
     fw__row(m->floats, matrix, row, out);
   }
@@ -3450,7 +3487,8 @@ static int fw__make_weights(fw_model *m) {
   matrix++;
   if (!status && m->vocab_size) {
     status = fw__start_matrix(m, matrix);
-    for (uint32_t row = 0; row < matrix->rows && !status; row++) status = fw__checked_row(m, matrix, row, m->importance + row);
+    for (uint32_t row = 0; row < matrix->rows && !status; row++)
+      status = fw__checked_row(m, matrix, row, m->importance + row);
     matrix++;
   }
   if (m->arch == FW_CONV && !status) {
@@ -3460,7 +3498,8 @@ static int fw__make_weights(fw_model *m) {
     vectors += 2 * (size_t)m->hidden;
   }
   for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM) && !status; i++) {
-    /* tanh(x) = 2 sigmoid(2 x) - 1: the candidate's gate, or all of an RNN, is doubled here, so that every gate is a sigmoid. */
+    /* tanh(x) = 2 sigmoid(2 x) - 1: the candidate's gate, or all of an RNN, is doubled here, so that every gate is a
+     * sigmoid. */
     uint32_t gates = fw__gates(m), from = m->arch == FW_BILSTM ? 2 * m->hidden : 0, to = from + m->hidden;
     fw__clear(&m->encoder[i]);
     status = fw__fill(m, matrix++, &m->encoder[i], 0, from, to);
@@ -3477,7 +3516,7 @@ static int fw__make_weights(fw_model *m) {
   return status;
 }
 
-/* ---- Opening and loading -------------------------------------------------------------------------------------------- */
+/* ---- Opening and loading ---- */
 
 static int fw__open(fw_model *model, const uint8_t *file, size_t length) {
   fw__inflate inflate;
@@ -3492,6 +3531,7 @@ static int fw__open(fw_model *model, const uint8_t *file, size_t length) {
   fw__memory memory = {NULL, 0, 0, 0, 0};
   fw__pass pass = {model, &r, &memory, 0};
   model->file = file;
+  model->checksum = fw__u32(file + length - 4);
   model->stored = header;
   model->stored_length = stored;
   model->header_length = size;
@@ -3626,7 +3666,7 @@ FW_API uint32_t fw_best(const float *values, uint32_t count) {
   return best;
 }
 
-/* ---- Unicode -------------------------------------------------------------------------------------------------------- */
+/* ---- Unicode ---- */
 
 static const fw__record *fw__record_of(uint32_t code) {
   return &fw__records[fw__stage2[(uint32_t)fw__stage1[code >> 7] << 7 | (code & 127)]];
@@ -3666,7 +3706,8 @@ static uint32_t fw__decompose(uint32_t code, int compatible, uint32_t *out) {
   }
   uint32_t key = fw__key(code), count = 0;
   if (key == FW__NONE || (!compatible && !(fw__keys[key] >> 21))) return out[0] = code, 1;
-  for (uint32_t at = fw__starts[key]; at < fw__starts[key + 1];) count += fw__decompose(fw__unit(&at), compatible, out + count);
+  for (uint32_t at = fw__starts[key]; at < fw__starts[key + 1];)
+    count += fw__decompose(fw__unit(&at), compatible, out + count);
   return count;
 }
 
@@ -3718,7 +3759,7 @@ static size_t fw__compose(uint32_t *text, size_t count) {
   return written;
 }
 
-/* ---- A text in a workspace: texts grow from its front, tokens from its back ----------------------------------------- */
+/* ---- A text in a workspace: texts grow from its front, tokens from its back ---- */
 
 typedef struct {
   uint32_t row[3];
@@ -3728,9 +3769,11 @@ typedef struct {
 typedef struct {
   const fw_model *m;
   uint8_t *base;
-  size_t used, end; /* bytes from the front; where the tokens begin */
+  size_t used, end;   /* bytes from the front; where the tokens begin */
   size_t count, most; /* tokens */
-  int full; /* something did not fit */
+  int full;           /* something did not fit */
+  struct fw__cache *cache;
+  float *sum; /* of the vectors of the tokens so far, where only their mean is wanted */
   float *row; /* one of the table */
   uint32_t *seen, *local, *touched, touched_count; /* how unused pieces were split: in the text, in a stretch */
 } fw__work;
@@ -3865,12 +3908,13 @@ static void fw__push_lower(fw__work *w, fw__codes *out, uint32_t code, int final
 /* Write the lower case of a text behind it. */
 static fw__codes fw__lower(fw__work *w, const uint32_t *text, size_t count) {
   fw__codes lower = fw__begin(w);
-  for (size_t i = 0; i < count; i++) fw__push_lower(w, &lower, text[i], text[i] == 0x3A3 && fw__is_final(text, count, i));
+  for (size_t i = 0; i < count; i++)
+    fw__push_lower(w, &lower, text[i], text[i] == 0x3A3 && fw__is_final(text, count, i));
   fw__finish(w, &lower);
   return lower;
 }
 
-/* ---- Characters ----------------------------------------------------------------------------------------------------- */
+/* ---- Characters ---- */
 
 static void fw__encode_characters(fw__work *w, const uint32_t *text, size_t count) {
   static const char alphabet[] = " abcdefghijklmnopqrstuvwxyz'.,!?";
@@ -3887,7 +3931,7 @@ static void fw__encode_characters(fw__work *w, const uint32_t *text, size_t coun
   }
 }
 
-/* ---- Hashed words --------------------------------------------------------------------------------------------------- */
+/* ---- Hashed words ---- */
 
 typedef struct {
   uint32_t state[4];
@@ -3897,26 +3941,27 @@ typedef struct {
 
 static void fw__md5_block(fw__md5 *s) {
   static const uint32_t sines[64] = {
-    0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501, 0x698098d8, 0x8b44f7af,
-    0xffff5bb1, 0x895cd7be, 0x6b901122, 0xfd987193, 0xa679438e, 0x49b40821, 0xf61e2562, 0xc040b340, 0x265e5a51, 0xe9b6c7aa,
-    0xd62f105d, 0x02441453, 0xd8a1e681, 0xe7d3fbc8, 0x21e1cde6, 0xc33707d6, 0xf4d50d87, 0x455a14ed, 0xa9e3e905, 0xfcefa3f8,
-    0x676f02d9, 0x8d2a4c8a, 0xfffa3942, 0x8771f681, 0x6d9d6122, 0xfde5380c, 0xa4beea44, 0x4bdecfa9, 0xf6bb4b60, 0xbebfbc70,
-    0x289b7ec6, 0xeaa127fa, 0xd4ef3085, 0x04881d05, 0xd9d4d039, 0xe6db99e5, 0x1fa27cf8, 0xc4ac5665, 0xf4292244, 0x432aff97,
-    0xab9423a7, 0xfc93a039, 0x655b59c3, 0x8f0ccc92, 0xffeff47d, 0x85845dd1, 0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1,
-    0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391};
+      0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501,
+      0x698098d8, 0x8b44f7af, 0xffff5bb1, 0x895cd7be, 0x6b901122, 0xfd987193, 0xa679438e, 0x49b40821,
+      0xf61e2562, 0xc040b340, 0x265e5a51, 0xe9b6c7aa, 0xd62f105d, 0x02441453, 0xd8a1e681, 0xe7d3fbc8,
+      0x21e1cde6, 0xc33707d6, 0xf4d50d87, 0x455a14ed, 0xa9e3e905, 0xfcefa3f8, 0x676f02d9, 0x8d2a4c8a,
+      0xfffa3942, 0x8771f681, 0x6d9d6122, 0xfde5380c, 0xa4beea44, 0x4bdecfa9, 0xf6bb4b60, 0xbebfbc70,
+      0x289b7ec6, 0xeaa127fa, 0xd4ef3085, 0x04881d05, 0xd9d4d039, 0xe6db99e5, 0x1fa27cf8, 0xc4ac5665,
+      0xf4292244, 0x432aff97, 0xab9423a7, 0xfc93a039, 0x655b59c3, 0x8f0ccc92, 0xffeff47d, 0x85845dd1,
+      0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391};
   static const uint8_t shifts[16] = {7, 12, 17, 22, 5, 9, 14, 20, 4, 11, 16, 23, 6, 10, 15, 21};
   uint32_t a = s->state[0], b = s->state[1], c = s->state[2], d = s->state[3], words[16];
   for (int i = 0; i < 16; i++) words[i] = fw__u32(s->block + 4 * i);
-  for (uint32_t i = 0; i < 64; i++) {
-    uint32_t f, word, next, shift = shifts[i / 16 * 4 + i % 4];
-    if (i < 16) f = (b & c) | (~b & d), word = i;
-    else if (i < 32) f = (d & b) | (~d & c), word = 5 * i + 1;
-    else if (i < 48) f = b ^ c ^ d, word = 3 * i + 5;
-    else f = c ^ (b | ~d), word = 7 * i;
-    f += a + sines[i] + words[word & 15];
-    next = b + (f << shift | f >> (32 - shift));
-    a = d, d = c, c = b, b = next;
+#define FW__ROUND(round, mix, index)                                                                                   \
+  for (uint32_t i = 16 * round; i < 16 * round + 16; i++) {                                                            \
+    uint32_t f = (mix) + a + sines[i] + words[(index) & 15], shift = shifts[4 * round + i % 4];                        \
+    a = d, d = c, c = b, b += f << shift | f >> (32 - shift);                                                          \
   }
+  FW__ROUND(0, (b & c) | (~b & d), i)
+  FW__ROUND(1, (d & b) | (~d & c), 5 * i + 1)
+  FW__ROUND(2, b ^ c ^ d, 3 * i + 5)
+  FW__ROUND(3, c ^ (b | ~d), 7 * i)
+#undef FW__ROUND
   s->state[0] += a, s->state[1] += b, s->state[2] += c, s->state[3] += d;
 }
 
@@ -3970,11 +4015,12 @@ static void fw__encode_words(fw__work *w, const uint32_t *text, size_t count) {
   }
 }
 
-/* ---- Word pieces ---------------------------------------------------------------------------------------------------- */
+/* ---- Word pieces ---- */
 
 static int fw__is_ideograph(uint32_t code) {
-  return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code <= 0x4DBF) || (code >= 0x20000 && code <= 0x2A6DF) ||
-         (code >= 0x2A700 && code <= 0x2B73F) || (code >= 0x2B740 && code <= 0x2B81F) || (code >= 0x2B920 && code <= 0x2CEAF) ||
+  return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code <= 0x4DBF) ||
+         (code >= 0x20000 && code <= 0x2A6DF) || (code >= 0x2A700 && code <= 0x2B73F) ||
+         (code >= 0x2B740 && code <= 0x2B81F) || (code >= 0x2B920 && code <= 0x2CEAF) ||
          (code >= 0xF900 && code <= 0xFAFF) || (code >= 0x2F800 && code <= 0x2FA1F);
 }
 
@@ -4010,7 +4056,8 @@ static void fw__split_word(fw__work *w, const uint32_t *word, size_t count) {
     for (size_t i = start; i < count && first < last; i++) {
       uint32_t length = fw__encode(word[i], bytes);
       for (uint32_t n = 0; n < length; n++) fw__narrow(m, &first, &last, place++, bytes[n]);
-      if (first < last && m->piece_starts[first + 1] - m->piece_starts[first] == place) found = first + 1, found_end = i + 1;
+      if (first < last && m->piece_starts[first + 1] - m->piece_starts[first] == place)
+        found = first + 1, found_end = i + 1;
     }
     if (found == FW__NONE) break;
     fw__token_id(w, found);
@@ -4060,7 +4107,7 @@ static void fw__encode_pieces(fw__work *w, const uint32_t *text, size_t count) {
   }
 }
 
-/* ---- Byte pairs ----------------------------------------------------------------------------------------------------- */
+/* ---- Byte pairs ---- */
 
 static int fw__key_matches(const fw__string *key, const uint32_t *text) {
   for (size_t at = 0; at < key->length;)
@@ -4130,8 +4177,8 @@ static int fw__base_rule(const fw_model *m, const uint32_t *text, uint32_t lengt
   return !memcmp(few, joined, 4 * (size_t)length);
 }
 
-/* Find the longest rule that matches at the start of a text. Returns how many characters it replaces; what it puts there
-   is *rule, or `value`. */
+/* Find the longest rule that matches at the start of a text. Returns how many characters it replaces; what it puts
+   there is *rule, or `value`. */
 static uint32_t fw__match(const fw_model *m, const uint32_t *text, size_t left, const fw__rule **rule, uint32_t *value,
                           uint32_t *count) {
   uint32_t best = 4, most = m->base != FW__IDENTITY || m->longest_rule > 4 ? 4 : m->longest_rule;
@@ -4210,11 +4257,13 @@ typedef struct {
 static void fw__make_offer(fw__work *w, fw__stretch *s, uint32_t left, uint32_t right) {
   const fw_model *m = w->m;
   const fw__part *a = &s->parts[left], *b = &s->parts[right];
-  uint32_t symbol = fw__find(m, a->hash * b->power + b->hash, a->length + b->length, s->text + left, a->symbol, b->symbol);
+  uint32_t symbol =
+      fw__find(m, a->hash * b->power + b->hash, a->length + b->length, s->text + left, a->symbol, b->symbol);
   if (symbol == FW__NONE) return;
   fw__offer offer = {symbol, left, right};
   size_t at = s->queued++;
-  for (; at && fw__comes_first(&offer, &s->queue[(at - 1) / 2]); at = (at - 1) / 2) s->queue[at] = s->queue[(at - 1) / 2];
+  for (; at && fw__comes_first(&offer, &s->queue[(at - 1) / 2]); at = (at - 1) / 2)
+    s->queue[at] = s->queue[(at - 1) / 2];
   s->queue[at] = offer;
   if (m->symbols[symbol].id == FW__NONE) {
     if (!w->local[symbol]) w->touched[w->touched_count++] = symbol;
@@ -4237,7 +4286,8 @@ static fw__offer fw__next_offer(fw__stretch *s) {
   return first;
 }
 
-/* Write the ids of a stretch of text. The two neighbours that come first in the order of merges are joined, over and over. */
+/* Write the ids of a stretch of text. The two neighbours that come first in the order of merges are joined, over and
+ * over. */
 static void fw__encode_stretch(fw__work *w, const uint32_t *text, size_t count) {
   const fw_model *m = w->m;
   size_t used = w->used;
@@ -4245,7 +4295,7 @@ static void fw__encode_stretch(fw__work *w, const uint32_t *text, size_t count) 
   s.queue = fw__room(w, 3 * count, sizeof(fw__offer));
   w->touched_count = 0;
   w->touched = m->has_unused ? fw__room(w, 3 * count, 4) : NULL;
-  uint32_t(*waiting)[2] = m->has_unused ? fw__room(w, count + 1, sizeof *waiting) : NULL;
+  uint32_t (*waiting)[2] = m->has_unused ? fw__room(w, count + 1, sizeof *waiting) : NULL;
   if (w->full || count >= FW__NONE / 4) {
     w->full = 1;
     return;
@@ -4339,21 +4389,24 @@ static void fw__encode_pairs(fw__work *w, const uint32_t *text, size_t count) {
   fw__encode_stretch(w, clean.at, clean.count);
 }
 
-/* Write the tokens of a stretch of tidied text, at least one. after: a space follows each word of characters. */
-static void fw__tokens(fw__work *w, const uint32_t *text, size_t count) {
-  size_t used = w->used, before = w->count;
-  uint32_t nothing = 0;
+/* Write the tokens of tidied text. */
+static void fw__tokenize(fw__work *w, const uint32_t *text, size_t count) {
+  size_t used = w->used;
   if (w->m->embedding == FW_BPE) fw__encode_pairs(w, text, count);
   else if (w->m->embedding == FW_HASH) fw__encode_words(w, text, count);
   else if (w->m->embedding == FW_CHAR) fw__encode_characters(w, text, count);
   else fw__encode_pieces(w, text, count);
   w->used = used;
-  if (w->count > before) return;
+}
+
+/* Write the token of a text, or of a word to label, that has none. */
+static void fw__token_of_nothing(fw__work *w) {
+  uint32_t nothing = 0;
   if (w->m->embedding == FW_HASH) fw__hash_word(w, &nothing, 0);
   else fw__token_id(w, 0);
 }
 
-/* ---- Encoders ------------------------------------------------------------------------------------------------------- */
+/* ---- Encoders ---- */
 
 #if defined(__GNUC__) && !defined(FW_NO_VECTORS)
 #if defined(__AVX512F__)
@@ -4377,7 +4430,8 @@ static void fw__apply(const fw__dense *layer, const float *restrict in, float *r
       for (; i + 8 <= inputs; i += 8)
         for (uint32_t n = 0; n < 8; n++) sums[n] += weights[i + n] * in[i + n];
       for (; i < inputs; i++) sums[i & 7] += weights[i] * in[i];
-      out[o] = layer->bias[o] + (((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7])));
+      out[o] =
+          layer->bias[o] + (((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7])));
     }
     return;
   }
@@ -4458,6 +4512,126 @@ static void fw__vector_of(const fw__work *w, size_t token, float *restrict out) 
   else fw__row(m->floats, &m->matrices[0], id, out);
 }
 
+/* ---- A cache of words: what stands between spaces, in ASCII, and its tokens, or for a mean the sum of their vectors
+ * ---- */
+
+#define FW__CACHE ((size_t)1 << 21) /* bytes of it, at most */
+#define FW__WORD 26                 /* bytes of a word that is kept, at most */
+
+typedef struct {
+  uint32_t hash;
+  uint8_t length, count, bytes[FW__WORD];
+} fw__word; /* its tokens or their sum follow */
+
+/* At the start of a workspace. A word has one of two places, the one found last the first of them. */
+typedef struct fw__cache {
+  const void *of;                       /* the model and its file's checksum: another model finds the cache empty */
+  uint32_t checksum, words, size, most; /* words: their number, even; bytes of one; tokens that it may have */
+} fw__cache;
+
+static size_t fw__token_size(const fw_model *m) {
+  return m->embedding == FW_HASH ? sizeof(fw__hashed) : sizeof(uint32_t);
+}
+
+/* Return the bytes of a workspace that belong to the cache. */
+static size_t fw__cache_bytes(size_t size) {
+  size_t most = FW__CACHE;
+  return size < 8192 ? 0 : size / 2 > most ? most : size / 2;
+}
+
+static void fw__start_cache(fw__work *w, size_t bytes) {
+  const fw_model *m = w->m;
+  fw__cache *cache = (fw__cache *)(void *)w->base;
+  int apart =
+      m->words_apart && !m->has_unused && m->ascii_stays && m->bpe_flags & FW__PREFIX && m->bpe_flags & FW__SQUEEZE;
+  if (!bytes || m->embedding == FW_CHAR || (m->arch == FW_FFN && m->dim > 256) || (m->embedding == FW_BPE && !apart))
+    return;
+  w->cache = cache;
+  w->used = bytes;
+  if (cache->of == m->label_list.bytes && cache->checksum == m->checksum) return;
+  cache->of = m->label_list.bytes;
+  cache->checksum = m->checksum;
+  cache->most = m->arch == FW_FFN ? 255 : m->embedding == FW_HASH ? 4 : 8;
+  cache->size =
+      (uint32_t)(sizeof(fw__word) + (m->arch == FW_FFN ? 4 * (size_t)m->dim : cache->most * fw__token_size(m)));
+  cache->words = (uint32_t)((bytes - 64) / cache->size) & ~1u;
+  memset(w->base + 64, 0, cache->words * (size_t)cache->size);
+}
+
+/* Write the tokens of a text in ASCII without control characters. Returns whether it is one; nothing is written if not.
+ */
+static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
+  size_t end_before = w->end, size = fw__token_size(w->m), at = 0, dim = w->m->dim;
+  float *restrict sum = NULL;
+  if (w->m->arch == FW_FFN) {
+    w->row = (float *)fw__room(w, dim, sizeof(float));
+    w->sum = sum = (float *)fw__room(w, 2 * dim, sizeof(float));
+    if (w->full) return 1;
+    memset(sum, 0, sizeof(float) * dim);
+  }
+  for (;;) {
+    uint32_t hash = 2166136261u;
+    while (at < length && (text[at] == ' ' || (text[at] >= 9 && text[at] <= 13))) at++;
+    if (at == length || w->full) return 1;
+    const uint8_t *word = text + at;
+    for (; at < length && text[at] > 0x20 && text[at] < 0x7F; at++) hash = (hash ^ text[at]) * 16777619u;
+    size_t bytes = (size_t)(text + at - word);
+    if (!bytes || (at < length && text[at] != ' ' && (text[at] < 9 || text[at] > 13))) {
+      w->end = end_before;
+      w->count = 0;
+      w->sum = NULL;
+      return 0;
+    }
+    if (w->count >= w->most) continue;
+    hash = (hash ^ hash >> 15) * 0x9E3779B1u; /* the place is chosen by its highest bits */
+    size_t of_word = w->cache->size;
+    uint8_t *first = (uint8_t *)w->cache + 64 + ((uint64_t)hash * w->cache->words >> 32) / 2 * 2 * of_word;
+    fw__word *place = NULL;
+    for (int i = 0; i < 2 && !place; i++) {
+      fw__word *each = (fw__word *)(void *)(first + i * of_word);
+      if (each->hash == hash && each->length == bytes && !memcmp(each->bytes, word, bytes)) place = each;
+    }
+    if (place && sum && place->count <= w->most - w->count) {
+      const float *vector = (const float *)(const void *)(place + 1);
+      for (size_t i = 0; i < dim; i++) sum[i] += vector[i];
+      w->count += place->count;
+      continue;
+    }
+    if (place && !sum && place->count <= w->most - w->count && place->count * size <= w->end - w->used) {
+      w->end -= place->count * size;
+      w->count += place->count;
+      FW__UNPOISON(w->base + w->end, place->count * size);
+      memcpy(w->base + w->end, place + 1, place->count * size);
+      continue;
+    }
+    size_t used = w->used, count = w->count;
+    fw__codes codes = fw__begin(w);
+    for (size_t i = 0; i < bytes; i++) fw__push(w, &codes, word[i]);
+    fw__finish(w, &codes);
+    fw__tokenize(w, codes.at, codes.count);
+    w->used = used;
+    if (w->full) return 1;
+    count = w->count - count;
+    float *vector = sum ? sum + dim : NULL, *own = NULL;
+    if (bytes <= FW__WORD && count <= w->cache->most && w->count < w->most) {
+      memcpy(first + of_word, first, of_word);
+      place = (fw__word *)(void *)first;
+      place->hash = hash;
+      place->length = (uint8_t)bytes;
+      place->count = (uint8_t)count;
+      memcpy(place->bytes, word, bytes);
+      if (!sum) memcpy(place + 1, w->base + w->end, count * size);
+      else memset(own = (float *)(void *)(place + 1), 0, sizeof(float) * dim);
+    }
+    for (size_t t = w->count - count; sum && t < w->count; t++) {
+      fw__vector_of(w, t, vector);
+      for (size_t i = 0; i < dim; i++) sum[i] += vector[i];
+      for (size_t i = 0; i < dim && own; i++) own[i] += vector[i];
+    }
+    if (sum) w->end = end_before;
+  }
+}
+
 /* Where the states of some tokens are wanted: [words][width], in the order of the tokens' indexes. */
 typedef struct {
   const uint32_t *starts;
@@ -4469,8 +4643,9 @@ static void fw__encode_mean(fw__work *w, float *out) {
   uint32_t dim = w->m->dim;
   float *vector = (float *)fw__room(w, dim, sizeof *vector);
   if (w->full) return;
-  memset(out, 0, sizeof *out * (size_t)dim);
-  for (size_t t = 0; t < w->count; t++) {
+  if (w->sum) memcpy(out, w->sum, sizeof *out * (size_t)dim);
+  else memset(out, 0, sizeof *out * (size_t)dim);
+  for (size_t t = 0; t < w->count && !w->sum; t++) {
     fw__vector_of(w, t, vector);
     for (uint32_t i = 0; i < dim; i++) out[i] += vector[i];
   }
@@ -4499,7 +4674,8 @@ static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wa
     uint32_t all = layer->outputs;
     for (uint32_t i = 0; i < all; i++) gates[i] = fw__sigmoid(gates[i]);
     if (lstm) {
-      const float *restrict take = gates, *restrict forget = gates + hidden, *restrict give = gates + 3 * (size_t)hidden;
+      const float *restrict take = gates, *restrict forget = gates + hidden,
+                            *restrict give = gates + 3 * (size_t)hidden;
       const float *restrict candidate = gates + 2 * (size_t)hidden;
       for (uint32_t i = 0; i < hidden; i++) {
         cell[i] = cell[i] * forget[i] + take[i] * (2.0f * candidate[i] - 1.0f);
@@ -4582,7 +4758,7 @@ static void fw__classify(fw__work *w, const float *encoded, float *logits) {
   memcpy(logits, out, sizeof(float) * (size_t)last->outputs);
 }
 
-/* ---- Answers -------------------------------------------------------------------------------------------------------- */
+/* ---- Answers ---- */
 
 static int fw__start_work(fw__work *w, const fw_model *m, void *workspace, size_t size) {
   uint8_t *base = (uint8_t *)workspace;
@@ -4595,26 +4771,37 @@ static int fw__start_work(fw__work *w, const fw_model *m, void *workspace, size_
   w->base = base + skipped;
   w->end = (size - skipped) & ~(size_t)63;
   w->most = m->max_tokens;
+  fw__start_cache(w, fw__cache_bytes(w->end) & ~(size_t)63);
   return FW_OK;
 }
 
 FW_API void fw_start(void *workspace, size_t size) {
-  (void)workspace;
-  (void)size;
+  uint8_t *base = (uint8_t *)workspace;
+  size_t skipped = (64 - ((uintptr_t)base & 63)) & 63;
+  if (base && size >= skipped + sizeof(fw__cache)) memset(base + skipped, 0, sizeof(fw__cache));
 }
 
 static int fw__encode_text(fw__work *w, const char *text, size_t length, float *out) {
   static const fw__wanted none = {NULL, 0, NULL};
   size_t used = w->used, end = w->end;
-  fw__codes codes;
-  int status = fw__tidy(w, (const uint8_t *)text, length, &codes);
-  if (status) return status;
-  fw__tokens(w, codes.at, codes.count);
+  int status = FW_OK;
+  if (!w->cache || !fw__encode_plain(w, (const uint8_t *)text, length)) {
+    fw__codes codes;
+    status = fw__tidy(w, (const uint8_t *)text, length, &codes);
+    if (status) return status;
+    fw__tokenize(w, codes.at, codes.count);
+  }
+  if (!w->count) {
+    w->sum = NULL;
+    fw__token_of_nothing(w);
+  }
   if (w->full) return FW_WORKSPACE;
-  w->used = used;
+  if (!w->sum) w->used = used;
   status = fw__encode_tokens(w, out, &none);
+  w->used = used;
   w->end = end;
   w->count = 0;
+  w->sum = NULL;
   return status;
 }
 
@@ -4660,15 +4847,15 @@ FW_API int fw_predict(const fw_model *model, const char *text, size_t length, co
   return status;
 }
 
-FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace, size_t size,
-                   float *logits, size_t *done) {
+FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
+                   size_t size, float *logits, size_t *done) {
   size_t step = model->pair ? 2 : 1;
   for (; *done < count; ++*done) {
     const size_t *end = ends + *done * step;
     size_t start = *done ? end[-1] : 0;
     const char *second = model->pair ? texts + end[0] : NULL;
-    int status = fw_logits(model, texts + start, end[0] - start, second, model->pair ? end[1] - end[0] : 0, workspace, size,
-                           logits + *done * model->outputs);
+    int status = fw_logits(model, texts + start, end[0] - start, second, model->pair ? end[1] - end[0] : 0, workspace,
+                           size, logits + *done * model->outputs);
     if (status) return status;
   }
   return FW_OK;
@@ -4714,7 +4901,11 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
     if (codes.at[i] != ' ') continue;
     /* A word that was cut off has the state of the last token. */
     starts[word++] = (uint32_t)(w.count < w.most ? w.count : w.most - 1);
-    if (w.count < w.most) fw__tokens(&w, codes.at + start, i - start + (model->embedding == FW_CHAR));
+    size_t before = w.count;
+    if (before < w.most) {
+      fw__tokenize(&w, codes.at + start, i - start + (model->embedding == FW_CHAR));
+      if (w.count == before) fw__token_of_nothing(&w);
+    }
     if (w.full) return FW_WORKSPACE;
     start = i + 1;
   }
@@ -4735,13 +4926,16 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
 FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   const fw_model *m = model;
   /* A character: twice in a text, in its parts, three offers, a split piece and three that are touched, and a token. */
-  uint64_t each = 4 * 4 + sizeof(fw__part) + 3 * sizeof(fw__offer) + 8 + 12 + (m->embedding == FW_HASH ? sizeof(fw__hashed) : 4);
-  uint64_t floats = 2 * (uint64_t)m->dim + 8 * (uint64_t)m->width + 10 * (uint64_t)m->hidden + m->cls + 2 * (uint64_t)m->outputs;
+  uint64_t each =
+      4 * 4 + sizeof(fw__part) + 3 * sizeof(fw__offer) + 8 + 12 + (m->embedding == FW_HASH ? sizeof(fw__hashed) : 4);
+  uint64_t floats =
+      2 * (uint64_t)m->dim + 8 * (uint64_t)m->width + 10 * (uint64_t)m->hidden + m->cls + 2 * (uint64_t)m->outputs;
   if (m->arch == FW_CONV) floats += (uint64_t)(m->kernel + 32) * m->dim;
   if (m->tokens) floats += (uint64_t)longest * (m->width + 1);
   uint64_t symbols = m->embedding == FW_BPE ? m->symbol_count : 0, bytes;
   if (longest > UINT32_MAX) return SIZE_MAX;
-  bytes = ((uint64_t)longest + 4) * m->growth * each + 4 * floats + 8 * symbols + 4096;
+  bytes = ((uint64_t)longest + 4) * m->growth * each + 4 * floats + 8 * symbols + 4096 + 64;
+  bytes += bytes < FW__CACHE ? bytes : FW__CACHE;
   return bytes > SIZE_MAX / 2 ? SIZE_MAX : (size_t)bytes;
 }
 

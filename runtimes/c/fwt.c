@@ -9,18 +9,20 @@
 #include "featherweight.h"
 
 static const char usage[] =
-  "usage: fwt COMMAND MODEL [FILE] [K]\n"
-  "\n"
-  "  predict       print the label of each line of FILE, or the K most probable ones; of a regression the score\n"
-  "  predict-prob  the same, with a probability behind each label\n"
-  "  test          score lines that begin with their label and a tab, or with __label__LABEL and a space\n"
-  "  tag           print each word and its label, and an empty line after each text\n"
-  "  bench         time all lines of FILE: CPU seconds, the best of five passes\n"
-  "  info          print what the model is\n"
-  "\n"
-  "MODEL is a packed file (.fwt). FILE is UTF-8, a text a line; without it, or with -, lines of standard input are read.\n"
-  "A model of pairs reads two texts a line, with a tab between them. A model of several labels a text prints those with a\n"
-  "probability of at least 0.5, joined by |, or \"none of these\".\n";
+    "usage: fwt COMMAND MODEL [FILE] [K]\n"
+    "\n"
+    "  predict       print the label of each line of FILE, or the K most probable ones; of a regression the score\n"
+    "  predict-prob  the same, with a probability behind each label\n"
+    "  test          score lines that begin with their label and a tab, or with __label__LABEL and a space\n"
+    "  tag           print each word and its label, and an empty line after each text\n"
+    "  bench         time all lines of FILE: CPU seconds, the best of five passes\n"
+    "  info          print what the model is\n"
+    "\n"
+    "MODEL is a packed file (.fwt). FILE is UTF-8, a text a line; without it, or with -, lines of standard input are "
+    "read.\n"
+    "A model of pairs reads two texts a line, with a tab between them. A model of several labels a text prints those "
+    "with a\n"
+    "probability of at least 0.5, joined by |, or \"none of these\".\n";
 
 static void die(const char *where, const char *what) {
   fflush(stdout);
@@ -41,6 +43,7 @@ typedef struct {
   size_t *lengths;
   void *workspace;
   size_t size, workspace_size;
+  unsigned long answered;
   float *values;
   FILE *in;
   const char *file;
@@ -72,17 +75,21 @@ static void open_model(Session *s, const char *path) {
   s->lengths = room(s->model.labels * sizeof *s->lengths);
   for (uint32_t i = 0; i < s->model.labels; i++) s->labels[i] = fw_label(&s->model, i, &s->lengths[i]);
   s->values = room(s->model.outputs * sizeof *s->values);
-  s->workspace_size = 1 << 18;
+  s->workspace_size = 1 << 17;
   s->workspace = room(s->workspace_size);
   fw_start(s->workspace, s->workspace_size);
+}
+
+static void new_workspace(Session *s, size_t size) {
+  free(s->workspace);
+  s->workspace = room(s->workspace_size = size);
+  fw_start(s->workspace, size);
 }
 
 /* Double the workspace. It ends the program where that cannot help. */
 static void larger_workspace(Session *s, size_t longest) {
   if (s->workspace_size >= fw_workspace_size(&s->model, longest)) die("", fw_error(FW_WORKSPACE));
-  free(s->workspace);
-  s->workspace = room(s->workspace_size *= 2);
-  fw_start(s->workspace, s->workspace_size);
+  new_workspace(s, 2 * s->workspace_size);
 }
 
 static void wrong_line(const Session *s, const char *what) {
@@ -102,7 +109,8 @@ static long next_line(Session *s) {
   int byte = EOF, ended = 1;
   while ((byte = getc(s->in)) != EOF) {
     ended = 0;
-    if (length + 1 >= s->capacity && !(s->line = realloc(s->line, s->capacity = 2 * s->capacity + 256))) die("", "out of memory");
+    if (length + 1 >= s->capacity && !(s->line = realloc(s->line, s->capacity = 2 * s->capacity + 256)))
+      die("", "out of memory");
     s->line[length++] = (char)byte;
     if (byte == '\n') break;
   }
@@ -121,15 +129,18 @@ static void answer(Session *s, const char *text, size_t length) {
   const char *second = NULL;
   size_t second_length = 0;
   int status;
+  /* Half of a workspace is a cache of words, which many texts need, and which takes time to set up. */
+  if (s->answered++ == 100 && s->workspace_size < 1 << 22) new_workspace(s, 1 << 22);
   if (s->model.pair) {
     const char *tab = memchr(text, '\t', length);
-    if (!tab || memchr(tab + 1, '\t', length - (size_t)(tab + 1 - text))) wrong_line(s, "two texts with a tab between them are read");
+    if (!tab || memchr(tab + 1, '\t', length - (size_t)(tab + 1 - text)))
+      wrong_line(s, "two texts with a tab between them are read");
     second = tab + 1;
     second_length = length - (size_t)(second - text);
     length = (size_t)(tab - text);
   }
-  while ((status = fw_predict(&s->model, text, length, second, second_length, s->workspace, s->workspace_size, s->values)) ==
-         FW_WORKSPACE)
+  while ((status = fw_predict(&s->model, text, length, second, second_length, s->workspace, s->workspace_size,
+                              s->values)) == FW_WORKSPACE)
     larger_workspace(s, length > second_length ? length : second_length);
   if (status) wrong_line(s, fw_error(status));
 }
@@ -211,8 +222,8 @@ static void tag(Session *s) {
       free(words);
       words = room((most = (size_t)length + 64) * sizeof *words);
     }
-    while ((status = fw_tag(&s->model, s->line, (size_t)length, s->workspace, s->workspace_size, words, most, &count, NULL)) ==
-           FW_WORKSPACE)
+    while ((status = fw_tag(&s->model, s->line, (size_t)length, s->workspace, s->workspace_size, words, most, &count,
+                            NULL)) == FW_WORKSPACE)
       larger_workspace(s, (size_t)length);
     if (status) wrong_line(s, fw_error(status));
     for (size_t i = 0; i < count; i++) {
@@ -241,11 +252,13 @@ static void bench(Session *s) {
   if (s->model.tokens) die("bench", "is for models that answer whole texts");
   for (int pass = 0; pass < 6; pass++) { /* the first one warms up */
     clock_t started = clock();
-    for (size_t row = 0; row < rows; row++) answer(s, text + (row ? ends[row - 1] : 0), ends[row] - (row ? ends[row - 1] : 0));
+    for (size_t row = 0; row < rows; row++)
+      answer(s, text + (row ? ends[row - 1] : 0), ends[row] - (row ? ends[row - 1] : 0));
     double seconds = (double)(clock() - started) / CLOCKS_PER_SEC;
     if (pass && (pass == 1 || seconds < best)) best = seconds;
   }
-  printf("texts\t%lu\nseconds\t%.6f\ntexts a second\t%.0f\n", (unsigned long)rows, best, best > 0 ? (double)rows / best : 0.0);
+  printf("texts\t%lu\nseconds\t%.6f\ntexts a second\t%.0f\n", (unsigned long)rows, best,
+         best > 0 ? (double)rows / best : 0.0);
   free(text);
   free(ends);
 }
@@ -257,16 +270,22 @@ static void info(const Session *s) {
   printf("name\t%.*s\ntask\t%.*s\n", (int)m->name.length, (const char *)m->name.bytes, (int)m->task.length,
          (const char *)m->task.bytes);
   printf("reads\t%s\nanswers\t%s\n", m->pair ? "pairs of texts" : "texts",
-         !m->labels ? "a score" : m->tokens ? "a label for each word" : m->multilabel ? "any number of labels" : "a label");
+         !m->labels      ? "a score"
+         : m->tokens     ? "a label for each word"
+         : m->multilabel ? "any number of labels"
+                         : "a label");
   printf("labels\t");
   for (uint32_t i = 0; i < m->labels; i++) {
     if (i) putchar(' ');
     print_label(s, i);
   }
-  printf("\nencoder\t%s\nembedding\t%s\ntokens of a text\t%lu\n", archs[m->arch], embeddings[m->embedding], (unsigned long)m->max_tokens);
+  printf("\nencoder\t%s\nembedding\t%s\ntokens of a text\t%lu\n", archs[m->arch], embeddings[m->embedding],
+         (unsigned long)m->max_tokens);
   printf("temperature\t%.6f\nbytes of the file\t%lu\n", (double)m->temperature, (unsigned long)s->size);
-  printf("bytes in memory\t%lu\nbytes to decode it\t%lu\n", (unsigned long)fw_used(m), (unsigned long)fw_memory_size(m));
-  printf("bytes of a workspace\t%lu for a text of 1,000 bytes\nUnicode\t%s\n", (unsigned long)fw_workspace_size(m, 1000), fw_unicode());
+  printf("bytes in memory\t%lu\nbytes to decode it\t%lu\n", (unsigned long)fw_used(m),
+         (unsigned long)fw_memory_size(m));
+  printf("bytes of a workspace\t%lu for a text of 1,000 bytes\nUnicode\t%s\n",
+         (unsigned long)fw_workspace_size(m, 1000), fw_unicode());
 }
 
 int main(int count, char **words) {
@@ -281,14 +300,16 @@ int main(int count, char **words) {
     if (!strcmp(command, known[i])) found = i;
   if (found < 0) die(command, "no such command; fwt --help lists them");
   if (count < 3) die(command, "give a packed file (.fwt)");
-  if (count > (found < 2 ? 5 : found == 5 ? 3 : 4)) die(words[count - 1], "more than the command takes; see fwt --help");
+  if (count > (found < 2 ? 5 : found == 5 ? 3 : 4))
+    die(words[count - 1], "more than the command takes; see fwt --help");
   char *end = NULL;
   unsigned long most = count > 4 ? strtoul(words[4], &end, 10) : 1;
   if (!most || (end && *end)) die(words[4], "not a number of labels");
   open_model(&s, words[2]);
   s.file = count > 3 && strcmp(words[3], "-") ? words[3] : "standard input";
   s.in = stdin;
-  if (found < 5 && count > 3 && strcmp(words[3], "-") && !(s.in = fopen(words[3], "rb"))) die(words[3], "cannot be opened");
+  if (found < 5 && count > 3 && strcmp(words[3], "-") && !(s.in = fopen(words[3], "rb")))
+    die(words[3], "cannot be opened");
   if (found < 2) predict(&s, most, found);
   else if (found == 2) test(&s);
   else if (found == 3) tag(&s);

@@ -2,7 +2,8 @@
 
     make sanitizers
     ./fuzz loop SECONDS SEED FILE...     mutate these files; print how many were models, and why others were refused
-    ./fuzz answers < STREAM              of files as they are, each behind its length in four bytes: print what they answer
+    ./fuzz answers < STREAM              of files as they are, each behind its length in four bytes: print what they
+answer
 
 With clang: clang -fsanitize=fuzzer,address,undefined -DFW_LIBFUZZER fuzz.c */
 #include <stdio.h>
@@ -118,9 +119,11 @@ static size_t put_number(uint8_t *to, size_t value) {
   return count;
 }
 
-/* Change bytes: bits, extremes, numbers, a stretch taken from elsewhere, left out or repeated. Returns the new length. */
+/* Change bytes: bits, extremes, numbers, a stretch taken from elsewhere, left out or repeated. Returns the new length.
+ */
 static size_t changed(uint8_t *bytes, size_t length, size_t capacity) {
-  static const uint32_t numbers[] = {0, 1, 2, 63, 64, 127, 128, 255, 256, 16383, 16384, 16385, 32768, 65536, 1 << 23, 1 << 24};
+  static const uint32_t numbers[] = {0,   1,     2,     63,    64,    127,   128,     255,
+                                     256, 16383, 16384, 16385, 32768, 65536, 1 << 23, 1 << 24};
   uint32_t at = below((uint32_t)length), to = below((uint32_t)length), count = 1 + below(40);
   if (!length) return 0;
   switch (below(8)) {
@@ -223,7 +226,8 @@ static int loop(double seconds, uint64_t seed, int count, char **paths) {
   }
   printf("%lu files\n", files);
   for (int i = 0; i < STATUSES; i++)
-    if (seen[i]) printf("%10lu  %s\n", seen[i], i == TOO_LARGE ? "more than 256 MiB of memory" : i ? fw_error(i) : "a model");
+    if (seen[i])
+      printf("%10lu  %s\n", seen[i], i == TOO_LARGE ? "more than 256 MiB of memory" : i ? fw_error(i) : "a model");
   for (int i = 0; i < count; i++) free(honest[i].bytes);
   free(honest);
   return 0;
@@ -248,7 +252,8 @@ static int answers(void) {
 
 int main(int count, char **words) {
   if (count == 2 && !strcmp(words[1], "answers")) return answers();
-  if (count > 4 && !strcmp(words[1], "loop")) return loop(atof(words[2]), (uint64_t)atoll(words[3]), count - 4, words + 4);
+  if (count > 4 && !strcmp(words[1], "loop"))
+    return loop(atof(words[2]), (uint64_t)atoll(words[3]), count - 4, words + 4);
   fprintf(stderr, "usage: fuzz loop SECONDS SEED FILE... | fuzz answers < STREAM\n");
   return 2;
 }

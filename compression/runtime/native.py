@@ -3,7 +3,7 @@
     make -C runtimes/c
     model = load_native("sst-2-12k")
 
-Only what is asked for is loaded: nothing imports this module before a command is told to use the C runtime.
+`import compression.runtime` does not import this module: ctypes takes longer to load than a small file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from compression.runtime.zoo import packed_file
 FOLDER = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runtimes", "c"))
 LIBRARY = os.path.join(FOLDER, "libfeatherweight.so")
 _OK, _TOO_MANY, _WORKSPACE = 0, 9, 15
-_FIRST_WORKSPACE = 1 << 20
+_FIRST_WORKSPACE = 1 << 22
 
 
 class _String(ctypes.Structure):

@@ -3,14 +3,13 @@
 import importlib.util
 import runpy
 
-import c_runtime
 import damage
 import packed_students as made
 import pytest
 import tiny
 
 from compression.packing import ans, pack_student
-from compression.runtime import load, native
+from compression.runtime import load
 
 
 @pytest.fixture(scope="session")
@@ -61,12 +60,3 @@ def joined_runtime(joined):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="session")
-def c_library():
-    """The C runtime's library is built, and is the one that Python loads."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so")))
-        yield
-    c_runtime.remove()

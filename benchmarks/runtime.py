@@ -201,7 +201,7 @@ def describe(result: dict[str, Any]) -> str:
             f"{row['start']:.3f}",
             f"{row['rate']:,.0f}",
             "" if row["one"] is None else f"{row['one']:.3f}",
-            f"{row['memory'] / 1e6:.1f}",
+            "" if row["memory"] is None else f"{row['memory'] / 1e6:.1f}",
             f"{row['bytes']:,}",
             f"{row['accuracy']:.4f}",
         ]

@@ -4516,6 +4516,7 @@ static void fw__vector_of(const fw__work *w, size_t token, float *restrict out) 
  * ---- */
 
 #define FW__CACHE ((size_t)1 << 21) /* bytes of it, at most */
+#define FW__PLACES 4u               /* where a word may be, the one found last in the first of them */
 #define FW__WORD 26                 /* bytes of a word that is kept, at most */
 
 typedef struct {
@@ -4523,10 +4524,11 @@ typedef struct {
   uint8_t length, count, bytes[FW__WORD];
 } fw__word; /* its tokens or their sum follow */
 
-/* At the start of a workspace. A word has one of two places, the one found last the first of them. */
+/* At the start of a workspace. */
 typedef struct fw__cache {
-  const void *of;                       /* the model and its file's checksum: another model finds the cache empty */
-  uint32_t checksum, words, size, most; /* words: their number, even; bytes of one; tokens that it may have */
+  const void *of; /* the model and its file's checksum: another model finds the cache empty */
+  uint32_t checksum, words, size,
+      most; /* words: their number, of whole places; bytes of one; tokens that it may have */
 } fw__cache;
 
 static size_t fw__token_size(const fw_model *m) {
@@ -4544,7 +4546,8 @@ static void fw__start_cache(fw__work *w, size_t bytes) {
   fw__cache *cache = (fw__cache *)(void *)w->base;
   int apart =
       m->words_apart && !m->has_unused && m->ascii_stays && m->bpe_flags & FW__PREFIX && m->bpe_flags & FW__SQUEEZE;
-  if (!bytes || m->embedding == FW_CHAR || (m->arch == FW_FFN && m->dim > 256) || (m->embedding == FW_BPE && !apart))
+  if (bytes < 8192 || m->embedding == FW_CHAR || (m->arch == FW_FFN && m->dim > 256) ||
+      (m->embedding == FW_BPE && !apart))
     return;
   w->cache = cache;
   w->used = bytes;
@@ -4554,7 +4557,7 @@ static void fw__start_cache(fw__work *w, size_t bytes) {
   cache->most = m->arch == FW_FFN ? 255 : m->embedding == FW_HASH ? 4 : 8;
   cache->size =
       (uint32_t)(sizeof(fw__word) + (m->arch == FW_FFN ? 4 * (size_t)m->dim : cache->most * fw__token_size(m)));
-  cache->words = (uint32_t)((bytes - 64) / cache->size) & ~1u;
+  cache->words = (uint32_t)((bytes - 64) / cache->size) / FW__PLACES * FW__PLACES;
   memset(w->base + 64, 0, cache->words * (size_t)cache->size);
 }
 
@@ -4585,9 +4588,10 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
     if (w->count >= w->most) continue;
     hash = (hash ^ hash >> 15) * 0x9E3779B1u; /* the place is chosen by its highest bits */
     size_t of_word = w->cache->size;
-    uint8_t *first = (uint8_t *)w->cache + 64 + ((uint64_t)hash * w->cache->words >> 32) / 2 * 2 * of_word;
+    uint8_t *first =
+        (uint8_t *)w->cache + 64 + ((uint64_t)hash * w->cache->words >> 32) / FW__PLACES * FW__PLACES * of_word;
     fw__word *place = NULL;
-    for (int i = 0; i < 2 && !place; i++) {
+    for (uint32_t i = 0; i < FW__PLACES && !place; i++) {
       fw__word *each = (fw__word *)(void *)(first + i * of_word);
       if (each->hash == hash && each->length == bytes && !memcmp(each->bytes, word, bytes)) place = each;
     }
@@ -4614,7 +4618,7 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
     count = w->count - count;
     float *vector = sum ? sum + dim : NULL, *own = NULL;
     if (bytes <= FW__WORD && count <= w->cache->most && w->count < w->most) {
-      memcpy(first + of_word, first, of_word);
+      memmove(first + of_word, first, (FW__PLACES - 1) * of_word);
       place = (fw__word *)(void *)first;
       place->hash = hash;
       place->length = (uint8_t)bytes;

@@ -72,7 +72,7 @@ def test_the_c_runtime_scores_and_answers_as_numpy(packed, c_library, tmp_path, 
 
 def test_the_c_runtime_is_for_packed_files(packed, tmp_path, monkeypatch):
     (tmp_path / "texts.txt").write_text("a film\n")
-    with pytest.raises(UserError, match="--runtime c is for packed files; .* is a saved model"):
+    with pytest.raises(UserError, match=r"--runtime c is for packed files; .* is a saved model"):
         predict(PredictSettings(model=packed[1], input=tmp_path / "texts.txt", runtime="c", workspace=packed[0]))
     monkeypatch.setattr(native, "LIBRARY", str(tmp_path / "nothing.so"))
     with pytest.raises(UserError, match=r"first-1k\.fwt: the C runtime is not built; run: make -C .*runtimes/c"):

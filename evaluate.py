@@ -29,6 +29,7 @@ def main() -> None:
         return
     for row in rows:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items()) or "no labels to score by"
+        scores += f" (threshold {row['threshold']:.4f})" if "threshold" in row else ""
         scores += f", ece {row['ece']:.4f}" if "ece" in row else ""
         print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {_sizes(row)}")
         if "speed" in row:

@@ -3,6 +3,7 @@
     python finetune.py --task rotten-tomatoes
     python finetune.py --task sst-2 --arch bert-base-uncased --batch-size 32 --max-epochs 3 --seed 1
     python finetune.py --task sst-2 --arch roberta_base
+    python finetune.py --task sst-2 --arch minilm --teacher mpnet --augmented tinybert --model-name minilm-assistant
     python finetune.py --task my-task.yaml --arch my-fine-tuned-classifier --as-is
 
 The teacher is saved as models/<task>/<name> in the workspace. Run again after a stop, it goes on where it was.

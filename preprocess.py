@@ -4,7 +4,9 @@
     python preprocess.py --task my-task.yaml
     python preprocess.py --task sst-2 --glue-preprocess --data-dir ../glue
     python preprocess.py --task sst-2 --augment tinybert
+    python preprocess.py --task qqp --augment neighbours
     python preprocess.py --task sst-2 --generate-loss processed tinybert
+    python preprocess.py --task sst-2 --generate-loss processed --logits-from answers.jsonl --model-name any-model
 
 The first two read the task's files, check them and report what is in them; a task of your own is a YAML file next to
 its text, such as configs/tasks/own-data/reviews.yaml.

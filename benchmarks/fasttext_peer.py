@@ -62,7 +62,7 @@ def training_rows(given: argparse.Namespace, task: Task, share: float = 1.0) -> 
     settings = DistillSettings(**common, alpha=1, only_original_data=True)
     sets = [distillation_set(settings, task)]
     if given.augmented:
-        more = {"only_original_data": False, "augmented": given.augmented, "teacher": given.teacher}
+        more = {"only_original_data": False, "augmented": (given.augmented,), "teacher": given.teacher}
         sets.append(distillation_set(settings.model_copy(update=more), task))
     return sets
 

@@ -47,8 +47,12 @@ def parsed(cls, words):
         (DISTILL + "--tune-epochs 2", "--tune-epochs " + WITHOUT + "factorize, prune or quantize"),
         (DISTILL + "--temperature 2", "--temperature has no effect without --loss temperature-softmax or kl"),
         (DISTILL + "--augmented a --only-original-data", "--augmented has no effect with --only-original-data"),
+        (DISTILL + "--min-confidence 0.9 --only-original-data", "--min-confidence has no effect with --only-original"),
         (DISTILL + "--attention-loss kl", "--attention-loss has no effect without --align-attention"),
         (DISTILL + ALIGNED + "--attention-states scores", "--attention-states has no effect without --align-attention"),
+        (OF_A_STUDENT + "prune --tune-epochs 2 --average-epochs 2", "--average-epochs " + WITHOUT + "distill"),
+        (PRETRAIN + "--average-epochs 2", "--average-epochs " + WITHOUT + "distill"),
+        (DISTILL + "--prune-aware --average-epochs 2", "--average-epochs and --prune-aware exclude each other"),
         (OF_A_STUDENT + "prune --bits 4", "--bits " + WITHOUT + "quantize"),
         (OF_A_STUDENT + "prune --epochs 2", "--epochs " + WITHOUT + "pretrain or distill"),
         (OF_A_STUDENT + "quantize --embedding-dim 9", "--embedding-dim " + WITHOUT + "pretrain or distill"),
@@ -74,7 +78,7 @@ def test_compress_refuses_flags_of_other_actions(words, message):
         PRETRAIN + "--epochs 2 --align-hidden 1 --hidden-loss cosine --hidden-dim 12 --heads 3 --model-name g",
         DISTILL + "--prune-aware --prune-topv --prune-threshold 0.5 --teacher t --only-original-data --alpha 1",
         DISTILL + ALIGNED + "--align-attention 1 --attention-states scores --align-first 1 --layer-map last",
-        "--loss kl --temperature 2 --augmented four --bootstrap-data-ratio 0.5",
+        "--loss kl --temperature 2 --augmented four five --bootstrap-data-ratio 0.5 --min-confidence 0.7",
         OF_A_STUDENT + "prune --prune-vocabulary 2 --only-original-data --seed-name feynman --student-arch bilstm",
         OF_A_STUDENT + "quantize --tune-epochs 1 --alpha 0.5 --batch-size 9 --teacher t --model-name n",
         OF_A_STUDENT + "quantize --max-loss 1 --select-on test --no-loadbar --cpu",
@@ -93,6 +97,7 @@ def test_compress_takes_flags_that_have_an_effect(words):
 
 
 AUGMENT, LOGITS = "--augment tinybert ", "--generate-loss processed "
+NEAR, OF_A_FILE = "--augment neighbours ", "--augment file --augment-file f "
 LAUNCHED = "--launcher processes, ray or slurm"
 
 
@@ -102,6 +107,13 @@ LAUNCHED = "--launcher processes, ray or slurm"
         (PreprocessSettings, "--variants 3", "--variants has no effect without --augment"),
         (PreprocessSettings, LOGITS + "--masked-lm bert", "--masked-lm has no effect without --augment"),
         (PreprocessSettings, LOGITS + "--augmented a", "--augmented has no effect without --augment, or --generate-"),
+        (PreprocessSettings, NEAR + "--variants 3", "--variants has no effect without --augment tinybert"),
+        (PreprocessSettings, NEAR + "--sides one", "--sides has no effect without --augment tinybert"),
+        (PreprocessSettings, NEAR + "--model-name t", "--model-name has no effect with --augment neighbours"),
+        (PreprocessSettings, AUGMENT + "--partners 2", "--partners has no effect without --augment neighbours, rec"),
+        (PreprocessSettings, AUGMENT + "--augment-file f", "--augment-file has no effect without --augment file"),
+        (PreprocessSettings, "--augment file", "--augment file needs --augment-file"),
+        (PreprocessSettings, OF_A_FILE + "--launcher ray", "--launcher has no effect with --augment file"),
         (PreprocessSettings, "--model-name t", "--model-name has no effect without --augment or --generate-loss"),
         (PreprocessSettings, AUGMENT + "--precision fp32", "--precision has no effect without --generate-loss"),
         (PreprocessSettings, AUGMENT + "--data-dir d", "--data-dir has no effect without --glue-preprocess"),
@@ -133,7 +145,10 @@ def test_other_scripts_refuse_flags_without_effect(cls, words, message):
     [
         (PreprocessSettings, "--data-dir d --glue-preprocess"),
         (PreprocessSettings, "--data-dir d"),
-        (PreprocessSettings, AUGMENT + "--variants 3 --augmented a --launcher processes --workers 2"),
+        (PreprocessSettings, AUGMENT + "--variants 3 --sides one --augmented a --launcher processes --workers 2"),
+        (PreprocessSettings, NEAR + "--partners 3 --launcher ray --workers 2"),
+        (PreprocessSettings, NEAR + LOGITS + "--model-name t"),
+        (PreprocessSettings, OF_A_FILE + "--augmented a --generate-loss a --model-name t"),
         (PreprocessSettings, "--generate-loss augmented --augmented a --model-name t --teacher-arch roberta_base"),
         (PreprocessSettings, "--generate-loss a --augmented a --launcher slurm --slurm a=b"),
         (FinetuneSettings, "--as-is --arch folder --max-tokens 9 --model-name t"),

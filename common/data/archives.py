@@ -4,6 +4,7 @@ Only the named member is read and only the target written, so an archive cannot 
 """
 
 import contextlib
+import errno
 import gzip
 import lzma
 import struct
@@ -88,9 +89,10 @@ def _one_line(archive: Path) -> Iterator[None]:
     except _DAMAGE as error:
         raise UserError(f"{archive}: damaged or truncated archive ({error})") from error
     except OSError as error:
-        if error.errno is not None:  # the system's: a full disk, say
+        if error.errno not in (None, errno.EINVAL):  # the system's: a full disk, say
             raise
-        raise UserError(f"{archive}: damaged or truncated archive ({error})") from error  # gzip's
+        # gzip's, or of zipfile, which looks for a member before the start of an archive that lacks its beginning.
+        raise UserError(f"{archive}: damaged or truncated archive ({error})") from error
 
 
 def _check(archive: Path, member: str, size: int) -> None:

@@ -197,7 +197,7 @@ def task_file(task: Task) -> str:
 def definition_of(task: Task) -> dict[str, Any]:
     """Return all that a task's splits depend on but the content of its files, whose folder and names do not matter."""
     source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
-    others = {"file", "source", "overlaps", "augment_fraction"}
+    others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
     rest = task.model_dump(mode="json", exclude=others if task.multilabel else {*others, "label_separator"})
     return {**rest, "source": source}
 
@@ -242,7 +242,8 @@ def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
     splits = find_splits(paths, task)
     if not is_augmented(task, name):
         return Artifact(splits.key, paths.split(task.name, "train" if name == PROCESSED else name))
-    command = f"run: {task.prepare_command} --augment tinybert" + (f" --augmented {name}" if name != "tinybert" else "")
+    method = "tinybert" if name == "tinybert" else f"METHOD --augmented {name}"
+    command = f"run: {task.prepare_command} --augment {method}"
     rows = find(paths.augmented(task.name, name), command)
     if read_manifest(folder_of(rows.path)).inputs["splits"] != splits.key:
         raise UserError(f"{rows.path}: augmented from other splits than there are now; {command}")

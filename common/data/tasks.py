@@ -102,6 +102,8 @@ class Task(Settings):
     regression pearson, for tokens entity_f1."""
     source: Source
     """Where the files come from."""
+    symmetric: bool = False
+    """Whether the order of a pair's texts makes no difference to its label."""
     models_of: str | None = None
     """Task whose models are scored here; this one has no training rows (GLUE's diagnostic set)."""
     validation: Carve | None = None
@@ -109,7 +111,9 @@ class Task(Settings):
     test: Carve | None = None
     """How test is carved where it has no file of its own; unset means a tenth."""
     augment_fraction: float = pydantic.Field(1.0, gt=0, le=1)
-    """Share of augmented rows to keep."""
+    """Share of the variants of --augment tinybert to keep."""
+    equivalence: str | None = None
+    """Of a task of pairs, the label of texts with the same meaning: --augment closure follows chains of such pairs."""
     overlaps: tuple[str, ...] = ()
     """Tasks that share sentences with this one: names, or YAML files of the user's own, from the folder of this one."""
     file: str = ""
@@ -160,9 +164,13 @@ class Task(Settings):
             raise ValueError("labels and label_values must not repeat")
         if "sentence1" not in self.columns:
             raise ValueError("columns must name sentence1")
+        if self.symmetric and not self.pair:
+            raise ValueError("symmetric: only pairs of texts have an order")
         for metric in self.metrics:
             if metric not in self._known_metrics:
                 raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(self._known_metrics)})")
+        if self.equivalence is not None and (not self.pair or self.multilabel or self.equivalence not in self.labels):
+            raise ValueError("equivalence is one of the labels of a task of pairs")
         if "f1" in self.metrics and len(self.labels) > 2:
             raise ValueError("f1 is that of the second of two labels; with more labels use f1_macro")
         return self

@@ -91,9 +91,16 @@ def _opened(work: Any, shards: Path) -> Any:
 
 
 def _join(shards: list[Path], target: Path) -> None:
-    schema = pq.read_schema(shards[0]).with_metadata({})
-    with whole_file(target) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-        for table in _regrouped(pq.read_table(shard) for shard in shards):
+    write_row_groups(target, pq.read_schema(shards[0]), (pq.read_table(shard) for shard in shards))
+
+
+def write_row_groups(target: Path, schema: pa.Schema, tables: Iterator[pa.Table]) -> None:
+    """Write the rows of all tables in row groups of ROW_GROUP_ROWS, whole or not at all."""
+    with (
+        whole_file(target) as partial,
+        pq.ParquetWriter(partial, schema.with_metadata({}), compression="zstd") as writer,
+    ):
+        for table in _regrouped(tables):
             writer.write_table(table.replace_schema_metadata({}).combine_chunks())
 
 

@@ -67,7 +67,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
         return Adopt(**common, **about, config=config).make(settings.model_name or config.name)
     if is_fairseq(settings.arch):
         raise UserError(f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then adopt the result")
-    source, name = resolve(settings.arch)
+    source, name = resolve(settings.arch, settings.paths.downloads())
     _check_hugging_face(settings.arch, source, task)
     about = {"source": source, "arch": name, "max_tokens": settings.max_tokens}
     return Adopt(**common, **about, config=None).make(settings.model_name or name)

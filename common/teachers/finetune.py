@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pydantic
 
-from common.data.split import Split, find_splits, load_split
+from common.data.ragged import joined
+from common.data.split import Split, concatenate, find_rows, find_splits, load_split
 from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.errors import UserError
 from common.seeds import drawn
@@ -21,9 +22,11 @@ from common.teachers.adopt import adopt
 from common.teachers.ensemble import Ensemble
 from common.teachers.fairseq import training as fairseq_training
 from common.teachers.huggingface import training as huggingface_training
-from common.teachers.settings import FinetuneSettings, TeacherTraining, is_fairseq
+from common.teachers.logits import find_logits, load_logits
+from common.teachers.settings import FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
 from common.training.models import SUBFOLDERS, read_config
+from common.training.targets import with_choices
 
 
 class Finetune(TeacherStep):
@@ -43,13 +46,63 @@ class Finetune(TeacherStep):
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Train the encoder and save its best weights; a stopped run continues."""
         settings, task = self.settings, self.task
-        train, held_out = (
-            _labelled(settings, task, name) for name in ("train", task.selection_split(settings.select_on))
-        )
-        train = train.take(drawn(len(train), settings.downsample_data, settings.seed, "downsample"))
-        trained = backend(settings.arch).train(settings, self.source, task, (train, held_out), out, context)
+        train, guide = self.learned_rows()
+        held_out = _labelled(settings, task, task.selection_split(settings.select_on))
+        trained = backend(settings.arch).train(settings, self.source, task, (train, held_out), out, context, **guide)
         about = {"encoder": settings.encoder, "select_on": settings.select_on}
         return {**self.facts(_trained_on(settings.arch, task, context.paths)), **about, **trained}
+
+    def learned_rows(self) -> tuple[Split, dict[str, np.ndarray]]:
+        """Return the rows to learn from, and the logits of a teacher over them where one takes part."""
+        train = _labelled(self.settings, self.task, "train")
+        return train.take(drawn(len(train), self.training.downsample_data, self.seed, "downsample")), {}
+
+
+class Assist(Finetune):
+    """A teacher assistant: an encoder that learns another teacher's logits, the labels, or both.
+
+    Source: Mirzadeh et al., 2020.
+    """
+
+    guidance: GuidanceSettings
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the rows that are learned from."""
+        return ["train", *([self.guidance.augmented] if self.guidance.augmented else [])]
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return also the augmented rows, and the teacher's logits. Raises UserError, with the command, for both."""
+        task, teacher = self.task, str(self.settings.teacher)
+        inputs = {f"rows {name}": find_rows(paths, task, name) for name in self.names}
+        return {
+            **super().inputs(paths),
+            **inputs,
+            **{f"logits {name}": find_logits(paths, task, teacher, name) for name in self.names},
+        }
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Train as on labels."""
+        facts = super().run(inputs, out, context)
+        return {**facts, "teacher": self.settings.teacher, "augmented": self.guidance.augmented is not None}
+
+    def learned_rows(self) -> tuple[Split, dict[str, np.ndarray]]:
+        """Return the rows of train, their augmented ones, and the teacher's logits over both.
+
+        The label of an augmented row, and of one that came without, is the teacher's choice, as students learn it.
+        """
+        paths, task, teacher = self.settings.paths, self.task, str(self.settings.teacher)
+        train = load_split(paths, task, "train")
+        kept = drawn(len(train), self.training.downsample_data, self.seed, "downsample")
+        split, rows = train.take(kept), [kept]
+        for name in self.names[1:]:
+            more = load_split(paths, task, name)
+            rows.append(np.flatnonzero(np.isin(more.source_rows, kept)))
+            split = concatenate(split, more.take(rows[-1]))
+        parts = zip(self.names, rows, strict=True)
+        logits = joined([load_logits(paths, task, teacher, name)[chosen] for name, chosen in parts])
+        labelled = split.labelled & (np.arange(len(split)) < len(kept))
+        return with_choices(task, split, logits, labelled), {"logits": logits}
 
 
 def finetune(settings: FinetuneSettings) -> Path:
@@ -65,9 +118,13 @@ def finetune(settings: FinetuneSettings) -> Path:
         raise UserError(f"{task.name} has {has}: take an encoder of Hugging Face's, not fairseq's")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
     _trained_on(settings.arch, task, settings.paths)
-    training = settings.part(TeacherTraining)
-    step = Finetune(task=task, settings=settings, arch=arch, seed=settings.seed, training=training, source=source)
-    return step.make(settings.model_name or arch)
+    about = {"task": task, "settings": settings, "arch": arch, "seed": settings.seed, "source": source}
+    about["training"] = settings.part(TeacherTraining)
+    if settings.teacher is None:
+        return Finetune(**about).make(settings.model_name or arch)
+    if task.regression and settings.loss != "mse":
+        raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
+    return Assist(**about, guidance=settings.part(GuidanceSettings)).make(settings.model_name or arch)
 
 
 def backend(arch: str) -> ModuleType:

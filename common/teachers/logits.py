@@ -22,9 +22,9 @@ from common.store.artifact import Artifact, artifact_at, find, folder_of, points
 from common.store.step import Context, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
-from common.training.models import check_members, find_model, members_of
+from common.training.models import check_members, find_model, members_of, read_config
 
-_FILE = "logits.parquet"
+LOGITS_FILE = "logits.parquet"
 _PRECISIONS: tuple[Precision, ...] = ("bf16", "fp32", "fp16")
 
 
@@ -45,19 +45,19 @@ class LogitsWork:
         teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))
 
         def logits(rows: Split, first: int, advance: Advance) -> pa.Table:
-            return _as_table(teacher.logits(rows, advance))
+            return as_table(teacher.logits(rows, advance))
 
         return logits
 
 
-def _as_table(logits: np.ndarray) -> pa.Table:
-    """Return a column for each output; of tokens, of lists. logits: float32 [n, outputs] or [n, words, outputs]."""
-    column = to_lists if logits.ndim == 3 else pa.array
-    return pa.table({f"logit_{i}": column(logits[..., i], pa.float32()) for i in range(logits.shape[-1])})
+def as_table(logits: np.ndarray) -> pa.Table:
+    """Return a column for each output; of tokens, of lists. logits: floats [n, outputs] or [n, words, outputs]."""
+    column, kind = to_lists if logits.ndim == 3 else pa.array, pa.from_numpy_dtype(logits.dtype)
+    return pa.table({f"logit_{i}": column(logits[..., i], kind) for i in range(logits.shape[-1])})
 
 
-def _from_table(table: pa.Table) -> np.ndarray:
-    """Return the logits of a table by `_as_table`."""
+def from_table(table: pa.Table) -> np.ndarray:
+    """Return the logits of a table by `as_table`."""
     words = pa.types.is_list(table.schema.field(0).type)
     return np.stack([from_lists(column) if words else column.to_numpy() for column in table.columns], -1)
 
@@ -88,7 +88,7 @@ class Logits(LogitsStep):
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Run the teacher over every part of the rows."""
         work = LogitsWork(inputs["teacher"].path.resolve(), context.cpu, self.precision)
-        map_parts(inputs["rows"].path, out / _FILE, work, self.launcher, context.name, context.work)
+        map_parts(inputs["rows"].path, out / LOGITS_FILE, work, self.launcher, context.name, context.work)
         return {"teacher": self.names[0]}
 
 
@@ -105,8 +105,8 @@ class MeanLogits(LogitsStep):
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write the mean."""
         files = [artifact.path for role, artifact in inputs.items() if role.startswith("logits ")]
-        mean = np.mean([_from_table(pq.read_table(file)) for file in files], axis=0, dtype=np.float32)
-        pq.write_table(_as_table(mean), out / _FILE, compression="zstd")
+        mean = np.mean([from_table(pq.read_table(file)) for file in files], axis=0, dtype=np.float32)
+        pq.write_table(as_table(mean), out / LOGITS_FILE, compression="zstd")
         return {"teacher": self.names[0]}
 
 
@@ -122,12 +122,16 @@ def generate(
 ) -> Path:
     """Build the logits of a teacher over some rows, for an ensemble those of its members first. Returns their file.
 
+    Those of an imported teacher must be there.
+
     rows: a name as --generate-loss takes it; precision: auto is that of the logits that are there, finished or not, and
     else the best of this machine, so that a file never has rows of two precisions. Raises UserError when teacher or
     rows are missing.
     """
     _, config = find_model(paths, task, teacher)
     rows = "train" if rows == PROCESSED else rows
+    if config.imported:
+        return find_logits(paths, task, config.name, rows).path
     for member in config.members:
         generate(paths, task, member, rows, precision, launcher, cpu, force)
     store, alias = Store(paths.root), paths.logits(task.name, config.name, rows)
@@ -141,7 +145,7 @@ def generate(
             precision = _there(store, steps, alias) or best_precision(pick_device(cpu))
         step = Logits(**about, precision=precision)
     context = Context(paths, cpu, force, name=f"{config.name} over {rows}")
-    return store.make(step, context, alias=alias, file=_FILE, replace=True).path
+    return store.make(step, context, alias=alias, file=LOGITS_FILE, replace=True).path
 
 
 def _there(store: Store, steps: Sequence[Logits], alias: Path) -> Precision | None:
@@ -161,12 +165,14 @@ def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifa
     """
     file = paths.logits(task.name, teacher, rows)
     argument = PROCESSED if rows == "train" else rows
+    folder = paths.model(task.models_task, teacher)
     command = f"python preprocess.py --task {task.argument} --model-name {teacher} --generate-loss {argument}"
+    if folder.exists() and read_config(folder).imported:
+        command += " --logits-from FILE"
     logits = find(file, f"run: {command}")
     keys = read_manifest(folder_of(file)).inputs
     if keys["rows"] != find_rows(paths, task, rows).key:
         raise UserError(f"{file}: the logits of other rows than there are now; run again: {command}")
-    folder = paths.model(task.models_task, teacher)
     if folder.exists():
         if keys["teacher"] != artifact_at(folder).key:
             raise UserError(f"{file}: the logits of another teacher than {teacher} is now; run again: {command}")
@@ -179,4 +185,4 @@ def load_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> np.nda
 
     Raises UserError as `find_logits` does.
     """
-    return _from_table(read_table(find_logits(paths, task, teacher, rows).path, ""))
+    return from_table(read_table(find_logits(paths, task, teacher, rows).path, ""))

@@ -8,6 +8,8 @@ import pydantic
 from common.config import CONFIG_DIR, Settings, load_yaml, unused_fields
 from common.devices import Precision
 from common.store.settings import StageSettings
+from common.teachers.packages import MPNET
+from common.training.settings import LogitsSettings
 
 FAIRSEQ_ARCHS = ("roberta_base", "roberta_large")
 
@@ -55,19 +57,32 @@ class TeacherTraining(Settings):
     """Split that chooses the checkpoint; test only to reproduce the thesis."""
 
 
-class FinetuneSettings(TeacherTraining, StageSettings):
+class GuidanceSettings(LogitsSettings):
+    """Distillation."""
+
+    augmented: str | None = None
+    """With --teacher: name of augmented rows to learn from too; their labels are the teacher's choices."""
+
+
+class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
     """Fine-tuning (the thesis's table C.1, and more)."""
 
-    most_used = ("task", "arch", "model_name", "max_epochs", "batch_size", "lr", "as_is", "ensemble", "adapters")
+    most_used = (
+        *("task", "arch", "model_name", "max_epochs", "batch_size", "lr", "as_is", "ensemble", "adapters"),
+        *("teacher", "alpha"),
+    )
 
     arch: str = "minilm"
-    """Encoder to start from: minilm (packaged), roberta_base, roberta_large or a folder (fairseq; their defaults are in
-    configs/teachers/roberta.yaml), or the name or folder of any Hugging Face encoder."""
+    """Encoder to start from: minilm or mpnet (packaged), roberta_base, roberta_large or a folder (fairseq; their
+    defaults are in configs/teachers/roberta.yaml), or the name or folder of any Hugging Face encoder."""
     as_is: bool = False
     """Import --arch without training: a classifier that is already fine-tuned for the task's labels. It may also be
     TASK/NAME, a teacher in the workspace."""
     ensemble: tuple[str, ...] = ()
     """Names of two or more teachers of the task: their mean logits are the new teacher's, and nothing is trained."""
+    teacher: str | None = None
+    """Another teacher of the task, whose logits are learned from as a student does: this one is then its assistant.
+    Unset: the labels are."""
     model_name: str | None = None
     """Name to save the teacher under; unset: the encoder's name, or ensemble."""
 
@@ -81,14 +96,21 @@ class FinetuneSettings(TeacherTraining, StageSettings):
             raise ValueError("--adapters work in Hugging Face encoders, not in fairseq's RoBERTa")
         if self.ensemble and self.as_is:
             raise ValueError("--ensemble and --as-is exclude each other")
+        if self.teacher and is_fairseq(self.arch):
+            raise ValueError("--teacher is for Hugging Face encoders, not for fairseq's RoBERTa")
+        if self.teacher and self.alpha == 1 and not self.augmented:
+            raise ValueError("--alpha 1 learns from the labels only, and --teacher has no effect")
         if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):
             raise ValueError("--ensemble takes two or more teachers, each once")
         return self
 
     def unused(self) -> dict[str, str]:
         """Return the settings of training where nothing is trained, and others without effect."""
-        training = set(TeacherTraining.model_fields)
+        guidance = set(GuidanceSettings.model_fields)
+        training = {*TeacherTraining.model_fields, *guidance, "teacher"}
         return unused_fields(
+            (self.loss != "mse", ["temperature"], "without --loss temperature-softmax or kl"),
+            (self.teacher, guidance, "without --teacher"),
             (not self.adapters, ["freeze_embeddings"], "with --adapters: the encoder is frozen"),
             (not self.as_is, training - {"max_tokens"}, "with --as-is: nothing is trained"),
             (not self.ensemble, {*training, "arch"}, "with --ensemble: nothing is trained"),
@@ -101,7 +123,9 @@ class FinetuneSettings(TeacherTraining, StageSettings):
 
     @property
     def encoder(self) -> str:
-        """The --arch, a folder as an absolute path: it must mean the same from any other folder."""
+        """The --arch, a folder as an absolute path: it must mean the same from any other folder. So is mpnet's."""
+        if self.arch == "mpnet":
+            return str((self.paths.downloads() / MPNET).absolute())
         return str(Path(self.arch).absolute()) if Path(self.arch).is_dir() else self.arch
 
     @property

@@ -63,6 +63,8 @@ class Run:
     """Called after each optimizer step with the progress before and after it (pruning while training)."""
     eligible: Callable[[float], bool] = lambda progress: True
     """Whether weights at this progress may be chosen as best (a half-pruned model may not)."""
+    kept: int = 1
+    """Epochs, those of the best scores, whose mean weights are left; 1: the best one's."""
     label: str = "training"
 
 
@@ -79,11 +81,13 @@ class _State:
     seconds: float = 0.0
     best_score: float = -math.inf  # below every metric and every negated loss
     best_epoch: int = -1
+    kept: list[tuple[float, int]] = dataclasses.field(default_factory=list)
+    """Score and number of the epochs whose weights are kept, the best first."""
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
 
 def fit(run: Run) -> list[dict[str, Any]]:
-    """Train, then leave the best weights in run.model. Returns one dict an epoch: epoch, loss, score, seconds.
+    """Train, then leave the best epochs' weights in run.model. Returns a dict an epoch: epoch, loss, score, seconds.
 
     Raises UserError when the loss is no longer a number, and KeyboardInterrupt when asked to stop, after the current
     step, whose state is kept.
@@ -110,21 +114,48 @@ def _fit(run: Run) -> list[dict[str, Any]]:
         progress = (state.epoch + 1) / run.epochs
         log_metric("validation_score", score, state.total_steps)
         log_metric("learning_rate", base_rates[0] * run.schedule(progress), state.total_steps)
-        if run.eligible(progress) and score > state.best_score:
-            state.best_score, state.best_epoch = score, state.epoch
-            # A copy, not a view: training goes on (seed fault 4).
-            best.update({name: tensor.detach().clone() for name, tensor in run.model.state_dict().items()})
-        elif not run.eligible(progress):
+        if not run.eligible(progress):
             state.best_epoch = state.epoch  # patience starts when weights may be chosen
+        elif not math.isnan(score):
+            if score > state.best_score:
+                state.best_score, state.best_epoch = score, state.epoch
+            _keep(run, state, best, score)
         record = {"epoch": state.epoch, "loss": state.loss_sum / max(state.step, 1), "score": score}
         state.history.append({**record, "seconds": round(state.seconds, 3)})
         say(f"{run.label} epoch {state.epoch + 1}/{run.epochs}: loss {record['loss']:.4f}, validation {score:.4f}")
         state.epoch, state.step, state.loss_sum = state.epoch + 1, 0, 0.0
         _save(run, state, best)
     _set_rates(run, base_rates, 1.0)
-    if best:
-        run.model.load_state_dict(best)
+    if state.kept:
+        run.model.load_state_dict(_mean(best, [epoch for _, epoch in state.kept]))
     return state.history
+
+
+def _keep(run: Run, state: _State, best: dict[str, torch.Tensor], score: float) -> None:
+    """Keep the weights of this epoch if its score is among the best ones, the earlier of equal ones, and drop others.
+
+    best: the kept weights by EPOCH.NAME.
+    """
+    kept = sorted([*state.kept, (score, state.epoch)], key=lambda each: -each[0])
+    state.kept, dropped = kept[: run.kept], kept[run.kept :]
+    if state.epoch not in [epoch for _, epoch in dropped]:
+        # A copy, not a view: training goes on (seed fault 4).
+        tensors = run.model.state_dict().items()
+        best.update({f"{state.epoch}.{name}": tensor.detach().clone() for name, tensor in tensors})
+    for name in [name for name in best for _, epoch in dropped if name.startswith(f"{epoch}.")]:
+        del best[name]
+
+
+def _mean(best: dict[str, torch.Tensor], epochs: list[int]) -> dict[str, torch.Tensor]:
+    """Return the mean weights of some epochs; whole numbers, such as codes, are those of the first one."""
+    first = {name.split(".", 1)[1]: tensor for name, tensor in best.items() if name.startswith(f"{epochs[0]}.")}
+    if len(epochs) == 1:
+        return first
+
+    def mean(name: str) -> torch.Tensor:
+        return torch.stack([best[f"{epoch}.{name}"].double() for epoch in epochs]).mean(0)
+
+    return {name: mean(name).to(own.dtype) if own.is_floating_point() else own for name, own in first.items()}
 
 
 def _set_rates(run: Run, base_rates: list[float], factor: float) -> None:
@@ -187,7 +218,7 @@ def _save(run: Run, state: _State, best: dict[str, torch.Tensor]) -> None:
     }
     # Copies, because safetensors refuses tensors that share memory.
     tensors = {f"{g}.{name}": t.detach().cpu().clone() for g, group in groups.items() for name, t in group.items()}
-    about = {"fingerprint": run.fingerprint, "state": dataclasses.asdict(state), "scaler": run.scaler.state_dict()}
+    about = {"run": run.fingerprint, "state": dataclasses.asdict(state), "scaler": run.scaler.state_dict()}
     save_tensors(run.state_file, tensors, about)
 
 
@@ -200,7 +231,7 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
     except UserError as error:
         say(f"{error}; starting again")
         return _State(), {}, {}
-    if metadata.get("fingerprint") != run.fingerprint:
+    if metadata.get("run") != run.fingerprint:
         say(f"{run.label}: settings or inputs changed since the last attempt; starting again")
         return _State(), {}, {}
     device = next(run.model.parameters()).device

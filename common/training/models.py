@@ -41,6 +41,8 @@ class ModelConfig(Settings):
     tokens: bool = False
     multilabel: bool = False
     """Whether its logits are of independent labels, of which a text has any number."""
+    f1: bool = False
+    """Whether its task is scored by the F1 of the second of two labels; its packed file then has a threshold."""
     arch: str
     """Teacher: its source, such as minilm, or ensemble. Student: bilstm, rnn, ffn or conv."""
     seed: int
@@ -65,6 +67,8 @@ class ModelConfig(Settings):
     """Encoder that a teacher was fine-tuned from: a name for --arch, or an absolute path."""
     members: tuple[str, ...] = ()
     """Names of the teachers that an ensemble is the mean of, in the same folder."""
+    imported: bool = False
+    """Whether it is a teacher whose logits come from files: it has no weights."""
     settings: dict[str, Any] = {}
     """Settings of the last action."""
     student: dict[str, Any] = {}
@@ -187,6 +191,12 @@ def members_of(folder: Path) -> list[Path]:
     return [folder.with_name(name) for name in read_config(folder).members]
 
 
+def check_runs(folder: Path) -> None:
+    """Raise UserError for a teacher of imported logits, which is no model that can be run. Other models pass."""
+    if (folder / MANIFEST).exists() and read_config(folder).imported:
+        raise UserError(f"{folder.name} was imported as logits: there is no model to run or to measure")
+
+
 def check_members(folder: Path) -> None:
     """Check that an ensemble's members are those it was built from. Raises UserError. Other models pass."""
     keys = read_manifest(folder).inputs
@@ -198,7 +208,11 @@ def check_members(folder: Path) -> None:
 
 
 def weights_file(folder: Path) -> Path:
-    """Return the weights file of a model: a student's own, or the teacher backend's. Raises UserError for ensembles."""
+    """Return the weights file of a model: a student's own, or the teacher backend's.
+
+    Raises UserError for ensembles, and for teachers of imported logits.
+    """
+    check_runs(folder)
     if members := members_of(folder):
         raise UserError(f"{folder.name} is an ensemble: name one of {', '.join(path.name for path in members)}")
     in_subfolders = (folder / name / file for name in SUBFOLDERS for file in (WEIGHTS_FILE, ADAPTERS_FILE))

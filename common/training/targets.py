@@ -1,9 +1,13 @@
-"""From labels to training targets, and from logits to labels."""
+"""From labels to training targets, and from logits to labels and their probabilities."""
+
+import dataclasses
 
 import numpy as np
 
 from common.data.ragged import known
+from common.data.split import Split
 from common.data.tasks import Task
+from common.errors import UserError
 
 
 def targets(task: Task, labels: np.ndarray) -> np.ndarray:
@@ -28,3 +32,28 @@ def choices(task: Task, logits: np.ndarray) -> np.ndarray:
         return logits.argmax(1)
     low, high = task.range
     return (logits[:, 0] * (high - low) + low).astype(np.float32)
+
+
+def confidence(task: Task, logits: np.ndarray) -> np.ndarray:
+    """Return the probability of `choices`, float32 [n]: of several labels or words, that of the least certain one.
+
+    Raises UserError for a regression, which has no probabilities.
+    """
+    if task.regression:
+        raise UserError(f"{task.name} is a regression, whose scores have no probabilities")
+    if task.multilabel:
+        return _sigmoid(np.abs(logits)).min(1)
+    logits = logits - logits.max(-1, keepdims=True)
+    chosen = 1 / np.exp(logits).sum(-1)
+    return np.where(known(logits), chosen, 1).min(1) if task.tokens else chosen
+
+
+def _sigmoid(values: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-values))
+
+
+def with_choices(task: Task, split: Split, logits: np.ndarray, labelled: np.ndarray) -> Split:
+    """Return the split with a teacher's choice for each row that is not labelled. labelled: bool [n]."""
+    labels = split.labels.copy()
+    labels[~labelled] = choices(task, logits)[~labelled]
+    return dataclasses.replace(split, labels=labels)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from common.data.split import Split, read_row_groups, split_table
+from common.data.split import Split, split_table
 from common.data.text import match_key
 from common.devices import pick_device
 from common.launch.shards import PartFunction
@@ -22,9 +23,11 @@ from common.progress import Advance, in_proportion, nothing
 from common.seeds import derive
 from common.teachers.load import load_masked_lm
 from compression.augmentation.candidates import MaskedCandidates, Span
+from compression.augmentation.fresh import held_out_keys
 from compression.augmentation.glove import Neighbours, load_glove
 from compression.augmentation.words import in_case_of, replaceable_indices, split_pieces
 
+Sides = Literal["both", "one"]
 Texts = tuple[str, ...]
 """A row's one sentence, or the two of a pair."""
 
@@ -46,11 +49,13 @@ class AugmentTask:
     fraction: float
     """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
     held_out: tuple[Path, ...]
-    """Split files whose rows no variant may equal."""
+    """Split files whose texts no variant may have."""
     seed: int
     cpu: bool
     downloads: Path
     """Folder of downloaded models."""
+    sides: Sides = "both"
+    """Texts of a pair that a variant replaces words in."""
 
     def open(self) -> PartFunction:
         """Load the models and the held-out rows."""
@@ -59,12 +64,7 @@ class AugmentTask:
             model = load_masked_lm(self.masked_lm, pick_device(self.cpu), self.downloads)
             masked = MaskedCandidates(model, self.candidates)
         source = CandidateSource(masked, Neighbours(load_glove(self.glove), self.candidates))
-        held_out = {
-            tuple(map(match_key, texts))
-            for path in self.held_out
-            for rows in read_row_groups(path)
-            for texts in zip(*rows.sentences(), strict=True)
-        }
+        held_out = held_out_keys(self.held_out)
 
         def augmented(rows: Split, first_row: int, advance: Advance) -> pa.Table:
             return split_table(augment(rows, first_row, source, self, held_out, advance))
@@ -114,14 +114,15 @@ def augment(
     first_row: int,
     source: CandidateSource,
     settings: AugmentTask,
-    held_out: set[Texts],
+    held_out: set[str],
     advance: Advance = nothing,
 ) -> Split:
-    """Return up to N variants of every row, in row order, without copies of it, of each other and of held-out rows.
+    """Return up to N variants of every row, in row order, without copies of it and of each other.
 
-    Both sentences of a pair are varied together. A variant has its source's label and the number of its row of train,
-    where row 0 of `rows` is `first_row`. Draws depend on (seed, row of train) alone.
-    held_out: match keys of rows that must not appear; advance: called with numbers of rows.
+    Both sentences of a pair are varied together, or with sides "one" one of them, drawn for each variant. A variant has
+    its source's label and the number of its row of train, where row 0 of `rows` is `first_row`. Draws depend on (seed,
+    row of train) alone.
+    held_out: match keys of texts that must not appear; advance: called with numbers of rows.
     """
     texts = list(dict.fromkeys(text for sentences in rows.sentences() for text in sentences))
     advanced = 0
@@ -136,7 +137,7 @@ def augment(
     sources: list[int] = []
     for row, sentences in enumerate(zip(*rows.sentences(), strict=True)):
         for variant in _variants(sentences, [candidates[text] for text in sentences], first_row + row, settings):
-            if tuple(map(match_key, variant)) not in held_out:
+            if held_out.isdisjoint(map(match_key, variant)):
                 sources.append(row)
                 for column, text in zip(columns, variant, strict=True):
                     column.append(text)
@@ -154,6 +155,9 @@ def _variants(
     kept = rng.random(settings.variants) < settings.fraction
     replaced = rng.random((settings.variants, words)) < settings.replace_probability
     picked = rng.random((settings.variants, words))
+    if settings.sides == "one":
+        side = np.repeat(np.arange(len(found)), [len(candidates) for _, candidates in found])
+        replaced &= side == rng.integers(len(found), size=(settings.variants, 1))
     seen = {sentences}
     for number in np.flatnonzero(kept & replaced.any(1)):
         draws = iter(zip(replaced[number].tolist(), picked[number].tolist(), strict=True))

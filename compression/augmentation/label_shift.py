@@ -1,6 +1,6 @@
 """Shares of labels before and after augmentation (table B.1 of the thesis)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from common.data.ragged import known, label_counts
 from common.data.split import label_values
 from common.data.tasks import Task, load_task
 from common.progress import say
+from common.store.artifact import folder_of, points_to, read_manifest
 from common.store.workspace import Workspace
 from common.training.targets import choices
 
@@ -20,11 +21,15 @@ class LabelShares(Settings):
 
     task: str
     rows: str
-    """Which rows: train, augmented (the teacher's choices), validation, or a test split."""
+    """Which rows: train, augmented (the teacher's choices; of several sets with their names), validation, or a test
+    split."""
     shares: dict[str, float]
     """Label -> share of the labelled rows that have it, from 0 to 1."""
     count: int
     """Labelled rows."""
+    agreement: float | None = None
+    """Of augmented rows: share of those with the label of their source row for which the teacher chooses it; None where
+    no row has one."""
 
 
 def split_shares(task: Task, name: str, split_file: Path) -> LabelShares:
@@ -32,11 +37,18 @@ def split_shares(task: Task, name: str, split_file: Path) -> LabelShares:
     return _shares(task, name, [label_values(pq.read_table(split_file, columns=["label"])["label"])])
 
 
-def augmented_shares(task: Task, logits_file: Path) -> LabelShares:
-    """Return the shares of labels that a teacher chose for augmented rows, by a file of its logits."""
+def augmented_shares(task: Task, logits_file: Path, rows_file: Path, name: str = "augmented") -> LabelShares:
+    """Return the shares of labels that a teacher chose for augmented rows, and how often that is their source's label.
+
+    logits_file: of the rows in rows_file; name: what the result calls the rows.
+    """
     batches = pq.ParquetFile(logits_file).iter_batches()  # a column for each label
-    logits = (np.stack([column.to_numpy() for column in batch.columns], 1) for batch in batches)
-    return _shares(task, "augmented", (choices(task, some) for some in logits))
+    chosen = [choices(task, np.stack([column.to_numpy() for column in batch.columns], 1)) for batch in batches]
+    labels = label_values(pq.read_table(rows_file, columns=["label"])["label"])
+    same, labelled = np.concatenate(chosen) == labels, known(labels)
+    same, labelled = (same.all(1), labelled.all(1)) if task.multilabel else (same, labelled)
+    agreement = float(same[labelled].mean()) if labelled.any() else None
+    return _shares(task, name, chosen).model_copy(update={"agreement": agreement})
 
 
 def _shares(task: Task, rows: str, labels: Iterable[np.ndarray]) -> LabelShares:
@@ -48,22 +60,26 @@ def _shares(task: Task, rows: str, labels: Iterable[np.ndarray]) -> LabelShares:
     return LabelShares(task=task.name, rows=rows, shares=shares, count=labelled)
 
 
-def say_label_table(task: Task, train_file: Path, logits_file: Path) -> None:
+def say_label_table(task: Task, train_file: Path, logits_file: Path, rows_file: Path) -> None:
     """Print the shares of train's labels and of the teacher's choices over augmented rows to stderr."""
-    original, augmented = split_shares(task, "train", train_file), augmented_shares(task, logits_file)
+    original, augmented = split_shares(task, "train", train_file), augmented_shares(task, logits_file, rows_file)
     width = max(map(len, task.labels))
     say(f"{'labels':<{width}}  original  augmented (the teacher's choice)")
     for label in task.labels:
         say(f"{label:<{width}}  {original.shares[label]:>8.1%}  {augmented.shares[label]:>9.1%}")
+    if augmented.agreement is None:
+        say(f"{augmented.count:,} augmented rows, without labels of their own")
+    else:
+        say(f"{augmented.count:,} augmented rows; agreement with the source row's label {augmented.agreement:.1%}")
 
 
 def recorded_labels(
-    paths: Workspace, teachers: Mapping[str, str | None], augmented: str = "tinybert"
+    paths: Workspace, teachers: Mapping[str, str | None], augmented: Sequence[str] = ("tinybert",)
 ) -> tuple[LabelShares, ...]:
     """Return the shares of labels in every split of the tasks, and in their teachers' choices over augmented rows.
 
-    Files that do not exist are left out. teachers: task -> its teacher; None stands for the only one with logits over
-    the augmented rows.
+    Files that do not exist are left out, and logits over other augmented rows than there are now. teachers: task -> its
+    teacher; None stands for the only one with logits over the augmented rows.
     """
     found: list[LabelShares] = []
     for name, teacher in teachers.items():
@@ -72,8 +88,10 @@ def recorded_labels(
             continue
         files = [(split, paths.split(task.name, split)) for split in task.splits]
         found += [split_shares(task, split, file) for split, file in files if file.exists()]
-        logits = paths.logits(task.name, teacher or "*", augmented)
-        existing = list(logits.parent.parent.glob(f"{logits.parent.name}/{logits.name}"))
-        if len(existing) == 1:
-            found.append(augmented_shares(task, existing[0]))
+        for rows_name in augmented:
+            logits, rows = paths.logits(task.name, teacher or "*", rows_name), paths.augmented(task.name, rows_name)
+            existing = list(logits.parent.parent.glob(f"{logits.parent.name}/{logits.name}"))
+            if len(existing) == 1 and points_to(rows, read_manifest(folder_of(existing[0])).inputs["rows"]):
+                shown = "augmented" if len(augmented) == 1 else f"augmented: {rows_name}"
+                found.append(augmented_shares(task, existing[0], rows, shown))
     return tuple(found)

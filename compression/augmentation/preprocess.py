@@ -8,7 +8,9 @@ from common.data.split import PROCESSED, count_rows, is_augmented
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.store import Store
+from common.teachers.imported import import_logits
 from common.teachers.logits import generate
+from common.teachers.logits_file import write_logits
 from common.training.models import find_model, only_teacher
 from compression.augmentation.label_shift import say_label_table
 from compression.augmentation.settings import PreprocessSettings
@@ -19,7 +21,10 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     task, paths = load_task(settings.task), settings.paths
     if not is_augmented(task, settings.augmented):
         raise UserError(f"--augmented: {settings.augmented!r} is the name of other rows")
-    known = task.splits if task.models_of else (PROCESSED, settings.augmented, *task.splits)
+    known = task.splits
+    if not task.models_of:
+        there = sorted(file.stem for file in paths.augmented(task.name, "any").parent.glob("[!.]*.parquet"))
+        known = tuple(dict.fromkeys((PROCESSED, settings.augmented, *there, *task.splits)))
     logits_over = [settings.augmented if name == "augmented" else name for name in settings.generate_loss]
     for name in logits_over:
         if name not in known:
@@ -32,18 +37,23 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
         from compression.augmentation.step import augment_rows  # PyTorch loads here
 
         rows[settings.augmented] = augment_rows(settings, paths, task)
-    for name in logits_over:
-        rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, name)
+    if logits_over:
+        teacher = settings.model_name or only_teacher(paths, task)
+        if settings.logits_from:
+            import_logits(paths, task, teacher, logits_over, settings.logits_from, settings.force)
+        for name in logits_over:
+            rows[f"{flag('generate_loss')} {name}"] = _generate(settings, paths, task, teacher, name)
+        if settings.logits_to:
+            write_logits(paths, task, teacher, logits_over, settings.logits_to)
     return rows
 
 
-def _generate(settings: PreprocessSettings, paths: Store, task: Task, name: str) -> int:
-    """Build the teacher's logits over some rows. Returns the number of rows."""
-    teacher = settings.model_name or only_teacher(paths, task)
+def _generate(settings: PreprocessSettings, paths: Store, task: Task, teacher: str, name: str) -> int:
+    """Build the teacher's logits over some rows, or find those that were imported. Returns the number of rows."""
     _, config = find_model(paths, task, teacher, settings.teacher_arch)
     if config.kind != "teacher":
         raise UserError(f"{teacher} is a student; logits come from a teacher")
     target = generate(paths, task, teacher, name, settings.precision, settings.launch, settings.cpu, settings.force)
     if is_augmented(task, name) and not task.regression and not task.tokens:
-        say_label_table(task, paths.split(task.name, "train"), target)
+        say_label_table(task, paths.split(task.name, "train"), target, paths.augmented(task.name, name))
     return count_rows(target)

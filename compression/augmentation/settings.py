@@ -1,7 +1,7 @@
 """Settings of preprocess.py. This module loads no large library: --help reads it."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -11,17 +11,32 @@ from common.launch.launcher import Launcher
 from common.store.settings import StageSettings
 
 
+def _only(names: Any) -> Any:
+    """Return the one name of a list of names, as a chain that shares the flag with compress.py has it."""
+    return names[0] if isinstance(names, list | tuple) and len(names) == 1 else names
+
+
 class AugmentSettings(Settings):
     """Augmentation."""
 
-    augment: Literal["tinybert"] | None = None
-    """Write augmented training rows by this method."""
-    augmented: str = "tinybert"
-    """Name of the augmented rows; sets made with other settings are kept separately (compress.py --augmented NAME)."""
+    augment: Literal["tinybert", "neighbours", "recombine", "closure", "file"] | None = None
+    """Write augmented training rows by this method. tinybert: variants with other words. For pairs also new pairs of
+    train's texts: neighbours (first texts with the nearest second texts by TF-IDF), recombine (with random ones) and
+    closure (with texts of the same meaning, by chains of labels). file: the rows of --augment-file."""
+    augmented: Annotated[str, pydantic.BeforeValidator(_only)] = "tinybert"
+    """Name of the augmented rows, unset: that of --augment's method; sets made with other settings are kept separately
+    (compress.py --augmented NAME)."""
+    augment_file: Path | None = None
+    """Rows of your own, without labels, for --augment file: .csv, .tsv, .jsonl, .parquet or .txt, its columns of text
+    named as in the task's files."""
+    partners: int = pydantic.Field(5, gt=0)
+    """Most new pairs of a first text, by --augment closure of a row."""
+    sides: Literal["both", "one"] = "both"
+    """Texts of a pair in which --augment tinybert replaces words: both, or one of them, drawn for each variant."""
     masked_lm: str | None = None
-    """Masked language model for --augment: roberta_base, roberta_large, or the name or folder of a fairseq or Hugging
-    Face model. Unset: the encoder of the teacher that --model-name or --teacher-arch gives, where it has such a head;
-    else every word is replaced by GloVe neighbours."""
+    """Masked language model for --augment tinybert: roberta_base, roberta_large, or the name or folder of a fairseq or
+    Hugging Face model. Unset: the encoder of the teacher that --model-name or --teacher-arch gives, where it has such a
+    head; else every word is replaced by GloVe neighbours."""
     variants: int = pydantic.Field(20, gt=0)
     """N of TinyBERT's Algorithm 1: variants drawn of each row; duplicates are dropped."""
     replace_probability: float = pydantic.Field(0.4, gt=0, le=1)
@@ -30,6 +45,18 @@ class AugmentSettings(Settings):
     """K: number of likely replacements of a word."""
     glove: Path | None = None
     """GloVe vectors as text; unset: the packaged 6B 50d vectors."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _name_after_method(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Name rows after their method where nothing else is given."""
+        return {"augmented": values["augment"], **values} if values.get("augment") else values
+
+    @pydantic.model_validator(mode="after")
+    def _check_file(self) -> "AugmentSettings":
+        if self.augment == "file" and self.augment_file is None:
+            raise ValueError("--augment file needs --augment-file")
+        return self
 
 
 class LaunchSettings(Settings):
@@ -49,7 +76,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
 
     most_used = (
         *("task", "glue_preprocess", "data_dir", "augment", "masked_lm", "variants", "generate_loss"),
-        *("model_name", "launcher"),
+        *("model_name", "logits_from", "logits_to", "launcher"),
     )
 
     glue_preprocess: bool = False
@@ -57,10 +84,15 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     data_dir: Path | None = None
     """Folder with an unpacked copy of GLUE, or with its zips; unset: download from the official address."""
     generate_loss: tuple[str, ...] = ()
-    """Write the teacher's logits of these rows: processed (train), tinybert or augmented (those that --augmented
-    names), validation, a test split."""
+    """Write the teacher's logits of these rows: processed (train), augmented (those that --augmented names) or the name
+    of augmented rows, validation, a test split."""
     model_name: str | None = None
     """Teacher for --generate-loss, unset: the task's only one; and for --augment, see --masked-lm."""
+    logits_from: Path | None = None
+    """With --generate-loss: import the logits from this file, under the new name --model-name. A CSV, TSV, JSONL or
+    Parquet file with any model's logits, probabilities or labels for the texts, or a file that --logits-to wrote."""
+    logits_to: Path | None = None
+    """With --generate-loss: write the logits of these rows also to this small Parquet file, for --logits-from."""
     teacher_arch: str | None = None
     """Check that the teacher has this architecture."""
     precision: Precision = "auto"
@@ -69,20 +101,40 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     json_: bool = False
     """Print the results and the report on the task's files as JSON to stdout."""
 
+    @pydantic.model_validator(mode="after")
+    def _check_files(self) -> "PreprocessSettings":
+        if self.logits_from and self.logits_to:
+            raise ValueError("--logits-from and --logits-to exclude each other")
+        if self.logits_from and self.generate_loss and not self.model_name:
+            raise ValueError("--logits-from: name the teacher that the logits are of with --model-name")
+        if self.logits_to and self.logits_to.suffix != ".parquet":
+            raise ValueError("--logits-to: the file is Parquet, give it the suffix .parquet")
+        return self
+
     def unused(self) -> dict[str, str]:
         """Return the settings of actions that are not asked for, and others without effect."""
         augments, reads = self.augment is not None, bool(self.generate_loss)
+        runs, varies = reads and not self.logits_from, self.augment == "tinybert"
+        launches = runs or (augments and self.augment != "file")
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
-        of_augmenting = ("masked_lm", "variants", "replace_probability", "candidates", "glove")
-        both = "without --augment or --generate-loss"
+        of_varying = ("masked_lm", "variants", "replace_probability", "candidates", "glove", "sides")
+        pairing, both = self.augment in ("neighbours", "recombine", "closure"), "without --augment or --generate-loss"
         return unused_fields(
             (self.launcher != "local", ["workers"], "without --launcher processes, ray or slurm"),
             (self.launcher == "slurm", ["slurm"], "without --launcher slurm"),
-            (augments or reads, LaunchSettings.model_fields, both),
-            (augments or reads, ["model_name", "teacher_arch"], both),
-            (augments, of_augmenting, "without --augment"),
+            (launches, LaunchSettings.model_fields, both if not augments else "with --augment file"),
+            (
+                varies or reads,
+                ["model_name", "teacher_arch"],
+                both if not augments else f"with --augment {self.augment}",
+            ),
+            (varies, of_varying, "without --augment tinybert"),
+            (pairing, ["partners"], "without --augment neighbours, recombine or closure"),
+            (self.augment == "file", ["augment_file"], "without --augment file"),
             (augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"),
-            (reads, ["precision"], "without --generate-loss"),
+            (runs, ["precision"], "without --generate-loss, or with --logits-from"),
+            (not self.logits_from, ["teacher_arch"], "with --logits-from"),
+            (reads, ["logits_from", "logits_to"], "without --generate-loss"),
             (self.glue_preprocess or not (augments or reads), ["data_dir"], "without --glue-preprocess"),
         )
 

@@ -1,7 +1,7 @@
-"""The step that writes augmented rows."""
+"""The steps that write augmented rows."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import pydantic
 import torch
@@ -17,11 +17,12 @@ from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.load import load_masked_lm, masked_lm_fingerprint
 from common.training.models import find_model, only_teacher
-from compression.augmentation.augment import AugmentTask
+from compression.augmentation.augment import AugmentTask, Sides
+from compression.augmentation.fresh import held_out_files
 from compression.augmentation.glove import glove_fingerprint
+from compression.augmentation.new_rows import AUGMENTED_FILE, NewPairs, RowsOfFile
+from compression.augmentation.pairs import PairMethod
 from compression.augmentation.settings import PreprocessSettings
-
-AUGMENTED_FILE = "rows.parquet"
 
 
 class Augment(Step):
@@ -52,7 +53,7 @@ class Augment(Step):
         work = AugmentTask(
             masked_lm=settings.masked_lm,
             glove=settings.glove,
-            held_out=tuple(paths.split(task.name, name) for name in ("validation", *task.test_splits)),
+            held_out=held_out_files(paths, task),
             cpu=context.cpu,
             downloads=paths.downloads(),
             **self.model_dump(),
@@ -65,22 +66,50 @@ class Augment(Step):
         return {"task": task.name}
 
 
+class AugmentPairs(Augment):
+    """The same of a task of pairs. No variant has a text of held-out rows, whichever the other text is."""
+
+    version: ClassVar[int] = 1
+
+    sides: Sides
+
+
 def augment_rows(settings: PreprocessSettings, paths: Store, task: Task) -> int:
-    """Build the augmented rows of train. Returns their number."""
+    """Build augmented rows. Returns their number. Raises UserError where the method is not for the task."""
     check_trains(task)
-    settings = settings.model_copy(update={"masked_lm": _masked_lm(settings, paths, task)})
     target = paths.augmented(task.name, settings.augmented)
-    step = Augment(
+    context = settings.context(f"augmenting {task.name}")
+    paths.make(_step(settings, paths, task), context, alias=target, file=AUGMENTED_FILE, replace=True)
+    return count_rows(target)
+
+
+def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
+    """Return the step of --augment. Raises UserError where the method is not for the task."""
+    method, about = settings.augment, {"settings": settings, "task": task}
+    if method in get_args(PairMethod):
+        if not task.pair:
+            raise UserError(f"--augment {method} makes pairs, and a row of {task.name} is a single text")
+        if method == "closure" and task.equivalence is None:
+            raise UserError(f"--augment closure: {task.name} names no label of equal meaning (equivalence in its YAML)")
+        equivalence = task.equivalence if method == "closure" else None
+        seed = None if method == "neighbours" else settings.seed
+        return NewPairs(method=method, partners=settings.partners, equivalence=equivalence, seed=seed, **about)
+    if settings.augment_file is not None:
+        if task.tokens:
+            raise UserError("--augment file: rows of a task of kind tokens need their tags")
+        return RowsOfFile(file=settings.augment_file, **about)
+    if settings.sides == "one" and not task.pair:
+        raise UserError(f"--sides one is for pairs, and a row of {task.name} is a single text")
+    about["settings"] = settings.model_copy(update={"masked_lm": _masked_lm(settings, paths, task)})
+    return (AugmentPairs if task.pair else Augment)(
         variants=settings.variants,
         replace_probability=settings.replace_probability,
         candidates=settings.candidates,
         fraction=task.augment_fraction,
         seed=settings.seed,
-        settings=settings,
-        task=task,
+        **({"sides": settings.sides} if task.pair else {}),
+        **about,
     )
-    paths.make(step, settings.context(f"augmenting {task.name}"), alias=target, file=AUGMENTED_FILE, replace=True)
-    return count_rows(target)
 
 
 def _masked_lm(settings: PreprocessSettings, paths: Store, task: Task) -> str | None:

@@ -13,8 +13,8 @@ from common.seeds import drawn
 from common.store.artifact import Artifact, read_manifest
 from common.teachers.logits import find_logits, load_logits
 from common.training.models import only_teacher
-from common.training.targets import choices
-from compression.distillation.settings import DistillSettings
+from common.training.targets import confidence, with_choices
+from compression.distillation.settings import DistillSettings, RowsSettings
 
 
 @dataclasses.dataclass
@@ -42,9 +42,8 @@ def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) 
     """
     paths = settings.paths
     inputs = {"splits": find_splits(paths, task)}
-    augmented = () if settings.only_original_data else (settings.augmented,)
-    if augmented:
-        inputs["augmented"] = find_rows(paths, task, settings.augmented)
+    augmented = augmented_names(settings)
+    inputs |= {f"rows {name}": find_rows(paths, task, name) for name in augmented}
     if guided and (teacher := find_teacher(settings, task)):
         inputs |= {f"logits {name}": find_logits(paths, task, teacher, name) for name in ("train", *augmented)}
     return inputs
@@ -59,17 +58,23 @@ def held_out_inputs(settings: DistillSettings, task: Task, teacher: str | None) 
     return {f"logits {name}": find_logits(settings.paths, task, teacher, name)}
 
 
+def augmented_names(settings: RowsSettings) -> tuple[str, ...]:
+    """Return the names of the augmented rows to learn from, each once."""
+    return () if settings.only_original_data else tuple(dict.fromkeys(settings.augmented))
+
+
 def distillation_text(settings: DistillSettings, task: Task) -> tuple[Split, dict[str, np.ndarray]]:
-    """Return the rows to learn from, and which rows they are of the split "train" and of the augmented rows."""
+    """Return the rows to learn from, and which rows they are of the split "train" and of each set of augmented rows."""
     train = load_split(settings.paths, task, "train")
     kept = drawn(len(train), settings.downsample_data, settings.seed, "downsample")
-    own = train.take(kept)
-    if settings.only_original_data:
-        return own, {"train": kept}
-    more = load_split(settings.paths, task, settings.augmented)
-    chosen = np.flatnonzero(np.isin(more.source_rows, kept))
-    chosen = chosen[drawn(len(chosen), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
-    return concatenate(own, more.take(chosen)), {"train": kept, settings.augmented: chosen}
+    split, rows = train.take(kept), {"train": kept}
+    for name in augmented_names(settings):
+        more = load_split(settings.paths, task, name)
+        # Rows of a file have no source row.
+        chosen = np.flatnonzero(np.isin(more.source_rows, kept) | (more.source_rows < 0))
+        rows[name] = chosen[drawn(len(chosen), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
+        split = concatenate(split, more.take(rows[name]))
+    return split, rows
 
 
 def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
@@ -84,7 +89,12 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     if teacher is None:
         return DistillationSet(_labelled(split, task), None, None, False)
     logits = joined([load_logits(settings.paths, task, teacher, name)[chosen] for name, chosen in rows.items()])
-    split = _with_choices(task, split, logits, split.labelled & (np.arange(len(split)) < len(rows["train"])))
+    own = np.arange(len(split)) < len(rows["train"])
+    split = with_choices(task, split, logits, split.labelled & own)
+    if settings.min_confidence:
+        sure = own | (confidence(task, logits) >= settings.min_confidence)
+        say(f"{int((~sure).sum()):,} of {int((~own).sum()):,} augmented rows left out: the teacher is less certain")
+        split, logits = split.take(np.flatnonzero(sure)), logits[sure]
     return DistillationSet(split, logits, teacher, not settings.only_original_data)
 
 
@@ -96,14 +106,7 @@ def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) ->
         return split.take(np.flatnonzero(split.labelled))
     if teacher is None:
         raise UserError(f"{task.name}: {name} has no labels, and no teacher takes part to judge by")
-    return _with_choices(task, split, load_logits(settings.paths, task, teacher, name), split.labelled)
-
-
-def _with_choices(task: Task, split: Split, logits: np.ndarray, labelled: np.ndarray) -> Split:
-    """Return the split with the teacher's choice for each row that is not labelled. labelled: bool [n]."""
-    labels = split.labels.copy()
-    labels[~labelled] = choices(task, logits)[~labelled]
-    return dataclasses.replace(split, labels=labels)
+    return with_choices(task, split, load_logits(settings.paths, task, teacher, name), split.labelled)
 
 
 def _labelled(train: Split, task: Task) -> Split:

@@ -99,6 +99,7 @@ class Distill(Step):
             "pair": task.pair,
             "tokens": task.tokens,
             "multilabel": task.multilabel,
+            "f1": "f1" in task.all_metrics,
             "arch": settings.student_arch,
             "seed": settings.seed,
             "select_on": settings.select_on,
@@ -146,6 +147,9 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
     if task.tokens and settings.student_arch == "ffn":
         raise UserError(f"{task.name} has a label for every word, and an FFN one state a text: take another student")
+    if not task.pair and (settings.pair_encoder == "align" or settings.symmetric):
+        flag = "--symmetric" if settings.symmetric else "--pair-encoder align"
+        raise UserError(f"{flag} is for pairs of texts, {task.name} has single ones")
     name = settings.model_name or student_name(settings)
     alias = settings.paths.model(task.name, name)
     return settings.paths.make(Distill.of(settings, create_pruner), settings.context(name), alias=alias).path
@@ -158,7 +162,8 @@ def student_name(settings: DistillSettings) -> str:
     data += f"-rows{settings.downsample_data:g}" if settings.downsample_data < 1 else ""
     aware = "-pa" if settings.prune_aware else ""
     embedding = f"{settings.embedding_type}{settings.embedding_dim}"
-    return f"{settings.student_arch}-{embedding}-a{settings.alpha:g}-{data}{aware}-s{settings.seed}"
+    pairs = "" if settings.pair_encoder == "compare" else f"-{settings.pair_encoder}"
+    return f"{settings.student_arch}{pairs}-{embedding}-a{settings.alpha:g}-{data}{aware}-s{settings.seed}"
 
 
 def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact]:

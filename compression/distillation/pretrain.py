@@ -29,10 +29,10 @@ from common.teachers.step import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
 from common.training.loop import Run, fit, write_history
+from common.training.losses import kl
 from common.training.models import GENERAL, WEIGHTS_FILE
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.corpus import corpus_file, read_corpus
-from compression.distillation.losses import kl
 from compression.distillation.masking import MaskedStudent, mask
 from compression.distillation.settings import AlignSettings, DistillSettings, PretrainSettings, TrainSettings
 from compression.distillation.trainer import make_optimizer, run_recipe
@@ -64,7 +64,8 @@ class Pretrain(Step):
         file = corpus_file(self.settings.corpus, paths)
         splits = paths.splits(str(self.settings.corpus))
         corpus = artifact_at(splits) if file.parent == splits else Artifact.of_file(file)
-        return {"corpus": Artifact(corpus.key, file), "teacher": encoder_at(resolve(str(self.settings.teacher))[0])}
+        source, _ = resolve(str(self.settings.teacher), paths.downloads())
+        return {"corpus": Artifact(corpus.key, file), "teacher": encoder_at(source)}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Train a fresh student and save it, without its classifier; a stopped run continues."""
@@ -104,7 +105,7 @@ def pretrain(settings: DistillSettings) -> Path:
     """
     check_arch("pretrain", settings, settings.student_arch)
     corpus_file(settings.corpus, settings.paths)
-    teacher = load_general(str(settings.teacher))
+    teacher = load_general(str(settings.teacher), settings.paths.downloads())
     vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
     if vocabulary.mask is None:
         raise UserError(f"pretrain: {teacher.name}'s vocabulary has no piece that masks another")

@@ -8,6 +8,8 @@ from common.config import OLD_NAMES, Settings
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
+from common.training.settings import LogitsSettings
+from compression.runtime import ALIGNING, TRANSFORMERS
 from compression.students.settings import StudentArch, StudentSettings
 
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
@@ -19,8 +21,8 @@ def _words(value: Any) -> Any:
     return tuple(str(one) if isinstance(one, int) else one for one in several)
 
 
-LayerNumbers = Annotated[tuple[str, ...], pydantic.BeforeValidator(_words)]
-"""A name of a way to choose layers, or numbers of layers."""
+Words = Annotated[tuple[str, ...], pydantic.BeforeValidator(_words)]
+"""One name or number, or several."""
 
 
 class NameSettings(Settings):
@@ -54,12 +56,15 @@ class NameSettings(Settings):
 class RowsSettings(Settings):
     """Training rows."""
 
-    augmented: str = "tinybert"
-    """Name of the augmented rows to train on, in addition to the task's own."""
+    augmented: Words = ("tinybert",)
+    """Names of the augmented rows to train on, in addition to the task's own."""
     only_original_data: bool = False
     """Train on the task's own rows alone, without augmented ones."""
     bootstrap_data_ratio: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the augmented rows to train on, drawn at random."""
+    min_confidence: float = pydantic.Field(0.0, ge=0, lt=1)
+    """Train only on augmented rows for which the teacher's choice has at least this probability; of several labels, or
+    words, its least certain choice."""
     downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the task's own rows to train on, drawn at random; augmented rows of the others are left out too."""
 
@@ -74,7 +79,7 @@ class InitSettings(Settings):
     """General student (from `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     adapter_tuning: bool = False
     """Train only adapters and classifier of a student that starts from a general one; they are saved separately."""
-    init_from_teacher: LayerNumbers = ()
+    init_from_teacher: Words = ()
     """Layers of the teacher that a transformer is initialised with: every-other, first, last, or numbers from 0."""
 
 
@@ -94,7 +99,7 @@ class AlignSettings(Settings):
     attention_states: Literal["scores", "probabilities"] | None = None
     """What mse compares: attention scores before the softmax, as in TinyBERT, or probabilities after it; unset: scores.
     kl compares probabilities."""
-    layer_map: LayerNumbers = ("uniform",)
+    layer_map: Words = ("uniform",)
     """The teacher's layer for each of the student's: uniform, last, or numbers from 0."""
 
     @property
@@ -156,20 +161,23 @@ class TrainSettings(Settings):
     """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
     """Split that chooses the weights; test only to reproduce the thesis."""
+    average_epochs: int = pydantic.Field(1, gt=0)
+    """Keep the mean of the weights of this many epochs, those with the best validation scores. 1: the best one's."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_default(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave --average-epochs out where it changes nothing: students that were built without it stay up to date."""
+        values = dump(self)
+        if values.get("average_epochs") == 1:
+            del values["average_epochs"]
+        return values
 
 
-class LossSettings(Settings):
+class LossSettings(LogitsSettings):
     """Distillation."""
 
     student_arch: StudentArch = "bilstm"
     """Student architecture. The thesis's old name emb-ffn means ffn."""
-    alpha: float = pydantic.Field(0.0, ge=0, le=1)
-    """Weight of the labels: 1 learns from labels only, 0 from the teacher only."""
-    loss: Literal["mse", "temperature-softmax", "kl"] = "mse"
-    """Distillation loss: mse of logits, mse of softmax with temperature (the thesis's for FFN), or Hinton's T^2 KL.
-    Of multilabel tasks the last two are of each label's sigmoid."""
-    temperature: float = pydantic.Field(3.0, gt=0)
-    """Temperature of temperature-softmax and kl."""
     prune_aware: bool = False
     """Prune gradually while distilling, to the targets that pruning would use."""
 
@@ -243,10 +251,19 @@ class DistillSettings(
     def _check_distillation(self) -> "DistillSettings":
         if self.student_arch == "conv" and self.pooling == "last":
             raise ValueError("--pooling last: a convolution has no last state; use max")
-        if self.student_arch in ("transformer", "recursive") and self.encoder_hidden_dim % self.heads:
+        if self.pair_encoder == "align":
+            if self.student_arch not in ALIGNING:
+                raise ValueError(f"--pair-encoder align is for {' and '.join(ALIGNING)} (got {self.student_arch})")
+            if self.pooling == "last":
+                raise ValueError("--pooling last: --pair-encoder align takes the maximum over tokens; use max")
+        if self.symmetric and self.student_arch in TRANSFORMERS:
+            raise ValueError(f"--symmetric: a {self.student_arch} reads a pair as one text, in its order")
+        if self.student_arch in TRANSFORMERS and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):
             raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
+        if self.average_epochs > 1 and self.prune_aware:
+            raise ValueError("--average-epochs and --prune-aware exclude each other: epochs have zeros in other places")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
         if self.embedding_init != "vectors" and self.embedding_type != "bpe":

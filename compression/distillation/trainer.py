@@ -16,13 +16,13 @@ from common.data.tasks import Task
 from common.devices import pick_device
 from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, linear_schedule
+from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
 from common.training.targets import targets
 from compression.distillation.alignment import Aligner
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.losses import combined
 from compression.distillation.settings import DistillSettings
 from compression.distillation.token_cache import cached_tokens
 from compression.students.batch import Batch
@@ -99,6 +99,7 @@ def train_student(
             task, data.held_out.labels, student_logits(student, held_out, device, "validating")
         ),
         epochs=epochs,
+        kept=settings.average_epochs,
         fingerprint=key,
         on_start=on_start,
         extra_state=lambda: {name: value for callback in callbacks for name, value in callback.state().items()},

@@ -27,7 +27,7 @@ RESULT_FILE = "result.json"
 class Evaluate(Step):
     """A model's scores on a task's test splits. Files: result.json, predictions-<split>.parquet."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     task: str
     settings: EvaluateSettings = pydantic.Field(exclude=True)

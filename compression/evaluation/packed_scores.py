@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.metrics import f1_score
 
 from common.data.split import Split, load_split
 from common.data.tasks import Task, check_no_overlap, load_task
@@ -17,7 +18,10 @@ from compression.evaluation.models import data_fingerprint, split_names
 from compression.evaluation.packed import load_packed
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.speed import speed
-from compression.runtime import Model
+from compression.runtime import Model, to_probabilities
+
+F1_AT_THRESHOLD = "f1_at_threshold"
+"""Metric: f1 where the second label is answered from the threshold chosen on validation, not from a half."""
 
 if TYPE_CHECKING:
     from compression.runtime.native import NativeModel
@@ -40,7 +44,9 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
         seconds = time.perf_counter() - started
         row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
         row |= {"student_arch": model.arch, "embedding_type": model.embedding, "run": str(path)}
-        row |= {"bytes_packed": path.stat().st_size, "rows": len(split), "metrics": labelled_score(task, split, logits)}
+        row |= {"bytes_packed": path.stat().st_size, "rows": len(split)}
+        row |= {"metrics": labelled_score(task, split, logits, model.temperature, model.threshold)}
+        row |= threshold_field(model.threshold)
         if model.labels and not model.tokens and (labelled := np.flatnonzero(split.labelled)).size:
             row |= calibration_fields(logits[labelled], split.labels[labelled], model.temperature)
         row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
@@ -64,7 +70,23 @@ def packed_logits(model: Model | NativeModel, split: Split) -> np.ndarray:
     return model.logits(list(zip(*split.sentences(), strict=True)) if model.pair else split.sentence1)
 
 
-def labelled_score(task: Task, split: Split, logits: np.ndarray) -> dict[str, float]:
-    """Return the task's metrics over a split's labelled rows; none where no row has a label."""
-    labelled = np.flatnonzero(split.labelled)
-    return score(task, split.labels[labelled], logits[labelled]) if len(labelled) else {}
+def labelled_score(
+    task: Task, split: Split, logits: np.ndarray, temperature: float | None = None, threshold: float | None = None
+) -> dict[str, float]:
+    """Return the task's metrics over a split's labelled rows; none where no row has a label.
+
+    With a threshold of the probabilities with a temperature, also F1_AT_THRESHOLD, where the task is scored by F1.
+    """
+    rows = np.flatnonzero(split.labelled)
+    if not len(rows):
+        return {}
+    labels, metrics = split.labels[rows], score(task, split.labels[rows], logits[rows])
+    if threshold is not None and "f1" in metrics:
+        answered = to_probabilities(logits[rows], temperature or 1.0)[:, 1] >= threshold
+        metrics[F1_AT_THRESHOLD] = float(f1_score(labels, answered, zero_division=0.0))
+    return metrics
+
+
+def threshold_field(threshold: float | None) -> dict[str, float]:
+    """Return the field of a row of results.json with a threshold, if there is one."""
+    return {} if threshold is None else {"threshold": round(threshold, 6)}

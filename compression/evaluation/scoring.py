@@ -31,14 +31,15 @@ from compression.evaluation.models import (
     validation_fingerprint,
 )
 from compression.evaluation.packed import load_packed
-from compression.evaluation.packed_scores import labelled_score, packed_logits
+from compression.evaluation.packed_scores import labelled_score, packed_logits, threshold_field
 from compression.evaluation.predictions import write_predictions
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.evaluation.speed import Predictor, speed
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 from compression.packing.calibration import DIGITS, fit_temperature
-from compression.runtime import Model
+from compression.packing.threshold import fit_threshold
+from compression.runtime import Model, to_probabilities
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 
@@ -52,10 +53,10 @@ def score_model(
     predict = (
         load_predictor(folder, config, settings.cpu) if packed is None else functools.partial(packed_logits, packed)
     )
-    validation, temperature = _validation(paths, task, config, predict)
+    validation, temperature, threshold = _validation(paths, task, config, predict)
     same_for_all_splits = {**_model_fields(paths, task, folder, config), "validation": validation}
     if packed and config.has_probabilities:
-        temperature = round(packed.temperature, DIGITS)
+        temperature, threshold = round(packed.temperature, DIGITS), packed.threshold
     rows = []
     for name in split_names(task, settings.split):
         split = load_split(paths, task, name)
@@ -64,7 +65,8 @@ def score_model(
         seconds = time.perf_counter() - started
         row = identity(task, name, config, folder) | same_for_all_splits
         row["stage"] = "packed" if settings.packed else config.stage
-        row |= {"rows": len(split), "metrics": _metrics(paths, task, config, name, split, logits)}
+        metrics = _metrics(paths, task, config, name, split, logits, temperature, threshold)
+        row |= {"rows": len(split), "metrics": metrics, **threshold_field(threshold)}
         if config.has_probabilities and (labelled := np.flatnonzero(split.labelled)).size:
             row |= calibration_fields(logits[labelled], split.labels[labelled], temperature)
         row["data"] = data_fingerprint(paths, task, name)
@@ -79,15 +81,19 @@ def score_model(
 
 def _validation(
     paths: Workspace, task: Task, config: ModelConfig, predict: Predictor
-) -> tuple[dict[str, float] | None, float | None]:
-    """Return a student's scores over validation, and the temperature that its packed file has; None where unknown."""
+) -> tuple[dict[str, float] | None, float | None, float | None]:
+    """Return a student's scores over validation, and the temperature and the threshold that its packed file has; None
+    where unknown."""
     # A teacher's pass over validation costs minutes and chooses nothing. A workspace may hold test rows only.
     if not has_validation(task, config) or not paths.split(task.name, "validation").exists():
-        return None, None
+        return None, None, None
     split = load_split(paths, task, "validation")
     logits, rows = predict(split), np.flatnonzero(split.labelled)
     fitted = fit_temperature(logits[rows], split.labels[rows]) if config.has_probabilities and len(rows) else None
-    return _metrics(paths, task, config, "validation", split, logits) or None, fitted
+    threshold = None
+    if fitted is not None and config.f1:
+        threshold = fit_threshold(to_probabilities(logits[rows], fitted), split.labels[rows])
+    return _metrics(paths, task, config, "validation", split, logits) or None, fitted, threshold
 
 
 def _model_fields(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Any]:
@@ -130,11 +136,18 @@ def load_own_packed(settings: EvaluateSettings, folder: Path, config: ModelConfi
 
 
 def _metrics(
-    paths: Workspace, task: Task, config: ModelConfig, name: str, split: Split, logits: np.ndarray
+    paths: Workspace,
+    task: Task,
+    config: ModelConfig,
+    name: str,
+    split: Split,
+    logits: np.ndarray,
+    temperature: float | None = None,
+    threshold: float | None = None,
 ) -> dict[str, float]:
     """Return the task's metrics over labelled rows; without labels, how often a student agrees with its teacher."""
     if split.labelled.any():
-        return labelled_score(task, split, logits)
+        return labelled_score(task, split, logits, temperature, threshold)
     if config.teacher is None:
         return {}
     return agreement(task, load_logits(paths, task, config.teacher, name), logits)

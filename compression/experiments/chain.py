@@ -103,6 +103,8 @@ def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[dict[str, 
     for kind, given in zip(kinds, flags, strict=True):
         if "finetune" in kinds and kind in ("evaluate", "analyze"):
             given.pop("arch", None)  # it names the teacher to fine-tune, and would exclude every student
+        if "compress" in kinds and kind == "finetune":
+            given.pop("teacher", None)  # it names the students' teacher
     return own, flags, typed
 
 

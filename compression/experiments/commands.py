@@ -1,4 +1,4 @@
-"""Commands that try an experiment's best packed student, shown at its end."""
+"""Commands that try an experiment's packed student, shown at its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.data.split import load_split
-from common.data.tasks import load_task
+from common.data.tasks import Task, load_task
 from common.store.workspace import Workspace
 from compression.experiments.report.results import Row
 
@@ -18,9 +18,9 @@ _WORDS = range(4, 21)
 
 
 def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[str]:
-    """Return three commands for the packed student that is best on validation, ready to be pasted; none without one.
+    """Return commands for the packed student that is best on validation; none without one.
 
-    task: as --task takes it. rows: of its results.json. The example is a row of the task's validation split.
+    task: as --task takes it. rows: of its results.json.
     """
     about = load_task(task)
     found = [(row, paths.packed(about.models_task, row["model"])) for row in rows if row["task"] == about.name]
@@ -28,19 +28,28 @@ def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[st
     if not found:
         return []
     _, best = max(found, key=lambda each: (next(iter(each[0]["validation"].values())), -each[0]["bytes_packed"]))
-    file, python = _from_here(best), _from_here(_python())
-    columns = load_split(paths, about, "validation").sentences()
-    texts = [shlex.quote(text) for text in _example(list(zip(*columns, strict=True)))]
-    line = r"printf '%s\t%s\n'" if about.pair else "echo"
-    explain = "" if about.tokens else " --explain"
+    return packed_commands(best, example(paths, about), about.tokens)
+
+
+def packed_commands(path: Path, texts: Sequence[str], tokens: bool = False, columns: Sequence[str] = ()) -> list[str]:
+    """Return three commands for a packed file, ready to be pasted, and one for a table of the user's own.
+
+    texts: an example, one text or two of a pair; tokens: whether words are labelled; columns: of texts in the table.
+    """
+    file, python, quoted = _from_here(path), _from_here(_python()), " ".join(map(shlex.quote, texts))
+    line = r"printf '%s\t%s\n'" if len(texts) == 2 else "echo"
+    table = f" --input new.csv --columns {' '.join(map(shlex.quote, columns))} --output classified.csv"
     return [
-        f"{python} -m compression.runtime {file} {' '.join(texts)}",
-        f"{line} {' '.join(texts)} | {python} predict.py --model {file}{explain}",
+        f"{python} -m compression.runtime {file} {quoted}",
+        f"{line} {quoted} | {python} predict.py --model {file}{'' if tokens else ' --explain'}",
         f"{python} predict.py --model {file}",
+        *([f"{python} predict.py --model {file}{table}"] if columns else []),
     ]
 
 
-def _example(rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def example(paths: Workspace, task: Task) -> tuple[str, ...]:
+    """Return a short row of a task's validation split, one text or two of a pair."""
+    rows = list(zip(*load_split(paths, task, "validation").sentences(), strict=True))
     return next((row for row in rows if all(len(text.split()) in _WORDS for text in row)), rows[0])
 
 

@@ -78,8 +78,9 @@ def job_class(kind: str) -> type[StageSettings]:
 
 
 def settings_for(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the settings that a kind of job has."""
-    return {key: value for key, value in settings.items() if key in job_class(kind).model_fields}
+    """Return those of the settings of all jobs that a kind of job has. A teacher among them is the students'."""
+    names = job_class(kind).model_fields.keys() - ({"teacher"} if kind == "finetune" else set())
+    return {key: value for key, value in settings.items() if key in names}
 
 
 def check_known(settings: Iterable[str], kinds: Iterable[str]) -> None:

@@ -96,7 +96,9 @@ def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
     settings = experiment.model_dump(mode="json", exclude={"files"})  # sacred takes no keys with dots
     rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.observers)
     tasks = {job.given["task"]: None for job in plan.jobs}
-    experiment = experiment.model_copy(update={"labels": recorded_labels(plan.workspace, tasks)})
+    augmented = dict.fromkeys(job.settings().augmented for job in plan.jobs if job.kind == "preprocess")
+    labels = recorded_labels(plan.workspace, tasks, tuple(augmented) or ("tinybert",))
+    experiment = experiment.model_copy(update={"labels": labels})
     write_record(folder, experiment)
     write_results(folder / RESULTS_FILE, rows)
     if rows:

@@ -25,7 +25,8 @@ import torch
 from common.errors import UserError
 from common.store.files import whole_file
 from common.training.models import ModelConfig, read_config
-from compression.export.onnx_graph import Graph
+from compression.export.onnx_alignment import AlignmentNodes
+from compression.export.onnx_graph import FLOAT, Graph
 from compression.export.onnx_transformer import TransformerNodes
 from compression.runtime import HASHES
 from compression.students.layers import Recurrent
@@ -34,8 +35,6 @@ from compression.students.student import Student
 
 GATES = {"lstm": (0, 3, 1, 2), "rnn": (0,)}
 """PyTorch's indices of ONNX's gates: input, output, forget, candidate."""
-FLOAT = 1
-"""ONNX's number of float32, for Cast."""
 
 
 def export_onnx(folder: Path, target: Path) -> Path:
@@ -64,14 +63,22 @@ class Exporter(Graph):
         """The whole student."""
         config = self.config
         suffixes = ("", "2") if config.pair else ("",)
-        encoded = [self._together(suffixes)] if self.student.reads_together else [self._encode(s) for s in suffixes]
-        joined = encoded[0]
-        if len(encoded) > 1:
-            difference, product = self.node("Abs", self.node("Sub", *encoded)), self.node("Mul", *encoded)
-            joined = self.node("Concat", *encoded, difference, product, axis=1)
+        if self.student.aligns:
+            joined = self._compare(*self._aligned())
+        elif self.student.reads_together:
+            joined = self._together(suffixes)
+        else:
+            encoded = [self._encode(suffix) for suffix in suffixes]
+            joined = self._compare(*encoded) if config.pair else encoded[0]
         hidden = self.node("Relu", self.linear("classifier.0", joined))
         logits = self.linear("classifier.3", hidden)
         return self.finish(config.name, "logits", logits, config.outputs, metadata(config))
+
+    def _compare(self, *encoded: str) -> str:
+        """Two vectors [batch, width] as one."""
+        both = [self.node("Add", *encoded)] if self.student.symmetric else encoded
+        difference, product = self.node("Abs", self.node("Sub", *encoded)), self.node("Mul", *encoded)
+        return self.node("Concat", *both, difference, product, axis=1)
 
     def _add_inputs(self, suffix: str) -> tuple[str, str]:
         """Ids and lengths of a sentence."""
@@ -103,6 +110,31 @@ class Exporter(Graph):
         backward = self.node("ReverseSequence", vectors, lengths, time_axis=0, batch_axis=1)
         states = [self._recurrent("forward_rnn", vectors), self._recurrent("backward_rnn", backward)]
         return self.node("Concat", *(self._pool(each, steps, ends) for each in states), axis=1)
+
+    def _aligned(self) -> list[str]:
+        """A vector for each text of a pair, [batch, width of a state]."""
+        inputs = [self._add_inputs(suffix) for suffix in ("", "2")]
+        alignment, tokens = AlignmentNodes(self, inputs), []
+        for (ids, lengths), shared in zip(inputs, alignment.shared(), strict=True):
+            vectors = self._embed(self.node("Transpose", ids, perm=[1, 0, 2]))
+            shared = self.unsqueeze(self.node("Transpose", shared, perm=[1, 0]), 2)
+            states = self._states(self.node("Concat", vectors, shared, axis=2), lengths)
+            whole = self.node("Concat", states, vectors, axis=2)
+            tokens.append(self.node("Transpose", whole, perm=[1, 0, 2]))
+        return alignment.compared(tokens)
+
+    def _states(self, vectors: str, lengths: str) -> str:
+        """vectors: [time, batch, numbers] -> a state at each token, [time, batch, width of a state]."""
+        if self.config.arch == "conv":
+            steps = self.node("Range", self.number(0), self.length(vectors, 0), self.number(1))
+            inside = self.node("Less", self.unsqueeze(steps, 1, 2), self.unsqueeze(lengths, 0, 2))
+            return self._convolution(self._where(inside, vectors, 0.0))
+
+        def turned(sequence: str) -> str:
+            return self.node("ReverseSequence", sequence, lengths, time_axis=0, batch_axis=1)
+
+        backward = turned(self._recurrent("backward_rnn", turned(vectors)))
+        return self.node("Concat", self._recurrent("forward_rnn", vectors), backward, axis=2)
 
     def _embed(self, ids: str) -> str:
         """ids: [a, b, width] -> [a, b, dim], whichever of time and batch comes first."""

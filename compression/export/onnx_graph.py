@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 OPSET = 17
 IR_VERSION = 8
 """Versions that a reader must know; these two are of 2022, for older runtimes."""
+FLOAT = 1
+"""ONNX's number of float32, for Cast."""
 
 
 def import_onnx() -> Any:

@@ -15,9 +15,20 @@ from common.training.models import ModelConfig, read_config
 from compression.packing.ans import encode_stream
 from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
+from compression.packing.threshold import HALF
 from compression.packing.vocabulary import PackedBytePairs, PackedWordPieces, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
-from compression.runtime.header import CALIBRATED, MULTILABEL, PAIR, POOL_MAX, TOKENS
+from compression.runtime.header import (
+    ALIGN,
+    CALIBRATED,
+    MOST_ALIGNED,
+    MULTILABEL,
+    PAIR,
+    POOL_MAX,
+    SYMMETRIC,
+    THRESHOLD,
+    TOKENS,
+)
 from compression.runtime.model import MAGIC, VERSION
 from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS
 from compression.students.saved import load_student
@@ -34,13 +45,16 @@ _CHECKSUM = 4
 _TABLE = "embedding.table.weight"
 
 
-def pack(student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0) -> bytes:
+def pack(
+    student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0, threshold: float = HALF
+) -> bytes:
     """Return the packed file of a student. config: its name, task, labels and settings.
 
-    temperature: of its probabilities (see compression.packing.calibration); the size does not depend on it.
+    temperature: of its probabilities (see compression.packing.calibration); threshold: of the second label (see
+    compression.packing.threshold), stored where the task is scored by F1; the size does not depend on them.
     Raises UserError when it cannot be packed.
     """
-    return _pack(student, tokenizer, config, temperature)[0]
+    return _pack(student, tokenizer, config, temperature, threshold)[0]
 
 
 def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> list[PackedSection]:
@@ -48,7 +62,7 @@ def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig)
     return _pack(student, tokenizer, config)[1].sections()
 
 
-def pack_student(folder: Path, temperature: float = 1.0, name: str | None = None) -> bytes:
+def pack_student(folder: Path, temperature: float = 1.0, threshold: float = HALF, name: str | None = None) -> bytes:
     """Return the packed file of a saved student. name: the one that the file holds; None: the student's own.
 
     Raises UserError when there is none, or it cannot be packed.
@@ -58,16 +72,17 @@ def pack_student(folder: Path, temperature: float = 1.0, name: str | None = None
         raise UserError(f"{config.name} is a {config.kind}; only students are packed")
     student, tokenizer, config = load_student(folder, torch.device("cpu"))
     try:
-        return pack(student, tokenizer, config.model_copy(update={"name": name or config.name}), temperature)
+        return pack(student, tokenizer, config.model_copy(update={"name": name or config.name}), temperature, threshold)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
 
 
 def _pack(
-    student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0
+    student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0, threshold: float = HALF
 ) -> tuple[bytes, ByteCounts]:
     vocabulary = pack_vocabulary(tokenizer)
     stored = np.float32(temperature).tobytes() if config.has_probabilities else b""
+    stored += np.float32(threshold).tobytes() if config.f1 else b""
     return _assemble(_write(student, vocabulary, config), vocabulary, stored)
 
 
@@ -100,10 +115,13 @@ def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Str
 
 def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec) -> None:
     """Write the first fields of a header."""
-    settings = spec.settings
+    settings, encoder = spec.settings, spec.encoder
+    if encoder.align and settings.max_tokens > MOST_ALIGNED:
+        raise UserError(f"cannot be packed: --pair-encoder align with texts of more than {MOST_ALIGNED:,} tokens")
     header.byte(ARCHS.index(spec.arch))
     header.byte(EMBEDDINGS.index(settings.embedding_type))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens
+    flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * config.f1
     header.byte(flags | MULTILABEL * config.multilabel | CALIBRATED * config.has_probabilities)
     header.text(config.name)
     header.text(config.task)
@@ -114,12 +132,13 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     header.width(settings.embedding_dim)
     header.width(settings.cls_hidden_dim)
     for name, kind in ENCODER_FIELDS[spec.arch].items():
-        getattr(header, kind)(getattr(spec.encoder, name))
+        getattr(header, kind)(getattr(encoder, name))
     if settings.embedding_type == "hash":
         header.size(settings.vocab_size)
 
 
-def _assemble(streams: Streams, vocabulary: Vocabulary, temperature: bytes) -> tuple[bytes, ByteCounts]:
+def _assemble(streams: Streams, vocabulary: Vocabulary, calibration: bytes) -> tuple[bytes, ByteCounts]:
+    """calibration: the temperature and the threshold, where the file has them."""
     counts = ByteCounts()
     raw = [owned for owned in streams.main if owned.array.mode == RAW]
     pool = b"".join(owned.array.values.tobytes() for owned in raw)
@@ -134,8 +153,8 @@ def _assemble(streams: Streams, vocabulary: Vocabulary, temperature: bytes) -> t
     encoders = [_encoder(streams.first), _encoder(streams.main)]
     if isinstance(vocabulary, PackedBytePairs):
         encoders.insert(1, (vocabulary.encode, [("vocabulary", 1.0)]))
-    counts.add("stored", [("settings", len(temperature))])
-    body = bytes(opening.data) + header + temperature
+    counts.add("stored", [("settings", len(calibration))])
+    body = bytes(opening.data) + header + calibration
     for encode, owners in encoders:
         stream, carried = encode(pool)
         pool = pool[carried:]

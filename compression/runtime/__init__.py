@@ -24,7 +24,7 @@ if sys.argv[:1] == ["-m"]:
 
 from compression.runtime.model import Model, load, load_bytes, tidy, to_probabilities
 from compression.runtime.reader import PackedError
-from compression.runtime.shapes import ARCHS, TRANSFORMERS, EncoderSize, student_shapes
+from compression.runtime.shapes import ALIGNING, ARCHS, TRANSFORMERS, EncoderSize, student_shapes
 from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, UNKNOWN, UNUSED, USED, WORDS, BytePairs, prepare
 from compression.runtime.tokenizers.char import ALPHABET, Characters
 from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes, split_words

@@ -6,15 +6,25 @@ import numpy as np
 
 from compression.runtime.entropy import RAW, SYMBOLS_PER_BYTE, decode_stream
 from compression.runtime.reader import MOST_VALUES, PackedError, Reader
-from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS, TRANSFORMERS, EncoderSize, student_shapes
+from compression.runtime.shapes import (
+    ALIGNING,
+    ARCHS,
+    EMBEDDINGS,
+    ENCODER_FIELDS,
+    TRANSFORMERS,
+    EncoderSize,
+    student_shapes,
+)
 from compression.runtime.tokenizers.bpe import BytePairs
 from compression.runtime.tokenizers.char import ALPHABET
 from compression.runtime.vocabulary import Vocabulary, read_word_pieces
 from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
-PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED = 1, 2, 4, 8, 16
+PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits of the settings' flags."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
+MOST_ALIGNED = 1 << 12
+"""Tokens of a text whose every pair with a token of the other text has a score."""
 
 
 class Header:
@@ -24,15 +34,18 @@ class Header:
         """Raises PackedError."""
         self.arch = ARCHS[reader.byte(len(ARCHS))]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
-        flags = reader.byte(32)
+        flags = reader.byte()
         self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
         self.multilabel, self._calibrated, self.temperature = bool(flags & MULTILABEL), bool(flags & CALIBRATED), 1.0
+        self._has_threshold = bool(flags & THRESHOLD)
+        self.threshold: float | None = None
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
         self.outputs = len(self.labels) or 1
         self.max_tokens, dim, classifier = reader.size(), reader.width(), reader.width()
         sizes = {name: getattr(reader, kind)() for name, kind in ENCODER_FIELDS[self.arch].items()}
-        self.size = EncoderSize(self.arch, self.pair, self.max_tokens, dim, **sizes)
+        about = {"align": bool(flags & ALIGN), "symmetric": bool(flags & SYMMETRIC)}
+        self.size = EncoderSize(self.arch, self.pair, self.max_tokens, dim, **sizes, **about)
         self._check_settings()
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
         self._streams = streams = Streams()
@@ -57,8 +70,16 @@ class Header:
             raise PackedError("any number of labels for each word, or without labels")
         if self._calibrated and (self.tokens or not self.labels):
             raise PackedError("a temperature, of a model without probabilities")
+        if self._has_threshold and (len(self.labels) != 2 or self.tokens or self.multilabel):
+            raise PackedError("a threshold, of a model that does not choose between two labels")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
+        if size.align and not (self.pair and self.arch in ALIGNING and self.pool_max):
+            raise PackedError("texts are aligned, by a model that cannot align them")
+        if size.align and self.max_tokens > MOST_ALIGNED:
+            raise PackedError(f"texts of more than {MOST_ALIGNED:,} tokens are aligned")
+        if size.symmetric and (not self.pair or self.arch in TRANSFORMERS):
+            raise PackedError("texts have no order, of a model that does not compare them")
         if self.arch in TRANSFORMERS and (not size.depth or not size.heads or size.hidden % size.heads):
             raise PackedError("a transformer without layers, or whose heads do not divide its width")
 
@@ -66,6 +87,8 @@ class Header:
         """Decode everything after the header, to its last byte. Raises PackedError."""
         if self._calibrated:
             self.temperature = reader.float_within(LEAST_TEMPERATURE, MOST_TEMPERATURE)
+        if self._has_threshold:
+            self.threshold = reader.float_within(0, 1)
         streams = self._streams
         limit = min(MOST_VALUES, SYMBOLS_PER_BYTE * (reader.left + 8))
         carried = decode_stream(reader, streams.first, limit)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compression.runtime.alignment import Alignment
 from compression.runtime.encoders import ENCODERS
 from compression.runtime.header import Header
 from compression.runtime.reader import PackedError, Reader
@@ -32,18 +33,22 @@ class Model:
     name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
     sentences. tokens: whether it labels every word (between single spaces). multilabel: whether a text has any number
     of labels, each with a probability of its own. arch: one of ARCHS. embedding: one of EMBEDDINGS. temperature: what
-    probabilities divide logits by, 1 where none was fitted.
+    probabilities divide logits by, 1 where none was fitted. threshold: of two labels the probability of the second one
+    from which answering it had the best F1 on validation; None where there is none.
     """
 
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
         self.outputs, self.tokens, self.multilabel = header.outputs, header.tokens, header.multilabel
-        self.temperature = header.temperature
+        self.temperature, self.threshold = header.temperature, header.threshold
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
         of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
         self._encoder = ENCODERS[header.arch](of_encoder, header.size, header.pool_max)
+        if header.size.align:
+            self._encoder = Alignment(of_encoder, header.size, self._encoder)
+        self._symmetric = header.size.symmetric
         self._layers = [
             (np.ascontiguousarray(weights[f"classifier.{i}.weight"].T), weights[f"classifier.{i}.bias"]) for i in (0, 3)
         ]
@@ -140,7 +145,7 @@ class Model:
             encoded = self._encoder(table, ids, lengths)
         if self.pair and self.arch not in TRANSFORMERS:
             u, v = encoded[::2], encoded[1::2]
-            encoded = np.concatenate([u, v, np.abs(u - v), u * v], 1)
+            encoded = np.concatenate([*([u + v] if self._symmetric else [u, v]), np.abs(u - v), u * v], 1)
         (first, first_bias), (last, last_bias) = self._layers
         hidden = encoded @ first
         hidden += first_bias

@@ -9,6 +9,8 @@ from compression.runtime.tokenizers.hash import HASHES
 ARCHS = ("ffn", "rnn", "bilstm", "conv", "transformer", "recursive")
 TRANSFORMERS = ARCHS[4:]
 """Architectures that read a pair as one text."""
+ALIGNING = ("bilstm", "conv")
+"""Architectures that can align the texts of a pair."""
 EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
 GATES = {"rnn": 1, "bilstm": 4}
 ENCODER_FIELDS = {
@@ -27,7 +29,11 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 class EncoderSize(NamedTuple):
-    """The sizes of an encoder. depth: layers, or how often the one layer is used."""
+    """The sizes of an encoder.
+
+    depth: layers, or how often the one layer is used; align: whether the tokens of a pair attend to the other text;
+    symmetric: whether the order of a pair's texts makes no difference.
+    """
 
     arch: str
     pair: bool
@@ -39,6 +45,8 @@ class EncoderSize(NamedTuple):
     heads: int = 0
     intermediate: int = 0
     adapters: int = 0
+    align: bool = False
+    symmetric: bool = False
 
     @property
     def shared(self) -> bool:
@@ -51,10 +59,26 @@ class EncoderSize(NamedTuple):
         return 1 + (1 + self.pair) * (self.max_tokens + 1)
 
     @property
+    def input(self) -> int:
+        """Width of a token's vector; where texts are aligned, with a number that says whether both texts have it."""
+        return self.dim + self.align
+
+    @property
+    def state(self) -> int:
+        """Width of a token's state."""
+        return {"ffn": self.dim, "rnn": 2 * self.hidden, "bilstm": 2 * self.hidden}.get(self.arch, self.hidden)
+
+    @property
+    def blocks(self) -> int:
+        """Vectors that the classifier reads: [u; v; |u - v|; u * v] of a pair, if symmetric [u + v; |u - v|; u * v]."""
+        if not self.pair or self.arch in TRANSFORMERS:
+            return 1
+        return 3 if self.symmetric else 4
+
+    @property
     def output(self) -> int:
         """Width of the classifier's input."""
-        width = {"ffn": self.dim, "rnn": 2 * self.hidden, "bilstm": 2 * self.hidden}.get(self.arch, self.hidden)
-        return width * (4 if self.pair and self.arch not in TRANSFORMERS else 1)
+        return self.state * self.blocks
 
 
 def student_shapes(size: EncoderSize, rows: int, vocab_size: int, classifier: int, outputs: int) -> Shapes:
@@ -70,12 +94,12 @@ def student_shapes(size: EncoderSize, rows: int, vocab_size: int, classifier: in
 
 
 def _encoder_shapes(size: EncoderSize) -> Shapes:
-    dim, hidden = size.dim, size.hidden
+    dim, hidden = size.input, size.hidden
     shapes: Shapes = {}
-    if size.arch == "conv":
-        return _layer("convolution", 2 * hidden, size.kernel_width * dim)
     if size.arch in TRANSFORMERS:
         return _transformer_shapes(size)
+    if size.arch == "conv":
+        shapes |= _layer("convolution", 2 * hidden, size.kernel_width * dim)
     if size.arch in GATES:
         gates = GATES[size.arch] * hidden
         for name in ("forward_rnn", "backward_rnn"):
@@ -84,6 +108,9 @@ def _encoder_shapes(size: EncoderSize) -> Shapes:
                 f"{name}.weight_hh": (gates, hidden),
                 f"{name}.bias": (gates,),
             }
+    if size.align:
+        # A token, what it attends to, their difference and their product; each is a state and a vector.
+        shapes |= {"alignment.scale": (1,), **_layer("alignment.fusion", size.state, 4 * (size.state + size.dim))}
     return shapes
 
 

@@ -1,4 +1,4 @@
-"""Files of a student: packed, with the temperature of its probabilities, and ONNX."""
+"""Files of a student: packed, with the temperature and the threshold of its probabilities, and ONNX."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from common.training.models import read_config
 from compression.distillation.dataset import held_out_inputs, held_out_rows
 from compression.packing import pack_student
 from compression.packing.calibration import fit_temperature
+from compression.packing.threshold import fit_threshold
+from compression.runtime import to_probabilities
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import CPU
 from compression.students.saved import load_student
@@ -43,11 +45,11 @@ class StudentFile(Step):
 class Pack(StudentFile):
     """A student as one .fwt file (docs/format.md)."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     file: ClassVar[str] = "student.fwt"
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the student, and what its temperature is fitted on: splits, and logits where validation has no labels.
+        """Return the student, and what it is calibrated on: splits, and logits where validation has no labels.
 
         Where one of these is missing the student alone is packed, and its probabilities are not calibrated.
         """
@@ -61,24 +63,31 @@ class Pack(StudentFile):
         return inputs
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Fit the temperature and write the packed file."""
-        temperature = self._temperature() if "splits" in inputs else 1.0
-        (out / self.file).write_bytes(pack_student(self.student, temperature))
-        return {"temperature": temperature}
+        """Fit temperature and threshold, and write the packed file."""
+        fitted = self._fitted() if "splits" in inputs else {}
+        (out / self.file).write_bytes(pack_student(self.student, **fitted))
+        return {"temperature": 1.0, **fitted}
 
-    def _temperature(self) -> float:
-        """Return the temperature fitted on validation's labels or, where it has none, on the teacher's choices."""
+    def _fitted(self) -> dict[str, float]:
+        """Return the temperature fitted on validation's labels or, where it has none, on the teacher's choices.
+
+        Where the task is scored by F1, the threshold of the probabilities with this temperature too. Returns nothing
+        where there are neither labels nor a teacher.
+        """
         task, settings = self._validation()
         student, tokenizer, config = load_student(self.student, CPU)
         try:
             rows = held_out_rows(settings, task, config.teacher)
         except UserError as error:  # neither labels nor a teacher
             say(f"{config.name} is packed without calibration: {error}")
-            return 1.0
+            return {}
         logits = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration")
-        temperature = fit_temperature(logits, rows.labels)
-        say(f"temperature of {config.name}: {temperature:g}, from {len(rows):,} rows of validation")
-        return temperature
+        found = {"temperature": fit_temperature(logits, rows.labels)}
+        if config.f1:
+            found["threshold"] = fit_threshold(to_probabilities(logits, found["temperature"]), rows.labels)
+        shown = ", ".join(f"{name} {value:g}" for name, value in found.items())
+        say(f"{config.name}: {shown}, from {len(rows):,} rows of validation")
+        return found
 
     def _validation(self) -> tuple[Task, CompressSettings]:
         """Return the task, and settings by which validation is held out even where test chose the checkpoint."""

@@ -80,7 +80,7 @@ class Prune(Shrink):
         train = load_split(self.settings.paths, self.task, "train")
         rows = np.random.default_rng(0).permutation(len(train))[:_SAMPLE]
         encoded = encode_split(context.tokenizer, train.take(rows))
-        widths = remove_units(context.student, self.prune.prune_units, encoded, context.parent.pair)
+        widths = remove_units(context.student, self.prune.prune_units, encoded)
         context.widths.update(widths)
         left = (f"{name.removesuffix('_hidden_dim')} {width}" for name, width in widths.items())
         say(f"{context.name}: units left: {', '.join(left)}")

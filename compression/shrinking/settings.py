@@ -153,7 +153,7 @@ class CompressSettings(  # bases in the order of --help
                     "pretrain starts from random weights: no --load-trained-model, --start-from, --init-from-teacher"
                 )
             if self.teacher is None:
-                raise ValueError("pretrain needs --teacher: minilm, a Hugging Face model's folder, or its name")
+                raise ValueError("pretrain needs --teacher: minilm, mpnet, a Hugging Face model's folder, or its name")
         elif "distill" in actions and self.load_trained_model:
             raise ValueError(
                 "--load-trained-model starts from a finished student: leave distill out of --compression-actions"
@@ -182,18 +182,24 @@ class CompressSettings(  # bases in the order of --help
             (self.align_attention, ["attention_loss", "attention_states"], "without --align-attention"),
             (self.align_hidden or self.align_attention, ["layer_map"], "without --align-hidden or --align-attention"),
             (self.loss != "mse", ["temperature"], "without --loss temperature-softmax or kl"),
-            (not self.only_original_data, ["augmented", "bootstrap_data_ratio"], "with --only-original-data"),
+            (
+                not self.only_original_data,
+                ["augmented", "bootstrap_data_ratio", "min_confidence"],
+                "with --only-original-data",
+            ),
             (self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"),
             (guided or distilled, ["teacher", "alpha"], "with --guide student"),
             (tuned, ["tune_lr", "guide"], "without --tune-epochs"),
             (distilled or tuned, set(LossSettings.model_fields) - {"student_arch"}, learning),
-            (distilled or tuned, ["downsample_data", "bootstrap_data_ratio"], learning),
+            (guided or distilled, ["min_confidence"], "with --guide student"),
+            (distilled or tuned, ["downsample_data", "bootstrap_data_ratio", "min_confidence"], learning),
             (distilled or tuned or (asked["quantize"] and self.chooses_bits), ["select_on"], learning),
             (distilled or tuned or self._reads_text, ["augmented", "only_original_data"], learning),
             (trained or tuned, ["teacher", "batch_size", "max_grad_norm"], both + ", or --tune-epochs"),
             (trained, set(TrainSettings.model_fields) - {"batch_size", "max_grad_norm", "select_on"}, both),
             (trained, {*StudentSettings.model_fields, *widths, *AlignSettings.model_fields}, both),
             (distilled, {*InitSettings.model_fields, "prune_aware", "align_first", "align_throughout"}, distilling),
+            (distilled, ["average_epochs"], distilling),
             (asked["pretrain"], PretrainSettings.model_fields, of_action + "pretrain"),
             (asked["factorize"], FactorizeSettings.model_fields, of_action + "factorize"),
             (asked["prune"], _OF_UNITS, of_action + "prune"),
@@ -229,6 +235,7 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     usual = _at_batch_size(student_defaults(arch, task.pair), given)
     # The other losses compare distributions over classes.
     usual |= {"loss": "mse"} if task.regression else {}
+    usual |= {"symmetric": task.symmetric} if given.get("pair_encoder") == "align" else {}
     name = given.get("load_trained_model")
     config = _saved(model_folder(paths, task.models_task, name)) if name else None
     return usual | before | (_recipe(config) if config and config.kind == "student" else {})

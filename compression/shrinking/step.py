@@ -24,6 +24,7 @@ from common.training.models import ModelConfig, read_config
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import (
     DistillationSet,
+    augmented_names,
     distillation_set,
     distillation_text,
     held_out_inputs,
@@ -74,7 +75,7 @@ class CompressionContext:
         if epochs == 0:
             return
         recipe = {"epochs": epochs, "patience": epochs, "lr": settings.tune_lr}
-        recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0}
+        recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0, "average_epochs": 1}
         if settings.guide == "student":
             recipe["alpha"] = 0.0
             text, _ = distillation_text(settings, self.task)
@@ -180,8 +181,8 @@ class Shrink(Step):
             inputs["splits"] = find_splits(paths, self.task)
         if self.tune:
             inputs |= learning_inputs(settings, self.task, guided=settings.guide == "teacher")
-        elif "text" in reads and parent.augmented and not settings.only_original_data:
-            inputs["augmented"] = find_rows(paths, self.task, settings.augmented)
+        elif "text" in reads and parent.augmented:
+            inputs |= {f"rows {name}": find_rows(paths, self.task, name) for name in augmented_names(settings)}
         if self.tune or "held out" in reads:
             inputs |= held_out_inputs(settings, self.task, parent.teacher)
         return inputs

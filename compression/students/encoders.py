@@ -32,8 +32,9 @@ class BidirectionalEncoder(nn.Module):
     def __init__(self, spec: StudentSpec) -> None:
         super().__init__()
         settings, kind = spec.settings, {"bilstm": "lstm", "rnn": "rnn"}[spec.arch]
-        self.forward_rnn = Recurrent(kind, settings.embedding_dim, settings.encoder_hidden_dim)
-        self.backward_rnn = Recurrent(kind, settings.embedding_dim, settings.encoder_hidden_dim)
+        self.forward_rnn, self.backward_rnn = (
+            Recurrent(kind, spec.encoder.input, settings.encoder_hidden_dim) for _ in range(2)
+        )
         self.pooling = settings.pooling
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
@@ -62,7 +63,7 @@ class ConvolutionalEncoder(nn.Module):
         settings = spec.settings
         self.kernel_width = settings.kernel_width
         # The first half of the rows gives values, the second half gates: the order of torch's glu.
-        self.convolution = Linear(self.kernel_width * settings.embedding_dim, 2 * settings.encoder_hidden_dim)
+        self.convolution = Linear(self.kernel_width * spec.encoder.input, 2 * settings.encoder_hidden_dim)
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return the maximum over each sentence's windows, [batch, hidden_dim]."""

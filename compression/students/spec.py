@@ -56,6 +56,8 @@ class StudentSpec:
             settings.heads,
             settings.intermediate_dim,
             settings.adapters,
+            self.pair and settings.pair_encoder == "align",
+            self.pair and settings.symmetric,
         )
 
     @property

@@ -8,6 +8,7 @@ from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
 from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, MeanEncoder
 from compression.students.layers import Linear
+from compression.students.pairs import PairAlignment, compare, shared_tokens
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 from compression.students.transformer import Sentences, Trace, TransformerEncoder
@@ -31,9 +32,12 @@ class Student(nn.Module):
         if arch not in ENCODERS:
             raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
         spec = StudentSpec(arch, settings, outputs, pair)
-        self.reads_together = spec.reads_together
+        self.reads_together, self.aligns, self.symmetric = spec.reads_together, spec.encoder.align, settings.symmetric
+        self.blocks = spec.encoder.blocks
         self.embedding = make_embedding(spec)
         self.encoder = ENCODERS[arch](spec)
+        if self.aligns:
+            self.encoder.alignment = PairAlignment(spec.encoder)
         self.dropout = nn.Dropout(settings.dropout)
         self.classifier = nn.Sequential(
             Linear(spec.encoder.output, settings.cls_hidden_dim),
@@ -53,8 +57,10 @@ class Student(nn.Module):
             return at_indices(self.encoder.states(*sentences[0]), batch.word_starts)
         if self.reads_together:
             return self.encoder(*sentences)
-        encoded = [self.encoder(*sentence) for sentence in sentences]
-        return encoded[0] if len(encoded) == 1 else compare(*encoded)
+        if len(sentences) == 1:
+            return self.encoder(*sentences[0])
+        encoded = self._aligned(sentences, batch) if self.aligns else [self.encoder(*each) for each in sentences]
+        return compare(*encoded, self.symmetric)
 
     def traced(self, batch: Batch) -> tuple[torch.Tensor, Trace]:
         """Return the logits of `forward`, and a transformer's hidden states and attention maps."""
@@ -72,6 +78,14 @@ class Student(nn.Module):
     def _vectors(self, batch: Batch) -> Sentences:
         return tuple((self.dropout(self.embedding(each.ids)), each.lengths) for each in batch.sentences)
 
+    def _aligned(self, sentences: Sentences, batch: Batch) -> list[torch.Tensor]:
+        """Return a vector for each text of the pairs, [batch, width of a state]."""
+        texts = []
+        for (vectors, lengths), shared in zip(sentences, shared_tokens(*batch.sentences), strict=True):
+            states = self.encoder.states(torch.cat([vectors, shared[..., None]], 2), lengths)
+            texts.append((torch.cat([states, vectors], 2), lengths))
+        return self.encoder.alignment(*texts)
+
 
 def at_indices(states: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Return the states of some tokens: [batch, time, dim] and int64 [batch, words] -> [batch, words, dim].
@@ -79,8 +93,3 @@ def at_indices(states: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     An index of -1 gives some state that is not to be used.
     """
     return states.gather(1, indices.clamp(min=0)[..., None].expand(-1, -1, states.shape[2]))
-
-
-def compare(u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Return [u; v; |u - v|; u * v] (equation 6.4). u, v: [batch, dim] -> [batch, 4 dim]."""
-    return torch.cat([u, v, (u - v).abs(), u * v], 1)

@@ -5,6 +5,7 @@ import re
 import shutil
 from types import SimpleNamespace
 
+import few_pairs
 import numpy as np
 import pytest
 import tiny
@@ -105,6 +106,29 @@ def test_pairs_are_varied_together():
     )
 
 
+def test_one_side_of_a_pair_is_varied_by_a_draw():
+    first = [f"question{chr(97 + i)} number film" for i in range(9)]
+    second = [f"answer{chr(97 + i)} film" for i in range(9)]
+    pairs = split_of(first, second)
+    one, both = plain(pairs, n=40, sides="one"), plain(pairs, n=40)
+    changed = [(a != first[row], b != second[row]) for a, b, row in zip(*one.sentences(), one.source_rows, strict=True)]
+    assert set(changed) == {(True, False), (False, True)}
+    assert 0.3 < np.mean(changed, axis=0)[0] < 0.7
+    # The draws of words are those of both sides.
+    assert set(one.sentence1) <= {*both.sentence1, *first}
+    tail = plain(pairs.take(np.arange(5, 9)), n=40, sides="one", first_row=5)
+    assert tail.sentence2 == one.sentence2[-len(tail) :]
+
+
+def test_variants_of_pairs_have_no_held_out_text_on_either_side():
+    pairs = split_of(["a fine film", "a poor film"], ["the plot ?", "the cast ?"])
+    found = plain(pairs, n=30, held_out={"the plot", "a poorm film"}, sides="one")
+    assert found.sentence1
+    assert "the plot ?" not in found.sentence2
+    assert "a poorm film" not in found.sentence1
+    assert set(found.source_rows.tolist()) == {0, 1}
+
+
 def test_a_row_without_replaceable_words_or_candidates_has_no_variants():
     assert set(plain(split_of(["", "it is !", "fine film"])).source_rows.tolist()) == {2}
     assert len(plain(split_of(["fine film"]), masked_lm=lambda word: [], neighbours=lambda word: [])) == 0
@@ -121,7 +145,7 @@ def test_variants_equal_to_held_out_rows_are_dropped():
     source = split_of(["a Fine film !"])
     every = plain(source, n=20)
     assert "a Fineg film !" not in every.sentence1  # four letters: asked of the masked LM
-    kept = plain(source, n=20, held_out={("a finem film",)})
+    kept = plain(source, n=20, held_out={"a finem film"})
     assert "a Finem film !" in every.sentence1
     assert kept.sentence1 == [text for text in every.sentence1 if text != "a Finem film !"]
 
@@ -224,15 +248,12 @@ def test_augmented_files_vary_train_alone(prepared, task):
     train = load_split(paths, loaded, "train")
     result = read_split(paths.augmented(task, "tinybert"), "")
     assert len(result) > 0
-    held_out = set()
-    for name in ("validation", "test"):
-        split = load_split(paths, loaded, name)
-        held_out |= {tuple(map(match_key, texts)) for texts in zip(*split.sentences(), strict=True)}
+    held_out = few_pairs.texts_of(*(load_split(paths, loaded, name) for name in ("validation", "test")))
     originals = list(zip(*train.sentences(), strict=True))
     for texts, row, label in zip(zip(*result.sentences(), strict=True), result.source_rows, result.labels, strict=True):
         assert texts != originals[row]
         assert label == train.labels[row]
-        assert tuple(map(match_key, texts)) not in held_out
+        assert held_out.isdisjoint(map(match_key, texts))
         # Only words were replaced, one by one, each by one of its kind.
         for text, source in zip(texts, originals[row], strict=True):
             assert len(text.split()) == len(source.split())

@@ -87,6 +87,18 @@ def test_shared_jobs_run_once_per_task_without_the_settings_of_runs(tmp_path):
     assert {settings_of(cell).batch_size for cell in grid.cells} == {9}
 
 
+@pytest.mark.parametrize(("names", "shared_name"), [("four", "four"), (["four"], None), (["four", "near"], None)])
+def test_several_names_of_augmented_rows_are_those_of_runs_alone(tmp_path, names, shared_name):
+    shared = [{"preprocess": {"augment": "neighbours"}}]
+    path = write(tmp_path, settings={"augmented": names}, shared=shared, axes={"task": ["qqp"], "alpha": [1]})
+    grid = load_grid(path)
+    assert grid.augmented == (("four",) if isinstance(names, str) else tuple(names))
+    ((job,),) = grid.shared.values()
+    assert job.given.get("augmented") == shared_name
+    assert job.settings().augmented == (shared_name or "neighbours")
+    assert {settings_of(cell).augmented for cell in grid.cells} == {grid.augmented}
+
+
 def test_settings_and_rules_of_a_base_file_apply(tmp_path):
     base = {"seeds": [3], "settings": {"epochs": 8, "lr": 0.1}, "rules": [{"when": {"alpha": 0}, "set": {"lr": 0.2}}]}
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))

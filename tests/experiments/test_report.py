@@ -213,6 +213,11 @@ def test_labels_alone_make_a_report(tmp_path: Path):
     assert "67,349" in terminal_report([], record)
     unquoted = write_report(tmp_path, [], chain(labels=shares))["report.md"].read_text(encoding="utf-8")
     assert "| Rows | Count | negative, % | positive, % |\n" in unquoted
+    compared = (shares[0], shares[1].model_copy(update={"agreement": 0.875}))
+    agreed = write_report(tmp_path, [], chain(labels=compared))["report.md"].read_text(encoding="utf-8")
+    assert "| Rows | Count | negative, % | positive, % | Agreement with source label, % |\n" in agreed
+    assert "| train | 67,349 | 44.22 | 55.78 | – |\n" in agreed
+    assert "| augmented | 8 | 25.00 | 75.00 | 87.50 |\n" in agreed
 
 
 def test_nothing_to_report(tmp_path: Path):

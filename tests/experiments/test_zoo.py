@@ -66,7 +66,9 @@ def test_a_card_has_the_scores_of_its_file(card, tmp_path):
         if split.fingerprint() != scores.data:
             pytest.skip(f"{files[name]} has other rows than the card's")
         assert len(split) == scores.rows
-        assert labelled_score(task, split, packed_logits(load(card.name), split)) == scores.metrics
+        model = load(card.name)
+        found = labelled_score(task, split, packed_logits(model, split), model.temperature, model.threshold)
+        assert found == scores.metrics
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from compression.packing.ans import encode_stream, table_bits, table_steps
 from compression.packing.arrays import store, store_first
 from compression.packing.header import ByteCounts, HeaderWriter
 from compression.runtime import PackedError, load
+from compression.runtime.alignment import Alignment
 from compression.runtime.encoders import Convolution
 from compression.runtime.entropy import (
     BY_COLUMN,
@@ -65,6 +66,38 @@ def test_every_student_answers_as_in_pytorch(tmp_path, arch, embedding, pooling)
 def test_pairs_answer_as_in_pytorch(tmp_path, arch, embedding):
     folder = saved.write_student(tmp_path / "s", arch, embedding, "ternary", pair=True, pooling=tiny.POOLINGS[arch][-1])
     same(folder, [(TEXTS[i], TEXTS[i + 1]) for i in range(8)])
+
+
+PAIRS = [(TEXTS[i], TEXTS[j]) for i, j in ((0, 3), (1, 0), (2, 2), (3, 2), (0, 0), (4, 5))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arch", "embedding", "symmetric"), tiny.ALIGNED_KINDS)
+def test_aligned_pairs_answer_as_in_pytorch(tmp_path, arch, embedding, symmetric):
+    folder = saved.write_student(tmp_path / "s", arch, embedding, "affine-row", symmetric=symmetric, **saved.ALIGNED)
+    there, back = same(folder, PAIRS), same(folder, [(second, first) for first, second in PAIRS])
+    assert np.allclose(there, back, atol=1e-5) == symmetric
+
+
+@pytest.mark.parametrize("arch", ["ffn", "rnn"])
+def test_pairs_without_an_order_answer_as_in_pytorch(tmp_path, arch):
+    folder = saved.write_student(tmp_path / "s", arch, "hash", pair=True, symmetric=True)
+    assert np.allclose(same(folder, PAIRS), same(folder, [(second, first) for first, second in PAIRS]), atol=1e-5)
+
+
+def test_pairs_are_aligned_in_parts_of_any_size(tmp_path, monkeypatch):
+    folder = saved.write_student(tmp_path / "s", "bilstm", "char", **saved.ALIGNED)
+    whole = same(folder, PAIRS)
+    for values in (1, 300, 3000):  # a token's scores, some tokens of a pair, some pairs
+        monkeypatch.setattr(Alignment, "values_at_once", values)
+        assert np.abs(same(folder, PAIRS) - whole).max() < 1e-5
+
+
+def test_the_texts_of_aligned_pairs_have_at_most_4096_tokens(tmp_path):
+    given = saved.ALIGNED
+    assert pack_student(saved.write_student(tmp_path / "s", "conv", "hash", max_tokens=4096, **given))
+    with pytest.raises(UserError, match="cannot be packed: --pair-encoder align with texts of more than 4,096 tokens"):
+        pack_student(saved.write_student(tmp_path / "s", "conv", "hash", max_tokens=4097, **given))
 
 
 @pytest.mark.parametrize("form", saved.FORMS)

@@ -10,13 +10,13 @@ import time
 import numpy as np
 import packed_students as made
 import pytest
-from damage import SIZES, assemble, damaged
+from damage import SIZES, assemble, damaged, take_apart
 
 from compression.packing import pack_student
 from compression.packing.header import HeaderWriter
-from compression.runtime import ARCHS, NFKC, PRODUCT, Normaliser, PackedError
+from compression.runtime import ARCHS, NFKC, PRODUCT, TRANSFORMERS, Normaliser, PackedError
 from compression.runtime.entropy import BY_ROW, CONSTANT
-from compression.runtime.header import PAIR
+from compression.runtime.header import ALIGN, PAIR, POOL_MAX, SYMMETRIC
 from compression.runtime.model import load_bytes
 from compression.runtime.shapes import EMBEDDINGS
 
@@ -84,6 +84,42 @@ def test_a_convolution_has_a_middle_and_takes_the_maximum(honest):
             load_bytes(assemble(changed, rest))
 
 
+FLAGS = {
+    PAIR | ALIGN: "texts are aligned, by a model that cannot align them",
+    POOL_MAX | ALIGN: "texts are aligned, by a model that cannot align them",
+    POOL_MAX | SYMMETRIC: "texts have no order, of a model that does not compare them",
+}
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+def test_only_pairs_are_aligned_or_without_an_order(honest, flags):
+    header, rest = next(each for each in honest if each[0][0] == ARCHS.index("bilstm") and each[0][2] & PAIR)
+    with pytest.raises(PackedError, match=FLAGS[flags]):
+        load_bytes(assemble(header[:2] + bytes([flags]) + header[3:], rest))
+
+
+@pytest.mark.parametrize("arch", ["ffn", "rnn", "transformer", "recursive"])
+def test_only_a_bilstm_and_a_convolution_align(tmp_path, arch):
+    header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", arch, "char", pair=True, pooling="max")))
+    with pytest.raises(PackedError, match="texts are aligned, by a model that cannot align them"):
+        load_bytes(assemble(header[:2] + bytes([header[2] | ALIGN]) + header[3:], rest))
+    if arch in TRANSFORMERS:
+        with pytest.raises(PackedError, match="texts have no order, of a model that does not compare them"):
+            load_bytes(assemble(header[:2] + bytes([header[2] | SYMMETRIC]) + header[3:], rest))
+
+
+def test_aligned_texts_have_a_limit(tmp_path):
+    header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", "bilstm", "char", **made.ALIGNED)))
+    length = header.index(bytes([512 & 127 | 128, 512 >> 7]))
+    for tokens, refused in ((4096, False), (4097, True)):
+        data = assemble(header[:length] + bytes([tokens & 127 | 128, tokens >> 7]) + header[length + 2 :], rest)
+        if not refused:
+            assert load_bytes(data).max_tokens == tokens
+            continue
+        with pytest.raises(PackedError, match="texts of more than 4,096 tokens are aligned"):
+            load_bytes(data)
+
+
 def test_every_truncation_and_every_flipped_bit_is_refused(honest):
     data = assemble(*honest[0])
     for length in range(len(data)):
@@ -96,14 +132,16 @@ def test_every_truncation_and_every_flipped_bit_is_refused(honest):
             load_bytes(bytes(changed))
 
 
-@pytest.mark.parametrize("arch", made.ARCHS)
-def test_the_largest_possible_weights_give_finite_logits(tmp_path, arch):
+@pytest.mark.parametrize(
+    ("arch", "more"), [*((arch, {}) for arch in made.ARCHS), ("bilstm", made.ALIGNED), ("conv", made.ALIGNED)]
+)
+def test_the_largest_possible_weights_give_finite_logits(tmp_path, arch, more):
     def enlarge(tensors):
         for name, tensor in tensors.items():
             tensor[:] = 5e3 if name.endswith(("_ih", "_hh")) else 1e4  # two biases are added
 
     sizes = {"embedding_dim": 100, "encoder_hidden_dim": 50, "cls_hidden_dim": 50, "kernel_width": 9}
-    student = made.write_student(tmp_path / "s", arch, "hash", pair=True, edit=enlarge, **sizes)
+    student = made.write_student(tmp_path / "s", arch, "hash", edit=enlarge, **{"pair": True, **sizes, **more})
     logits = load_bytes(pack_student(student)).logits([(TEXT, TEXT)])
     assert np.isfinite(logits).all()
     assert logits.max() > 1e10
@@ -185,6 +223,18 @@ def test_a_long_rule_does_not_make_others_slow():
     started = time.process_time()
     assert normalise("\u00fc" + "\u00e9" * 600 + "e\u0301", False) == "yx" + "\u00e9" * 88
     assert time.process_time() - started < 2
+
+
+@pytest.mark.slow
+def test_the_memory_of_long_aligned_texts_is_bounded(tmp_path):
+    model = load_bytes(
+        pack_student(made.write_student(tmp_path / "s", "conv", "char", max_tokens=4096, **made.ALIGNED))
+    )
+    texts = [("a film " * (100 + number), "b" * 4096) for number in range(8)]
+    with limits(64 << 20):
+        together = model.logits(texts)
+        alone = np.concatenate([model.logits([text]) for text in texts[::3]])
+    assert np.abs(together[::3] - alone).max() < 1e-5
 
 
 @pytest.mark.slow

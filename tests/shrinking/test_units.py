@@ -20,10 +20,10 @@ from compression.students.weights import Dense, Product
 HIDDEN, NEURONS, VOCABULARY = 6, 8, 30
 
 
-def student(arch, pair, pooling=None):
+def student(arch, pair, pooling=None, **given):
     sizes = {"embedding_dim": 5, "vocab_size": VOCABULARY, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": NEURONS}
     sizes |= {"heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 8, "adapters": 3}
-    return shrunk.fresh(arch, "bpe", pair, outputs=3, pooling=pooling or tiny.POOLINGS[arch][0], **sizes)
+    return shrunk.fresh(arch, "bpe", pair, outputs=3, pooling=pooling or tiny.POOLINGS[arch][0], **sizes, **given)
 
 
 def text(pair, rows=32):
@@ -70,7 +70,7 @@ def test_units_that_nothing_reads_are_not_missed(arch, pair, data):
     silence(net, pair, [units, others], neurons)
     encoded = text(pair)
     before = logits(net, encoded)
-    widths = remove_units(net, drop, encoded, pair)
+    widths = remove_units(net, drop, encoded)
     assert torch.allclose(logits(net, encoded), before, atol=1e-6)
     assert widths["cls_hidden_dim"] == NEURONS - round(drop * NEURONS)
     assert widths.get("encoder_hidden_dim", HIDDEN - round(drop * HIDDEN)) == HIDDEN - round(drop * HIDDEN)
@@ -82,7 +82,7 @@ def test_what_is_left_of_a_unit_is_its_row_of_every_gate(arch, pair):
     net = student(arch, pair)
     silence(net, pair, [[1, 4, 5], [0, 2, 3]], [0, 1, 2, 3])
     before = [{name: p.clone() for name, p in layer.named_parameters()} for layer in net.encoder.children()]
-    assert remove_units(net, 0.5, text(pair), pair) == {"encoder_hidden_dim": 3, "cls_hidden_dim": 4}
+    assert remove_units(net, 0.5, text(pair)) == {"encoder_hidden_dim": 3, "cls_hidden_dim": 4}
     gates = {"bilstm": 4, "rnn": 1, "conv": 2}[arch]
     for layer, old, kept in zip(net.encoder.children(), before, ([0, 2, 3], [1, 4, 5]), strict=False):
         rows = [gate * HIDDEN + unit for gate in range(gates) for unit in kept]
@@ -104,7 +104,7 @@ def test_of_transformers_feed_forward_units_go(arch, pair):
             block.down.weight.value[:, [0, 2, 5, 7]] = 0
         net.classifier[3].weight.value[:, :4] = 0
     before = logits(net, text(pair))
-    assert remove_units(net, 0.5, text(pair), pair) == {"intermediate_dim": 4, "cls_hidden_dim": 4}
+    assert remove_units(net, 0.5, text(pair)) == {"intermediate_dim": 4, "cls_hidden_dim": 4}
     assert torch.allclose(logits(net, text(pair)), before, atol=1e-6)
     for block in net.encoder.blocks:
         assert block.up.weight.value.shape == (4, HIDDEN)
@@ -121,7 +121,7 @@ def test_the_units_that_move_the_logits_most_stay(arch):
         net.classifier[3].weight.value[:, 5] *= 100
     loud = [bias[unit].item() for bias, unit in zip(biases(net), units, strict=True)]
     neuron = net.classifier[0].bias[5].item()
-    assert remove_units(net, 0.8, text(False), False)["encoder_hidden_dim"] == 1
+    assert remove_units(net, 0.8, text(False))["encoder_hidden_dim"] == 1
     assert [bias[0].item() for bias in biases(net)] == loud
     assert neuron in net.classifier[0].bias.tolist()
 
@@ -133,7 +133,7 @@ def test_a_unit_that_only_other_units_read_counts(arch):
     with torch.no_grad():
         net.classifier[0].weight.value[:, [2, HIDDEN + 4]] = 0
     mute = [net.encoder.forward_rnn.bias_ih[2].item(), net.encoder.backward_rnn.bias_ih[4].item()]
-    remove_units(net, 0.2, text(False), False)
+    remove_units(net, 0.2, text(False))
     for layer, bias in zip(net.encoder.children(), mute, strict=True):
         assert layer.hidden_dim == 5
         assert bias in layer.bias_ih.tolist()
@@ -149,14 +149,54 @@ def test_products_shrink_as_well(pair):
                 value = getattr(layer, name).dense().detach()
                 setattr(layer, name, Product(Dense(value.clone()), Dense(torch.eye(value.shape[1]))))
     for each in (net, whole):
-        remove_units(each, 0.5, text(pair), pair)
+        remove_units(each, 0.5, text(pair))
     assert torch.allclose(logits(net, text(pair)), logits(whole, text(pair)), atol=1e-6)
     assert net.encoder.forward_rnn.weight_hh.right.value.shape == (HIDDEN, 3)
 
 
 def test_no_layer_loses_all_its_units():
     with pytest.raises(UserError, match="of 6 units none would be left"):
-        remove_units(student("rnn", False), 0.95, text(False), False)
+        remove_units(student("rnn", False), 0.95, text(False))
+
+
+def mute(layer, units):
+    """Make some units of a layer of the encoder, or of the comparison of tokens, give zero."""
+    first = 2 * HIDDEN if isinstance(layer, Recurrent) else 0  # an LSTM's candidates, a convolution's values
+    for parameter in layer.parameters():
+        parameter.data[[first + unit for unit in units]] = 0
+
+
+@pytest.mark.parametrize("arch", ["bilstm", "conv"])
+@pytest.mark.parametrize("symmetric", [False, True])
+@settings(max_examples=6)
+@given(data=st.data())
+def test_units_that_give_zero_are_not_missed_where_texts_are_aligned(arch, symmetric, data):
+    drop = data.draw(st.integers(1, HIDDEN - 1))
+    net = student(arch, True, "max", pair_encoder="align", symmetric=symmetric)
+    layers, alignment = list(net.encoder.children())[:-1], net.encoder.alignment
+    for layer in layers:
+        mute(layer, data.draw(st.permutations(range(HIDDEN)))[:drop])
+    mute(alignment.fusion, data.draw(st.permutations(range(HIDDEN * len(layers))))[: drop * len(layers)])
+    net.classifier[3].weight.value.data[:, : round(drop / HIDDEN * NEURONS)] = 0
+    before, encoded, left = logits(net, text(True)), text(True), HIDDEN - drop
+    assert remove_units(net, drop / HIDDEN, encoded)["encoder_hidden_dim"] == left
+    assert torch.allclose(logits(net, encoded), before, atol=1e-6)
+    assert alignment.fusion.weight.value.shape == (left * len(layers), 4 * (left * len(layers) + 5))
+    assert net.classifier[0].weight.value.shape[1] == (3 if symmetric else 4) * left * len(layers)
+
+
+def test_a_unit_that_only_attention_reads_counts():
+    net = student("conv", True, "max", pair_encoder="align")
+    alignment = net.encoder.alignment
+    with torch.no_grad():
+        alignment.scale.fill_(1.0)
+        columns = [block * (HIDDEN + 5) + unit for block in range(4) for unit in (1, 4)]
+        alignment.fusion.weight.value[:, columns] = 0  # of two units, one of which says nothing at all
+    mute(net.encoder.convolution, [4])
+    loud = net.encoder.convolution.bias[1].item()
+    remove_units(net, 1 / HIDDEN, text(True))
+    assert loud in net.encoder.convolution.bias.tolist()
+    assert net.encoder.convolution.bias[:5].ne(0).all()
 
 
 @pytest.mark.parametrize(("arch", "task", "epochs"), [("rnn", "qqp", 1), ("ffn", "sst-2", 0), ("conv", "sst-2", 0)])

@@ -14,9 +14,10 @@ from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
 from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder
 from compression.students.layers import affine_range, round_by, round_each_vector
+from compression.students.pairs import compare
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
-from compression.students.student import Student, compare
+from compression.students.student import Student
 from compression.tokenizers.hash import HashTokenizer
 
 NUMBERS = st.floats(-1000, 1000, width=32)

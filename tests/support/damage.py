@@ -17,6 +17,8 @@ TINY = (
     ("rnn", "hash", "product", {"pair": True}),
     ("bilstm", "char", "ternary", {"pooling": "max"}),
     ("conv", "hash", "affine-row", {"pair": True}),
+    ("bilstm", "hash", "affine-row", {"pair": True, "pooling": "max", "pair_encoder": "align", "symmetric": True}),
+    ("conv", "char", "pruned", {"pair": True, "pair_encoder": "align", "f1": True}),
     ("ffn", "hash", "affine-row", {"multilabel": True}),
 )
 """Their architecture, embedding, form of weights and other settings."""

@@ -23,6 +23,7 @@ FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-
          "codebook-row", "product")  # fmt: skip
 TRANSFORMERS = ("transformer", "recursive")
 TRANSFORMER = {"encoder_hidden_dim": 8, "heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 9, "adapters": 4}
+ALIGNED = {"pair": True, "pooling": "max", "pair_encoder": "align"}
 DIM, HIDDEN, CLASSIFIER, VOCAB, KERNEL = 6, 5, 7, 120, 3
 
 
@@ -72,12 +73,12 @@ def matrix(rng, shape, form):
 
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
     """Write and return a student's folder. given: other student settings, `model` (a sentencepiece
-    model's bytes), `labels`, `tokens`, `multilabel`, `edit`,
+    model's bytes), `labels`, `tokens`, `multilabel`, `f1`, `edit`,
     `transformer` (its sizes)."""
     rng = np.random.default_rng(seed)
     transformer = given.pop("transformer", TRANSFORMER)
     model = given.pop("model", None) or pieces()
-    tokens, multilabel = given.pop("tokens", False), given.pop("multilabel", False)
+    tokens, multilabel, f1 = (given.pop(name, False) for name in ("tokens", "multilabel", "f1"))
     labels, edit = given.pop("labels", ["bad", "good", "so-so"]), given.pop("edit", None)
     sizes = {"embedding_dim": DIM, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": CLASSIFIER, "vocab_size": VOCAB,
              "hash_ratio": 10, "max_tokens": 512, "kernel_width": KERNEL, **given}  # fmt: skip
@@ -104,7 +105,7 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
         (folder / "bpe.model").write_bytes(model)
     if embedding == "wordpiece":
         (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
-    kind = {"pair": pair, "tokens": tokens, "multilabel": multilabel}
+    kind = {"pair": pair, "tokens": tokens, "multilabel": multilabel, "f1": f1}
     config = {"kind": "student", "stage": "distilled", "task": "films", "labels": labels,
               **kind, "arch": arch, "seed": 1, "student": sizes}  # fmt: skip
     return tiny.write_manifest(folder, **config)

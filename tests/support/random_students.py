@@ -16,18 +16,26 @@ TEXTS = ["a gorgeous , witty film", "", "boring !", "naïve  café\t☃", "the t
 KINDS = {
     "single": {"task": "sst-2", "labels": ("negative", "positive"), "pair": False},
     "pair": {"task": "qqp", "labels": ("different", "same"), "pair": True},
+    "aligned": {
+        "task": "qqp",
+        "labels": ("different", "same"),
+        "pair": True,
+        "arch": "bilstm",
+        "pair_encoder": "align",
+    },
     "score": {"task": "sts-b", "labels": (), "pair": True},
 }
 
 
-def save(folder, task, labels, pair):
-    settings = StudentSettings(embedding_type="hash", embedding_dim=6, vocab_size=90, cls_hidden_dim=7, max_tokens=50)
+def save(folder, task, labels, pair, arch="ffn", **given):
+    sizes = {"embedding_dim": 6, "encoder_hidden_dim": 5, "vocab_size": 90, "cls_hidden_dim": 7, "max_tokens": 50}
+    settings = StudentSettings(embedding_type="hash", pooling="max", **sizes, **given)
     torch.manual_seed(3)
-    student = Student("ffn", settings, len(labels) or 1, pair)
+    student = Student(arch, settings, len(labels) or 1, pair)
     with torch.no_grad():
         student.classifier[3].weight.value *= 40  # far from one half, and not all alike
     shape = {"task": task, "labels": labels, "pair": pair, "student": settings.model_dump(mode="json")}
-    return tiny.save_student(folder, student, load_tokenizer(settings, folder), arch="ffn", **shape)
+    return tiny.save_student(folder, student, load_tokenizer(settings, folder), arch=arch, **shape)
 
 
 def own(folder, *sentences):

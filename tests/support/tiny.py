@@ -192,11 +192,13 @@ class WordSource:
         return {word: self.neighbours(word) for word in words}
 
 
-def augmented(train, masked_lm, neighbours, single_piece, n, p, first_row=0, held_out=(), fraction=1.0, seed=1):
+def augmented(
+    train, masked_lm, neighbours, single_piece, n, p, first_row=0, held_out=(), fraction=1.0, seed=1, sides="both"
+):
     """Augment with candidates from plain functions of a lower-cased word."""
     from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 
-    work = AugmentTask(None, None, 15, n, p, fraction, (), seed, True, Path())
+    work = AugmentTask(None, None, 15, n, p, fraction, (), seed, True, Path(), sides)
     words = WordSource(masked_lm, neighbours, single_piece)
     return augment(train, first_row, CandidateSource(words, words), work, set(held_out))
 
@@ -220,6 +222,13 @@ STUDENT_KINDS = [
     for pair in (False, True)
 ]
 """Architecture, embedding, pooling and whether it reads pairs: every kind of student there is."""
+ALIGNED_KINDS = [
+    (arch, embedding, symmetric)
+    for arch in ("bilstm", "conv")
+    for embedding in ("bpe", "hash", "char", "wordpiece")
+    for symmetric in (False, True)
+]
+"""Architecture, embedding and whether the order of texts makes no difference, of students that align pairs."""
 
 
 def small(**given) -> dict:

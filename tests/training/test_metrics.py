@@ -8,8 +8,9 @@ from hypothesis.extra import numpy as arrays
 
 from common.data.ragged import known, padded
 from common.data.tasks import load_task
+from common.errors import UserError
 from common.training.metrics import agreement, main_score, score
-from common.training.targets import choices, targets
+from common.training.targets import choices, confidence, targets
 
 TAGS = ("O", "B-a", "I-a", "B-b", "I-b")
 
@@ -27,6 +28,18 @@ def test_scores_by_hand():
     assert score(task, labels, logits) == pytest.approx(expected)
     wider = np.pad(labels, ((0, 0), (0, 3)), constant_values=-1)
     assert score(task, wider, logits) == pytest.approx(expected)
+
+
+def test_confidence_is_the_probability_of_the_choice():
+    logits = np.log(np.array([[0.25, 0.75], [0.5, 0.5], [0.9, 0.1]], np.float32))
+    assert confidence(load_task("cola"), logits + 100) == pytest.approx([0.75, 0.5, 0.9], abs=1e-5)
+    several = load_task("cola").model_copy(update={"kind": "multilabel"})
+    assert confidence(several, np.log(np.array([[3, 1 / 4], [1, 9]], np.float32))) == pytest.approx([0.75, 0.5])
+    words = np.stack([logits, np.full_like(logits, np.nan)])
+    words[1, 0] = logits[2]
+    assert confidence(task_of(("O", "B-a")), words) == pytest.approx([0.5, 0.9])
+    with pytest.raises(UserError, match="sts-b is a regression"):
+        confidence(STS, logits[:, :1])
 
 
 COLA, STS = load_task("cola"), load_task("sts-b")

@@ -16,16 +16,17 @@ from toy_run import toy
 import common.training.loop
 import compression.distillation.trainer
 from common.errors import UserError
+from common.store.artifact import artifact_at
 from common.teachers.finetune import finetune
 from common.teachers.huggingface import training as huggingface_training
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches, sorted_batches
-from common.training.checkpoint import load_tensors
-from common.training.loop import Run, fit, label_loss, linear_schedule, train_step
+from common.training.checkpoint import load_tensors, load_weights
+from common.training.loop import Run, fit, linear_schedule, train_step
+from common.training.losses import combined
 from common.training.models import read_config
 from compression.distillation.distill import distill
-from compression.distillation.losses import combined
 from compression.shrinking.prune import pruning_callback
 from compression.shrinking.pruning.weights import GradualPruner, Prunable
 
@@ -65,6 +66,27 @@ def test_the_best_epochs_weights_are_kept(tmp_path, scores, epochs, best, change
     assert run.optimizer.param_groups[0]["lr"] == 0.1  # as before training
 
 
+@pytest.mark.parametrize(
+    ("scores", "kept", "best"),
+    [
+        ([0.1, 0.9, 0.5, 0.4], 2, [1, 2]),
+        ([0.5, 0.5, 0.9, 0.5], 3, [0, 1, 2]),  # of equal epochs the first ones
+        ([0.3, float("nan"), 0.2], 5, [0, 2]),
+        ([0.1, 0.9], 1, [1]),
+    ],
+)
+def test_the_mean_of_the_best_epochs_weights_is_kept(tmp_path, scores, kept, best):
+    run, seen = toy(tmp_path, scores, kept=kept)
+    run.model.register_buffer("codes", torch.zeros(2, dtype=torch.uint8))
+    train, run.loss = run.loss, lambda rows: (run.model.codes.add_(1), train(rows))[1]
+    fit(run)
+    for name in ("weight", "bias"):
+        mean = torch.stack([seen[epoch][name].double() for epoch in best]).mean(0).float()
+        assert torch.equal(run.model.state_dict()[name], mean)
+    first = max(best, key=lambda epoch: scores[epoch])
+    assert torch.equal(run.model.codes, seen[first]["codes"])
+
+
 def test_a_loss_that_is_not_a_number_stops_with_a_hint(tmp_path):
     run, _ = toy(tmp_path)
     run.loss = lambda rows: run.model.weight.sum() * float("nan")
@@ -72,18 +94,19 @@ def test_a_loss_that_is_not_a_number_stops_with_a_hint(tmp_path):
         fit(run)
 
 
+@pytest.mark.parametrize("kept", [1, 3])
 @pytest.mark.parametrize("stop", [0, 2, 6, 10])
-def test_a_stopped_toy_run_resumes_to_the_same_weights(tmp_path, monkeypatch, stop):
+def test_a_stopped_toy_run_resumes_to_the_same_weights(tmp_path, monkeypatch, stop, kept):
     scores = [0.1, 0.9, 0.5, 0.4]
-    whole, _ = toy(tmp_path / "whole", scores)
+    whole, _ = toy(tmp_path / "whole", scores, kept=kept)
     history = fit(whole)
     monkeypatch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
-    first, _ = toy(tmp_path / "stopped", scores)
+    first, _ = toy(tmp_path / "stopped", scores, kept=kept)
     first.loss = stop_after(stop, first.loss)
     with pytest.raises(Stopped):
         fit(first)
     done = stop // 3
-    second, _ = toy(tmp_path / "stopped", scores[done:], epochs=4)
+    second, _ = toy(tmp_path / "stopped", scores[done:], epochs=4, kept=kept)
     again = fit(second)
     assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True))
     for one, other in zip(history, again, strict=True):
@@ -220,6 +243,18 @@ def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run
     assert torch.equal(again.model.weight, whole.model.weight)
 
 
+def test_a_student_can_be_the_mean_of_its_best_epochs(workspace):
+    given = tiny.small(student_arch="ffn", embedding_type="hash", only_original_data=True, epochs=3, task="sst-2")
+    weights = [
+        load_weights(distill(tiny.compress_settings(workspace=workspace, model_name=f"s{i}", **given, **more)))
+        for i, more in enumerate([{"average_epochs": 3}, {"average_epochs": 1}, {}])
+    ]
+    same = [all(torch.equal(one[name], weights[2][name]) for name in one) for one in weights]
+    assert same == [False, True, True]
+    keys = [artifact_at(workspace / "models/sst-2" / f"s{i}").key for i in range(3)]
+    assert keys[0] != keys[1] == keys[2]
+
+
 def test_another_seed_gives_other_weights(workspace):
     settings = (tiny.small(**STUDENTS["ffn-hash"], seed=seed) for seed in (1, 2))
     first, second = (distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given)) for given in settings)
@@ -259,7 +294,7 @@ def test_a_stopped_finetuning_ends_with_the_bytes_of_one_never_stopped(workspace
 def sixteen_bits(monkeypatch, loss_times):
     """Fine-tune in float16 on the CPU, which --fp16 leaves to GPUs; the loss and so its gradients are multiplied."""
     monkeypatch.setattr(huggingface_training, "pick_dtype", lambda precision, device: torch.float16)
-    monkeypatch.setattr(huggingface_training, "label_loss", lambda *given: loss_times * label_loss(*given))
+    monkeypatch.setattr(huggingface_training, "combined", lambda *given: loss_times * combined(*given))
 
 
 def of_sixteen_bits(workspace, encoder, **given):

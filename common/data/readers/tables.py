@@ -27,6 +27,8 @@ from common.reading import regular_file
 from common.stopping import check
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
+JOINED_SUFFIXES = (".csv", ".tsv")
+"""Files where several labels of a row are one text, with a separator between them."""
 
 Rows = Iterator[tuple[int, list[Any]]]
 """Number of the line or row, and the values of the requested columns: text, a number, true or false, None, a list."""
@@ -51,9 +53,9 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     names = {name: column for name, column in task.columns.items() if labelled or name != "label"}
     columns, where = ({"sentence1": ""}, {}) if kind == ".txt" else (names, task.source.where)
     sentences: dict[str, list[str]] = {name: [] for name in columns if name != "label"}
-    read_label = _list_reader(task, kind in (".csv", ".tsv")) if task.multilabel else _label_reader(task)
+    read_label = _list_reader(task, kind in JOINED_SUFFIXES) if task.multilabel else _label_reader(task)
     labels, rows = [], []
-    for number, (line, cells) in enumerate(_rows(path, kind, [*columns.values(), *where], task.source.header)):
+    for number, (line, cells) in enumerate(read_rows(path, kind, [*columns.values(), *where], task.source.header)):
         check()
         try:
             if any(as_label(cell) != value for cell, value in zip(cells[len(columns) :], where.values(), strict=True)):
@@ -95,6 +97,20 @@ def as_label(value: Any) -> str:
     raise UserError(f"a label is of type {type(value).__name__}, not text or a number ({str(value)[:40]})")
 
 
+def as_labels(value: Any, separator: str | None) -> list[str]:
+    """Return the labels of a row as text.
+
+    separator: between the labels of a text, which is empty for none of them; None where the file has lists.
+    Raises UserError where they are not a list.
+    """
+    if separator is not None:
+        value = value.split(separator) if value.strip() else []
+    if not isinstance(value, list):
+        kind = f"of type {type(value).__name__}, not a list ({str(value)[:40]})"
+        raise UserError(f"the labels are {kind}; [] is a row with none of them, null one whose labels are unknown")
+    return list(map(as_label, value))
+
+
 def _label_reader(task: Task) -> Callable[[Any], float]:
     """Return a function from a label's cell to a class index or a score; only the user's own files may lack it."""
     index = _indices(task)
@@ -120,18 +136,13 @@ def _list_reader(task: Task, joined: bool) -> Callable[[Any], np.ndarray]:
 
     joined: the labels are one text, empty for none; else a list, or None where they are unknown.
     """
-    index = _indices(task)
+    index, separator = _indices(task), task.label_separator if joined else None
 
     def read(cell: Any) -> np.ndarray:
-        if joined:
-            cell = cell.split(task.label_separator) if cell.strip() else []
         if cell is None and task.source.kind == "files":
             return _unknown(task)
-        if not isinstance(cell, list):
-            kind = f"of type {type(cell).__name__}, not a list ({str(cell)[:40]})"
-            raise UserError(f"the labels are {kind}; [] is a row with none of them, null one whose labels are unknown")
         row = np.zeros(len(index), np.float32)
-        for text in map(as_label, cell):
+        for text in as_labels(cell, separator):
             if text not in index:
                 near = nearest(text[:80], index)
                 raise UserError(f"unknown label {text[:80]!r}; expected labels among {_listed(index)}{near}")
@@ -154,8 +165,23 @@ def _listed(values: Iterable[str]) -> str:
     return ", ".join([*values[:10], *(["..."] if len(values) > 10 else [])])
 
 
-def _rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...]) -> Rows:
-    """Yield the columns' values of each row. header: names of the columns of a file without a header line."""
+def column_names(path: Path, kind: str) -> list[str]:
+    """Return the columns of a table, of .jsonl the keys of the first object. Raises UserError as `read_source` does."""
+    if kind == ".parquet":
+        with _parquet(path) as file:
+            return file.schema_arrow.names
+    with path.open("rb") as file:
+        lines = read_lines(file, str(path))
+        if kind == ".jsonl":
+            return list(next(read_jsonl(lines, str(path), []), (1, {}))[1])
+        return (read_csv if kind == ".csv" else read_tsv)(lines, str(path)).header
+
+
+def read_rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...] = ()) -> Rows:
+    """Yield the columns' values of each row. header: names of the columns of a file without a header line.
+
+    Raises UserError as `read_source` does.
+    """
     if kind == ".parquet":
         yield from _parquet_rows(path, columns)
         return
@@ -174,13 +200,20 @@ def _rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...]) ->
 
 
 def _parquet_rows(path: Path, columns: list[str]) -> Rows:
+    with _parquet(path) as file:
+        column_indices(str(path), file.schema_arrow.names, columns)
+        number = 0
+        for batch in file.iter_batches(4096, columns=list(dict.fromkeys(columns))):
+            for cells in zip(*(batch.column(column).to_pylist() for column in columns), strict=True):
+                number += 1
+                yield number, list(cells)
+
+
+@contextlib.contextmanager
+def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    """Yield an open Parquet file; errors while it is read become UserErrors."""
     try:
         with pq.ParquetFile(path) as file:
-            column_indices(str(path), file.schema_arrow.names, columns)
-            number = 0
-            for batch in file.iter_batches(4096, columns=list(dict.fromkeys(columns))):
-                for cells in zip(*(batch.column(column).to_pylist() for column in columns), strict=True):
-                    number += 1
-                    yield number, list(cells)
+            yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: damaged, or not a Parquet file ({str(error).splitlines()[0]})") from error

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
@@ -22,9 +23,12 @@ class GeneralTeacher:
     has_head: bool
 
 
-def load_general(source: str) -> GeneralTeacher:
-    """Return minilm, a folder or a model of the hub, in float32. Raises UserError where it cannot be loaded."""
-    folder, name = resolve(source)
+def load_general(source: str, downloads: Path | None = None) -> GeneralTeacher:
+    """Return minilm, mpnet, a folder or a model of the hub, in float32. downloads: folder to unpack mpnet in.
+
+    Raises UserError where it cannot be loaded.
+    """
+    folder, name = resolve(source, downloads)
     tokenizer, model, missing = load_pretrained(folder, "AutoModelForMaskedLM")
     if missing:
         _, model, new = load_pretrained(folder, "AutoModel")

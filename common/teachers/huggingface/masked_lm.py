@@ -114,8 +114,10 @@ def _folder(source: str) -> Path:
     """Return the folder of a model; one of the hub is downloaded, or found in the hub's cache. Raises UserError."""
     if Path(source).is_dir():
         return Path(source)
-    if source == "minilm":
-        raise UserError("--masked-lm minilm: the package holds no masked-language-model head; GloVe does without one")
+    if source in ("minilm", "mpnet"):
+        raise UserError(
+            f"--masked-lm {source}: the package holds no masked-language-model head; GloVe does without one"
+        )
     if source.startswith((".", "/", "~")):
         raise UserError(f"--masked-lm {source}: no such folder")
     from huggingface_hub import snapshot_download

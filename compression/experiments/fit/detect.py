@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from common.data.readers.records import as_sentence, column_indices
-from common.data.readers.tables import as_label
+from common.data.readers.tables import JOINED_SUFFIXES, as_label, as_labels
+from common.data.tasks import JOINED_BY
 from common.errors import UserError
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import Table
@@ -27,21 +29,26 @@ _LABEL_NAMES = ("label", "labels", "class", "category", "target")
 _LONG = 3.0
 """Mean number of words from which a column holds texts."""
 
+Row = tuple[Any, ...]
+"""A row's texts, then its label as text, of a multilabel file a tuple of labels; None where it is unknown."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Found:
     """What a file holds.
 
     texts: names of one or two columns; label: the column of labels; labels: the labels, none for numbers; range: lowest
-    and highest number; values: of every usable row, its texts, then its label as text ("" where it has none); notes:
-    what was guessed or left out, in sentences.
+    and highest number; values: every usable row; multilabel: whether a row has any number of labels; left_out: labels
+    on too few rows; notes: what was guessed or left out, in sentences.
     """
 
     texts: tuple[str, ...]
     label: str
     labels: tuple[str, ...]
     range: tuple[float, float] | None
-    values: list[tuple[str, ...]]
+    values: list[Row]
+    multilabel: bool = False
+    left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -63,42 +70,117 @@ def detect(table: Table, settings: FitSettings) -> Found:
     notes = [f"{table.path.name}: {table.sampled}."] if table.sampled else []
     for name in texts:
         _check_text(table, name)
-    rows = read_rows(table, texts, label)
+    multilabel = is_multilabel(table, label, settings.kind)
+    notes += _form_notes(table, label, multilabel)
+    rows = read_rows(table, texts, label, multilabel)
     usable = [row for row in rows if all(row[:-1])]
     if len(usable) < len(rows):
         notes.append(f"{len(rows) - len(usable):,} rows without text are left out.")
-    counts = Counter(row[-1] for row in usable if row[-1])
+    counts = Counter(itertools.chain.from_iterable(map(labels_of, usable)))
     where = f"{table.path}: column {label!r}"
-    _check_rows(table, label, counts)
-    if is_numbers(counts, settings.kind, where):
+    _check_rows(table, label, counts, sum(row[-1] is not None for row in usable))
+    if not multilabel and is_numbers(counts, settings.kind, where):
         numbers = [float(value) for value in counts]
         found = Found(texts, label, (), (min(numbers), max(numbers)), usable)
     else:
-        kept, left_out = usual_labels(counts, where)
+        kept, left_out = usual_labels(counts, where, multilabel)
         if left_out:
             shown = ", ".join(map(repr, left_out[:5])) + (", ..." if len(left_out) > 5 else "")
             rows_out = sum(counts[name] for name in left_out)
             notes.append(f"Labels on fewer than {FEWEST_OF_LABEL} rows are left out: {shown} ({rows_out} rows).")
-            usable = [row for row in usable if row[-1] not in set(left_out)]
-        found = Found(texts, label, kept, None, usable)
-    if without := sum(not row[-1] for row in usable):
-        notes.append(f"{without:,} rows have no label: they are only distilled on.")
+            usable = without_labels(usable, left_out)
+        found = Found(texts, label, kept, None, usable, multilabel, tuple(left_out))
+    if none := sum(row[-1] == () for row in usable):
+        notes.append(f"{none:,} rows have none of the labels.")
+    if unknown := sum(row[-1] is None for row in usable):
+        notes.append(f"{unknown:,} rows have no label: they are only distilled on.")
     return dataclasses.replace(found, notes=tuple(notes))
 
 
-def read_rows(table: Table, texts: Sequence[str], label: str) -> list[tuple[str, ...]]:
+def is_multilabel(table: Table, label: str, kind: str) -> bool:
+    """Return whether rows have any number of labels: some list has several, or none.
+
+    In CSV and TSV a list is a text joined by |. There a | may be part of a label, so some label has to be in several
+    different cells. kind: --kind. Raises UserError for lists as text, such as ['a', 'b'].
+    """
+    if kind != "auto":
+        return kind == "multilabel"
+    if table.path.suffix.lower() not in JOINED_SUFFIXES:
+        return any(isinstance(cell, list) and len(cell) != 1 for cell in table.column(label))
+    values = {cell for cell in table.column(label) if cell.strip()}
+    if all(value.startswith("[") and value.endswith("]") for value in values) and any("," in value for value in values):
+        raise UserError(
+            f"{table.path}: column {label!r} holds lists as text, such as {min(values)[:80]}; join the labels of a row "
+            f"by {JOINED_BY}, or save lists as JSONL; --kind labels takes each text as a label"
+        )
+    lists = [as_labels(value, JOINED_BY) for value in values]
+    if any("" in names or len(set(names)) < len(names) for names in lists):
+        return False
+    joined = {name for names in lists if len(names) > 1 for name in names}
+    return any(count > 1 for name, count in Counter(itertools.chain(*lists)).items() if name in joined)
+
+
+def _form_notes(table: Table, label: str, multilabel: bool) -> list[str]:
+    """Return in a sentence what form the labels have where that was guessed."""
+    if multilabel and table.path.suffix.lower() in JOINED_SUFFIXES:
+        return [f"Labels of a row are joined by {JOINED_BY} (--kind labels takes each text as one label)."]
+    if not multilabel and any(isinstance(cell, list) for cell in table.column(label)):
+        return ["Every list has one label: a text has one of the labels, not any number of them."]
+    return []
+
+
+def read_rows(table: Table, texts: Sequence[str], label: str, multilabel: bool) -> list[Row]:
     """Return the texts and the label of every row.
 
-    Raises UserError for a missing column, with the nearest, and for a cell that is not text, with its row.
+    Raises UserError for a missing column, with the nearest, and for a cell that is not text, or not a label or list of
+    labels as the others, with its row.
     """
     *indices, last = column_indices(str(table.path), table.header, [*texts, label])
+    separator = JOINED_BY if table.path.suffix.lower() in JOINED_SUFFIXES else None
     rows = []
     for number, cells in enumerate(table.rows, 1):
         try:
-            rows.append((*(as_sentence(cells[index]) for index in indices), as_label(cells[last])))
+            given = _list_of(cells[last], separator) if multilabel else _one_of(cells[last])
+            rows.append((*(as_sentence(cells[index]) for index in indices), given))
         except UserError as error:
             raise UserError(f"{table.path} row {number}: {error}") from None
     return rows
+
+
+def _one_of(cell: Any) -> str | None:
+    if isinstance(cell, list):
+        if len(cell) != 1:
+            raise UserError(f"a list of {len(cell)} labels where a row has one label ({str(cell)[:40]})")
+        cell = cell[0]
+    return as_label(cell) or None
+
+
+def _list_of(cell: Any, separator: str | None) -> tuple[str, ...] | None:
+    if cell is None:
+        return None
+    labels = tuple(dict.fromkeys(as_labels(cell, separator)))
+    if "" in labels:
+        raise UserError(f"an empty label ({str(cell)[:40]})")
+    return labels
+
+
+def labels_of(row: Row) -> tuple[str, ...]:
+    """Return the labels of a row: none where they are unknown."""
+    label = row[-1]
+    return label if isinstance(label, tuple) else () if label is None else (label,)
+
+
+def without_labels(rows: Sequence[Row], left_out: Sequence[str]) -> list[Row]:
+    """Return rows without some labels; rows that have no other one are left out."""
+    kept, out = [], set(left_out)
+    for row in rows:
+        labels = labels_of(row)
+        others = tuple(label for label in labels if label not in out)
+        if others == labels:
+            kept.append(row)
+        elif others:
+            kept.append((*row[:-1], others))
+    return kept
 
 
 def _guess_text(table: Table, label: str | None) -> str:
@@ -121,8 +203,9 @@ def _guess_label(table: Table, texts: Sequence[str]) -> str:
     """Return the column of labels where it is unambiguous. Raises UserError otherwise."""
     others = [name for name in table.header if name not in texts]
     named = [name for name in others if name.lower() in _LABEL_NAMES]
+    lists = [name for name in others if any(isinstance(cell, list) for cell in table.column(name))]
     few = [name for name in others if 2 <= len(set(map(_safe, table.column(name)))) <= max(2, len(table.rows) // 10)]
-    for choice in (named, few, others):
+    for choice in (named, lists, few, others):
         if len(choice) == 1:
             return choice[0]
     raise UserError(f"{table.path}: say with --label which column holds the labels ({_described(table)})")
@@ -153,9 +236,9 @@ def _check_text(table: Table, name: str) -> None:
         raise UserError(f"{table.path}: column {name!r} holds numbers, not texts; name another one with --text")
 
 
-def _check_rows(table: Table, label: str, counts: Counter[str]) -> None:
-    total = counts.total()
-    if not total:
+def _check_rows(table: Table, label: str, counts: Counter[str], total: int) -> None:
+    """counts: label -> rows; total: rows whose label is known."""
+    if not counts:
         raise UserError(f"{table.path}: column {label!r} is empty: no row has a label")
     if total < FEWEST_ROWS:
         raise UserError(f"{table.path}: {total} row{'s' * (total > 1)} with a label; fit needs {FEWEST_ROWS} or more")
@@ -183,16 +266,22 @@ def is_numbers(counts: Counter[str], kind: str, where: str) -> bool:
     return kind == "auto" and numbers and len(counts) > SCORES
 
 
-def usual_labels(counts: Counter[str], where: str) -> tuple[tuple[str, ...], list[str]]:
+def usual_labels(counts: Counter[str], where: str, multilabel: bool = False) -> tuple[tuple[str, ...], list[str]]:
     """Return the labels on enough rows, sorted, and those left out. counts: label -> rows.
 
-    Raises UserError for one class, and for more labels than MOST_LABELS.
+    Raises UserError for one class, for more labels than MOST_LABELS (of several a row, more that are on enough rows),
+    and for a label of several a row with the | that joins them in predictions.
     """
     if len(counts) == 1:
-        raise UserError(f"{where}: every row has the label {next(iter(counts))[:80]!r}; there is nothing to learn")
-    if len(counts) > MOST_LABELS:
-        raise UserError(f"{where} has {len(counts):,} different values (labels: at most {MOST_LABELS}); is it an id?")
+        only = f"{next(iter(counts))[:80]!r}"
+        if multilabel:
+            raise UserError(f"{where}: {only} is the only label; give a column with two, such as yes and no")
+        raise UserError(f"{where}: every row has the label {only}; there is nothing to learn")
     kept = [name for name, count in counts.items() if count >= FEWEST_OF_LABEL]
+    if (different := len(kept if multilabel else counts)) > MOST_LABELS:
+        raise UserError(f"{where} has {different:,} different values (labels: at most {MOST_LABELS}); is it an id?")
+    if multilabel and (joined := [name for name in kept if JOINED_BY in name]):
+        raise UserError(f"{where}: label {joined[0][:80]!r} contains {JOINED_BY}, which joins labels in predictions")
     if len(kept) < 2:
         raise UserError(
             f"{where}: {len(kept)} of {len(counts)} labels on {FEWEST_OF_LABEL} rows or more; two are needed "

@@ -53,7 +53,7 @@ class Score(Settings):
     score: float
     """The task's metric, higher is better."""
     loss: float
-    """Cross-entropy, or mean squared error."""
+    """Cross-entropy (of several labels a text the mean of each label's), or mean squared error."""
     bytes: int
     """Estimated bytes of its packed file."""
     seconds: float

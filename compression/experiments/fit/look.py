@@ -9,17 +9,17 @@ import numpy as np
 
 from compression.experiments.fit.candidates import find_candidates
 from compression.experiments.fit.data import with_test
-from compression.experiments.fit.detect import Found, detect, read_rows
+from compression.experiments.fit.detect import Found, Row, detect, read_rows
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import read_any
 
 
 @dataclasses.dataclass(frozen=True)
 class Looked:
-    """What was found, and the rows of --test: texts and label of each, None without --test."""
+    """What was found, and the rows of --test, None without it."""
 
     found: Found
-    test: Sequence[tuple[str, ...]] | None
+    test: Sequence[Row] | None
 
 
 def look(settings: FitSettings) -> Looked:
@@ -27,7 +27,7 @@ def look(settings: FitSettings) -> Looked:
     found, test = detect(read_any(settings.file, settings.seed), settings), None
     if settings.test is not None:
         other = read_any(settings.test, settings.seed)
-        found, test = with_test(read_rows(other, found.texts, found.label), found, settings.test)
+        found, test = with_test(read_rows(other, found.texts, found.label, found.multilabel), found, settings.test)
     words = float(np.median([len(row[0].split()) for row in found.values[:1000]]))
     find_candidates(settings.max_bytes, found.pair, found.labels, words, most_pieces=30_000)
     return Looked(found, test)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import shlex
+from pathlib import Path
 from typing import Any
 
 from common.config import Settings
 from common.tables import text_table
+from compression.experiments.commands import packed_commands
 from compression.experiments.fit.settings import Baseline
 
 
@@ -64,18 +64,13 @@ class FitResult(Settings):
     report: str
     texts: tuple[str, ...]
     """Columns of texts."""
+    example: tuple[str, ...]
+    """A row to try the packed file with."""
 
     @property
     def commands(self) -> list[str]:
         """Commands that use the packed file."""
-        file, columns = shlex.quote(self.output), " ".join(map(shlex.quote, self.texts))
-        texts = '("first text", "second text")' if len(self.texts) == 2 else '"a text"'
-        program = "from compression.runtime import load; "
-        program += f"print(load({json.dumps(self.output)}).probabilities([{texts}]))"
-        return [
-            f"python predict.py --model {file} --input new.csv --columns {columns} --output classified.csv",
-            f"python -c {shlex.quote(program)}",
-        ]
+        return packed_commands(Path(self.output), self.example, columns=self.texts)
 
     def as_json(self) -> dict[str, Any]:
         """Return everything, with the commands."""

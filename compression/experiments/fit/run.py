@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,18 @@ from common.stopping import OutOfTime
 from common.store.files import file_sha256
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
+from compression.experiments.commands import example
 from compression.experiments.fit.baselines import fasttext, quick_score, tf_idf
 from compression.experiments.fit.clock import Clock
-from compression.experiments.fit.data import MOST_TEST, MOST_VALIDATION, draw, held_out_rows, write_task
+from compression.experiments.fit.data import (
+    MOST_TEST,
+    MOST_VALIDATION,
+    draw,
+    held_out_rows,
+    some_rows,
+    whole_texts,
+    write_task,
+)
 from compression.experiments.fit.detect import Found
 from compression.experiments.fit.look import Looked
 from compression.experiments.fit.plan import (
@@ -133,23 +142,21 @@ def _open(settings: FitSettings, looked: Looked, folder: Path, clock: Clock, sta
     """Measure and plan; write the task's files."""
     found, test = looked.found, looked.test
     usable = len(found.values)
-    task = write_task(folder, settings.experiment, found, test)
-    left = _ROOM * clock.left
-    speeds = measure(settings, task, found.values, start, left)
+    some = dataclasses.replace(found, values=some_rows(found.values, settings.seed))
+    speeds = measure(settings, write_task(folder, settings.experiment, some), start, _ROOM * clock.left)
     held_out = held_out_rows(usable, MOST_VALIDATION) + (0 if test else held_out_rows(usable, MOST_TEST))
     plan = make_plan(speeds, usable, held_out, _ROOM * clock.left)
     notes = [*found.notes]
     if plan.rows < usable:
         notes.append(f"{plan.rows:,} of {usable:,} rows are drawn: more would take longer than the time allows.")
-        drawn = draw(found.values, plan.rows, settings.seed)
-        task = write_task(folder, settings.experiment, _of_rows(found, drawn), test)
+        found = dataclasses.replace(found, values=draw(found.values, plan.rows, settings.seed))
+    whole = whole_texts(found)
+    if whole is not None:
+        notes.append("Many rows are parts of longer ones: whole texts are held out, and their parts leave train.")
+    write_task(folder, settings.experiment, found, test, whole)
     return Opening(
         task=_in_words(found), notes=tuple(notes), texts=found.texts, usable=usable, speeds=speeds, plan=plan
     )
-
-
-def _of_rows(found: Found, values: Sequence[tuple[str, ...]]) -> Found:
-    return Found(found.texts, found.label, found.labels, found.range, list(values), found.notes)
 
 
 def _in_words(found: Found) -> str:
@@ -157,7 +164,8 @@ def _in_words(found: Found) -> str:
     if found.range is not None:
         return f"{texts}, numbers from {found.range[0]:g} to {found.range[1]:g} ({found.label})"
     shown = ", ".join(found.labels[:8]) + (", ..." if len(found.labels) > 8 else "")
-    return f"{texts}, {len(found.labels)} labels ({found.label}: {shown})"
+    number = f"any number of {len(found.labels)} labels" if found.multilabel else f"{len(found.labels)} labels"
+    return f"{texts}, {number} ({found.label}: {shown})"
 
 
 def _stages(
@@ -197,6 +205,7 @@ def _stages(
         minutes=settings.minutes,
         report=str(folder / "report.html"),
         texts=opening.texts,
+        example=example(paths, task),
     )
     return rows, result
 

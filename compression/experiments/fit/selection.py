@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import log_softmax
 
 from common.config import Settings
 from common.data.split import Split, load_split
@@ -26,6 +25,7 @@ from compression.experiments.fit.result import TriedStudent
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.stages import AUGMENTED, TEACHER, Stages
 from compression.experiments.fit.state import State
+from compression.packing.calibration import negative_log_likelihood
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 from compression.tokenizers.bpe_files import most_pieces
@@ -96,6 +96,8 @@ class Selection:
         validation = load_split(settings.paths, stages.task, "validation")
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
         self.tried: tuple[TriedStudent, ...] = ()
+        self.trained: dict[tuple[str, int, float], Trained] = {}
+        """By name, epochs and share of the rows: where time is short, a rung may have no more than the one before."""
         self.slower = 1.0
         """How much longer training takes than was estimated."""
         self.error: UserError | None = None
@@ -172,9 +174,12 @@ class Selection:
 
     def _train(self, pool: Pool, candidate: Candidate, rung: Rung, number: int, must: bool) -> Trained:
         """Train a candidate and score it. must: whatever time it takes, since there is no other student yet."""
+        how = candidate.name, rung.epochs, rung.share
+        if how in self.trained:
+            return self.trained[how]
         name = f"{candidate.name}-{number + 1}"
         cost = pool.costs[candidate.name]
-        trained = self.state.decide(
+        trained = self.trained[how] = self.state.decide(
             f"trained {name}", Trained, lambda: self._distilled(pool, candidate, rung, name, must)
         )
         self.tried += (
@@ -241,7 +246,7 @@ class Selection:
         if task.regression:
             loss = float(np.square(logits[:, 0] - expected).mean())
         else:
-            loss = float(-log_softmax(logits, 1)[np.arange(len(logits)), expected].mean())
+            loss = negative_log_likelihood(logits, expected)
         return main_score(task, self.held_out.labels, logits), loss
 
     def _quantized(self, order: list[tuple[Candidate, Score, Trained]], pool: Pool) -> Winner:

@@ -21,8 +21,9 @@ class FitFlags(WorkspaceSettings):
     """Column of texts, or two columns for pairs; unset: the column named text, or the only one with long texts."""
     label: str | None = None
     """Column of labels, or of numbers; unset: the column named label, or the only other one with few values."""
-    kind: Literal["auto", "labels", "numbers"] = "auto"
-    """What the label column holds; auto: numbers where all values are numbers and more than 20 differ."""
+    kind: Literal["auto", "labels", "multilabel", "numbers"] = "auto"
+    """What the label column holds: a label, any number of labels (lists, in CSV and TSV joined by |), or a number;
+    auto: lists where some have several labels or none, numbers where all values are numbers and more than 20 differ."""
     test: Path | None = None
     """File with the test rows, with the same columns; unset: a tenth of the rows."""
     max_bytes: int = pydantic.Field(32000, gt=0)

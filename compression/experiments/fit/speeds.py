@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from common.data.prepare import make_splits
+from common.data.readers.tables import read_source
 from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import pick_device, pick_dtype
 from common.errors import UserError
 from common.progress import say
-from common.seeds import derive
 from common.teachers.finetune import backend
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import is_fairseq
@@ -24,37 +24,24 @@ from common.training.optimizers import eager
 from compression.experiments.fit.plan import LEAST_SECONDS, Speeds
 from compression.experiments.fit.settings import FitSettings
 
-_ROWS = 1000
-"""Rows that are split to measure it."""
 _BATCHES, _BATCH = 3, 16
 _LENGTH = 128
 _SLOWER = 1.15
 """A machine is as busy later as it is now, or more."""
 
 
-def measure(settings: FitSettings, task: Task, values: Sequence[tuple[str, ...]], start: float, left: float) -> Speeds:
-    """Return the speeds. values: usable rows; start: seconds that the libraries took to load; left: seconds left."""
-    order = np.random.default_rng(derive("fit speeds", settings.seed)).permutation(len(values))
-    rows = _split([values[i] for i in order[:_ROWS].tolist()], task)
+def measure(settings: FitSettings, task: Task, start: float, left: float) -> Speeds:
+    """Return the speeds. task: of some rows; start: seconds that the libraries took to load; left: seconds left."""
+    rows = read_source(Path(task.source.folder) / task.source.files["all"], task)
     began = time.perf_counter()
     with contextlib.suppress(UserError):  # too few rows in this sample; the time counts
         make_splits({"all": rows}, task.model_copy(update={"validation": None, "test": None}), settings.seed)
     # Reading, the report and writing take about as long again.
     about = {"start": start, "prepare": len(rows) / (4 * (time.perf_counter() - began))}
-    about["words"] = float(np.mean([sum(len(text.split()) for text in row[:-1]) for row in values[:_ROWS]]))
+    about["words"] = sum(len(text.split()) for column in rows.sentences() for text in column) / len(rows)
     if left < LEAST_SECONDS or is_fairseq(settings.encoder):
         return Speeds(**about)
     return Speeds(**about, **_teacher_speeds(settings, task, rows))
-
-
-def _split(values: Sequence[tuple[str, ...]], task: Task) -> Split:
-    columns = list(zip(*values, strict=True))
-    index = {name: i for i, name in enumerate(task.labels)}
-    if task.regression:
-        labels = np.array([float(value or "nan") for value in columns[-1]], np.float32)
-    else:
-        labels = np.array([index.get(value, -1) for value in columns[-1]], np.int64)
-    return Split(list(columns[0]), list(columns[1]) if task.pair else None, labels, np.arange(len(values)))
 
 
 def _teacher_speeds(settings: FitSettings, task: Task, rows: Split) -> dict[str, object]:
@@ -74,11 +61,11 @@ def _teacher_speeds(settings: FitSettings, task: Task, rows: Split) -> dict[str,
     starts = np.linspace(0, max(0, len(by_length) - _BATCH), _BATCHES + 1)[1:].astype(int)  # the longer ones weigh more
     batches = [by_length[start : start + _BATCH] for start in starts.tolist()]
     pieces = sum(int(encoded.lengths[batch].sum()) for batch in batches)
-    classes = torch.zeros(_BATCH, dtype=torch.float32 if task.regression else torch.int64, device=device)
+    labels = torch.from_numpy(np.zeros_like(rows.labels[:_BATCH])).to(device)
 
     def step(batch: np.ndarray) -> None:
         optimizer.zero_grad()
-        label_loss(teacher.forward(encoded, batch), classes[: len(batch)]).backward()
+        label_loss(teacher.forward(encoded, batch), labels[: len(batch)]).backward()
         optimizer.step()
 
     teacher.model.train()

@@ -16,6 +16,7 @@ TITLES = {
     "accuracy": "Accuracy",
     "agreement": "Agreement with teacher",
     "f1": "F1",
+    "f1_at_threshold": "F1 at the threshold",
     "f1_micro": "F1 micro",
     "f1_macro": "F1 macro",
     "subset_accuracy": "Subset accuracy",
@@ -113,6 +114,10 @@ def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
             "Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them.",
         ),
         (
+            "f1_at_threshold" in metrics,
+            "F1 at the threshold answers the second label from the probability that was best on validation.",
+        ),
+        (
             metrics & {"agreement", "agreement_pearson"},
             "Rows without labels have no score but agreement with the teacher.",
         ),
@@ -173,10 +178,13 @@ def label_tables(record: ExperimentRecord) -> list[Table]:
         shown = [label for label in labels if any(label in own for own in theirs)]
         heads = [Head(("Rows",), numeric=False), Head(("Count",)), *(Head((f"{label}, %",)) for label in labels)]
         heads += [Head((f"{label}, %, thesis (quoted)",), quoted=True) for label in shown]
+        compared = any(shares.agreement is not None for shares in counted)
+        heads += [Head(("Agreement with source label, %",))] if compared else []
         lines = []
         for shares, own in zip(counted, theirs, strict=True):
             entries = [number_entry(shares.shares.get(label), ".2%") for label in labels]
             entries += [number_entry(own.get(label), ".1%") for label in shown]
+            entries += [number_entry(shares.agreement, ".2%")] if compared else []
             lines.append(Line([text_entry(shares.rows), number_entry(shares.count), *entries]))
         tables.append(Table(f"{task}, labels", heads, lines))
     return tables

@@ -12,8 +12,9 @@ from compression.experiments.sweep.work import RunTask
 
 _Kind = tuple[object, ...]
 _SPEED = (
-    *("student_arch", "embedding_type", "embedding_dim", "encoder_hidden_dim", "layers", "iterations", "max_tokens"),
-    *("batch_size", "only_original_data", "augmented", "align_hidden", "align_attention", "align_embedding", "chains"),
+    *("student_arch", "pair_encoder", "embedding_type", "embedding_dim", "encoder_hidden_dim", "layers", "iterations"),
+    *("max_tokens", "batch_size", "only_original_data", "augmented"),
+    *("align_hidden", "align_attention", "align_embedding", "chains"),
 )
 """Settings that decide how long a row takes."""
 

@@ -12,6 +12,7 @@ from common.config import underscored
 from common.errors import UserError
 from common.seeds import DEFAULT_SEED
 from common.store.settings import StageSettings
+from compression.distillation.settings import RowsSettings
 from compression.experiments.jobs import Job, check_jobs, check_known, seed_number, settings_for, with_task_path
 from compression.experiments.report.record import Quote, TableLayout
 from compression.experiments.sweep.grid_file import (
@@ -23,7 +24,7 @@ from compression.experiments.sweep.grid_file import (
     parse_assignments,
     read_grid_file,
 )
-from compression.shrinking.settings import Action, CompressSettings
+from compression.shrinking.settings import Action
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +58,10 @@ class Grid:
     quote: Quote | None
 
     @property
-    def augmented(self) -> str:
-        """Name of the augmented rows that its runs are trained on."""
-        return str(self.settings.get("augmented", CompressSettings.model_fields["augmented"].default))
+    def augmented(self) -> tuple[str, ...]:
+        """Names of the augmented rows that its runs are trained on."""
+        given = {name: value for name, value in self.settings.items() if name == "augmented"}
+        return RowsSettings(**given).augmented
 
 
 def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any] | None = None) -> Grid:
@@ -152,9 +154,12 @@ def _shared_jobs(file: GridFile, fixed: dict[str, Any], overrides: dict[str, Any
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Those of the settings that apply to a shared job: a batch size or rate is the runs' own, not the teacher's.
 
-    The name of augmented rows is for both: some jobs write them and others read them.
+    The name of augmented rows is for both: some jobs write them and others read them. Several names are the runs' own;
+    shared jobs name rows after their method, or as their own settings say.
     """
     of_runs = RUN_FIELDS - {*StageSettings.model_fields, "augmented"}
+    if isinstance(settings.get("augmented"), list | tuple):
+        of_runs = of_runs | {"augmented"}
     if kind in ("evaluate", "analyze"):
         of_runs = of_runs | {"arch"}  # it names where the teacher comes from, and would exclude the fine-tuned teacher
     return {key: value for key, value in settings_for(kind, settings).items() if key not in of_runs}

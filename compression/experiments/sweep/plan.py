@@ -14,6 +14,7 @@ from common.errors import UserError
 from common.store.files import fingerprint
 from common.store.store import Store
 from common.training.models import flat
+from compression.distillation.dataset import augmented_names
 from compression.distillation.distill import Distill, student_name
 from compression.experiments.jobs import Job, to_plain
 from compression.experiments.sweep.estimate import Estimator
@@ -102,9 +103,7 @@ def _training_rows(settings: CompressSettings) -> int:
     """Return about how many rows a run reads in an epoch."""
     paths, task = settings.paths, load_task(settings.task)
     rows = round(count_rows(paths.split(task.name, "train")) * settings.downsample_data)
-    if settings.only_original_data:
-        return rows
-    augmented = count_rows(paths.augmented(task.name, settings.augmented))
+    augmented = sum(count_rows(paths.augmented(task.name, name)) for name in augmented_names(settings))
     return rows + round(augmented * settings.bootstrap_data_ratio * settings.downsample_data)
 
 

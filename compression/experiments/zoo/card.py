@@ -60,8 +60,9 @@ class Training(Settings):
     """Rows of train."""
     augmented_rows: int | None
     """Further rows made by augmentation; null: none."""
-    augmentation: dict[str, float] | None
-    """Settings of TinyBERT's Algorithm 1: variants, replace_probability, candidates, fraction."""
+    augmentation: dict[str, Any] | None
+    """Settings of the method, of TinyBERT's Algorithm 1 variants, replace_probability, candidates, fraction; those of
+    several sets of rows by their names."""
     alpha: float | None
     """Weight of the labels in the loss; the rest is the teacher's. 1: labels only."""
 

@@ -28,6 +28,7 @@ from compression.experiments.zoo.card import Card, Family, Scores, Spread, TaskN
 from compression.experiments.zoo.readme import readme
 from compression.experiments.zoo.settings import PublishSettings
 from compression.packing import pack_student
+from compression.packing.threshold import HALF
 from compression.runtime import PACKED_SUFFIX, Model, is_name, load_bytes
 
 _NOTES = "tasks.yaml"
@@ -50,7 +51,8 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
     if config.key != row["config_hash"]:
         raise UserError(f"{folder}: built again since the experiment; run it again")
     own = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=config.name)
-    data = pack_student(folder, load_own_packed(own, folder, config).temperature, settings.name)
+    packed = load_own_packed(own, folder, config)
+    data = pack_student(folder, packed.temperature, packed.threshold or HALF, settings.name)
     model = load_bytes(data)
     card = Card(
         name=settings.name,
@@ -81,7 +83,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
 def score_on(paths: Workspace, task: Task, name: str, model: Model) -> Scores:
     """Return the scores of a packed file's model on a prepared split. Raises UserError where it is missing."""
     split = load_split(paths, task, name)
-    metrics = labelled_score(task, split, packed_logits(model, split))
+    metrics = labelled_score(task, split, packed_logits(model, split), model.temperature, model.threshold)
     return Scores(rows=len(split), data=data_fingerprint(paths, task, name), metrics=metrics)
 
 
@@ -129,6 +131,8 @@ def _family(group: SeedGroup) -> Family | None:
 
 def _architecture(config: ModelConfig) -> dict[str, Any]:
     sizes = ("embedding_type", "embedding_dim", "vocab_size", "encoder_hidden_dim", "cls_hidden_dim")
+    if config.student.get("pair_encoder") == "align":
+        sizes = (*sizes, "pair_encoder")
     without = {"encoder_hidden_dim"} if config.arch == "ffn" else set()
     own = {name: config.student[name] for name in sizes if name not in without}
     return {"student": config.arch, **own, "actions": [action.kind for action in config.actions]}
@@ -152,9 +156,14 @@ def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelC
 def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
     rows, method = None, None
     if config.augmented:
-        file = paths.augmented(task.name, config.distillation["augmented"])
-        settings = read_manifest(folder_of(file)).settings
-        rows, method = count_rows(file), {name: value for name, value in settings.items() if name != "seed"}
+        files = {name: paths.augmented(task.name, name) for name in config.distillation["augmented"]}
+        manifests = {name: read_manifest(folder_of(file)) for name, file in files.items()}
+        made = {
+            name: {key: value for key, value in manifest.settings.items() if key not in ("seed", "method")}
+            for name, manifest in manifests.items()
+        }
+        rows = sum(map(count_rows, files.values()))
+        method = made if len(made) > 1 else next(iter(made.values()))
     return Training(
         rows=count_rows(paths.split(task.name, "train")), augmented_rows=rows, augmentation=method, alpha=config.alpha
     )

@@ -14,6 +14,7 @@ import torch
 
 from common.data.split import load_split
 from common.errors import UserError
+from compression.distillation.dataset import augmented_names
 from compression.runtime import HASHES
 from compression.shrinking.step import CompressionContext
 from compression.students.embeddings import HashEmbedding
@@ -68,10 +69,8 @@ def row_uses(student: Student, tokenizer: Tokenizer, sentences: Sequence[str]) -
 
 def training_sentences(context: CompressionContext) -> list[str]:
     """Return the sentences of train and, where a student has learned from augmented rows, those of --augmented."""
-    settings = context.settings
-    splits = [load_split(settings.paths, context.task, "train")]
-    if context.parent.augmented and not settings.only_original_data:
-        splits.append(load_split(settings.paths, context.task, settings.augmented))
+    names = ("train", *(augmented_names(context.settings) if context.parent.augmented else ()))
+    splits = [load_split(context.settings.paths, context.task, name) for name in names]
     return [sentence for split in splits for column in split.sentences() for sentence in column]
 
 

@@ -56,10 +56,18 @@ class Prunable:
 
 
 def prunable(student: Student, arch: str, embedding_type: str) -> list[Prunable]:
-    """Return every float matrix of a student. Importance scalars of hash embeddings count as `hash`."""
+    """Return every float matrix of a student.
+
+    Importance scalars of hash embeddings count as `hash`, what aligned texts are compared by as `linear`.
+    """
     kinds = {"embedding": embedding_type, "encoder": arch, "classifier": "linear"}
     return [
-        Prunable(name, kinds[name.split(".")[0]], matrix.value, getattr(matrix, "scores", None))
+        Prunable(
+            name,
+            "linear" if ".fusion." in name else kinds[name.split(".")[0]],
+            matrix.value,
+            getattr(matrix, "scores", None),
+        )
         for name, matrix in matrices(student)
         if isinstance(matrix, Dense)
     ]

@@ -1,10 +1,12 @@
 """`experiment.py fit` from a file to a packed file, stopped and resumed, with a tiny teacher."""
 
 import json
+import subprocess
 
 import own_task
 import pytest
 import tiny
+import tiny_labels
 from processes import run_script
 from stops import stopped_in_step
 
@@ -71,6 +73,29 @@ def test_students_learn_from_a_good_teacher_over_augmented_rows(tmp_path, encode
 
 
 @pytest.mark.slow
+def test_a_text_may_have_several_labels(tmp_path, encoder, glove, monkeypatch):
+    """The commands at the end answer when pasted. A busy machine has no time for a good student in a minute."""
+    monkeypatch.setattr(selection, "_STEPS", 100)
+    monkeypatch.setattr(selection, "_TUNE_EPOCHS", 0)
+    tiny_labels.write_rows(tmp_path / "topics.jsonl", tiny_labels.labelled(200))
+    given = settings(tmp_path, [], encoder, glove, minutes=1).model_copy(update={"file": tmp_path / "topics.jsonl"})
+    result = fit(given)
+    assert "any number of 3 labels (label: house, praise, work)" in result.task
+    assert result.metric == "f1_micro"
+    assert set(result.metrics) == set(result.baselines[0].metrics) == {"f1_micro", "f1_macro", "subset_accuracy"}
+    assert result.baselines[0].name == "tf-idf, one-vs-rest logistic regression"
+    assert result.baselines[0].metrics["f1_micro"] > 0.9
+    model = load_packed(tmp_path / "reviews.fwt")
+    assert model.multilabel
+    assert tuple(model.labels) == ("house", "praise", "work")
+    assert result.bytes <= 6000
+    assert "f1_micro on test" in result.text()
+    for command in result.commands[:2]:
+        answer = subprocess.run(command, shell=True, cwd=tiny.ROOT, capture_output=True, text=True, check=True)
+        assert " house 0." in answer.stdout.replace("\t", " ")
+
+
+@pytest.mark.slow
 def test_the_same_command_finds_everything_finished(tmp_path, capsys):
     own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(200))
     output = tmp_path / "small.fwt"
@@ -123,6 +148,18 @@ def test_numbers_are_a_regression(tmp_path, encoder, glove, short, pair):
     assert result.metric == "pearson"
     assert [one.name for one in result.baselines] == ["tf-idf, ridge regression"]
     assert result.bytes <= 6000
+
+
+@pytest.mark.slow
+def test_a_dry_run_measures_a_teacher_of_several_labels_and_finds_parts(tmp_path, encoder, capsys):
+    whole = tiny_labels.labelled(200)
+    tiny_labels.write_rows(tmp_path / "topics.jsonl", whole + [(" ".join(t.split()[1:]), names) for t, names in whole])
+    words = ["fit", tmp_path / "topics.jsonl", "--minutes", 5, "--encoder", encoder, "--cpu", "--dry-run"]
+    assert run_script("experiment.py", *words, "--workspace", tmp_path / "workspace") == 0
+    printed = capsys.readouterr().out
+    assert "any number of 3 labels" in printed
+    assert "Many rows are parts of longer ones: whole texts are held out, and their parts leave train." in printed
+    assert "Teacher: fine-tuned on all rows" in printed
 
 
 @pytest.mark.slow

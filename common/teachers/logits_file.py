@@ -1,0 +1,124 @@
+"""A teacher's logits over rows of a task as one small file, from which students can be trained without the teacher.
+
+Parquet, a column of 16-bit floats for each output, in the order of the rows: no texts. Its metadata has a fingerprint
+of the texts of each part, by which the rows are known again.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pydantic
+
+from common.config import Settings, build
+from common.data.ragged import count_words, joined, known
+from common.data.split import PROCESSED, Split, load_split, read_metadata
+from common.data.tasks import Task, check_no_overlap
+from common.errors import UserError
+from common.store.files import whole_file
+from common.store.workspace import Workspace
+from common.teachers.logits import as_table, from_table, load_logits
+from common.training.models import find_model
+
+_KEY = "featherweight.logits"
+"""Of the file's description, JSON, in the metadata of Parquet."""
+
+
+class Part(Settings):
+    """Logits over some rows, one after the other in the file."""
+
+    rows: str
+    """Name of the rows: train, validation, a test split, or augmented ones."""
+    count: int = pydantic.Field(gt=0)
+    fingerprint: str
+    """Of the texts."""
+
+
+class About(Settings):
+    """What a file's logits are of."""
+
+    task: str
+    labels: tuple[str, ...]
+    teacher: str
+    trained_on: tuple[str, ...]
+    """Every task whose rows the teacher has seen."""
+    parts: tuple[Part, ...]
+
+
+def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], path: Path) -> None:
+    """Write a teacher's logits over the named rows to a file, whole or not at all.
+
+    Raises UserError where they are missing or out of date, or too large for 16 bits.
+    """
+    parts, logits = [], []
+    for name in ("train" if name == PROCESSED else name for name in names):
+        split = load_split(paths, task, name)
+        logits.append(load_logits(paths, task, teacher, name))
+        parts.append(Part(rows=name, count=len(split), fingerprint=split.text_fingerprint))
+    with np.errstate(over="ignore"):
+        values = joined(logits).astype(np.float16)
+    if np.isinf(values).any():
+        raise UserError(f"{teacher}: its logits are larger than 16-bit floats can be")
+    trained_on = find_model(paths, task, teacher)[1].trained_on
+    about = About(task=task.name, labels=task.labels, teacher=teacher, trained_on=trained_on, parts=tuple(parts))
+    table = as_table(values).replace_schema_metadata({_KEY: about.model_dump_json()})
+    with whole_file(path) as partial:
+        pq.write_table(table, partial, compression="zstd", use_dictionary=False, use_byte_stream_split=True)
+
+
+def is_logits_file(path: Path) -> bool:
+    """Return whether a file is one that `write_logits` wrote."""
+    return path.suffix.lower() == ".parquet" and _KEY in read_metadata(path)
+
+
+def read_logits(path: Path, task: Task, rows: Split, name: str, paths: Workspace) -> np.ndarray:
+    """Return a file's logits over some rows, float32 [n, outputs], for tokens [n, words, outputs].
+
+    name: of the rows, for messages. Raises UserError for a damaged file, one of another task's labels or of other rows,
+    and for logits of a teacher that has seen rows of a task that overlaps this one.
+    """
+    about = _about(path)
+    check_no_overlap(about.trained_on, task, paths)
+    if about.labels != task.labels:
+        theirs, own = (", ".join(labels) or "none" for labels in (about.labels, task.labels))
+        raise UserError(f"{path}: logits of the labels {theirs}; {task.name} has {own}")
+    first = 0
+    for part in about.parts:
+        if part.fingerprint == rows.text_fingerprint:
+            return _values(path, task, rows, slice(first, first + part.count), sum(each.count for each in about.parts))
+        first += part.count
+    held = ", ".join(f"{part.rows} ({part.count:,})" for part in about.parts)
+    raise UserError(
+        f"{path}: has logits over the rows {held} of {about.task}, and none over the {len(rows):,} rows of {name} that "
+        "are here now; were they prepared from other files, or with another --seed?"
+    )
+
+
+def _about(path: Path) -> About:
+    try:
+        return build(About, json.loads(read_metadata(path)[_KEY]))
+    except (ValueError, RecursionError, UserError) as error:
+        raise UserError(f"{path}: its description of the logits is damaged ({error})") from error
+
+
+def _values(path: Path, task: Task, rows: Split, where: slice, count: int) -> np.ndarray:
+    """Return the logits of one part, finite ones for each of its rows or words. count: rows of all parts."""
+    words = count_words(rows.sentence1) if task.tokens else None
+    kind = pa.float16() if words is None else pa.list_(pa.float16())
+    try:
+        table = pq.read_table(path)
+        expected = [(f"logit_{i}", kind) for i in range(task.outputs)]
+        if [(field.name, field.type) for field in table.schema] != expected or table.num_rows != count:
+            raise UserError(f"expected {count:,} rows of {task.outputs} columns of type {kind}")
+        part = table.slice(where.start, where.stop - where.start)
+        if words is not None and any((pc.list_value_length(each).to_numpy() != words).any() for each in part.columns):
+            raise UserError("it has logits for other numbers of words than the texts have")
+        logits = from_table(part).astype(np.float32)
+        if not np.isfinite(logits if words is None else logits[known(logits)]).all():
+            raise UserError("a logit is not a number")
+    except (pa.ArrowException, OSError, ValueError, UserError) as error:
+        raise UserError(f"{path}: damaged, or not logits of {task.name}: {str(error).splitlines()[0]}") from error
+    return logits

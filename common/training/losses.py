@@ -1,0 +1,80 @@
+"""Losses of distillation from logits, as plain functions. Logits are [batch, outputs]; a loss is a mean over the batch.
+
+They are those of students and of teachers that learn from another teacher.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional as F
+
+from common.training.loop import is_multilabel, label_loss
+
+
+def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return the mean squared error of raw logits (equation 6.1; Tang et al., 2019), whatever the temperature."""
+    return F.mse_loss(student, teacher)
+
+
+def temperature_softmax(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return MSE(softmax(student / T), softmax(teacher / T)), the loss of the thesis's FFN (section 6.1.3, T = 3)."""
+    return F.mse_loss((student / temperature).softmax(1), (teacher / temperature).softmax(1))
+
+
+def kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return T^2 KL(softmax(teacher / T) || softmax(student / T)) (Hinton et al., 2015).
+
+    The factor T^2 keeps the gradients' size the same whatever the temperature (section 2 of that paper).
+    """
+    log_student, log_teacher = (student / temperature).log_softmax(1), (teacher / temperature).log_softmax(1)
+    return F.kl_div(log_student, log_teacher, reduction="batchmean", log_target=True) * temperature**2
+
+
+def temperature_sigmoid(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return MSE(sigmoid(student / T), sigmoid(teacher / T)): `temperature_softmax` of labels that are independent."""
+    return F.mse_loss((student / temperature).sigmoid(), (teacher / temperature).sigmoid())
+
+
+def bernoulli_kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return T^2 KL(teacher || student) of each label's probability, sigmoid(logits / T): a mean over labels too.
+
+    It is `kl` of labels that are independent, with a mean in place of the sum over labels, as in the labels' own loss.
+    """
+    student, teacher = student / temperature, teacher / temperature
+    share = teacher.sigmoid()
+    yes = F.logsigmoid(teacher) - F.logsigmoid(student)
+    no = F.logsigmoid(-teacher) - F.logsigmoid(-student)
+    return (share * yes + (1 - share) * no).mean() * temperature**2
+
+
+DISTILLATION_LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]] = {
+    "mse": mse,
+    "temperature-softmax": temperature_softmax,
+    "kl": kl,
+}
+MULTILABEL_LOSSES = {"mse": mse, "temperature-softmax": temperature_sigmoid, "kl": bernoulli_kl}
+"""The same for tasks of several labels a text."""
+
+
+def combined(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    teacher: torch.Tensor | None,
+    alpha: float,
+    loss: str,
+    temperature: float,
+) -> torch.Tensor:
+    """Return alpha * loss of the labels + (1 - alpha) * distillation loss (equation 6.3).
+
+    labels: int64 [batch], float32 [batch] for regression, whose label loss is the mean squared error, or float32
+    [batch, outputs] for multilabel, whose losses are of each label's sigmoid in place of the softmax;
+    teacher: its logits, or None when alpha is 1 and there are none. For a task of tokens, logits are those of all words
+    in a row, [words, outputs], labels [batch, words] and the teacher's logits [batch, words, outputs] are padded.
+    """
+    if alpha == 1 or teacher is None:
+        return label_loss(logits, labels)
+    if teacher.dim() == 3:
+        teacher = teacher[~teacher[..., 0].isnan()]
+    losses = MULTILABEL_LOSSES if is_multilabel(labels) else DISTILLATION_LOSSES
+    distillation = losses[loss](logits, teacher, temperature)
+    return distillation if alpha == 0 else alpha * label_loss(logits, labels) + (1 - alpha) * distillation

@@ -1,0 +1,59 @@
+"""Which further rows may be learned from: none with a text of held-out rows, and none that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from common.data.overlap import Keys, match_keys
+from common.data.split import Split, read_row_groups
+from common.data.tasks import Task
+from common.store.workspace import Workspace
+
+
+def held_out_files(paths: Workspace, task: Task) -> tuple[Path, ...]:
+    """Return the split files of validation and test."""
+    return tuple(paths.split(task.name, name) for name in ("validation", *task.test_splits))
+
+
+def held_out_keys(files: Iterable[Path]) -> set[str]:
+    """Return the match keys of all texts of the split files of held-out rows."""
+    return {key for file in files for rows in read_row_groups(file) for column in match_keys(rows) for key in column}
+
+
+class Fresh:
+    """Chooses from further rows, one after another, those that are fresh.
+
+    A fresh row has no text of held-out rows and none without words, is not a text paired with itself, and equals
+    neither a row of train nor an earlier one; texts are equal up to case, spacing and punctuation, and pairs in either
+    order. In memory are the match keys of all texts, and one number a row.
+    """
+
+    def __init__(self, train: Keys, held_out: set[str]) -> None:
+        self._held_out = held_out
+        self._ids: dict[str, int] = {}
+        self._seen = {self._number(row) for row in zip(*train, strict=True)}
+
+    def _number(self, row: Sequence[str]) -> int:
+        """Return a number for the texts of a row, the same in either order."""
+        first, *second = sorted(self._ids.setdefault(key, len(self._ids)) for key in row)
+        return first | second[0] << 32 if second else first
+
+    def choose(self, rows: Split) -> np.ndarray:
+        """Return the indices of the fresh rows, int64; from then on they count as earlier ones."""
+        chosen = []
+        for index, row in enumerate(zip(*match_keys(rows), strict=True)):
+            if "" in row or not self._held_out.isdisjoint(row) or len(set(row)) < len(row):
+                continue
+            number = self._number(row)
+            if number not in self._seen:
+                self._seen.add(number)
+                chosen.append(index)
+        return np.array(chosen, np.int64)
+
+
+def unknown_labels(labels: np.ndarray, rows: int) -> np.ndarray:
+    """Return labels for rows whose labels are unknown, of the kind that `labels` are."""
+    return np.full((rows, *labels.shape[1:]), np.nan if labels.dtype.kind == "f" else -1, labels.dtype)

@@ -1,0 +1,94 @@
+"""The steps that write rows which are not variants of one row: new pairs of train's texts, rows of a file."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydantic
+
+from common.data.overlap import match_keys, touching
+from common.data.readers.tables import read_source
+from common.data.split import Split, count_rows, find_splits, read_row_groups, read_split, split_table
+from common.data.tasks import Task
+from common.errors import UserError
+from common.launch.shards import map_parts, write_row_groups
+from common.progress import say
+from common.stopping import at_once
+from common.store.artifact import Artifact
+from common.store.step import Context, Step
+from common.store.workspace import Workspace
+from compression.augmentation.fresh import Fresh, held_out_files, held_out_keys
+from compression.augmentation.pairs import PairMethod, PairTask
+from compression.augmentation.settings import PreprocessSettings
+
+AUGMENTED_FILE = "rows.parquet"
+
+
+class NewRows(Step):
+    """Base of the steps that write rows which are not variants of one row. File: rows.parquet."""
+
+    settings: PreprocessSettings = pydantic.Field(exclude=True)
+    task: Task = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the splits."""
+        return {"splits": find_splits(paths, self.task)}
+
+    def _write(self, out: Path, paths: Workspace, candidates: Iterator[Split]) -> None:
+        """Write those of the candidates that are fresh. Raises UserError for none."""
+        train = read_split(paths.split(self.task.name, "train"), "")
+        fresh = Fresh(match_keys(train), held_out_keys(held_out_files(paths, self.task)))
+        target, schema = out / AUGMENTED_FILE, split_table(train.take(np.arange(0))).schema
+        write_row_groups(target, schema, (split_table(rows.take(fresh.choose(rows))) for rows in candidates))
+        if not count_rows(target):
+            raise UserError(f"{self.task.name}: no row is new; each has a text of held-out rows, or is there already")
+
+
+class NewPairs(NewRows):
+    """New pairs of train's texts."""
+
+    method: PairMethod
+    partners: int
+    equivalence: str | None
+    """The task's, for method closure."""
+    seed: int | None
+    """None for neighbours, which are not drawn."""
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Find candidates for every row of train, then write those that are fresh."""
+        paths, task = context.paths, self.task
+        source, found = paths.split(task.name, "train"), context.work / "candidates.parquet"
+        label = task.labels.index(self.equivalence) if self.equivalence else None
+        work = PairTask(self.method, self.partners, self.seed or 0, label, source, held_out_files(paths, task))
+        map_parts(source, found, work, self.settings.launch, context.name, context.work)
+        with at_once():
+            self._write(out, paths, read_row_groups(found))
+        say(f"{count_rows(out / AUGMENTED_FILE):,} new pairs of the texts of {count_rows(source):,}")
+        return {"task": task.name}
+
+
+class RowsOfFile(NewRows):
+    """Rows of a file of the user's own, without labels."""
+
+    file: Path = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the splits and the file."""
+        return {**super().inputs(paths), "file": Artifact.of_file(self.file)}
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Write the rows that are fresh and, of single texts, not a part of a held-out one."""
+        paths, task = context.paths, self.task
+        # The file has a header line, and all of its rows are meant, whatever those of the task have.
+        source = task.source.model_copy(update={"header": (), "where": {}})
+        with at_once():
+            rows = read_source(self.file, task.model_copy(update={"source": source}), labelled=False)
+            leaking = np.zeros(len(rows), bool)
+            for file in held_out_files(paths, task):
+                leaking[touching(match_keys(rows), match_keys(read_split(file, "")))] = True
+            rows = dataclasses.replace(rows, source_rows=np.full(len(rows), -1))
+            self._write(out, paths, iter([rows.take(np.flatnonzero(~leaking))]))
+        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows of {len(rows):,} in {self.file}")
+        return {"task": task.name, "file": self.file.name}

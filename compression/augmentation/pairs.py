@@ -1,0 +1,216 @@
+"""New pairs of train's texts, for a teacher to label: near ones, random ones, and those whose label follows.
+
+A partner of a first text is one of train's second texts, so a premise is paired with hypotheses alone. Texts of
+held-out rows take no part; which pairs are written is decided by `Fresh`, since rows of different parts may agree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from common.data.overlap import match_keys
+from common.data.split import Split, read_split, split_table
+from common.data.text import split_words
+from common.errors import UserError
+from common.launch.shards import PartFunction
+from common.progress import Advance
+from common.seeds import derive
+from common.stopping import check
+from compression.augmentation.fresh import held_out_keys, unknown_labels
+
+PairMethod = Literal["neighbours", "recombine", "closure"]
+
+_COMMON_TEXTS, _COMMON_SHARE = 1_000, 0.05
+"""A word that more texts have than both does not count: it says little, and most products are of such words."""
+_MOST_PRODUCTS = 10_000_000
+"""Products of words in memory at a time, about 120 MB."""
+
+Candidate = tuple[int, int, int]
+"""A row of train, and the indices of the two texts of a new pair."""
+
+
+class Texts:
+    """The distinct texts of a split of pairs, up to case, spacing and punctuation, each as it is first written.
+
+    rows: int64 [n, 2], the indices of each row's texts; usable: bool [texts], False for texts of held-out rows.
+    """
+
+    def __init__(self, train: Split, held_out: set[str]) -> None:
+        index: dict[str, int] = {}
+        self.texts: list[str] = []
+        self.rows = np.empty((len(train), 2), np.int64)
+        for column, (keys, texts) in enumerate(zip(match_keys(train), train.sentences(), strict=True)):
+            for row, (key, text) in enumerate(zip(keys, texts, strict=True)):
+                if key not in index:
+                    index[key] = len(self.texts)
+                    self.texts.append(text)
+                self.rows[row, column] = index[key]
+        self.usable = np.array([key != "" and key not in held_out for key in index], bool)
+        self._first_rows = np.unique(self.rows[:, 0], return_index=True)[1]
+
+    def new_firsts(self, rows: np.ndarray) -> np.ndarray:
+        """Return those of the rows whose first text is usable and the first text of no row before."""
+        rows = rows[np.isin(rows, self._first_rows)]
+        return rows[self.usable[self.rows[rows, 0]]]
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """The usable second texts, int64, sorted."""
+        seconds = np.unique(self.rows[:, 1])
+        return seconds[self.usable[seconds]]
+
+
+class Source(Protocol):
+    """A way to find new pairs."""
+
+    def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
+        """Yield candidates from some rows of train, given by their numbers."""
+
+
+class NearTexts:
+    """Each first text with the k second texts of the highest TF-IDF cosine.
+
+    Ties are broken by index; a text's neighbours do not depend on the other rows of the call. Raises UserError for
+    texts without words.
+    """
+
+    def __init__(self, texts: Texts, k: int) -> None:
+        self._texts, self._k, self._seconds = texts, k, texts.seconds
+        most = max(_COMMON_TEXTS, int(_COMMON_SHARE * len(self._seconds)))
+        self._vectorizer = TfidfVectorizer(analyzer=split_words, max_df=most, dtype=np.float32)
+        try:
+            vectors = self._vectorizer.fit_transform([texts.texts[i] for i in self._seconds])
+        except ValueError as error:  # no word is left
+            raise UserError(f"no neighbours by words: {error}") from error
+        self._by_word = vectors.T.tocsr()  # [words, texts]
+
+    def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
+        """Yield the nearest texts of the rows' first texts, best first."""
+        rows = self._texts.new_firsts(rows)
+        if not len(rows):
+            return
+        firsts = self._texts.rows[rows, 0]
+        queries = self._vectorizer.transform([self._texts.texts[i] for i in firsts])
+        for start, end in self._blocks(queries):
+            check()
+            similar = (queries[start:end] @ self._by_word).tocsr()
+            for i in range(start, end):
+                found = slice(*similar.indptr[i - start : i - start + 2])
+                for second in self._nearest(firsts[i], similar.indices[found], similar.data[found]):
+                    yield int(rows[i]), int(firsts[i]), second
+
+    def _nearest(self, first: int, columns: np.ndarray, scores: np.ndarray) -> list[int]:
+        if len(scores) > self._k + 1:  # one more than k: the text itself may be among them
+            best = np.flatnonzero(scores >= np.partition(scores, -self._k - 1)[-self._k - 1])
+            columns, scores = columns[best], scores[best]
+        seconds = self._seconds[columns]
+        return [second for second in seconds[np.lexsort((seconds, -scores))].tolist() if second != first][: self._k]
+
+    def _blocks(self, queries: csr_array) -> Iterator[tuple[int, int]]:
+        """Yield (start, end) of queries whose products fit in memory."""
+        products = np.concatenate([[0], np.cumsum(np.diff(self._by_word.indptr)[queries.indices])])[queries.indptr]
+        start = 0
+        while start < len(products) - 1:
+            end = int(np.searchsorted(products, products[start] + _MOST_PRODUCTS, "right")) - 1
+            yield start, (end := max(end, start + 1))
+            start = end
+
+
+class RandomTexts:
+    """Each first text with k random second texts."""
+
+    def __init__(self, texts: Texts, k: int, seed: int) -> None:
+        self._texts, self._k, self._seed, self._seconds = texts, k, seed, texts.seconds
+
+    def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
+        """Yield the draws of each row whose first text is new; they depend on (seed, row) alone."""
+        for row in self._texts.new_firsts(rows).tolist():
+            rng = np.random.default_rng(derive("recombine", self._seed, row))
+            for second in rng.choice(self._seconds, self._k).tolist() if len(self._seconds) else ():
+                yield row, int(self._texts.rows[row, 0]), second
+
+
+class EquivalentTexts:
+    """Each row with one of its texts replaced by an equivalent one, at most k times: the label stays.
+
+    Equivalent are texts that a chain of rows with the label `equivalence` joins: the transitive closure of the label.
+    Rows without a label take no part, nor do those with another label whose two texts are equivalent by other rows.
+    """
+
+    def __init__(self, texts: Texts, k: int, seed: int, labels: np.ndarray, equivalence: int | None) -> None:
+        self._texts, self._k, self._seed = texts, k, seed
+        first, second = texts.rows[labels == equivalence].T
+        size = len(texts.texts)
+        joined = csr_array((np.ones(len(first), bool), (first, second)), shape=(size, size))
+        _, self._group = connected_components(joined, directed=False)
+        together = self._group[texts.rows[:, 0]] == self._group[texts.rows[:, 1]]
+        self._follows = (labels >= 0) & (together == (labels == equivalence))
+        usable = np.flatnonzero(texts.usable)
+        self._members = usable[np.argsort(self._group[usable], kind="stable")]
+        self._starts = np.searchsorted(self._group[self._members], np.arange(self._group.max(initial=0) + 2))
+
+    def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
+        """Yield up to k pairs of each row; which ones depends on (seed, row) alone."""
+        for row in rows[self._follows[rows]].tolist():
+            first, second = self._texts.rows[row].tolist()
+            found = [(first, other) for other in self._equivalent(second)]
+            found += [(other, second) for other in self._equivalent(first)]
+            found = [pair for pair in found if {*pair} != {first, second} and pair[0] != pair[1]]
+            if len(found) > self._k:
+                rng = np.random.default_rng(derive("closure", self._seed, row))
+                found = [found[i] for i in np.sort(rng.permutation(len(found))[: self._k])]
+            yield from ((row, *pair) for pair in found)
+
+    def _equivalent(self, text: int) -> list[int]:
+        group = self._group[text]
+        return self._members[self._starts[group] : self._starts[group + 1]].tolist()
+
+
+@dataclasses.dataclass(frozen=True)
+class PairTask:
+    """New pairs of a train split, a part at a time; train is in memory. Rows of different parts may be equal."""
+
+    method: PairMethod
+    partners: int
+    """k."""
+    seed: int
+    equivalence: int | None
+    """Class index of the label of equal meaning, for closure."""
+    train: Path
+    held_out: tuple[Path, ...]
+    """Split files whose texts no new pair may have."""
+
+    def open(self) -> PartFunction:
+        """Index the texts of train."""
+        train = read_split(self.train, "")
+        texts = Texts(train, held_out_keys(self.held_out))
+        source = self._source(texts, train.labels)
+
+        def pairs(rows: Split, first_row: int, advance: Advance) -> pa.Table:
+            numbers = np.arange(first_row, first_row + len(rows))
+            found = np.array(list(source.candidates(numbers)), np.int64).reshape(-1, 3)
+            row, first, second = found.T
+            labels = train.labels[row] if self.method == "closure" else unknown_labels(train.labels, len(row))
+            columns = ([texts.texts[i] for i in column] for column in (first, second))
+            advance(len(rows))
+            return split_table(Split(*columns, labels, row))
+
+        return pairs
+
+    def _source(self, texts: Texts, labels: np.ndarray) -> Source:
+        match self.method:
+            case "neighbours":
+                return NearTexts(texts, self.partners)
+            case "recombine":
+                return RandomTexts(texts, self.partners, self.seed)
+            case "closure":
+                return EquivalentTexts(texts, self.partners, self.seed, labels, self.equivalence)

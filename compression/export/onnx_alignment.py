@@ -1,0 +1,54 @@
+"""Pairs whose tokens attend to the other text as ONNX nodes: compression.students.pairs, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from compression.export.onnx_graph import FLOAT, Graph
+
+Text = tuple[str, str]
+"""Ids [batch, time, width] or tokens [batch, time, numbers], and lengths [batch]."""
+
+
+class AlignmentNodes:
+    """Writes the alignment of two texts into a graph."""
+
+    def __init__(self, graph: Graph, texts: Sequence[Text]) -> None:
+        """texts: the ids of both texts, and their lengths."""
+        self.graph, self._ids = graph, [ids for ids, _ in texts]
+        self._masks = [self._mask(*text) for text in texts]
+
+    def shared(self) -> list[str]:
+        """Return for each text which of its tokens the other one has, float32 [batch, time], 1 or 0."""
+        graph, (first, second), masks = self.graph, self._ids, self._masks
+        equal = graph.node("Equal", graph.unsqueeze(first, 2), graph.unsqueeze(second, 1))
+        same = graph.node("ReduceMin", graph.node("Cast", equal, to=FLOAT), axes=[3], keepdims=0)
+        tokens = graph.node("And", graph.unsqueeze(masks[0], 2), graph.unsqueeze(masks[1], 1))
+        same = graph.node("Where", tokens, same, graph.number(0.0))
+        return [graph.node("ReduceMax", same, axes=[axis], keepdims=0) for axis in (2, 1)]
+
+    def compared(self, tokens: Sequence[str]) -> list[str]:
+        """Return a vector for each text, [batch, width of a state]. tokens: of each text, [batch, time, numbers]."""
+        graph, (first, second) = self.graph, tokens
+        dots = graph.node("MatMul", first, graph.node("Transpose", second, perm=[0, 2, 1]))
+        scores = graph.node("Mul", dots, graph.vector("encoder.alignment.scale"))
+        back = graph.node("Transpose", scores, perm=[0, 2, 1])
+        (mask, other), low = self._masks, graph.number(-math.inf)
+        found = []
+        for own, read, own_mask, read_mask, each in (
+            (first, second, mask, other, scores),
+            (second, first, other, mask, back),
+        ):
+            shares = graph.node("Softmax", graph.node("Where", graph.unsqueeze(read_mask, 1), each, low), axis=-1)
+            read = graph.node("MatMul", shares, read)
+            parts = own, read, graph.node("Sub", own, read), graph.node("Mul", own, read)
+            fused = graph.node("Relu", graph.linear("encoder.alignment.fusion", graph.node("Concat", *parts, axis=2)))
+            masked = graph.node("Where", graph.unsqueeze(own_mask, 2), fused, low)
+            found.append(graph.node("ReduceMax", masked, axes=[1], keepdims=0))
+        return found
+
+    def _mask(self, ids: str, lengths: str) -> str:
+        """Return where a text's tokens are, bool [batch, time]."""
+        steps = self.graph.node("Range", self.graph.number(0), self.graph.length(ids, 1), self.graph.number(1))
+        return self.graph.node("Less", steps, self.graph.unsqueeze(lengths, 1))

@@ -1,0 +1,106 @@
+"""Pairs of texts whose tokens attend to the other text: the vectors of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from compression.runtime.encoders import Encoder, Weights, owners
+from compression.runtime.shapes import EncoderSize
+from compression.runtime.weights import LARGEST
+
+
+class Alignment(Encoder):
+    """Compares each token with what it attends to in the other text, and takes the maximum over a text's tokens.
+
+    A token is its state, given by an encoder, and its vector. Texts are both of a pair, one after the other.
+    """
+
+    values_at_once = 1 << 18
+    """Numbers of a batch's largest array: of the tokens of some pairs, of their scores, or of what is compared."""
+
+    def __init__(self, weights: Weights, size: EncoderSize, encoder: Encoder) -> None:
+        super().__init__({}, size, True)
+        self._encoder, self._scale = encoder, weights["alignment.scale"]
+        # own * A + read * B + (own - read) * C + own * read * D = own * (A + C) + read * (B - C) + own * read * D
+        own, read, difference, product = np.split(weights["alignment.fusion.weight"].T, 4)
+        self._fusion = tuple(map(np.ascontiguousarray, (own + difference, read - difference, product)))
+        self._bias = weights["alignment.fusion.bias"]
+
+    def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return [texts, width of a state]."""
+        vectors = np.concatenate([table.take(ids, 0), shared_tokens(ids, lengths)[:, None]], 1)
+        states = self._encoder.states(vectors, np.arange(len(ids)), lengths)
+        tokens = np.concatenate([states, vectors[:, :-1]], 1)
+        read = self._read(tokens, lengths)
+        best = np.full((len(lengths), self._size.state), -np.inf, np.float32)
+        owner = owners(lengths)
+        block = max(1, self.values_at_once // max(self._fusion[0].shape))
+        for start in range(0, len(tokens), block):
+            compared = self._compared(tokens[start : start + block], read[start : start + block])
+            texts = owner[start : start + block]
+            first = np.flatnonzero(np.diff(texts, prepend=-1))
+            best[texts[first]] = np.maximum(best[texts[first]], np.maximum.reduceat(compared, first))
+        return np.clip(best, 0, LARGEST, best)  # no real value is cut; logits of any file stay finite
+
+    def _compared(self, own: np.ndarray, read: np.ndarray) -> np.ndarray:
+        """own, read: [tokens, width of a token] -> [tokens, width of a state], without the relu, which comes last."""
+        for_own, for_read, for_product = self._fusion
+        compared = own @ for_own
+        compared += read @ for_read
+        compared += (own * read) @ for_product
+        compared += self._bias
+        return compared
+
+    def _read(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return what each token attends to, of tokens' shape."""
+        read, starts = np.empty_like(tokens), np.cumsum(lengths) - lengths
+        for pairs in self._batches(lengths.reshape(-1, 2), tokens.shape[1]):
+            # Texts are padded with their last token, which then reads the same again.
+            steps = [np.arange(lengths[pairs + side].max()) for side in (0, 1)]
+            indices = [
+                starts[pairs + side, None] + np.minimum(steps[side], lengths[pairs + side, None] - 1) for side in (0, 1)
+            ]
+            texts = [tokens.take(index, 0) for index in indices]
+            for side in (0, 1):
+                outside = steps[1 - side] >= lengths[pairs + 1 - side, None]
+                read[indices[side]] = self._attend(texts[side], texts[1 - side], outside[:, None])
+        return read
+
+    def _batches(self, lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
+        """Yield the index of the first text of some pairs of similar lengths. lengths: [pairs, 2]."""
+        order = np.lexsort((lengths[:, 1], lengths[:, 0]))[::-1]
+        longest = lengths[order].max(1)
+        start = 0
+        while start < len(order):
+            time = longest[start:].max()
+            count = max(1, self.values_at_once // int(time * max(time, width)))
+            yield 2 * order[start : start + count]
+            start += count
+
+    def _attend(self, text: np.ndarray, other: np.ndarray, outside: np.ndarray) -> np.ndarray:
+        """text: [pairs, time, width], other: [pairs, time of other, width] -> [pairs, time, width].
+
+        outside: bool [pairs, 1, time of other], where other is padded.
+        """
+        read, keys = np.empty_like(text), other.transpose(0, 2, 1) * self._scale
+        at_once = max(1, self.values_at_once // outside.size)
+        for start in range(0, text.shape[1], at_once):
+            scores = text[:, start : start + at_once] @ keys
+            np.copyto(scores, -np.inf, where=outside)
+            scores -= scores.max(-1, keepdims=True)
+            powers = np.exp(scores, scores)
+            powers /= powers.sum(-1, keepdims=True)
+            np.matmul(powers, other, read[:, start : start + at_once])
+        return read
+
+
+def shared_tokens(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return for each token whether the other text of its pair has it, float32 [tokens], 1 or 0."""
+    pair, side = np.divmod(owners(lengths), 2)
+    keys, second = pair * (ids.max() + 1) + ids, side == 1
+    shared = np.empty(len(ids), np.float32)
+    shared[second] = np.isin(keys[second], keys[~second])
+    shared[~second] = np.isin(keys[~second], keys[second])
+    return shared

@@ -1,0 +1,60 @@
+"""Pairs of texts: attention between their tokens, and the comparison of their vectors.
+
+Alignment as in RE2 (Yang et al., 2019, sections 2.2 and 2.3) and ESIM (Chen et al., 2017): each token reads the
+tokens of the other text that are like it, and a layer compares what it has read with the token itself.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from compression.runtime import EncoderSize
+from compression.students.batch import Batch
+from compression.students.encoders import padding_mask
+from compression.students.layers import Linear
+
+Text = tuple[torch.Tensor, torch.Tensor]
+"""Tokens [batch, time, width], and lengths int64 [batch]."""
+
+
+class PairAlignment(nn.Module):
+    """Compares each token with what it attends to in the other text, and takes the maximum over a text's tokens."""
+
+    def __init__(self, size: EncoderSize) -> None:
+        super().__init__()
+        width = size.state + size.dim
+        self.scale = nn.Parameter(torch.tensor([width**-0.5]))
+        self.fusion = Linear(4 * width, size.state)
+
+    def forward(self, first: Text, second: Text) -> list[torch.Tensor]:
+        """Return a vector for each text, [batch, width of a state]. A token is its state and its embedding."""
+        scores = self.scale * (first[0] @ second[0].transpose(1, 2))  # [batch, time of first, time of second]
+        return [self._compared(first, second, scores), self._compared(second, first, scores.transpose(1, 2))]
+
+    def _compared(self, text: Text, other: Text, scores: torch.Tensor) -> torch.Tensor:
+        """scores: [batch, time of text, time of other] -> [batch, width of a state]."""
+        outside = ~padding_mask(*other).transpose(1, 2)
+        read = scores.masked_fill(outside, float("-inf")).softmax(2) @ other[0]
+        # Of real tokens alone: a third of a batch may be padding. Nothing is below 0, which padding is left with.
+        tokens = padding_mask(*text)[..., 0].flatten().nonzero()[:, 0]
+        own, read = (each.flatten(0, 1).index_select(0, tokens) for each in (text[0], read))
+        compared = self.fusion(torch.cat([own, read, own - read, own * read], 1)).relu()
+        batch, time = scores.shape[:2]
+        padded = compared.new_zeros(batch * time, compared.shape[1]).index_copy(0, tokens, compared)
+        return padded.unflatten(0, (batch, time)).amax(1)
+
+
+def shared_tokens(first: Batch, second: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return for each text of the pairs which of its tokens the other text has, float32 [batch, time], 1 or 0."""
+    same = (first.ids[:, :, None] == second.ids[:, None]).all(3)  # [batch, time of first, time of second]
+    same &= padding_mask(first.ids, first.lengths) & padding_mask(second.ids, second.lengths).transpose(1, 2)
+    return same.any(2).float(), same.any(1).float()
+
+
+def compare(u: torch.Tensor, v: torch.Tensor, symmetric: bool = False) -> torch.Tensor:
+    """Return [u; v; |u - v|; u * v] (equation 6.4), or what does not depend on the order: [u + v; |u - v|; u * v].
+
+    u, v: [batch, dim] -> [batch, 4 dim], symmetric [batch, 3 dim].
+    """
+    return torch.cat([*([u + v] if symmetric else [u, v]), (u - v).abs(), u * v], 1)

@@ -1,0 +1,154 @@
+"""Files of texts with any number of labels: what fit finds in them, draws of them and writes as a task."""
+
+import itertools
+import json
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tiny
+import tiny_labels
+from hypothesis import given
+from hypothesis import strategies as st
+from own_task import write_csv, write_tsv
+
+from common.data.readers.tables import read_source
+from common.errors import UserError
+from compression.experiments.fit.data import draw, with_test, write_task
+from compression.experiments.fit.detect import detect, labels_of, read_rows
+from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.table import read_any
+
+TEXTS = [text for text, _ in tiny.sentences(400)]
+
+
+def write(path, rows):
+    """Texts and lists of labels (or None) as one kind of file."""
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps({"review": text, "verdict": labels}) + "\n" for text, labels in rows))
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist([{"review": t, "verdict": labels} for t, labels in rows]), path)
+    else:
+        writer = write_csv if path.suffix == ".csv" else write_tsv
+        writer(path, [(t, "|".join(labels) if isinstance(labels, list) else labels) for t, labels in rows])
+    return path
+
+
+def found(path, rows, **given):
+    return detect(read_any(write(path, rows), 1), FitSettings(file=path, **given))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+def test_lists_of_labels_are_read_from_files_of_every_kind(tmp_path, suffix):
+    rows = tiny_labels.labelled(200)
+    if suffix in ("jsonl", "parquet"):  # only lists can be missing
+        rows = [(text, labels if i % 7 else None) for i, (text, labels) in enumerate(rows)]
+    what = found(tmp_path / f"r.{suffix}", rows)
+    assert what.multilabel
+    assert (what.texts, what.label, what.range) == (("review",), "verdict", None)
+    assert what.labels == tuple(sorted(tiny_labels.LABELS))
+    assert what.values == [(text, None if labels is None else tuple(labels)) for text, labels in rows]
+    none = sum(labels == [] for _, labels in rows)
+    assert f"{none} rows have none of the labels." in what.notes
+    joined = "Labels of a row are joined by | (--kind labels takes each text as one label)."
+    assert (joined in what.notes) == (suffix in ("csv", "tsv"))
+    assert ("29 rows have no label: they are only distilled on." in what.notes) == (suffix in ("jsonl", "parquet"))
+
+
+def test_the_task_that_is_written_reads_back(tmp_path):
+    rows = tiny_labels.labelled(200)
+    what = found(tmp_path / "r.jsonl", rows)
+    task = write_task(tmp_path, "mine", what)
+    assert task.multilabel
+    assert task.all_metrics[0] == "f1_micro"
+    split = read_source(tmp_path / "rows.parquet", task)
+    expected = [[label in labels for label in task.labels] for _, labels in rows]
+    np.testing.assert_array_equal(split.labels, np.array(expected, np.float32))
+
+
+def test_lists_of_one_label_are_labels(tmp_path):
+    rows = [(text, [label]) for text, label in zip(TEXTS[:100], itertools.cycle(["bad", "good"]))]
+    what = found(tmp_path / "r.jsonl", rows)
+    assert not what.multilabel
+    assert what.labels == ("bad", "good")
+    assert what.values == [(text, labels[0]) for text, labels in rows]
+    assert what.notes == ("Every list has one label: a text has one of the labels, not any number of them.",)
+    assert found(tmp_path / "r.jsonl", rows, kind="multilabel").multilabel
+    assert found(tmp_path / "r.jsonl", [*rows, (TEXTS[100], [])]).multilabel
+
+
+def test_a_bar_joins_labels_only_where_they_are_seen_elsewhere_too(tmp_path):
+    def labels(cells, **given):
+        rows = [(text, cell) for text, cell in zip(TEXTS[:120], itertools.cycle(cells))]
+        what = found(tmp_path / "r.csv", rows, **given)
+        return what.multilabel, what.labels
+
+    assert labels(["a", "b|a", "b", ""]) == (True, ("a", "b"))
+    assert labels(["a|b", "c"]) == (False, ("a|b", "c"))
+    assert labels(["a|", "a", "|"]) == (False, ("a", "a|", "|"))
+    assert labels(["a|b", "a"], kind="labels") == (False, ("a", "a|b"))
+    assert labels(["a|b", "c"], kind="multilabel") == (True, ("a", "b", "c"))
+
+
+def test_a_rare_label_is_left_out_of_lists_and_of_the_test_file(tmp_path):
+    rows = [(text, ["a", "b"][: 1 + i % 2]) for i, text in enumerate(TEXTS[:100])]
+    rows += [(TEXTS[100], ["a", "odd"]), (TEXTS[101], ["odd"])]
+    what = found(tmp_path / "r.jsonl", rows)
+    assert what.labels == ("a", "b")
+    assert what.values[-1] == (TEXTS[100], ("a",))
+    assert len(what.values) == 101
+    assert what.notes == ("Labels on fewer than 5 rows are left out: 'odd' (2 rows).",)
+    held_out = [(TEXTS[102], ["odd", "b"]), (TEXTS[103], []), (TEXTS[104], ["odd"]), (TEXTS[105], None)]
+    path = write(tmp_path / "t.jsonl", held_out)
+    _, test = with_test(read_rows(read_any(path, 1), what.texts, what.label, what.multilabel), what, path)
+    assert test == [(TEXTS[102], ("b",)), (TEXTS[103], ())]
+    with pytest.raises(UserError, match="label 'c' is not one of a, b"):
+        with_test([(TEXTS[0], ("a", "c"))], what, path)
+
+
+def some(lists):
+    return list(zip(TEXTS[:100], itertools.cycle(lists)))
+
+
+BAD = {
+    "one label": ("jsonl", some([["a"], []]), {}, "column 'verdict': 'a' is the only label; give a column with two"),
+    "no label": ("jsonl", some([[], []]), {}, "column 'verdict' is empty: no row has a label"),
+    "three rows": ("jsonl", some([["a", "b"]])[:3], {}, "3 rows with a label; fit needs 50 or more"),
+    "ids": ("jsonl", [(t, [f"u{i}", f"v{i}"]) for i, t in enumerate(TEXTS)], {}, r"0 of 800 labels on 5 rows or more"),
+    "too many": ("jsonl", some([[str(i) for i in range(501)]]), {}, "has 501 different values .labels: at most 500."),
+    "an empty label": ("jsonl", some([["a", "b"], ["a", ""]]), {}, r"row 2: an empty label \(\['a', ''\]\)"),
+    "a null": ("jsonl", some([["a", None]]), {}, "row 1: an empty label"),
+    "text": ("jsonl", some([["a", "b"], "a"]), {}, r"row 2: the labels are of type str, not a list \(a\)"),
+    "lists in lists": ("jsonl", some([["a", ["b"]]]), {}, "row 1: a label is of type list"),
+    "a bar": ("jsonl", some([["a|b", "c"]]), {}, r"label 'a\|b' contains \|, which joins labels in predictions"),
+    "several": (
+        "jsonl",
+        some([["a"], ["a", "b"]]),
+        {"kind": "labels"},
+        "row 2: a list of 2 labels where a row has one",
+    ),
+    "numbers": ("jsonl", some([[1, 2]]), {"kind": "numbers"}, "row 1: a list of 2 labels where a row has one"),
+    "lists as text": ("csv", some(["['a', 'b']", "['a']"]), {}, r"holds lists as text, such as \['a', 'b'\]; join the"),
+    "empty parts": ("csv", some(["a|b", "a||b"]), {"kind": "multilabel"}, r"row 2: an empty label \(a\|\|b\)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_lists_give_one_line(tmp_path, case):
+    suffix, rows, settings, message = BAD[case]
+    with pytest.raises(UserError, match=message) as error:
+        found(tmp_path / f"r.{suffix}", rows, label="verdict", **settings)
+    assert "\n" not in str(error.value)
+
+
+@given(st.lists(st.none() | st.sets(st.sampled_from("abcde")), min_size=1, max_size=300), st.integers(1, 400))
+def test_drawn_rows_have_some_of_each_label(lists, most):
+    values = [(f"text {i}", None if labels is None else tuple(sorted(labels))) for i, labels in enumerate(lists)]
+    drawn = draw(values, most, 1)
+    assert drawn == [row for row in values if row in set(drawn)]
+    assert len(drawn) == min(most, len(values))
+    if most >= 6 * 20:
+        before, after = (Counter(itertools.chain(*map(labels_of, rows))) for rows in (values, drawn))
+        assert all(after[label] >= min(count, 20) for label, count in before.items())

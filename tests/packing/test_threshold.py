@@ -1,0 +1,125 @@
+"""Thresholds of the second of two labels: the best F1 of validation, stored in packed files, used by evaluate."""
+
+import struct
+
+import damage
+import numpy as np
+import packed_students as saved
+import pytest
+import tiny
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+
+from common.data.split import load_split
+from common.data.tasks import load_task
+from common.store.artifact import folder_of, read_manifest
+from common.store.workspace import Workspace
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
+from compression.packing import pack_student, packed_sections
+from compression.packing.threshold import HALF, fit_threshold
+from compression.runtime import PackedError, load, to_probabilities
+from compression.runtime.header import CALIBRATED, THRESHOLD
+from compression.runtime.model import load_bytes
+from compression.shrinking.chain import compress
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split, student_logits
+
+TWO = {"labels": ["no", "yes"], "f1": True}
+ROWS = st.lists(st.tuples(st.integers(1, 99), st.integers(0, 1)), min_size=1, max_size=12)
+"""Probabilities in percent, and labels."""
+
+
+def probabilities_of(second):
+    second = np.array(second, np.float32)
+    return np.stack([1 - second, second], 1)
+
+
+@given(ROWS)
+def test_no_threshold_has_a_higher_f1(rows):
+    second, labels = (np.array(column) for column in zip(*rows, strict=True))
+    found = fit_threshold(probabilities_of(second / 100), labels)
+    assert 0 < found < 1
+    answered = second >= np.arange(101)[:, None]  # from each percent
+    f1 = 2 * (answered & (labels == 1)).sum(1) / np.maximum(1, answered.sum(1) + labels.sum())
+    assert f1_score(labels, second / 100 >= found, zero_division=0.0) == pytest.approx(f1.max())
+
+
+def test_a_known_threshold():
+    second, labels = [0.1, 0.2, 0.3, 0.4, 0.9], np.array([0, 1, 0, 1, 1])
+    # From 0.15: 3 right of 4, F1 6/7; from 0.35: 2 of 2, F1 4/5; from 0.5: 1 of 1.
+    assert fit_threshold(probabilities_of(second), labels) == 0.15
+    # Where all answers are right from 0.25 to 0.75, a half stays.
+    assert fit_threshold(probabilities_of([0.2, 0.8]), np.array([0, 1])) == HALF
+    assert fit_threshold(probabilities_of([0.2, 0.8]), np.array([0, 0])) == HALF
+
+
+def test_a_packed_file_has_it_where_the_task_is_scored_by_f1(tmp_path):
+    folder = saved.write_student(tmp_path / "s", "ffn", "hash", **TWO)
+    data = pack_student(folder, 2.0, 0.375)
+    model, plain = load_bytes(data), load_bytes(pack_student(folder))
+    assert (model.temperature, model.threshold, plain.threshold) == (2.0, 0.375, HALF)
+    assert len(data) == len(pack_student(folder))
+    assert len(data) == sum(part.bytes for part in packed_sections(*load_student(folder, torch.device("cpu"))))
+    assert model.predict(["a film"]) == plain.predict(["a film"])
+    without = saved.write_student(tmp_path / "w" / "s", "ffn", "hash", labels=TWO["labels"])
+    assert load_bytes(pack_student(without, 2.0, 0.375)).threshold is None
+    assert len(pack_student(without)) == len(data) - 4
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.001, float("nan"), float("inf")])
+def test_a_threshold_out_of_bounds_is_refused(tmp_path, value):
+    header, rest = damage.take_apart(pack_student(saved.write_student(tmp_path / "s", "ffn", "char", **TWO)))
+    assert header[2] == CALIBRATED | THRESHOLD
+    with pytest.raises(PackedError, match="not between 0 and 1"):
+        load_bytes(damage.assemble(header, rest[:4] + struct.pack("<f", value) + rest[8:]))
+
+
+@pytest.mark.parametrize("shape", [{}, {"labels": []}, {"labels": TWO["labels"], "multilabel": True},
+                                   {"labels": TWO["labels"], "tokens": True, "pooling": "max"}])  # fmt: skip
+def test_a_threshold_of_another_kind_of_model_is_refused(tmp_path, shape):
+    header, rest = damage.take_apart(pack_student(saved.write_student(tmp_path / "s", "bilstm", "char", **shape)))
+    forged = header[:2] + bytes([header[2] | THRESHOLD]) + header[3:]
+    with pytest.raises(PackedError, match="a threshold, of a model that does not choose between two labels"):
+        load_bytes(damage.assemble(forged, rest))
+
+
+def score(workspace, task, name, packed=False):
+    settings = {"task": task, "workspace": workspace, "model_name": name, "packed": packed}
+    return evaluate(EvaluateSettings(cpu=True, loadbar=False, **settings))[0]
+
+
+def test_it_is_chosen_on_validation_and_scores_test(workspace):
+    values = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 4, "alpha": 1.0}
+    values |= {"only_original_data": True, "compression_actions": ("distill", "pack")}
+    compress(tiny.compress_settings(task="qqp", workspace=workspace, **tiny.small(**values)))
+    path, task = workspace / "packed/qqp/s.fwt", load_task("qqp")
+    facts, model = read_manifest(folder_of(path)).facts, load(path)
+    student, tokenizer, _ = load_student(workspace / "models/qqp/s", torch.device("cpu"))
+
+    def rows(name):
+        split = load_split(Workspace(workspace), task, name)
+        logits = student_logits(student, encode_split(tokenizer, split), torch.device("cpu"))
+        return to_probabilities(logits, facts["temperature"]), split.labels
+
+    assert facts["threshold"] == fit_threshold(*rows("validation")) == pytest.approx(model.threshold, abs=1e-6)
+    probabilities, labels = rows("test")
+    for name, packed in (("s", False), ("s", True), (str(path), True)):
+        row = score(workspace, "qqp", name, packed)
+        assert row["threshold"] == facts["threshold"]
+        assert row["metrics"]["f1"] == f1_score(labels, probabilities.argmax(1))
+        assert row["metrics"]["f1_at_threshold"] == f1_score(labels, probabilities[:, 1] >= facts["threshold"])
+        assert list(row["metrics"]) == ["accuracy", "f1", "f1_at_threshold"]
+
+
+def test_other_tasks_have_none(workspace):
+    values = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 1, "alpha": 1.0}
+    values |= {"only_original_data": True, "compression_actions": ("distill", "pack")}
+    compress(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**values)))
+    assert load(workspace / "packed/sst-2/s.fwt").threshold is None
+    assert "threshold" not in read_manifest(folder_of(workspace / "packed/sst-2/s.fwt")).facts
+    row = score(workspace, "sst-2", "s")
+    assert "threshold" not in row
+    assert list(row["metrics"]) == ["accuracy"]

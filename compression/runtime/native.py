@@ -39,6 +39,7 @@ class _Model(ctypes.Structure):
         ("temperature", ctypes.c_float),
         ("name", _String),
         ("task", _String),
+        ("threshold", ctypes.c_float),
     )
 
 
@@ -93,6 +94,7 @@ class NativeModel:
         self.pair, self.tokens, self.multilabel = map(bool, (fields.pair, fields.tokens, fields.multilabel))
         self.arch, self.embedding = ARCHS[fields.arch], EMBEDDINGS[fields.embedding]
         self.outputs, self.max_tokens, self.temperature = fields.outputs, fields.max_tokens, fields.temperature
+        self.threshold = None if fields.threshold < 0 else fields.threshold
         self._workspace = np.empty(0, np.uint8)
         self._grow(_FIRST_WORKSPACE)
 

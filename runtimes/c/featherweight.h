@@ -126,14 +126,16 @@ typedef struct fw_model {
   uint32_t max_tokens;   /* where a text is cut */
   float temperature;     /* what probabilities divide logits by */
   fw__string name, task; /* after fw_load */
+  float threshold;       /* after fw_load: of two labels the probability of the second one from which answering it had
+                            the best F1 on validation; below 0 where there is none */
 
   /* All others are the implementation's own. */
   const uint8_t *file, *stored;
   size_t file_length, header_length, rest_at;
   uint32_t stored_length, checksum;
   uint64_t memory, used;
-  uint32_t max_pool, calibrated, dim, hidden, kernel, depth, heads, intermediate, adapters, cls, width, vocab_size,
-      rows;
+  uint32_t max_pool, calibrated, has_threshold, align, symmetric, dim, hidden, kernel, depth, heads, intermediate,
+      adapters, cls, input, width, blocks, vocab_size, rows;
   fw__string label_list;
   fw__array *first, *main, *first_end, *main_end, *states;
   uint32_t first_tables, main_tables, floats_count, vectors, total, matrix_count;
@@ -141,7 +143,8 @@ typedef struct fw_model {
   fw__array *float_planes[4];
   float *floats, *row, *factor, *rank_row, *table, *importance;
   uint32_t longest_row, longest_factor, longest_rank;
-  fw__dense encoder[2], classifier[2];
+  fw__dense encoder[2], fusion, classifier[2];
+  float scale; /* of the scores of aligned tokens */
   fw__dense *layers;
   uint32_t *lanes, *seen, *ends;
   uint8_t *carried, *tables, *may_follow;
@@ -188,7 +191,8 @@ FW_API int fw_logits(const fw_model *model, const char *text, size_t length, con
 FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
                    size_t size, float *logits, size_t *done);
 /* Find the words of a text (of a model with `tokens`), at most `most` of them, their number and their labels; logits,
-   if not NULL, is [most][outputs]. FW_LIMIT: there are more words; *count says how many. */
+   if not NULL, is [most][outputs]. A text without words has one of length 0. FW_LIMIT: there are more words; *count
+   says how many. */
 FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *workspace, size_t size, fw_word *words,
                   size_t most, size_t *count, float *logits);
 /* Return a label, which is not ended by a zero, and its length in bytes; NULL for an index that is no label's. */
@@ -2251,7 +2255,16 @@ static const uint16_t fw__nmt_kept[1] = {
 /* unicode tables: end */
 /* clang-format on */
 
-enum { FW__PAIR = 1, FW__POOL_MAX = 2, FW__TOKENS = 4, FW__MULTILABEL = 8, FW__CALIBRATED = 16 };
+enum {
+  FW__PAIR = 1,
+  FW__POOL_MAX = 2,
+  FW__TOKENS = 4,
+  FW__MULTILABEL = 8,
+  FW__CALIBRATED = 16,
+  FW__ALIGN = 32,
+  FW__SYMMETRIC = 64,
+  FW__THRESHOLD = 128
+};
 enum { FW__RAW, FW__CONSTANT, FW__CODED, FW__BY_ROW, FW__BY_COLUMN };
 enum { FW__FLOAT32, FW__FLOAT16, FW__AFFINE, FW__CODEBOOK, FW__PRODUCT };
 enum { FW__MASKED = 1, FW__RESIDUAL = 1, FW__PER_ROW = 2, FW__PER_COLUMN = 4 };
@@ -2276,6 +2289,7 @@ enum {
 #define FW__MOST_STEPS 4096u
 #define FW__MOST_PIECES (1u << 15)
 #define FW__MOST_PIECE_LENGTH 512u
+#define FW__MOST_ALIGNED (1u << 12) /* tokens of a text that is aligned with another one */
 #define FW__BLOCK 64u
 #define FW__CODE_BITS 13
 #define FW__LOWEST_STATE (1u << 16)
@@ -2908,13 +2922,17 @@ static void fw__read_header(fw__pass *p) {
   m->first = m->main = m->first_end = m->main_end = NULL;
   m->arch = (int)fw__byte(r, 6);
   m->embedding = (int)fw__byte(r, 4);
-  uint32_t flags = fw__byte(r, 32);
+  uint32_t flags = fw__byte(r, 256);
   m->pair = !!(flags & FW__PAIR);
   m->max_pool = !!(flags & FW__POOL_MAX);
   m->tokens = !!(flags & FW__TOKENS);
   m->multilabel = !!(flags & FW__MULTILABEL);
   m->calibrated = !!(flags & FW__CALIBRATED);
+  m->align = !!(flags & FW__ALIGN);
+  m->symmetric = !!(flags & FW__SYMMETRIC);
+  m->has_threshold = !!(flags & FW__THRESHOLD);
   m->temperature = 1;
+  m->threshold = -1;
   m->name = fw__text(r, FW__NONE);
   m->task = fw__text(r, FW__NONE);
   m->labels = fw__number(r, 1u << 16);
@@ -2935,9 +2953,17 @@ static void fw__read_header(fw__pass *p) {
   }
   if (r->error) return;
   if ((m->tokens && (m->pair || !m->labels || m->arch == FW_FFN)) || (m->multilabel && (m->tokens || !m->labels)) ||
-      (m->calibrated && (m->tokens || !m->labels)) || (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) ||
+      (m->calibrated && (m->tokens || !m->labels)) ||
+      (m->has_threshold && (m->labels != 2 || m->tokens || m->multilabel)) ||
+      (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) ||
+      (m->align && (!m->pair || !m->max_pool || (m->arch != FW_BILSTM && m->arch != FW_CONV))) ||
+      (m->symmetric && (!m->pair || fw__is_transformer(m))) ||
       (fw__is_transformer(m) && (!m->depth || !m->heads || m->hidden % m->heads))) {
     r->error = FW_SETTINGS;
+    return;
+  }
+  if (m->align && m->max_tokens > FW__MOST_ALIGNED) {
+    r->error = FW_LIMIT;
     return;
   }
   if (fw__is_transformer(m)) {
@@ -2951,16 +2977,19 @@ static void fw__read_header(fw__pass *p) {
   if (r->error) return;
   m->rows = m->embedding == FW_WORDPIECE ? m->pieces + 1 : m->embedding == FW_CHAR ? 33 : fw__size(r, FW__MOST_VALUES);
   m->width = m->arch == FW_FFN ? m->dim : m->arch == FW_CONV ? m->hidden : 2 * m->hidden;
-  uint32_t inputs = m->width * (m->pair ? 4 : 1), gates = fw__gates(m), number = 0;
-  uint32_t shapes[8][2];
+  m->input = m->dim + m->align; /* whether the other text has the token */
+  m->blocks = !m->pair ? 1 : m->symmetric ? 3 : 4;
+  uint32_t inputs = m->width * m->blocks, of_token = m->width + m->dim, gates = fw__gates(m), number = 0;
+  uint32_t shapes[9][2];
 #define FW__SHAPE(a, b) (shapes[number][0] = (a), shapes[number][1] = (b), number++)
   FW__SHAPE(m->rows, m->dim);
   if (m->vocab_size) FW__SHAPE(3 * m->vocab_size, 1);
-  if (m->arch == FW_CONV) FW__SHAPE(2 * m->hidden, m->kernel * m->dim);
+  if (m->arch == FW_CONV) FW__SHAPE(2 * m->hidden, m->kernel * m->input);
   for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM); i++) {
-    FW__SHAPE(gates, m->dim);
+    FW__SHAPE(gates, m->input);
     FW__SHAPE(gates, m->hidden);
   }
+  if (m->align) FW__SHAPE(m->width, 4 * of_token);
   FW__SHAPE(m->cls, inputs);
   FW__SHAPE(m->outputs, m->cls);
 #undef FW__SHAPE
@@ -2981,6 +3010,7 @@ static void fw__read_header(fw__pass *p) {
     fw__add_floats(p, gates);
     fw__add_floats(p, gates);
   }
+  if (m->align) fw__add_floats(p, 1 + (uint64_t)m->width);
   fw__add_floats(p, m->cls);
   fw__add_floats(p, m->outputs);
   for (int i = 0; i < 4 && !r->error; i++) m->float_planes[i] = fw__read_array(p, m->floats_count, FW__BLOCK, 0, 0);
@@ -2990,9 +3020,10 @@ static void fw__read_header(fw__pass *p) {
   m->floats = fw__get(p, m->floats_count, 4, 1);
   m->table = table_form ? NULL : fw__get(p, (uint64_t)m->rows * m->dim, 4, 1);
   m->importance = m->vocab_size ? fw__get(p, 3 * (uint64_t)m->vocab_size, 4, 1) : NULL;
-  if (m->arch == FW_CONV) fw__get_dense(p, &m->encoder[0], 2 * m->hidden, m->kernel * m->dim);
+  if (m->arch == FW_CONV) fw__get_dense(p, &m->encoder[0], 2 * m->hidden, m->kernel * m->input);
   for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM); i++)
-    fw__get_dense(p, &m->encoder[i], gates, m->dim + m->hidden);
+    fw__get_dense(p, &m->encoder[i], gates, m->input + m->hidden);
+  if (m->align) fw__get_dense(p, &m->fusion, m->width, 3 * of_token);
   fw__get_dense(p, &m->classifier[0], m->cls, inputs);
   fw__get_dense(p, &m->classifier[1], m->outputs, m->cls);
   /* What decoding needs. A lane takes four bytes of the file, and carries two. */
@@ -3447,16 +3478,39 @@ static int fw__checked_row(fw_model *m, fw__matrix *matrix, uint32_t row, float 
   return fw__checked(out, matrix->columns) ? 0 : FW_WEIGHT;
 }
 
+/* Write the weights of one output, of `count` inputs from number `first` on. */
+static void fw__put_row(fw__dense *dense, uint32_t output, uint32_t first, const float *row, uint32_t count) {
+  float *to = dense->stride ? dense->weights + (size_t)first * dense->stride + output
+                            : dense->weights + (size_t)output * dense->inputs + first;
+  size_t step = dense->stride ? dense->stride : 1;
+  for (uint32_t i = 0; i < count; i++) to[i * step] = row[i];
+}
+
 /* Write a matrix into the inputs of a layer from number `first` on. From output `from` to `to` it is doubled. */
 static int fw__fill(fw_model *m, fw__matrix *matrix, fw__dense *dense, uint32_t first, uint32_t from, uint32_t to) {
   int status = fw__start_matrix(m, matrix);
   for (uint32_t row = 0; row < matrix->rows && !status; row++) {
     status = fw__checked_row(m, matrix, row, m->row);
-    float factor = row >= from && row < to ? 2.0f : 1.0f;
-    float *to_row = dense->stride ? dense->weights + (size_t)first * dense->stride + row
-                                  : dense->weights + (size_t)row * dense->inputs + first;
-    size_t step = dense->stride ? dense->stride : 1;
-    for (uint32_t i = 0; i < matrix->columns; i++) to_row[i * step] = m->row[i] * factor;
+    for (uint32_t i = 0; i < matrix->columns && row >= from && row < to; i++) m->row[i] *= 2.0f;
+    fw__put_row(dense, row, first, m->row, matrix->columns);
+  }
+  return status;
+}
+
+/* Write the fusion of aligned tokens. Of four inputs three are left:
+ * own * A + read * B + (own - read) * C + own * read * D = own * (A + C) + read * (B - C) + own * read * D */
+static int fw__fill_fusion(fw_model *m, fw__matrix *matrix) {
+  uint32_t count = matrix->columns / 4;
+  int status = fw__start_matrix(m, matrix);
+  for (uint32_t row = 0; row < matrix->rows && !status; row++) {
+    float *own = m->row, *read = own + count, *difference = read + count;
+    status = fw__checked_row(m, matrix, row, own);
+    for (uint32_t i = 0; i < count; i++) {
+      own[i] += difference[i];
+      read[i] -= difference[i];
+      difference[i] = difference[count + i];
+    }
+    fw__put_row(&m->fusion, row, 0, own, 3 * count);
   }
   return status;
 }
@@ -3503,9 +3557,16 @@ static int fw__make_weights(fw_model *m) {
     uint32_t gates = fw__gates(m), from = m->arch == FW_BILSTM ? 2 * m->hidden : 0, to = from + m->hidden;
     fw__clear(&m->encoder[i]);
     status = fw__fill(m, matrix++, &m->encoder[i], 0, from, to);
-    if (!status) status = fw__fill(m, matrix++, &m->encoder[i], m->dim, from, to);
+    if (!status) status = fw__fill(m, matrix++, &m->encoder[i], m->input, from, to);
     fw__fill_bias(&m->encoder[i], vectors, from, to);
     vectors += gates;
+  }
+  if (m->align && !status) {
+    fw__clear(&m->fusion);
+    status = fw__fill_fusion(m, matrix++);
+    m->scale = *vectors++;
+    fw__fill_bias(&m->fusion, vectors, 0, 0);
+    vectors += m->width;
   }
   for (int i = 0; i < 2 && !status; i++) {
     fw__clear(&m->classifier[i]);
@@ -3547,6 +3608,7 @@ static int fw__open(fw_model *model, const uint8_t *file, size_t length) {
   model->memory = memory.peak + 64;
   model->used = memory.low + 64;
   model->temperature = 1;
+  model->threshold = -1;
   /* What points into the file is there again after fw_load. */
   memset(&model->name, 0, sizeof model->name);
   memset(&model->task, 0, sizeof model->task);
@@ -3567,14 +3629,19 @@ FW_API size_t fw_memory_size(const fw_model *model) {
 
 FW_API size_t fw_used(const fw_model *model) { return (size_t)model->used; }
 
+/* Read a float that is at least `least` and at most `most`. */
+static float fw__float_within(fw__reader *r, float least, float most) {
+  const uint8_t *bytes = fw__take(r, 4);
+  float value = bytes ? fw__float_of(fw__u32(bytes)) : 0;
+  if (bytes && !(value >= least && value <= most)) r->error = FW_FIELD; /* NaN neither */
+  return value;
+}
+
 static int fw__load(fw_model *m, fw__reader *r) {
   fw__lanes lanes = {NULL, 0, 0, NULL, NULL};
-  if (m->calibrated) {
-    const uint8_t *bytes = fw__take(r, 4);
-    if (!bytes) return r->error;
-    m->temperature = fw__float_of(fw__u32(bytes));
-    if (!(m->temperature >= 1.0f / 128 && m->temperature <= 128.0f)) return FW_FIELD;
-  }
+  if (m->calibrated) m->temperature = fw__float_within(r, 1.0f / 128, 128.0f);
+  if (m->has_threshold && !r->error) m->threshold = fw__float_within(r, 0.0f, 1.0f);
+  if (r->error) return r->error;
   uint64_t limit = 352 * ((uint64_t)(r->end - r->at) + 8), wanted = 0, carried;
   if (limit > FW__MOST_VALUES) limit = FW__MOST_VALUES;
   int status = fw__decode_stream(m, r, &lanes, m->first, limit);
@@ -3762,7 +3829,7 @@ static size_t fw__compose(uint32_t *text, size_t count) {
 /* ---- A text in a workspace: texts grow from its front, tokens from its back ---- */
 
 typedef struct {
-  uint32_t row[3];
+  uint32_t row[3], word; /* word: other bits of its digest, so that words whose rows are the same are not */
   float weight[3];
 } fw__hashed;
 
@@ -3775,6 +3842,8 @@ typedef struct {
   struct fw__cache *cache;
   float *sum; /* of the vectors of the tokens so far, where only their mean is wanted */
   float *row; /* one of the table */
+  const float *inputs; /* of aligned texts: what the encoder reads, each `inputs_apart` numbers behind the one before */
+  size_t inputs_apart;
   uint32_t *seen, *local, *touched, touched_count; /* how unused pieces were split: in the text, in a stretch */
 } fw__work;
 
@@ -3994,7 +4063,8 @@ static void fw__hash_word(fw__work *w, const uint32_t *word, size_t count) {
     fw__md5 s = start;
     bytes[0] = (uint8_t)('0' + sector);
     fw__md5_add(&s, bytes, 1);
-    uint64_t code = fw__md5_end(&s) % ((uint64_t)m->vocab_size * m->rows);
+    uint64_t digest = fw__md5_end(&s), code = digest % ((uint64_t)m->vocab_size * m->rows);
+    token.word = (uint32_t)digest;
     token.row[sector] = (uint32_t)(code / m->vocab_size);
     token.weight[sector] = m->importance[code % m->vocab_size + (uint64_t)sector * m->vocab_size];
   }
@@ -4419,20 +4489,21 @@ static void fw__token_of_nothing(fw__work *w) {
 typedef float fw__vector __attribute__((vector_size(4 * FW__LANES), may_alias));
 #endif
 
+static inline float fw__dot(const float *a, const float *b, uint32_t count) {
+  float sums[8] = {0};
+  uint32_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    for (uint32_t n = 0; n < 8; n++) sums[n] += a[i + n] * b[i + n];
+  for (; i < count; i++) sums[i & 7] += a[i] * b[i];
+  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+
 /* Write a layer's outputs, and zeros up to its stride. */
 static void fw__apply(const fw__dense *layer, const float *restrict in, float *restrict out) {
   uint32_t inputs = layer->inputs, stride = layer->stride;
   if (!stride) {
-    for (uint32_t o = 0; o < layer->outputs; o++) {
-      const float *weights = layer->weights + (size_t)o * inputs;
-      float sums[8] = {0};
-      uint32_t i = 0;
-      for (; i + 8 <= inputs; i += 8)
-        for (uint32_t n = 0; n < 8; n++) sums[n] += weights[i + n] * in[i + n];
-      for (; i < inputs; i++) sums[i & 7] += weights[i] * in[i];
-      out[o] =
-          layer->bias[o] + (((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7])));
-    }
+    for (uint32_t o = 0; o < layer->outputs; o++)
+      out[o] = layer->bias[o] + fw__dot(layer->weights + (size_t)o * inputs, in, inputs);
     return;
   }
 #ifdef FW__LANES
@@ -4491,13 +4562,22 @@ static inline float fw__sigmoid(float x) { return 1.0f / (1.0f + fw__exp(-x)); }
 
 static float fw__clipped(float x) { return x > FW__LARGEST ? FW__LARGEST : x < -FW__LARGEST ? -FW__LARGEST : x; }
 
+static size_t fw__token_size(const fw_model *m) {
+  return m->embedding == FW_HASH ? sizeof(fw__hashed) : sizeof(uint32_t);
+}
+
+/* Return a token of the text whose tokens were written last. */
+static const uint8_t *fw__token_at(const fw__work *w, size_t token) {
+  return w->base + w->end + (w->count - 1 - token) * fw__token_size(w->m);
+}
+
 /* Write the vector of a token. */
-static void fw__vector_of(const fw__work *w, size_t token, float *restrict out) {
+static void fw__vector_of(const fw__work *w, const uint8_t *token, float *restrict out) {
   const fw_model *m = w->m;
   uint32_t dim = m->dim;
   if (m->embedding == FW_HASH) {
     fw__hashed hashed;
-    memcpy(&hashed, w->base + w->end + (w->count - 1 - token) * sizeof hashed, sizeof hashed);
+    memcpy(&hashed, token, sizeof hashed);
     memset(out, 0, sizeof *out * (size_t)dim);
     for (int sector = 0; sector < 3; sector++) {
       const float *row = m->table ? m->table + (size_t)hashed.row[sector] * dim : w->row;
@@ -4507,7 +4587,7 @@ static void fw__vector_of(const fw__work *w, size_t token, float *restrict out) 
     return;
   }
   uint32_t id;
-  memcpy(&id, w->base + w->end + (w->count - 1 - token) * sizeof id, sizeof id);
+  memcpy(&id, token, sizeof id);
   if (m->table) memcpy(out, m->table + (size_t)id * dim, sizeof *out * (size_t)dim);
   else fw__row(m->floats, &m->matrices[0], id, out);
 }
@@ -4530,10 +4610,6 @@ typedef struct fw__cache {
   uint32_t checksum, words, size,
       most; /* words: their number, of whole places; bytes of one; tokens that it may have */
 } fw__cache;
-
-static size_t fw__token_size(const fw_model *m) {
-  return m->embedding == FW_HASH ? sizeof(fw__hashed) : sizeof(uint32_t);
-}
 
 /* Return the bytes of a workspace that belong to the cache. */
 static size_t fw__cache_bytes(size_t size) {
@@ -4628,7 +4704,7 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
       else memset(own = (float *)(void *)(place + 1), 0, sizeof(float) * dim);
     }
     for (size_t t = w->count - count; sum && t < w->count; t++) {
-      fw__vector_of(w, t, vector);
+      fw__vector_of(w, fw__token_at(w, t), vector);
       for (size_t i = 0; i < dim; i++) sum[i] += vector[i];
       for (size_t i = 0; i < dim && own; i++) own[i] += vector[i];
     }
@@ -4636,12 +4712,20 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
   }
 }
 
-/* Where the states of some tokens are wanted: [words][width], in the order of the tokens' indexes. */
+/* Where the states of some tokens are wanted: [words][width], each row `apart` numbers behind the one before, in the
+ * order of the tokens' indexes. */
 typedef struct {
   const uint32_t *starts;
   size_t words;
   float *rows;
+  size_t apart;
 } fw__wanted;
+
+/* Write what the encoder reads of a token: its vector, and where texts are aligned whether the other one has it. */
+static void fw__input(const fw__work *w, size_t token, float *restrict out) {
+  if (w->inputs) memcpy(out, w->inputs + token * w->inputs_apart, sizeof *out * (size_t)w->m->input);
+  else fw__vector_of(w, fw__token_at(w, token), out);
+}
 
 static void fw__encode_mean(fw__work *w, float *out) {
   uint32_t dim = w->m->dim;
@@ -4650,7 +4734,7 @@ static void fw__encode_mean(fw__work *w, float *out) {
   if (w->sum) memcpy(out, w->sum, sizeof *out * (size_t)dim);
   else memset(out, 0, sizeof *out * (size_t)dim);
   for (size_t t = 0; t < w->count && !w->sum; t++) {
-    fw__vector_of(w, t, vector);
+    fw__vector_of(w, fw__token_at(w, t), vector);
     for (uint32_t i = 0; i < dim; i++) out[i] += vector[i];
   }
   float share = (float)w->count;
@@ -4664,16 +4748,16 @@ static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wa
   uint32_t hidden = m->hidden, outputs = layer->stride ? layer->stride : layer->outputs;
   int lstm = m->arch == FW_BILSTM;
   size_t word = backward ? wanted->words : 0;
-  float *restrict in = (float *)fw__room(w, (size_t)m->dim + hidden, sizeof(float));
+  float *restrict in = (float *)fw__room(w, (size_t)m->input + hidden, sizeof(float));
   float *restrict gates = (float *)fw__room(w, outputs, sizeof(float));
   float *restrict cell = (float *)fw__room(w, hidden, sizeof(float));
   if (w->full) return;
-  float *restrict state = in + m->dim;
+  float *restrict state = in + m->input;
   memset(state, 0, sizeof(float) * (size_t)hidden);
   memset(cell, 0, sizeof(float) * (size_t)hidden);
   for (size_t step = 0; step < w->count; step++) {
     size_t token = backward ? w->count - 1 - step : step;
-    fw__vector_of(w, token, in);
+    fw__input(w, token, in);
     fw__apply(layer, in, gates);
     uint32_t all = layer->outputs;
     for (uint32_t i = 0; i < all; i++) gates[i] = fw__sigmoid(gates[i]);
@@ -4694,9 +4778,9 @@ static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wa
       for (uint32_t i = 0; i < hidden; i++) out[i] = state[i] > out[i] ? state[i] : out[i];
     }
     for (; !backward && word < wanted->words && wanted->starts[word] == token; word++)
-      memcpy(wanted->rows + word * m->width, state, sizeof(float) * (size_t)hidden);
+      memcpy(wanted->rows + word * wanted->apart, state, sizeof(float) * (size_t)hidden);
     for (; backward && word && wanted->starts[word - 1] == token; word--)
-      memcpy(wanted->rows + (word - 1) * m->width + hidden, state, sizeof(float) * (size_t)hidden);
+      memcpy(wanted->rows + (word - 1) * wanted->apart + hidden, state, sizeof(float) * (size_t)hidden);
   }
 }
 
@@ -4704,7 +4788,7 @@ static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wa
 static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wanted *wanted) {
   const fw_model *m = w->m;
   const fw__dense *layer = &m->encoder[0];
-  size_t reach = m->kernel / 2, window = m->kernel, kept = window + 32, dim = m->dim, filled = reach, word = 0;
+  size_t reach = m->kernel / 2, window = m->kernel, kept = window + 32, dim = m->input, filled = reach, word = 0;
   float *vectors = (float *)fw__room(w, kept * dim, sizeof(float));
   float *restrict both = (float *)fw__room(w, layer->stride ? layer->stride : layer->outputs, sizeof(float));
   if (w->full) return;
@@ -4717,7 +4801,7 @@ static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wante
       start = 0;
     }
     for (; filled < start + window; filled++, next++) {
-      if (next < w->count) fw__vector_of(w, next, vectors + filled * dim);
+      if (next < w->count) fw__input(w, next, vectors + filled * dim);
       else memset(vectors + filled * dim, 0, sizeof(float) * dim);
     }
     fw__apply(layer, vectors + start * dim, both);
@@ -4725,7 +4809,7 @@ static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wante
     for (uint32_t i = 0; i < m->hidden; i++) both[i] = both[i] * fw__sigmoid(gates[i]);
     for (uint32_t i = 0; i < m->hidden; i++) out[i] = !token || both[i] > out[i] ? both[i] : out[i];
     for (; word < wanted->words && wanted->starts[word] == token; word++)
-      for (uint32_t i = 0; i < m->hidden; i++) wanted->rows[word * m->width + i] = fw__clipped(both[i]);
+      for (uint32_t i = 0; i < m->hidden; i++) wanted->rows[word * wanted->apart + i] = fw__clipped(both[i]);
   }
   for (uint32_t i = 0; i < m->hidden; i++) out[i] = fw__clipped(out[i]);
 }
@@ -4785,13 +4869,13 @@ FW_API void fw_start(void *workspace, size_t size) {
   if (base && size >= skipped + sizeof(fw__cache)) memset(base + skipped, 0, sizeof(fw__cache));
 }
 
-static int fw__encode_text(fw__work *w, const char *text, size_t length, float *out) {
-  static const fw__wanted none = {NULL, 0, NULL};
-  size_t used = w->used, end = w->end;
-  int status = FW_OK;
+/* Write the tokens of a text, at least one. */
+static int fw__find_tokens(fw__work *w, const char *text, size_t length) {
+  size_t used = w->used;
+  w->count = 0;
   if (!w->cache || !fw__encode_plain(w, (const uint8_t *)text, length)) {
     fw__codes codes;
-    status = fw__tidy(w, (const uint8_t *)text, length, &codes);
+    int status = fw__tidy(w, (const uint8_t *)text, length, &codes);
     if (status) return status;
     fw__tokenize(w, codes.at, codes.count);
   }
@@ -4801,12 +4885,110 @@ static int fw__encode_text(fw__work *w, const char *text, size_t length, float *
   }
   if (w->full) return FW_WORKSPACE;
   if (!w->sum) w->used = used;
+  return FW_OK;
+}
+
+static int fw__encode_text(fw__work *w, const char *text, size_t length, float *out) {
+  static const fw__wanted none = {NULL, 0, NULL, 0};
+  size_t used = w->used, end = w->end;
+  int status = fw__find_tokens(w, text, length);
+  if (status) return status;
   status = fw__encode_tokens(w, out, &none);
   w->used = used;
   w->end = end;
   w->count = 0;
   w->sum = NULL;
   return status;
+}
+
+/* A text of a pair that is aligned: its tokens, the last one first, and for each of them a row of its state, its vector
+ * and whether the other text has it. */
+typedef struct {
+  const uint8_t *tokens;
+  size_t count;
+  float *rows;
+} fw__side;
+
+/* Return whether a text has a token. */
+static int fw__has_token(const fw__side *side, const uint8_t *token, size_t size) {
+  for (size_t i = 0; i < side->count; i++)
+    if (!memcmp(side->tokens + i * size, token, size)) return 1;
+  return 0;
+}
+
+/* Write the maximum over a text's tokens of what the fusion makes of each and of what it attends to in the other text.
+ * in: [3 widths of a token], scores: [tokens of the other text], fused: [outputs of the fusion, or its stride]. */
+static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *other, float *in, float *scores,
+                     float *restrict fused, float *restrict out) {
+  uint32_t of_token = m->width + m->dim;
+  size_t apart = (size_t)m->width + m->input;
+  float *restrict read = in + of_token, *restrict product = read + of_token;
+  memset(out, 0, sizeof *out * (size_t)m->width); /* the relu: no maximum is below 0 */
+  for (size_t token = 0; token < text->count; token++) {
+    const float *own = text->rows + token * apart, *row = other->rows;
+    float most = 0, sum = 0;
+    for (size_t i = 0; i < other->count; i++, row += apart) {
+      scores[i] = m->scale * fw__dot(own, row, of_token);
+      if (!i || scores[i] > most) most = scores[i];
+    }
+    memset(read, 0, sizeof *read * (size_t)of_token);
+    row = other->rows;
+    for (size_t i = 0; i < other->count; i++, row += apart) {
+      float power = fw__exp(scores[i] - most);
+      sum += power;
+      for (uint32_t n = 0; n < of_token; n++) read[n] += power * row[n];
+    }
+    for (uint32_t n = 0; n < of_token; n++) {
+      in[n] = own[n];
+      read[n] /= sum;
+      product[n] = own[n] * read[n];
+    }
+    fw__apply(&m->fusion, in, fused);
+    for (uint32_t n = 0; n < m->width; n++) out[n] = fused[n] > out[n] ? fused[n] : out[n];
+  }
+  for (uint32_t n = 0; n < m->width; n++) out[n] = fw__clipped(out[n]);
+}
+
+/* Encode two texts whose tokens attend to each other's; out: [2 width]. */
+static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_t *lengths, float *out) {
+  const fw_model *m = w->m;
+  size_t size = fw__token_size(m), apart = (size_t)m->width + m->input, longest = 0;
+  fw__side sides[2];
+  for (int side = 0; side < 2; side++) {
+    int status = fw__find_tokens(w, texts[side], lengths[side]);
+    if (status) return status;
+    sides[side].tokens = w->base + w->end;
+    sides[side].count = w->count;
+    if (w->count > longest) longest = w->count;
+  }
+  for (int side = 0; side < 2; side++) sides[side].rows = (float *)fw__room(w, sides[side].count * apart, sizeof(float));
+  float *in = (float *)fw__room(w, 3 * ((size_t)m->width + m->dim), sizeof(float));
+  float *fused = (float *)fw__room(w, m->fusion.stride ? m->fusion.stride : m->width, sizeof(float));
+  float *scores = (float *)fw__room(w, longest, sizeof(float));
+  uint32_t *all = (uint32_t *)fw__room(w, longest, sizeof *all);
+  w->row = (float *)fw__room(w, m->dim, sizeof(float));
+  if (w->full) return FW_WORKSPACE;
+  for (size_t i = 0; i < longest; i++) all[i] = (uint32_t)i;
+  for (int side = 0; side < 2; side++) {
+    const uint8_t *token = sides[side].tokens + sides[side].count * size;
+    float *vector = sides[side].rows + m->width;
+    for (size_t i = 0; i < sides[side].count; i++, vector += apart) {
+      token -= size;
+      fw__vector_of(w, token, vector);
+      vector[m->dim] = (float)fw__has_token(&sides[1 - side], token, size);
+    }
+  }
+  for (int side = 0; side < 2; side++) {
+    fw__wanted wanted = {all, sides[side].count, sides[side].rows, apart};
+    w->inputs = sides[side].rows + m->width;
+    w->inputs_apart = apart;
+    w->count = sides[side].count;
+    int status = fw__encode_tokens(w, NULL, &wanted);
+    if (status) return status;
+  }
+  for (int side = 0; side < 2; side++)
+    fw__fuse(m, &sides[side], &sides[1 - side], in, scores, fused, out + side * (size_t)m->width);
+  return FW_OK;
 }
 
 FW_API int fw_logits(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
@@ -4816,19 +4998,27 @@ FW_API int fw_logits(const fw_model *model, const char *text, size_t length, con
   if (status) return status;
   if (model->tokens || !text || model->pair != !!second) return FW_KIND;
   size_t width = model->width;
-  float *encoded = (float *)fw__room(&w, width * (model->pair ? 4 : 1), sizeof *encoded);
+  float *encoded = (float *)fw__room(&w, width * model->blocks, sizeof *encoded);
   if (!encoded) return FW_WORKSPACE;
-  status = fw__encode_text(&w, text, length, encoded);
-  if (model->pair) {
-    float *u = encoded, *v = encoded + width;
-    if (!status) status = fw__encode_text(&w, second, second_length, v);
-    for (size_t i = 0; i < width && !status; i++) {
-      float difference = u[i] - v[i];
-      v[width + i] = difference < 0 ? -difference : difference;
-      v[2 * width + i] = u[i] * v[i];
-    }
+  float *u = encoded, *v = encoded + width;
+  if (model->align) {
+    const char *const texts[] = {text, second};
+    const size_t lengths[] = {length, second_length};
+    status = fw__encode_aligned(&w, texts, lengths, encoded);
+  } else {
+    status = fw__encode_text(&w, text, length, u);
+    if (model->pair && !status) status = fw__encode_text(&w, second, second_length, v);
   }
   if (status) return status;
+  if (model->pair) {
+    float *differences = encoded + width * (model->blocks - 2), *products = differences + width;
+    for (size_t i = 0; i < width; i++) {
+      float one = u[i], two = v[i];
+      if (model->symmetric) u[i] = one + two; /* and differences are where v was */
+      differences[i] = one < two ? two - one : one - two;
+      products[i] = one * two;
+    }
+  }
   fw__classify(&w, encoded, logits);
   return w.full ? FW_WORKSPACE : FW_OK;
 }
@@ -4890,13 +5080,17 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
     if (at == length) break;
     at = next;
   }
+  if (!*count) {
+    fw_word nothing = {0, 0, 0};
+    if (most) words[0] = nothing;
+    *count = 1;
+  }
   if (*count > most) return FW_LIMIT;
-  if (!*count) return FW_OK;
   status = fw__tidy(&w, bytes, length, &codes);
   if (status) return status;
   fw__push(&w, &codes, ' ');
   fw__finish(&w, &codes);
-  fw__wanted wanted = {NULL, *count, NULL};
+  fw__wanted wanted = {NULL, *count, NULL, model->width};
   uint32_t *starts = (uint32_t *)fw__room(&w, *count, sizeof *starts);
   float *answers = (float *)fw__room(&w, model->outputs, sizeof *answers);
   if (w.full) return FW_WORKSPACE;
@@ -4934,10 +5128,17 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
       4 * 4 + sizeof(fw__part) + 3 * sizeof(fw__offer) + 8 + 12 + (m->embedding == FW_HASH ? sizeof(fw__hashed) : 4);
   uint64_t floats =
       2 * (uint64_t)m->dim + 8 * (uint64_t)m->width + 10 * (uint64_t)m->hidden + m->cls + 2 * (uint64_t)m->outputs;
-  if (m->arch == FW_CONV) floats += (uint64_t)(m->kernel + 32) * m->dim;
+  if (m->arch == FW_CONV) floats += (uint64_t)(m->kernel + 32) * m->input;
   if (m->tokens) floats += (uint64_t)longest * (m->width + 1);
   uint64_t symbols = m->embedding == FW_BPE ? m->symbol_count : 0, bytes;
   if (longest > UINT32_MAX) return SIZE_MAX;
+  if (m->align) {
+    /* Of both texts: no byte becomes more than six characters without rules. Tokens of the first text stay. */
+    uint64_t most = ((uint64_t)longest + 4) * (m->growth < 6 ? 6 : m->growth);
+    if (most > m->max_tokens) most = m->max_tokens;
+    floats += most * (2 * ((uint64_t)m->width + m->input) + 2) + 3 * ((uint64_t)m->width + m->dim) + m->width + 16;
+    floats += most * (fw__token_size(m) / sizeof(float));
+  }
   bytes = ((uint64_t)longest + 4) * m->growth * each + 4 * floats + 8 * symbols + 4096 + 64;
   bytes += bytes < FW__CACHE ? bytes : FW__CACHE;
   return bytes > SIZE_MAX / 2 ? SIZE_MAX : (size_t)bytes;

@@ -57,7 +57,9 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, float *
       }
       free(found);
     } else {
-      status = fw_logits(&model, exact, of_text, model.pair ? exact : NULL, of_text, workspace, size, *logits);
+      size_t skipped = of_text < 2 ? of_text : 2; /* texts of a pair share some tokens */
+      status = fw_logits(&model, exact, of_text, model.pair ? exact + skipped : NULL, of_text - skipped, workspace,
+                         size, *logits);
       *count = model.outputs;
     }
     free(exact);

@@ -226,7 +226,7 @@ static void tag(Session *s) {
                             NULL)) == FW_WORKSPACE)
       larger_workspace(s, (size_t)length);
     if (status) wrong_line(s, fw_error(status));
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && words[i].length; i++) {
       fwrite(s->line + words[i].start, 1, words[i].length, stdout);
       putchar('\t');
       print_label(s, words[i].label);
@@ -281,7 +281,9 @@ static void info(const Session *s) {
   }
   printf("\nencoder\t%s\nembedding\t%s\ntokens of a text\t%lu\n", archs[m->arch], embeddings[m->embedding],
          (unsigned long)m->max_tokens);
-  printf("temperature\t%.6f\nbytes of the file\t%lu\n", (double)m->temperature, (unsigned long)s->size);
+  printf("temperature\t%.6f\n", (double)m->temperature);
+  if (m->threshold >= 0) printf("threshold\t%.6f\n", (double)m->threshold);
+  printf("bytes of the file\t%lu\n", (unsigned long)s->size);
   printf("bytes in memory\t%lu\nbytes to decode it\t%lu\n", (unsigned long)fw_used(m),
          (unsigned long)fw_memory_size(m));
   printf("bytes of a workspace\t%lu for a text of 1,000 bytes\nUnicode\t%s\n",

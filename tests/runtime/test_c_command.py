@@ -55,6 +55,8 @@ def test_pairs_scores_and_several_labels(tmp_path):
     for line in (b"one\n", b"a\tb\tc\n"):
         message = run("predict", path, lines=lines + line, status=2)
         assert message == "error: line 3: two texts with a tab between them are read\n"
+    path, model = packed(tmp_path / "aligned", "bilstm", "hash", pair=True, pooling="max", pair_encoder="align")
+    assert run("predict", path, lines=lines).splitlines() == model.predict(pairs)
     path, model = packed(tmp_path / "score", "ffn", "char", labels=[])
     scores = [float(line) for line in run("predict", path).splitlines()]
     assert scores == pytest.approx(model.predict(TEXTS), abs=1e-5)
@@ -65,7 +67,7 @@ def test_pairs_scores_and_several_labels(tmp_path):
 
 def test_words_are_tagged_as_they_stand_in_the_text(tmp_path):
     path, model = packed(tmp_path, "rnn", "char", tokens=True)
-    texts = ["a  wonderful\tcafe\u0301", "", "\u3000why \u2603"]
+    texts = ["a  wonderful\tcafe\u0301", "", "\u3000why \u2603", " \u3000"]
     expected = [
         "".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=True)) + "\n"
         for text, tags in zip(texts, model.predict(texts), strict=True)
@@ -85,12 +87,16 @@ def test_it_scores_labelled_lines(tmp_path):
     assert "line 1: it does not begin with one of the model's labels" in run("test", path, status=2)
 
 
-def test_it_describes_and_times_a_model():
+def test_it_describes_and_times_a_model(tmp_path):
     path = zoo_file("sst-2-12k")
     facts = dict(line.split("\t") for line in run("info", path).splitlines())
     assert (facts["task"], facts["labels"], facts["encoder"]) == ("sst-2", "negative positive", "bilstm")
     assert 11_000 < int(facts["bytes of the file"]) < int(facts["bytes in memory"]) < int(facts["bytes to decode it"])
-    timed = dict(line.split("\t") for line in run("bench", path).splitlines())
+    assert "threshold" not in facts
+    path, model = packed(tmp_path, "ffn", "hash", pair=True, symmetric=True, labels=["no", "yes"], f1=True)
+    facts = dict(line.split("\t") for line in run("info", path).splitlines())
+    assert float(facts["threshold"]) == model.threshold
+    timed = dict(line.split("\t") for line in run("bench", zoo_file("sst-2-12k")).splitlines())
     assert timed["texts"] == str(len(TEXTS))
 
 

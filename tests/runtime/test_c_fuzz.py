@@ -47,7 +47,7 @@ def in_numpy(data):
     """Return a file's logits, or its error."""
     try:
         model = load_bytes(data)
-        logits = model.logits([(TEXT, TEXT) if model.pair else TEXT])
+        logits = model.logits([(TEXT, TEXT[2:]) if model.pair else TEXT])
     except PackedError as error:
         return str(error)
     return logits.reshape(-1)

@@ -4961,7 +4961,7 @@ static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_
     sides[side].count = w->count;
     if (w->count > longest) longest = w->count;
   }
-  for (int side = 0; side < 2; side++) sides[side].rows = (float *)fw__room(w, sides[side].count * apart, sizeof(float));
+  for (int i = 0; i < 2; i++) sides[i].rows = (float *)fw__room(w, sides[i].count * apart, sizeof(float));
   float *in = (float *)fw__room(w, 3 * ((size_t)m->width + m->dim), sizeof(float));
   float *fused = (float *)fw__room(w, m->fusion.stride ? m->fusion.stride : m->width, sizeof(float));
   float *scores = (float *)fw__room(w, longest, sizeof(float));
@@ -4986,8 +4986,8 @@ static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_
     int status = fw__encode_tokens(w, NULL, &wanted);
     if (status) return status;
   }
-  for (int side = 0; side < 2; side++)
-    fw__fuse(m, &sides[side], &sides[1 - side], in, scores, fused, out + side * (size_t)m->width);
+  fw__fuse(m, &sides[0], &sides[1], in, scores, fused, out);
+  fw__fuse(m, &sides[1], &sides[0], in, scores, fused, out + m->width);
   return FW_OK;
 }
 

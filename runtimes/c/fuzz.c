@@ -210,6 +210,12 @@ static int loop(double seconds, uint64_t seed, int count, char **paths) {
       size_t length = below(20) ? damaged(&honest[index], bytes) : damaged_deflate(paths[index], bytes), values;
       float *logits;
       int status = answer(bytes, length, texts[below(3)], &logits, &values);
+      if (status == FW_WORKSPACE) {
+        FILE *out = fopen("workspace.fwt", "wb");
+        if (out) fwrite(bytes, 1, length, out), fclose(out);
+        fprintf(stderr, "a text needs more than fw_workspace_size: workspace.fwt\n");
+        return 1;
+      }
       for (size_t value = 0; !status && value < values; value++)
         if (!(logits[value] - logits[value] == 0)) {
           FILE *out = fopen("not-finite.fwt", "wb");

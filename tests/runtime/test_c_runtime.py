@@ -1,6 +1,6 @@
 """The C runtime answers as the NumPy runtime: students of every tokenizer and encoder, any text, any file."""
 
-import contextlib
+import itertools
 import struct
 import sys
 import unicodedata
@@ -16,6 +16,11 @@ from hypothesis import strategies as st
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from unicode_torture import TORTURE
 
+from common.data.prepare import source_files
+from common.data.readers.tables import read_source
+from common.data.tasks import load_task
+from common.store.workspace import Workspace
+from compression.experiments.zoo.card import ZOO, read_cards
 from compression.runtime import PackedError, load, native, tidy, zoo_file, zoo_names
 from compression.runtime.native import load_native
 from compression.runtime.shapes import ALIGNING
@@ -103,7 +108,7 @@ def test_texts_without_words(tmp_path, kind):
 def test_pairs_without_order(tmp_path, arch):
     theirs, ours = both(tmp_path, arch, "bpe", pair=True, symmetric=True)
     check(theirs, ours, TEXTS)
-    pairs = list(zip(TEXTS, TEXTS[1:], strict=False))
+    pairs = list(itertools.pairwise(TEXTS))
     swapped = [pair[::-1] for pair in pairs]
     np.testing.assert_allclose(ours.logits(swapped), ours.logits(pairs), 1e-5, 1e-5)
 
@@ -272,6 +277,37 @@ def test_models_of_the_zoo(name):
     theirs, ours = load(zoo_file(name)), load_native(zoo_file(name))
     texts = [*TEXTS, *(text for text, _ in tiny.sentences(100))]
     check(theirs, ours, texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("card", read_cards(ZOO), ids=lambda card: card.name)
+def test_rows_of_the_zoos_tasks(card, tmp_path):
+    task = load_task(card.task)
+    folders = (tiny.ROOT.parent / "shared" / name for name in ("glue", "ner"))
+    folder = next((path for path in folders if (path / task.source.folder).is_dir()), None)
+    if folder is None:
+        pytest.skip(f"no copy of {task.source.folder} next to the repository")
+    files = source_files(task.source, folder, Workspace(tmp_path))
+    split = read_source(files[task.test_splits[0]], task, labelled=True)
+    rows = list(zip(*split.sentences(), strict=True))[:: len(split) // 300]
+    texts = rows if task.pair else [text for (text,) in rows]
+    theirs, ours = load(zoo_file(card.name)), load_native(zoo_file(card.name))
+    expected, found = theirs.logits(texts), ours.logits(texts)
+    np.testing.assert_allclose(found, expected, atol=NEAR)
+    real = ~np.isnan(expected[..., 0])
+    assert np.array_equal(found[real].argmax(-1), expected[real].argmax(-1))
+
+
+@pytest.mark.parametrize("kind", [{"tokens": True}, {"pair": True, "symmetric": True}, ALIGNED])
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, embedding, kind):
+    """Texts of many tokens for their bytes: compatibility characters, marks, ideographs, single letters and signs."""
+    _, ours = both(tmp_path, "conv", embedding, max_tokens=4000, encoder_hidden_dim=500, **kind)
+    parts = ("\ufdfa", "\u4e2d", "\ud55c", "\u00bc\u1e9b\u0323", "!a", "\u2603 ", "\U0001d160")
+    monkeypatch.setattr(ours, "_larger", lambda length: pytest.fail(f"a text of {length} bytes does not fit"))
+    for text in ["", "a", 150 * "a ", *(25 * part for part in parts)]:
+        ours._grow(ours._c.fw_workspace_size(ours._block, len(text.encode())))
+        assert np.isfinite(ours.logits([(text, text) if ours.pair else text])).all()
 
 
 def test_texts_that_are_larger_than_the_workspace(tmp_path, monkeypatch):

@@ -2,11 +2,14 @@
 
     python benchmarks/runtime.py
     python benchmarks/runtime.py --task sst-2 --ffn NAME --bilstm NAME --fasttext-python ~/fasttext/bin/python
+    python benchmarks/runtime.py --task sst-2 --only-c --files sst-2-12k sst-2-32k sst-2-100k
 
 Every figure is of a fresh process on one core with one thread: seconds from its start to the first answer, sentences a
 second over the test split, milliseconds for one sentence alone, and the most memory it held while it read them all.
 The students are those named, or the smallest of each kind that the workspace has (make quickstart makes some).
 fastText learns from the task's training rows and their labels.
+The C runtime's command line, where make -C runtimes/c has built it, and fastText's, where it is installed, read the
+same texts from a file and write labels (command_lines.py).
 """
 
 import argparse
@@ -23,6 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from command_lines import Command, built_fwt, measure_command, train_by_command
 from fasttext_side import fasttext_python, train_fasttext
 
 from common.cli import print_json, run_script
@@ -33,6 +37,7 @@ from common.store.workspace import Workspace, default_root
 from common.tables import text_table
 from common.training.models import WEIGHTS_FILE, find_model, read_config, saved_models
 from compression.packing import pack_student
+from compression.runtime.zoo import packed_file
 
 HERE = Path(__file__).parent
 FILES = (WEIGHTS_FILE, "bpe.model")
@@ -125,21 +130,32 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     paths, task = Workspace(given.workspace), load_task(given.task)
     if task.pair or task.regression or task.tokens or task.multilabel:
         raise UserError(f"{task.name}: this benchmark is of single sentences with labels")
-    found, split = students(paths, task, {"ffn": given.ffn, "bilstm": given.bilstm}), load_split(paths, task, "test")
+    split = load_split(paths, task, "test")
+    found = {} if given.only_c else students(paths, task, {"ffn": given.ffn, "bilstm": given.bilstm})
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         texts = folder / "texts.txt"
         texts.write_text("\n".join(split.sentence1), encoding="utf-8")
-        ways = []
+        ways, commands, files = [], [], {}
         for arch, student in found.items():
-            ways.append(Way(f"{arch} packed", sys.executable, "packed", packed(student, folder), task.labels))
+            files[arch] = packed(student, folder)
+            ways.append(Way(f"{arch} packed", sys.executable, "packed", files[arch], task.labels))
             ways.append(Way(f"{arch} PyTorch", sys.executable, "pytorch", student, task.labels))
-        python = fasttext_python(given.fasttext_python, paths)
+        files |= {Path(file).stem: Path(packed_file(file)) for file in given.files}
+        fwt, of_command = built_fwt(), train_by_command(load_split(paths, task, "train"), folder)
+        for name, file in files.items() if fwt else ():
+            commands.append(Command(f"{name} C", (str(fwt), "predict", str(file)), file, task.labels))
+        if of_command:
+            marked = tuple(f"__label__{index}" for index in range(len(task.labels)))
+            words = ("fasttext", "predict", str(of_command))
+            commands.append(Command("fastText C++", words, of_command, marked))
+        python = None if given.only_c else fasttext_python(given.fasttext_python, paths)
         if python:
             model = train_fasttext(python, load_split(paths, task, "train"), folder)
             ways.append(Way("fastText", python, "fasttext", model, tuple(map(str, range(len(task.labels))))))
         clock = "cpu" if given.cpu_time else "wall"
         rows = {way.name: measure(way, texts, split, clock) for way in ways}
+        rows |= {each.name: measure_command(each, split, folder, clock, STARTS, PASSES) for each in commands}
     models = {arch: student.name for arch, student in found.items()}
     return {"task": task.name, "clock": clock, "models": models, "ways": list(rows.values()), **conclusions(rows)}
 
@@ -147,7 +163,16 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
 def conclusions(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return ratios, and for each target the measured value and whether it is met."""
     ratios, targets = {}, []
+    commands = {name: row["rate"] for name, row in rows.items() if name.endswith(" C")}
+    if "fastText C++" in rows:
+        ratios |= {
+            f"{name} / fastText C++: throughput": rate / rows["fastText C++"]["rate"] for name, rate in commands.items()
+        }
     for arch in ("ffn", "bilstm"):
+        if f"{arch} packed" not in rows:
+            continue
+        if f"{arch} C" in rows:
+            ratios[f"{arch}: throughput, C / packed"] = commands[f"{arch} C"] / rows[f"{arch} packed"]["rate"]
         ours, theirs = rows[f"{arch} packed"], rows[f"{arch} PyTorch"]
         ratios[f"{arch}: start-up, PyTorch / packed"] = faster = theirs["start"] / ours["start"]
         ratios[f"{arch}: throughput, packed / PyTorch"] = ours["rate"] / theirs["rate"]
@@ -156,9 +181,13 @@ def conclusions(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
         targets.append((f"{arch}: peak memory at most 80 MB", ours["memory"] / 1e6, ours["memory"] <= 80e6))
     if "fastText" in rows:
         ratios["ffn packed / fastText: throughput"] = rows["ffn packed"]["rate"] / rows["fastText"]["rate"]
-    rate, one = rows["ffn packed"]["rate"], rows["bilstm packed"]["one"]
-    targets.append(("ffn: at least 20,000 sentences a second", rate, rate >= 20_000))
-    targets.append(("bilstm: one sentence within 1.5 ms", one, one <= 1.5))
+    if "ffn packed" in rows:
+        rate, one = rows["ffn packed"]["rate"], rows["bilstm packed"]["one"]
+        targets.append(("ffn: at least 20,000 sentences a second", rate, rate >= 20_000))
+        targets.append(("bilstm: one sentence within 1.5 ms", one, one <= 1.5))
+    faster = ratios.get("ffn C / fastText C++: throughput")
+    if faster is not None:
+        targets.append(("ffn C: at least 1.2 times fastText C++", faster, faster >= 1.2))
     names = ("target", "measured", "met")
     return {"ratios": ratios, "targets": [dict(zip(names, target, strict=True)) for target in targets]}
 
@@ -171,8 +200,8 @@ def describe(result: dict[str, Any]) -> str:
             row["way"],
             f"{row['start']:.3f}",
             f"{row['rate']:,.0f}",
-            f"{row['one']:.3f}",
-            f"{row['memory'] / 1e6:.1f}",
+            "" if row["one"] is None else f"{row['one']:.3f}",
+            "" if row["memory"] is None else f"{row['memory'] / 1e6:.1f}",
             f"{row['bytes']:,}",
             f"{row['accuracy']:.4f}",
         ]
@@ -192,6 +221,10 @@ def main() -> None:
     parser.add_argument("--workspace", type=Path, default=default_root(), help="where its data and models are")
     parser.add_argument("--ffn", metavar="NAME", help="FFN student; unset: the smallest there is")
     parser.add_argument("--bilstm", metavar="NAME", help="BiLSTM student; unset: the smallest there is")
+    parser.add_argument(
+        "--files", nargs="*", default=[], help="more packed files, or names of the zoo, for the C runtime"
+    )
+    parser.add_argument("--only-c", action="store_true", help="run the command lines alone: --files and fastText's")
     parser.add_argument("--fasttext-python", metavar="PATH", help="a Python that can import fasttext")
     parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds: for a busy machine")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -8,6 +8,7 @@ import sys
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import c_runtime
 import hypothesis
 import pytest
 import tiny
@@ -100,3 +101,14 @@ def swept(prepared, tmp_path_factory):
     path = sweep_grid.write_grid(folder)
     sweep(path, sweep_grid.settings(workspace))
     return workspace, path
+
+
+@pytest.fixture(scope="session")
+def c_library():
+    """The C runtime's library is built, and is the one that Python loads."""
+    from compression.runtime import native
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so")))
+        yield
+    c_runtime.remove()

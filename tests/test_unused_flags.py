@@ -9,6 +9,7 @@ from common.teachers.settings import FinetuneSettings
 from common.teachers.settings import defaults_for as teacher_defaults
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.settings import PreprocessSettings
+from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.chain import plan_chain, plan_file
 from compression.experiments.sweep.grid import load_grid
 from compression.experiments.sweep.settings import SweepSettings
@@ -129,6 +130,7 @@ LAUNCHED = "--launcher processes, ray or slurm"
             "--model-name m --out o",
             "--out has no effect without --weight-hist, --pie-chart or --bytes",
         ),
+        (EvaluateSettings, "--model-name m --runtime c", "--runtime has no effect without --packed"),
         (SweepSettings, "--launcher local --workers 2", "--workers has no effect with --launcher local"),
     ],
 )

@@ -1,6 +1,9 @@
 """Packed files as the project's commands find and read them: errors are UserErrors. Needs NumPy, not PyTorch."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from common.data.tasks import Task
 from common.errors import UserError
@@ -9,11 +12,24 @@ from common.store.workspace import Workspace
 from common.training.models import missing_model, model_folder
 from compression.runtime import PACKED_SUFFIX, Model, PackedError, load, zoo_file, zoo_hint
 
+if TYPE_CHECKING:
+    from compression.runtime.native import NativeModel
 
-def load_packed(path: Path) -> Model:
-    """Return a packed file's model. Raises UserError when the file is missing or damaged."""
+Runtime = Literal["numpy", "c"]
+"""What reads a packed file."""
+
+
+def load_packed(path: Path, runtime: Runtime = "numpy") -> Model | NativeModel:
+    """Return a packed file's model.
+
+    Raises UserError when the file is missing or damaged, and where the C runtime is not built or does not read it.
+    """
     try:
-        return load(regular_file(path))
+        if runtime == "numpy":
+            return load(regular_file(path))
+        from compression.runtime.native import load_native  # ctypes, which NumPy's runtime does not need
+
+        return load_native(regular_file(path))
     except PackedError as error:
         raise UserError(str(error)) from error
 

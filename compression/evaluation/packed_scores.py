@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.metrics import f1_score
@@ -23,6 +23,9 @@ from compression.runtime import Model, to_probabilities
 F1_AT_THRESHOLD = "f1_at_threshold"
 """Metric: f1 where the second label is answered from the threshold chosen on validation, not from a half."""
 
+if TYPE_CHECKING:
+    from compression.runtime.native import NativeModel
+
 
 def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]:
     """Return a row for each split, as results.json has them; fields that only a saved student has are left out.
@@ -30,7 +33,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
     Raises UserError for a damaged file, and for one of another task or of other labels.
     """
     task, paths = load_task(settings.task), settings.paths
-    model = load_packed(path)
+    model = load_packed(path, settings.runtime)
     check_no_overlap((model.task,), task, paths)
     check_task(model, task, str(path))
     rows = []
@@ -53,7 +56,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
     return rows
 
 
-def check_task(model: Model, task: Task, where: str) -> None:
+def check_task(model: Model | NativeModel, task: Task, where: str) -> None:
     """Raise UserError when a packed file's task or labels are not those of a task."""
     if model.task != task.models_task:
         raise UserError(f"{where} was trained for task {model.task}, not {task.models_task}")
@@ -62,7 +65,7 @@ def check_task(model: Model, task: Task, where: str) -> None:
         raise UserError(f"{where} learned the labels {learned}, {task.name} has {own}")
 
 
-def packed_logits(model: Model, split: Split) -> np.ndarray:
+def packed_logits(model: Model | NativeModel, split: Split) -> np.ndarray:
     """Return a packed file's logits of a split's texts or pairs."""
     return model.logits(list(zip(*split.sentences(), strict=True)) if model.pair else split.sentence1)
 

@@ -132,7 +132,7 @@ def load_own_packed(settings: EvaluateSettings, folder: Path, config: ModelConfi
     packed = find(path, f"run: python {command}")
     if read_manifest(folder_of(packed.path)).inputs["model"] != config.key:
         raise UserError(f"{path}: packed from another model than {config.name} is now; run: python {command}")
-    return load_packed(path)
+    return load_packed(path, settings.runtime)
 
 
 def _metrics(

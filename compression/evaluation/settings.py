@@ -3,6 +3,7 @@
 from typing import Literal
 
 from common.store.settings import StageSettings
+from compression.evaluation.packed import Runtime
 
 
 class EvaluateSettings(StageSettings):
@@ -20,7 +21,13 @@ class EvaluateSettings(StageSettings):
     packed: bool = False
     """Score a packed file by compression.runtime, without PyTorch: the student's, or the one that --model-name is.
     Nothing is saved then."""
+    runtime: Runtime = "numpy"
+    """What reads a packed file: NumPy, or the C runtime (c), which is faster; build it with make -C runtimes/c."""
     time: bool = False
     """Also time the model: sentences per second, and milliseconds for a single sentence."""
     json_: bool = False
     """Print the rows of results.json to stdout instead of a table."""
+
+    def unused(self) -> dict[str, str]:
+        """Return the flag of packed files where none is scored."""
+        return {} if self.packed else {"runtime": "without --packed"}

@@ -22,7 +22,7 @@ from common.store.files import whole_file
 from common.store.settings import QuerySettings
 from common.store.workspace import Workspace
 from common.training.models import model_folder, saved_models
-from compression.evaluation.packed import find_packed, is_packed_file, load_packed
+from compression.evaluation.packed import Runtime, find_packed, is_packed_file, load_packed
 from compression.inference.classifier import Classifier, Sentences, classifier_of
 from compression.inference.explain import leave_one_out
 from compression.inference.texts import Columns, Format, Row, format_of, read_texts
@@ -65,6 +65,8 @@ class PredictSettings(QuerySettings):
     """Show which words moved the answer: by how much it falls without each of a text's first 256 words."""
     batch_size: int = pydantic.Field(1024, gt=0)
     """Texts classified and written at a time; with 1 each text is answered at once."""
+    runtime: Runtime = "numpy"
+    """What reads a packed file: NumPy, or the C runtime (c), which is faster; build it with make -C runtimes/c."""
     cpu: bool = False
     """Run on the CPU even if there is a GPU."""
     json_: bool = False
@@ -123,7 +125,7 @@ def predict(settings: PredictSettings) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(at_once())
         stream = stack.enter_context(settings.file.open("rb")) if settings.file else sys.stdin.buffer
-        model = load_classifier(settings.paths, settings.model, settings.task, settings.cpu)
+        model = load_classifier(settings.paths, settings.model, settings.task, settings.cpu, settings.runtime)
         _check_answers(settings, model)
         columns = _columns(settings, model)
         if settings.input is None and settings.input_format == "lines" and sys.stdin.isatty():
@@ -134,16 +136,20 @@ def predict(settings: PredictSettings) -> None:
         _send(header, _answers(model, texts.rows, write, settings.batch_size, settings.explain), settings.output)
 
 
-def load_classifier(paths: Workspace, model: str, task: str | None, cpu: bool) -> Classifier:
+def load_classifier(
+    paths: Workspace, model: str, task: str | None, cpu: bool, runtime: Runtime = "numpy"
+) -> Classifier:
     """Load a model: a packed file, a model's folder, or a name: in the workspace (of `task`, where several have it), or
-    else in the zoo. Raises UserError when it is missing or damaged.
+    else in the zoo. Raises UserError when it is missing or damaged, and for the C runtime without a packed file.
     """
     path = Path(model) if is_packed_file(model) else find_model(paths, model, task)
     if path.suffix != PACKED_SUFFIX and not path.is_file():
+        if runtime != "numpy":
+            raise UserError(f"--runtime {runtime} is for packed files; {model} is a saved model")
         from compression.inference.saved import load_saved  # PyTorch and pyarrow, which packed files do not need
 
         return load_saved(paths, path, task, cpu)
-    packed = load_packed(path)
+    packed = load_packed(path, runtime)
 
     def logits(texts: Sentences) -> np.ndarray:
         return packed.logits(texts if packed.pair else [text for (text,) in texts])

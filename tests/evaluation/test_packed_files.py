@@ -16,7 +16,7 @@ from compression.analysis.text import describe
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
-from compression.runtime import zoo
+from compression.runtime import native, zoo
 from compression.shrinking.chain import compress
 
 
@@ -53,6 +53,30 @@ def test_a_packed_file_is_scored_as_its_student(packed):
     (row,) = scored(packed, "first-1k", split="validation", time=True)
     assert row["metrics"] == whole["validation"]
     assert set(row["speed"]) == {"sentences_per_second", "milliseconds_for_one"}
+
+
+def test_the_c_runtime_scores_and_answers_as_numpy(packed, c_library, tmp_path, capsys):
+    (row,), (of_numpy,) = (scored(packed, "first-1k", runtime=runtime) for runtime in ("c", "numpy"))
+    assert (row["metrics"], row["rows"]) == (of_numpy["metrics"], of_numpy["rows"])
+    assert row["ece"] == pytest.approx(of_numpy["ece"], abs=1e-4)
+    (tmp_path / "texts.txt").write_text("a gorgeous , witty film\n\nna\u00efve \u2603\n", encoding="utf-8")
+    lines = []
+    for runtime in ("c", "numpy"):
+        predict(PredictSettings(model="first-1k", input=tmp_path / "texts.txt", runtime=runtime, workspace=packed[0]))
+        lines.append([line.split("\t") for line in capsys.readouterr().out.splitlines()])
+    for ours, theirs in zip(*lines, strict=True):
+        assert ours[0] == theirs[0]
+        values = ([float(cell.split()[-1]) for cell in cells[1:]] for cells in (ours, theirs))
+        assert next(values) == pytest.approx(next(values), abs=1e-4)
+
+
+def test_the_c_runtime_is_for_packed_files(packed, tmp_path, monkeypatch):
+    (tmp_path / "texts.txt").write_text("a film\n")
+    with pytest.raises(UserError, match=r"--runtime c is for packed files; .* is a saved model"):
+        predict(PredictSettings(model=packed[1], input=tmp_path / "texts.txt", runtime="c", workspace=packed[0]))
+    monkeypatch.setattr(native, "LIBRARY", str(tmp_path / "nothing.so"))
+    with pytest.raises(UserError, match=r"first-1k\.fwt: the C runtime is not built; run: make -C .*runtimes/c"):
+        scored(packed, "first-1k", runtime="c")
 
 
 def test_the_bytes_of_a_file_sum_to_its_size(packed, tmp_path):

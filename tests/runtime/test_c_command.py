@@ -1,0 +1,121 @@
+"""fwt, the C runtime's command line: the NumPy runtime's answers, one line for a mistake."""
+
+import subprocess
+
+import c_runtime
+import packed_students as made
+import pytest
+import tiny
+
+from compression.runtime import load, tidy, zoo_file
+
+TEXTS = ["A wonderful  film", "", "caf\u00e9 \u2603 the", "boring !\x00", " the end\r"]
+LINES = "".join(f"{text}\n" for text in TEXTS).encode()
+
+pytestmark = pytest.mark.slow
+"""Every test starts processes, and the first one compiles."""
+
+
+def run(*words, lines=LINES, status=0):
+    """Run fwt. Returns what it prints, or the error of a mistake."""
+    command = [c_runtime.built("fwt"), *map(str, words)]
+    done = subprocess.run(command, input=lines, capture_output=True, timeout=60)
+    assert done.returncode == status, done.stderr
+    if status:
+        assert done.stderr.count(b"\n") == 1
+        return done.stderr.decode()
+    assert done.stderr == b""
+    return done.stdout.decode()
+
+
+def packed(folder, *kind, **more):
+    path = made.write_packed(made.write_student(folder / "s", *kind, **more))
+    return path, load(path)
+
+
+def test_labels_and_probabilities_are_numpys(tmp_path):
+    path, model = packed(tmp_path, "bilstm", "bpe", "affine-row")
+    expected = model.probabilities(TEXTS)
+    assert run("predict", path).splitlines() == [model.labels[i] for i in expected.argmax(1)]
+    for line, row in zip(run("predict-prob", path, "-", 9).splitlines(), expected, strict=True):
+        cells = line.split(" ")
+        order = (-row).argsort(kind="stable")
+        assert cells[::2] == [model.labels[i] for i in order]
+        assert [float(cell) for cell in cells[1::2]] == pytest.approx(row[order].tolist(), abs=1e-5)
+    (tmp_path / "texts.txt").write_bytes(LINES[:-1])
+    two = run("predict", path, tmp_path / "texts.txt", 2).splitlines()
+    assert two == [" ".join(model.labels[i] for i in (-row).argsort(kind="stable")[:2]) for row in expected]
+
+
+def test_pairs_scores_and_several_labels(tmp_path):
+    path, model = packed(tmp_path / "pairs", "ffn", "hash", pair=True)
+    pairs = [("how are you", "how do you do"), ("a", "")]
+    lines = "".join("\t".join(pair) + "\n" for pair in pairs).encode()
+    assert run("predict", path, lines=lines).splitlines() == model.predict(pairs)
+    for line in (b"one\n", b"a\tb\tc\n"):
+        message = run("predict", path, lines=lines + line, status=2)
+        assert message == "error: line 3: two texts with a tab between them are read\n"
+    path, model = packed(tmp_path / "aligned", "bilstm", "hash", pair=True, pooling="max", pair_encoder="align")
+    assert run("predict", path, lines=lines).splitlines() == model.predict(pairs)
+    path, model = packed(tmp_path / "score", "ffn", "char", labels=[])
+    scores = [float(line) for line in run("predict", path).splitlines()]
+    assert scores == pytest.approx(model.predict(TEXTS), abs=1e-5)
+    path, model = packed(tmp_path / "several", "ffn", "char", multilabel=True)
+    answers = ["|".join(labels) or "none of these" for labels in model.predict(TEXTS)]
+    assert run("predict", path).splitlines() == answers
+
+
+def test_words_are_tagged_as_they_stand_in_the_text(tmp_path):
+    path, model = packed(tmp_path, "rnn", "char", tokens=True)
+    texts = ["a  wonderful\tcafe\u0301", "", "\u3000why \u2603", " \u3000"]
+    expected = [
+        "".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=True)) + "\n"
+        for text, tags in zip(texts, model.predict(texts), strict=True)
+    ]
+    assert run("tag", path, lines="".join(f"{text}\n" for text in texts).encode()) == "".join(expected)
+    assert "tag: is for models that label words" in run("tag", zoo_file("sst-2-12k"), status=2)
+
+
+def test_it_scores_labelled_lines(tmp_path):
+    path, model = packed(tmp_path, "ffn", "hash")
+    rows = [(text, "good" if label else "bad") for text, label in tiny.sentences(50)]
+    found = model.predict([tidy(text) for text, _ in rows])
+    right = sum(label == guess for (_, label), guess in zip(rows, found, strict=True)) / len(rows)
+    for line in ("{1}\t{0}\n", "__label__{1} {0}\n"):
+        printed = run("test", path, lines="".join(line.format(*row) for row in rows).encode())
+        assert printed == f"N\t50\nP@1\t{right:.6f}\n"
+    assert "line 1: it does not begin with one of the model's labels" in run("test", path, status=2)
+
+
+def test_it_describes_and_times_a_model(tmp_path):
+    path = zoo_file("sst-2-12k")
+    facts = dict(line.split("\t") for line in run("info", path).splitlines())
+    assert (facts["task"], facts["labels"], facts["encoder"]) == ("sst-2", "negative positive", "bilstm")
+    assert 11_000 < int(facts["bytes of the file"]) < int(facts["bytes in memory"]) < int(facts["bytes to decode it"])
+    assert "threshold" not in facts
+    path, model = packed(tmp_path, "ffn", "hash", pair=True, symmetric=True, labels=["no", "yes"], f1=True)
+    facts = dict(line.split("\t") for line in run("info", path).splitlines())
+    assert float(facts["threshold"]) == model.threshold
+    timed = dict(line.split("\t") for line in run("bench", zoo_file("sst-2-12k")).splitlines())
+    assert timed["texts"] == str(len(TEXTS))
+
+
+def test_mistakes_are_one_line(tmp_path):
+    path = zoo_file("sst-2-12k")
+    assert run("predict", path, lines=b"fine\n\xff\n", status=2) == "error: line 2: the text is not UTF-8\n"
+    assert "nothing.fwt: cannot be opened" in run("predict", tmp_path / "nothing.fwt", status=2)
+    (tmp_path / "x.fwt").write_bytes(b"PK\x03\x04" * 9)
+    assert "x.fwt: not a packed student" in run("info", tmp_path / "x.fwt", status=2)
+    assert "no such command; fwt --help lists them" in run("classify", path, status=2)
+    assert "nowhere: cannot be opened" in run("predict", path, "nowhere", status=2)
+    assert "x: not a number of labels" in run("predict", path, "-", "x", status=2)
+    assert "give a packed file" in run("predict", status=2)
+    assert run("--help").startswith("usage: fwt COMMAND MODEL")
+
+
+def test_many_long_lines_grow_the_workspace(tmp_path):
+    path, model = packed(tmp_path, "ffn", "bpe")
+    texts = ["the film " * 30_000, "wonderful" * 9_000, *(text for text, _ in tiny.sentences(300))]
+    assert run("predict", path, lines="".join(f"{text}\n" for text in texts).encode()).splitlines() == model.predict(
+        texts
+    )

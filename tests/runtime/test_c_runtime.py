@@ -1,0 +1,348 @@
+"""The C runtime answers as the NumPy runtime: students of every tokenizer and encoder, any text, any file."""
+
+import itertools
+import struct
+import sys
+import unicodedata
+
+import c_runtime
+import damage
+import numpy as np
+import packed_students as made
+import pytest
+import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from unicode_torture import TORTURE
+
+from common.data.prepare import source_files
+from common.data.readers.tables import read_source
+from common.data.tasks import load_task
+from common.store.workspace import Workspace
+from compression.experiments.zoo.card import ZOO, read_cards
+from compression.runtime import PackedError, load, native, tidy, zoo_file, zoo_names
+from compression.runtime.native import load_native
+from compression.runtime.shapes import ALIGNING
+from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.bpe_model import mark_unused
+
+TEXTS = [*TORTURE, *(text for text, _ in tiny.sentences(20))]
+ALIGNED = {"pair": True, "pooling": "max", "pair_encoder": "align"}
+ARCHS = tuple(arch for arch in made.ARCHS if arch not in made.TRANSFORMERS)
+NEAR = 1e-3
+ATTRIBUTES = ("name", "task", "labels", "pair", "tokens", "multilabel", "arch", "embedding", "outputs", "max_tokens")
+ATTRIBUTES += ("temperature", "threshold")
+
+
+@pytest.fixture(autouse=True)
+def _library(c_library):
+    """Every test of this file needs the library."""
+
+
+def both(folder, *kind, **more):
+    """Return a student in both runtimes."""
+    path = made.write_packed(made.write_student(folder / "s", *kind, **more))
+    return load(path), load_native(path)
+
+
+def check(theirs, ours, texts):
+    """Check logits, probabilities and the labels that follow from them. theirs: NumPy's model."""
+    texts = [tidy(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")) for text in texts]
+    if theirs.pair:
+        texts = list(zip(texts, texts[::-1], strict=True))
+    expected, found = theirs.logits(texts), ours.logits(texts)
+    assert found.shape == expected.shape
+    assert np.array_equal(np.isnan(found), np.isnan(expected))
+    # Random students may answer with logits of thousands, whose rounding is in proportion.
+    near = NEAR * max(1, np.nanmax(np.abs(expected)) / 100)
+    assert np.nanmax(np.abs(found - expected)) < near
+    if theirs.labels and not theirs.multilabel:
+        # Of labels that are as near as rounding either may be first.
+        chosen = np.take_along_axis(expected, np.nan_to_num(found).argmax(-1)[..., None], -1)[..., 0]
+        assert np.nanmax(np.nanmax(np.nan_to_num(expected), -1) - np.nan_to_num(chosen)) < near / 10
+    assert np.nanmax(np.abs(ours.probabilities(texts) - theirs.probabilities(texts))) < NEAR
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+def test_answers_are_those_of_the_numpy_runtime(tmp_path, arch, embedding):
+    number = ARCHS.index(arch) + len(ARCHS) * made.EMBEDDINGS.index(embedding)
+    form, pooling = made.FORMS[number % len(made.FORMS)], ("max", "last")[number // 4 % 2]
+    sizes = {"pooling": "max" if arch in ("ffn", "conv") else pooling, "pair": number % 3 == 0, "seed": number}
+    theirs, ours = both(tmp_path, arch, embedding, form, **sizes)
+    check(theirs, ours, TEXTS)
+    for name in ATTRIBUTES:
+        assert getattr(ours, name) == getattr(theirs, name)
+
+
+@pytest.mark.parametrize("form", made.FORMS)
+def test_matrices_of_every_form(tmp_path, form):
+    check(*both(tmp_path, "bilstm", "hash", form, encoder_hidden_dim=9, cls_hidden_dim=20), TEXTS[:20])
+
+
+@pytest.mark.parametrize("arch", ["rnn", "bilstm", "conv"])
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+def test_words_are_labelled(tmp_path, arch, embedding):
+    """Long texts are cut: words beyond have the state of the last token."""
+    check(*both(tmp_path, arch, embedding, tokens=True, pooling="max", max_tokens=40), TEXTS)
+
+
+@pytest.mark.parametrize(
+    "kind", [{"labels": []}, {"labels": [], "pair": True}, {"multilabel": True}, {"max_tokens": 3}]
+)
+def test_other_kinds_of_answers(tmp_path, kind):
+    check(*both(tmp_path, "ffn", "char", **kind), TEXTS)
+
+
+@pytest.mark.parametrize("kind", [{"tokens": True, "embedding": name} for name in made.EMBEDDINGS] + [{}])
+def test_texts_without_words(tmp_path, kind):
+    """Of a model that labels words, one word without tokens."""
+    theirs, ours = both(tmp_path, "conv", kind.pop("embedding", "hash"), **kind)
+    check(theirs, ours, [""])
+    check(theirs, ours, ["", "a film", " \t\u3000", ""])
+    assert ours.logits([" \n"]).shape == theirs.logits([""]).shape
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_pairs_without_order(tmp_path, arch):
+    theirs, ours = both(tmp_path, arch, "bpe", pair=True, symmetric=True)
+    check(theirs, ours, TEXTS)
+    pairs = list(itertools.pairwise(TEXTS))
+    swapped = [pair[::-1] for pair in pairs]
+    np.testing.assert_allclose(ours.logits(swapped), ours.logits(pairs), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("arch", ALIGNING)
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+def test_aligned_pairs(tmp_path, arch, embedding, symmetric):
+    """Texts with some of the other's tokens, all, none; long ones; empty ones; in one form of matrix after another."""
+    number = made.EMBEDDINGS.index(embedding) + 4 * symmetric + ALIGNING.index(arch)
+    sizes = {"embedding_dim": 7 + 9 * symmetric, "encoder_hidden_dim": 5 + 4 * (number % 4)}
+    form = made.FORMS[number % len(made.FORMS)]
+    theirs, ours = both(tmp_path, arch, embedding, form, symmetric=symmetric, **ALIGNED, **sizes)
+    check(theirs, ours, [*TEXTS, "the " * 300, "the film " * 40, *TEXTS[:3], *TEXTS[:2]])
+    pairs = [("a film", "a film"), ("", ""), ("a film", ""), ("the the film", "film the"), ("x" * 600, "why ?")]
+    np.testing.assert_allclose(ours.logits(pairs), theirs.logits(pairs), NEAR / 100, NEAR)
+
+
+def test_words_that_hash_to_the_same_rows_are_not_shared(tmp_path):
+    """One row and one importance for all words: only what the other text has too makes a difference."""
+
+    def edit(tensors):
+        for name, value in tensors.items():
+            if name.startswith("embedding"):
+                value[:] = 1
+
+    sizes = {"vocab_size": 10, "hash_ratio": 10, "edit": edit}
+    theirs, ours = both(tmp_path, "conv", "hash", **ALIGNED, **sizes)
+    pairs = [("a b c", "a b c"), ("a b c", "d e f"), ("a b c", "c x y")]
+    expected = theirs.logits(pairs)
+    assert np.abs(np.diff(expected, axis=0)).max(1).min() > 10 * NEAR
+    np.testing.assert_allclose(ours.logits(pairs), expected, atol=NEAR)
+
+
+@pytest.mark.parametrize("chosen", [None, 0.0, 0.25, 1.0])
+def test_thresholds(tmp_path, chosen):
+    student = made.write_student(tmp_path / "s", "ffn", "hash", labels=["no", "yes"], f1=chosen is not None)
+    path = made.write_packed(student)
+    if chosen is not None:
+        header, rest = damage.take_apart(path.read_bytes())
+        path.write_bytes(damage.assemble(header, rest[:4] + struct.pack("<f", chosen) + rest[8:]))
+    assert load(path).threshold == load_native(path).threshold == chosen
+
+
+@pytest.mark.parametrize("value", [-0.5, 1.5, float("nan")])
+def test_what_is_no_threshold_is_refused(tmp_path, value):
+    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash", labels=["no", "yes"], f1=True))
+    header, rest = damage.take_apart(path.read_bytes())
+    path.write_bytes(damage.assemble(header, rest[:4] + struct.pack("<f", value) + rest[8:]))
+    for reader in (load, load_native):
+        with pytest.raises(PackedError):
+            reader(path)
+
+
+FLAGS = {"pair": 1, "maximum": 2, "words": 4, "several": 8, "temperature": 16}
+FLAGS |= {"align": 32, "symmetric": 64, "threshold": 128}
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_flags_that_contradict_each_other_are_refused_by_both(tmp_path, arch, flag):
+    pair = {**ALIGNED, "symmetric": True} if arch in ALIGNING else {"pair": True}
+    refused = 0
+    for number, more in enumerate((pair, {"labels": ["no", "yes"]}, {"labels": []}, {"multilabel": True})):
+        path = made.write_packed(made.write_student(tmp_path / str(number), arch, "char", **more))
+        header, rest = damage.take_apart(path.read_bytes())
+        path.write_bytes(damage.assemble(header[:2] + bytes([header[2] ^ FLAGS[flag]]) + header[3:], rest))
+        outcomes = []
+        for reader in (load, load_native):
+            try:
+                reader(path)
+                outcomes.append("read")
+            except PackedError:
+                outcomes.append("refused")
+        assert outcomes[0] == outcomes[1]
+        refused += outcomes[0] == "refused"
+    assert refused or (flag == "maximum" and arch not in ALIGNING)
+
+
+def test_long_texts_are_not_aligned(tmp_path):
+    path = made.write_packed(made.write_student(tmp_path / "s", "conv", "char", **ALIGNED, max_tokens=4096))
+    header, rest = damage.take_apart(path.read_bytes())
+    longer = header.replace(damage.written(4096), damage.written(4097), 1)
+    for reader in (load, load_native):
+        assert reader(path).max_tokens == 4096
+    path.write_bytes(damage.assemble(longer, rest))
+    for reader in (load, load_native):
+        with pytest.raises(PackedError, match="more than"):
+            reader(path)
+
+
+@pytest.mark.parametrize("arch", ["bilstm", "conv"])
+def test_sizes_beyond_a_vector_of_the_processor(tmp_path, arch):
+    """Layers of a few numbers, of whole vectors, and of parts of one; windows that are longer than texts."""
+    for number, hidden in enumerate((1, 16, 17, 40)):
+        sizes = {"embedding_dim": 3 * hidden, "encoder_hidden_dim": hidden, "cls_hidden_dim": 2 * hidden + 1}
+        theirs, ours = both(tmp_path / str(number), arch, "char", pooling="max", kernel_width=9, **sizes)
+        check(theirs, ours, ["", "a", *TEXTS[-8:]])
+
+
+def unused(model, share):
+    """Return a model file's bytes, with a share of its pieces marked UNUSED."""
+    pieces, rng = ModelProto.FromString(model).pieces, np.random.default_rng(1)
+    normal = ModelProto.SentencePiece.NORMAL
+    return mark_unused(model, [i for i, piece in enumerate(pieces) if piece.type == normal and rng.random() < share])
+
+
+BYTE_PAIRS = {
+    "unused pieces": lambda folder: unused(made.pieces(), 0.4),
+    "unused across words": lambda folder: unused(made.pieces(split_by_whitespace=False), 0.4),
+    "identity": lambda folder: made.pieces(normalization_rule_name="identity"),
+    "spaces kept": lambda folder: unused(made.pieces(remove_extra_whitespaces=False), 0.1),
+    "no prefix": lambda folder: made.pieces(add_dummy_prefix=False, remove_extra_whitespaces=False),
+    "own rules": lambda folder: made.pieces(normalization_rule_tsv=str(folder / "rules.tsv")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", BYTE_PAIRS)
+def test_byte_pairs_of_every_kind(tmp_path, kind):
+    (tmp_path / "rules.tsv").write_text("61 62\t78\n65\t\n2603\t73 6E 6F 77\n74 68 65 20 66 69\t41\n")
+    model = BYTE_PAIRS[kind](tmp_path)
+    theirs, ours = both(tmp_path, "ffn", "bpe", model=model, vocab_size=BpeTokenizer(model, 512).vocab_size)
+    check(theirs, ours, [*TEXTS, "the fi \u2603", "cab the film abe \u2603\u2603", "the the film of the theatre"])
+
+
+@pytest.fixture(scope="module")
+def tokenizers(tmp_path_factory):
+    """Name -> both runtimes' model of each tokenizer; of byte pairs one with unused pieces too."""
+    folder = tmp_path_factory.mktemp("tokenizers")
+    found = {embedding: both(folder / embedding, "conv", embedding) for embedding in made.EMBEDDINGS}
+    model = unused(made.pieces(), 0.5)
+    sizes = {"model": model, "vocab_size": BpeTokenizer(model, 512).vocab_size}
+    return found | {"unused": both(folder / "unused", "ffn", "bpe", **sizes)}
+
+
+CHARACTERS = st.text(
+    st.sampled_from(
+        "the film wonderful\u0301\u00e9\u2581\u2603 0.,!\ud55c\u1112\u1161\u11ab\uff41\u200b\u03a3A\u0130'_"
+    )
+)
+
+
+@pytest.mark.parametrize("name", [*made.EMBEDDINGS, "unused"])
+@given(text=st.one_of(st.text(st.characters(exclude_categories=["Cs"])), CHARACTERS))
+@settings(max_examples=100)
+def test_any_text_has_the_same_answer(tokenizers, name, text):
+    check(*tokenizers[name], [text])
+
+
+@pytest.mark.slow
+def test_every_character_has_the_same_tokens(tokenizers):
+    """Of ideographs, syllables, private and unassigned characters a few are enough: they are alike."""
+    codes = [*range(1, 0x3400, 2), *range(0x3400, 0xD800, 97), *range(0xE000, 0xF900, 211), *range(0xF900, 0x1F000, 3)]
+    codes += [*range(0x1F000, 0x20000, 7), *range(0x20000, 0x110000, 997), *range(0xE0000, 0xE0200)]
+    chosen = [chr(code) for code in codes if unicodedata.category(chr(code)) != "Cn"]
+    texts = ["x".join(chosen[i : i + 150]) for i in range(0, len(chosen), 150)]
+    assert len(texts) > 80
+    for theirs, ours in tokenizers.values():
+        check(theirs, ours, texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo_names())
+def test_models_of_the_zoo(name):
+    theirs, ours = load(zoo_file(name)), load_native(zoo_file(name))
+    texts = [*TEXTS, *(text for text, _ in tiny.sentences(100))]
+    check(theirs, ours, texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("card", read_cards(ZOO), ids=lambda card: card.name)
+def test_rows_of_the_zoos_tasks(card, tmp_path):
+    task = load_task(card.task)
+    folders = (tiny.ROOT.parent / "shared" / name for name in ("glue", "ner"))
+    folder = next((path for path in folders if (path / task.source.folder).is_dir()), None)
+    if folder is None:
+        pytest.skip(f"no copy of {task.source.folder} next to the repository")
+    files = source_files(task.source, folder, Workspace(tmp_path))
+    split = read_source(files[task.test_splits[0]], task, labelled=True)
+    rows = list(zip(*split.sentences(), strict=True))[:: len(split) // 300]
+    texts = rows if task.pair else [text for (text,) in rows]
+    theirs, ours = load(zoo_file(card.name)), load_native(zoo_file(card.name))
+    expected, found = theirs.logits(texts), ours.logits(texts)
+    np.testing.assert_allclose(found, expected, atol=NEAR)
+    real = ~np.isnan(expected[..., 0])
+    assert np.array_equal(found[real].argmax(-1), expected[real].argmax(-1))
+
+
+@pytest.mark.parametrize("kind", [{"tokens": True}, {"pair": True, "symmetric": True}, ALIGNED])
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, embedding, kind):
+    """Texts of many tokens for their bytes: compatibility characters, marks, ideographs, single letters and signs."""
+    _, ours = both(tmp_path, "conv", embedding, max_tokens=4000, encoder_hidden_dim=500, **kind)
+    parts = ("\ufdfa", "\u4e2d", "\ud55c", "\u00bc\u1e9b\u0323", "!a", "\u2603 ", "\U0001d160")
+    monkeypatch.setattr(ours, "_larger", lambda length: pytest.fail(f"a text of {length} bytes does not fit"))
+    for text in ["", "a", 150 * "a ", *(25 * part for part in parts)]:
+        ours._grow(ours._c.fw_workspace_size(ours._block, len(text.encode())))
+        assert np.isfinite(ours.logits([(text, text) if ours.pair else text])).all()
+
+
+def test_texts_that_are_larger_than_the_workspace(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "_FIRST_WORKSPACE", 1 << 12)
+    for number, kind in enumerate(({}, {"tokens": True}, ALIGNED)):
+        theirs, ours = both(tmp_path / str(number), "bilstm", "bpe", **kind)
+        check(theirs, ours, ["the " * 2000 + "film", "a film", "wonderful" * 900])
+
+
+def test_what_it_does_not_read_is_named(tmp_path):
+    path = made.write_packed(made.write_student(tmp_path / "s", "transformer", "char"))
+    with pytest.raises(PackedError, match=r"s\.fwt: this build does not know the file's architecture"):
+        load_native(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(PackedError, match=r"s\.fwt: the file's length is not the one it says"):
+        load_native(path)
+    _, ours = both(tmp_path / "two", "ffn", "hash", pair=True)
+    with pytest.raises(PackedError, match="s reads pairs of texts"):
+        ours.logits(["one"])
+
+
+def test_a_library_that_is_not_built_is_named(tmp_path, monkeypatch):
+    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash"))
+    monkeypatch.setattr(native, "LIBRARY", str(tmp_path / "nothing.so"))
+    with pytest.raises(PackedError, match=r"the C runtime is not built; run: make -C .*runtimes/c$"):
+        load_native(path)
+
+
+@pytest.mark.slow
+def test_tables_are_those_of_unicodedata():
+    sys.path.insert(0, str(c_runtime.SOURCE))
+    import unicode_tables
+
+    source = unicode_tables.HEADER.read_text(encoding="utf-8")
+    version = source.split('#define FW_UNICODE "')[1].split('"')[0]
+    if version != unicodedata.unidata_version:
+        pytest.skip(f"the tables are of Unicode {version}, this Python's of {unicodedata.unidata_version}")
+    assert unicode_tables.with_tables(source) == source

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +26,8 @@ VERSION = 1
 MOST_FILE = 1 << 27
 MOST_HEADER = 1 << 22
 _TEXTS_AT_ONCE, _TOKENS_AT_ONCE, _VALUES_AT_ONCE = 1024, 1 << 14, 1 << 23
+
+Loaded = TypeVar("Loaded")
 
 
 class Model:
@@ -181,6 +184,11 @@ def load(model: str | os.PathLike) -> Model:
 
     Raises PackedError for an unknown name; and, its text beginning with the path, when the file is wrong.
     """
+    return read_with(load_bytes, model)
+
+
+def read_with(read: Callable[[bytes], Loaded], model: str | os.PathLike) -> Loaded:
+    """Return what `read` makes of the bytes of a packed file. Raises PackedError as `load` does."""
     path = packed_file(model)
     try:
         with open(path, "rb") as file:
@@ -190,7 +198,7 @@ def load(model: str | os.PathLike) -> Model:
     if len(data) > MOST_FILE:
         raise PackedError(f"{os.fspath(path)}: larger than any packed student")
     try:
-        return load_bytes(data)
+        return read(data)
     except PackedError as error:
         raise PackedError(f"{os.fspath(path)}: {error}") from None
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from compression.runtime.model import MOST_FILE, to_probabilities
+from compression.runtime.model import read_with, to_probabilities
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ARCHS, EMBEDDINGS
-from compression.runtime.zoo import packed_file
 
 FOLDER = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runtimes", "c"))
 LIBRARY = os.path.join(FOLDER, "libfeatherweight.so")
@@ -187,13 +186,4 @@ def load_native(model: str | os.PathLike) -> NativeModel:
 
     Raises PackedError where `load` does, for a student that the C runtime does not read, and where it is not built.
     """
-    path = packed_file(model)
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_FILE + 1)
-    except OSError as error:
-        raise PackedError(f"{os.fspath(path)}: {error.strerror or error}") from None
-    try:
-        return NativeModel(data)
-    except PackedError as error:
-        raise PackedError(f"{os.fspath(path)}: {error}") from None
+    return read_with(NativeModel, model)

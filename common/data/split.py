@@ -234,6 +234,11 @@ def is_augmented(task: Task, name: str) -> bool:
     return name != PROCESSED and name not in task.splits
 
 
+def file_name(name: str) -> str:
+    """Return the name that rows have in the workspace, from a name as --generate-loss takes it."""
+    return "train" if name == PROCESSED else name
+
+
 def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
     """Return the artifact that holds a split or augmented rows, its path that of their file.
 
@@ -241,7 +246,7 @@ def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
     """
     splits = find_splits(paths, task)
     if not is_augmented(task, name):
-        return Artifact(splits.key, paths.split(task.name, "train" if name == PROCESSED else name))
+        return Artifact(splits.key, paths.split(task.name, file_name(name)))
     method = "tinybert" if name == "tinybert" else f"METHOD --augmented {name}"
     command = f"run: {task.prepare_command} --augment {method}"
     rows = find(paths.augmented(task.name, name), command)

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pydantic
 
-from common.data.split import PROCESSED, is_augmented, load_split
+from common.data.split import file_name, is_augmented, load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.artifact import Artifact
@@ -73,7 +73,7 @@ def import_logits(
     store, alias = Store(paths.root), paths.model(task.models_task, teacher)
     if alias.exists() and not read_config(alias).imported:
         raise UserError(f"{teacher} is a model of {task.name} already; give the imported logits another --model-name")
-    rows = ["train" if name == PROCESSED else name for name in names]
+    rows = list(map(file_name, names))
     splits = [load_split(paths, task, name) for name in rows]
     if is_logits_file(path):
         logits = [read_logits(path, task, split, name, paths) for name, split in zip(rows, splits, strict=True)]

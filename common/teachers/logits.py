@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pydantic
 
 from common.data.ragged import from_lists, to_lists
-from common.data.split import PROCESSED, Split, find_rows, is_augmented, read_table
+from common.data.split import PROCESSED, Split, file_name, find_rows, is_augmented, read_table
 from common.data.tasks import Task
 from common.devices import Precision, best_precision, pick_device, pick_dtype
 from common.errors import UserError
@@ -129,7 +129,7 @@ def generate(
     rows are missing.
     """
     _, config = find_model(paths, task, teacher)
-    rows = "train" if rows == PROCESSED else rows
+    rows = file_name(rows)
     if config.imported:
         return find_logits(paths, task, config.name, rows).path
     for member in config.members:

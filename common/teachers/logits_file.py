@@ -15,7 +15,7 @@ import pydantic
 
 from common.config import Settings, build
 from common.data.ragged import count_words, joined, known
-from common.data.split import PROCESSED, Split, load_split, read_metadata
+from common.data.split import Split, file_name, load_split, read_metadata
 from common.data.tasks import Task, check_no_overlap
 from common.errors import UserError
 from common.store.files import whole_file
@@ -54,7 +54,7 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
     Raises UserError where they are missing or out of date, or too large for 16 bits.
     """
     parts, logits = [], []
-    for name in ("train" if name == PROCESSED else name for name in names):
+    for name in map(file_name, names):
         split = load_split(paths, task, name)
         logits.append(load_logits(paths, task, teacher, name))
         parts.append(Part(rows=name, count=len(split), fingerprint=split.text_fingerprint))

@@ -192,7 +192,7 @@ def members_of(folder: Path) -> list[Path]:
 
 
 def check_runs(folder: Path) -> None:
-    """Raise UserError for a teacher of imported logits, which is no model that can be run. Other models pass."""
+    """Check that a model can be run. Raises UserError for a teacher that was imported as logits."""
     if (folder / MANIFEST).exists() and read_config(folder).imported:
         raise UserError(f"{folder.name} was imported as logits: there is no model to run or to measure")
 

@@ -85,9 +85,9 @@ class RowsOfFile(NewRows):
         source = task.source.model_copy(update={"header": (), "where": {}})
         with at_once():
             rows = read_source(self.file, task.model_copy(update={"source": source}), labelled=False)
-            leaking = np.zeros(len(rows), bool)
+            leaking, keys = np.zeros(len(rows), bool), match_keys(rows)
             for file in held_out_files(paths, task):
-                leaking[touching(match_keys(rows), match_keys(read_split(file, "")))] = True
+                leaking[touching(keys, match_keys(read_split(file, "")))] = True
             rows = dataclasses.replace(rows, source_rows=np.full(len(rows), -1))
             self._write(out, paths, iter([rows.take(np.flatnonzero(~leaking))]))
         say(f"{count_rows(out / AUGMENTED_FILE):,} new rows of {len(rows):,} in {self.file}")

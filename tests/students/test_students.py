@@ -1,5 +1,6 @@
 """Students of every kind: logits do not depend on a sentence's batch, every weight learns, sizes are the papers'."""
 
+import functools
 from typing import get_args
 
 import eight_bits
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from any_batch import check_rows_do_not_depend_on_the_batch
 
 from common.data.ragged import EncodedText
 from common.errors import UserError
@@ -43,17 +45,7 @@ def batch_of(embedding, pair, rows):
 @every_kind
 def test_logits_and_gradients_do_not_depend_on_the_batch(arch, embedding, pooling, pair):
     student = build(arch, embedding, pooling, pair)
-
-    def both(rows, index):
-        student.zero_grad()
-        logits = student(batch_of(embedding, pair, rows))[index]
-        (logits * torch.tensor([1.0, -2.0, 0.5])).sum().backward()
-        return [logits.detach(), *(p.grad.clone() for p in student.parameters())]
-
-    for row in range(5):
-        alone = both([row], 0)
-        for rows in ([0, 1, 2, 3, 4], [row, row, 3]):
-            torch.testing.assert_close(both(rows, rows.index(row)), alone, atol=1e-5, rtol=1e-4)
+    check_rows_do_not_depend_on_the_batch(student, functools.partial(batch_of, embedding, pair))
 
 
 @every_kind

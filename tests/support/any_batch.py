@@ -1,0 +1,23 @@
+"""A student's logits and gradients for a row, in batches of other rows."""
+
+from collections.abc import Callable
+
+import torch
+
+from compression.students.batch import Batch
+from compression.students.student import Student
+
+
+def check_rows_do_not_depend_on_the_batch(student: Student, batch_of: Callable[[list[int]], Batch]) -> None:
+    """Assert that a row of five has the same logits and gradients in any batch. batch_of: of row numbers."""
+
+    def both(rows, index):
+        student.zero_grad()
+        logits = student(batch_of(rows))[index]
+        (logits * torch.tensor([1.0, -2.0, 0.5])).sum().backward()
+        return [logits.detach(), *(p.grad.clone() for p in student.parameters())]
+
+    for row in range(5):
+        alone = both([row], 0)
+        for rows in ([0, 1, 2, 3, 4], [row, row, 3]):
+            torch.testing.assert_close(both(rows, rows.index(row)), alone, atol=1e-5, rtol=1e-4)

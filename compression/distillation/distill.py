@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pydantic
@@ -56,6 +56,8 @@ CreatePruner = Callable[[Student, DistillSettings], Pruner]
 
 class Distill(Step):
     """A student, trained from its initial weights."""
+
+    version: ClassVar[int] = 2
 
     task: str
     seed: int

@@ -47,8 +47,9 @@ class EncodedRows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """A length for each row to make batches by, int64 [n]: the sum over its columns."""
-        return np.sum([column.lengths for column in self.columns], axis=0)
+        """Tokens of each row's text, int64 [n]; of pairs of both texts, int64 [n, 2]."""
+        first = self.text.lengths
+        return first if self.second is None else np.stack([first, self.second.lengths], 1)
 
     def batch(self, rows: np.ndarray, device: torch.device) -> Batch:
         """Return the batch of these rows."""

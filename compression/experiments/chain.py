@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pydantic
 
 from common.config import Settings, build, load_with_base, split_flags, underscored
+from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from compression.experiments.jobs import (
@@ -32,6 +33,8 @@ class ExperimentFile(Settings):
     """Name of the experiment's folder in the workspace."""
     title: str = ""
     """Heading of the report."""
+    pairs: str | None = None
+    """Another file of this kind, which is run in its place where students read pairs of texts; a path from here."""
     settings: dict[str, Any] = {}
     """Settings for every job that has them; those of the file that `base` names lie below them."""
     seeds: tuple[str | int, ...] = ()
@@ -67,7 +70,8 @@ class Plan:
 def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     """Return the plan of an experiment file; flags override its settings in every job that has them.
 
-    Raises UserError for unknown jobs, keys and flags, before anything runs.
+    A file may name another one for tasks of pairs. Raises UserError for unknown jobs, keys and flags, before anything
+    runs.
     """
     loaded = load_with_base(path)
     if "axes" in loaded or "shared" in loaded:
@@ -78,6 +82,9 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     own, flags, typed = _flags_by_job(kinds, argv)
     shared = with_task_path(path, underscored(file.settings))
     check_known(shared, kinds)
+    each = [{**shared, **values, **override} for (_, values), override in zip(given, flags, strict=True)]
+    if file.pairs and _read_pairs(each):
+        return plan_file(path.parent / file.pairs, argv)
     jobs = []
     for (kind, values), override in zip(given, flags, strict=True):
         settings = {**settings_for(kind, shared), **underscored(values), **override}
@@ -95,6 +102,12 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     words = " ".join(kinds)
     about = own.get("name", "-".join(kinds)), own.get("name", words), described(words, *flags)
     return _checked(*about, own, jobs, {}, typed)
+
+
+def _read_pairs(jobs: Iterable[dict[str, Any]]) -> bool:
+    """Whether all jobs are of tasks of pairs. jobs: the settings of each."""
+    tasks = {str(job["task"]) for job in jobs if "task" in job}
+    return bool(tasks) and all(load_task(task).pair for task in tasks)
 
 
 def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:

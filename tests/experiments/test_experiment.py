@@ -155,7 +155,10 @@ def test_a_flag_of_no_job_is_refused(words, message):
 CHAINS = CONFIG_DIR / "experiments"
 
 
-@pytest.mark.parametrize("path", [*CHAINS.glob("*.yaml"), *CHAINS.glob("presets/*.yaml")], ids=lambda path: path.stem)
+CHAIN_FILES = [*CHAINS.glob("*.yaml"), *CHAINS.glob("presets/**/*.yaml")]
+
+
+@pytest.mark.parametrize("path", CHAIN_FILES, ids=lambda path: "-".join(path.relative_to(CHAINS).with_suffix("").parts))
 def test_every_shipped_chain_can_be_planned(path):
     assert plan_file(path, []).jobs
 
@@ -172,6 +175,18 @@ def test_a_preset_has_the_settings_of_its_size_in_the_sweep_of_sizes(size):
     assert [recorded_settings(job.given) for job in shared] == [
         recorded_settings(job.given) for job in grid.shared["sst-2"] if job.kind in ("preprocess", "finetune")
     ]
+
+
+def test_a_preset_runs_the_recipe_for_pairs_where_the_task_is_of_pairs():
+    path = CHAINS / "presets" / "32k.yaml"
+    for task, aligned in (("sst-2", False), ("qqp", True), ("mnli", True)):
+        plan = plan_file(path, ["--task", task, "--name", "mine"])
+        (compress,) = [job for job in plan.jobs if job.kind == "compress"]
+        assert (compress.settings().pair_encoder == "align") is aligned
+        assert compress.settings().symmetric is (task == "qqp")
+        assert compress.given["max_bytes"] == 32000
+        assert plan.name == "mine"
+        assert {"base.yaml", "32k.yaml"} <= plan.files.keys()
 
 
 def test_a_grid_is_sent_to_sweep_and_an_unknown_word_is_named(tmp_path, capsys):

@@ -9,6 +9,7 @@ from typing import Any
 
 from common.config import Settings
 from common.errors import UserError
+from compression.runtime import ALIGNING
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 
@@ -43,6 +44,8 @@ class Candidate(Settings):
     cls_hidden_dim: int
     dropout: float
     max_tokens: int
+    pair_encoder: str = "compare"
+    symmetric: bool = False
     labels_only: bool = False
     """Learn from labels alone, though there is a teacher."""
     bytes: int
@@ -53,7 +56,8 @@ class Candidate(Settings):
     def flags(self) -> dict[str, Any]:
         """Return the student's flags of compress.py."""
         own = {"name", "arch", "labels_only", "bytes", "bits"}
-        return {"student_arch": self.arch, **self.model_dump(exclude=own)}
+        # Those of pairs are refused elsewhere, so a default is left out.
+        return {"student_arch": self.arch, **self.model_dump(exclude=own, exclude_defaults=True)}
 
 
 def packed_bytes(candidate: Candidate, pair: bool, labels: Sequence[str], bits: float) -> float:
@@ -68,19 +72,24 @@ def packed_bytes(candidate: Candidate, pair: bool, labels: Sequence[str], bits: 
 
 
 def find_candidates(
-    max_bytes: int, pair: bool, labels: Sequence[str], words: float, most_pieces: int
+    max_bytes: int, pair: bool, labels: Sequence[str], words: float, most_pieces: int, symmetric: bool = False
 ) -> list[Candidate]:
     """Return the students to try within a size, the likeliest first.
 
     words: median words of a text: for long ones recurrent students read the beginning; most_pieces: byte pairs that
-    can be built from the text. Raises UserError, with the fewest bytes that are enough, where none fits.
+    can be built from the text; symmetric: whether the texts of a pair have no order. Raises UserError, with the fewest
+    bytes that are enough, where none fits.
     """
-    found = [candidate for candidate in _wanted(max_bytes, words) if candidate is not None]
+    about = {"pair_encoder": "align", "symmetric": symmetric} if pair else {}
+    found = [
+        candidate.model_copy(update=about) if candidate.arch in ALIGNING else candidate
+        for candidate in _wanted(max_bytes, words)
+    ]
     fitted = [fit for candidate in found if (fit := _fitted(candidate, max_bytes, pair, labels, most_pieces))]
     unique = {tuple(c.model_dump(exclude={"name", "bytes", "bits"}).items()): c for c in reversed(fitted)}
     kept = [candidate for candidate in fitted if candidate in unique.values()]
     if not kept:
-        smallest = next(iter(_wanted(_PRESETS[0][0], words)))
+        smallest = next(_wanted(_PRESETS[0][0], words))
         smallest = smallest.model_copy(update={"vocab_size": FEWEST_PIECES})
         least = math.ceil(packed_bytes(smallest, pair, labels, WIDE) / _FILLED)
         raise UserError(f"--max-bytes {max_bytes}: too small for any student; give {least:,} or more")

@@ -74,12 +74,18 @@ def some_rows(values: Sequence[Row], seed: int) -> list[Row]:
 
 
 def write_task(
-    folder: Path, name: str, found: Found, test: Sequence[Row] | None = None, whole: int | None = None
+    folder: Path,
+    name: str,
+    found: Found,
+    test: Sequence[Row] | None = None,
+    whole: int | None = None,
+    symmetric: bool = False,
 ) -> Task:
     """Write rows and YAML of a task into a folder. Returns the task.
 
     test: rows of a test file of the user's own; whole: hold out whole texts, of which there are so many. A tenth of
-    these takes a tenth of all rows out of train, with their parts.
+    these takes a tenth of all rows out of train, with their parts. symmetric: whether the texts of a pair have no
+    order.
     """
     columns = {f"sentence{number}": column for number, column in enumerate(found.texts, 1)} | {"label": found.label}
     labelled = sum(row[-1] is not None for row in found.values) if whole is None else whole
@@ -99,6 +105,7 @@ def write_task(
     else:
         kind = {"labels": list(found.labels), "metrics": ["accuracy", "f1_macro"]}
     about = {"name": name, **kind, "columns": columns, "source": {"files": files}, **held_out}
+    about |= {"symmetric": True} if symmetric else {}
     write_text(folder / TASK_FILE, yaml.safe_dump(about, allow_unicode=True, sort_keys=False))
     return load_task(str((folder / TASK_FILE).absolute()))
 

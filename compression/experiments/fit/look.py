@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from common.errors import UserError
 from compression.experiments.fit.candidates import find_candidates
 from compression.experiments.fit.data import with_test
 from compression.experiments.fit.detect import Found, Row, detect, read_rows
@@ -28,6 +29,8 @@ def look(settings: FitSettings) -> Looked:
     if settings.test is not None:
         other = read_any(settings.test, settings.seed)
         found, test = with_test(read_rows(other, found.texts, found.label, found.multilabel), found, settings.test)
+    if settings.symmetric and not found.pair:
+        raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
     words = float(np.median([len(row[0].split()) for row in found.values[:1000]]))
-    find_candidates(settings.max_bytes, found.pair, found.labels, words, most_pieces=30_000)
+    find_candidates(settings.max_bytes, found.pair, found.labels, words, 30_000, settings.symmetric)
     return Looked(found, test)

@@ -153,7 +153,7 @@ def _open(settings: FitSettings, looked: Looked, folder: Path, clock: Clock, sta
     whole = whole_texts(found)
     if whole is not None:
         notes.append("Many rows are parts of longer ones: whole texts are held out, and their parts leave train.")
-    write_task(folder, settings.experiment, found, test, whole)
+    write_task(folder, settings.experiment, found, test, whole, settings.symmetric)
     return Opening(
         task=_in_words(found), notes=tuple(notes), texts=found.texts, usable=usable, speeds=speeds, plan=plan
     )

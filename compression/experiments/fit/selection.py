@@ -129,7 +129,8 @@ class Selection:
         texts = [text for column in train.sentences() for text in column]
         words = float(np.median([len(text.split()) for text in texts[:2000]]))
         pieces = most_pieces(texts[:_VOCABULARY_TEXTS], 30_000)
-        found = find_candidates(self.settings.max_bytes, task.pair, task.labels, words, pieces)
+        about = task.pair, task.labels, words, pieces, task.symmetric
+        found = find_candidates(self.settings.max_bytes, *about)
         found = [one for one in found if self.taught or not one.labels_only]
         rows = len(train) * (1 + self.variants)
         batch_size = 32 if rows < 2000 else 64 if rows < 10_000 else 128 if rows < 40_000 else 256

@@ -24,6 +24,8 @@ class FitFlags(WorkspaceSettings):
     kind: Literal["auto", "labels", "multilabel", "numbers"] = "auto"
     """What the label column holds: a label, any number of labels (lists, in CSV and TSV joined by |), or a number;
     auto: lists where some have several labels or none, numbers where all values are numbers and more than 20 differ."""
+    symmetric: bool = False
+    """The order of a pair's texts does not matter."""
     test: Path | None = None
     """File with the test rows, with the same columns; unset: a tenth of the rows."""
     max_bytes: int = pydantic.Field(32000, gt=0)
@@ -79,7 +81,7 @@ class FitSettings(FitFlags):
 
     def meaning(self) -> dict[str, object]:
         """Return the settings that change the result, as flags have them."""
-        asked = ("text", "label", "kind", "test", "max_bytes", "minutes", "encoder", "glove", "seed")
+        asked = ("text", "label", "kind", "symmetric", "test", "max_bytes", "minutes", "encoder", "glove", "seed")
         given = self.model_dump(mode="json", include=set(asked), exclude_defaults=True)
         return {**given, "max_bytes": self.max_bytes, "minutes": self.minutes}
 

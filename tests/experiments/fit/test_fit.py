@@ -143,7 +143,7 @@ def test_numbers_are_a_regression(tmp_path, encoder, glove, short, pair):
     if pair:
         both = [(a, b, str(label + i % 30 / 30)) for i, (a, b, label) in enumerate(tiny.pairs(200))]
         own_task.write_csv(tmp_path / "reviews.csv", both, ("one", "two", "score"))
-        given = given.model_copy(update={"text": ("one", "two")})
+        given = given.model_copy(update={"text": ("one", "two"), "symmetric": True})
     result = fit(given)
     assert result.metric == "pearson"
     assert [one.name for one in result.baselines] == ["tf-idf, ridge regression"]
@@ -204,6 +204,13 @@ def test_a_size_too_small_for_any_student_is_refused_at_once(tmp_path):
     about = {"file": tmp_path / "reviews.csv", "workspace": tmp_path / "workspace", "minutes": 1}
     with pytest.raises(UserError, match="--max-bytes 200: too small for any student; give"):
         fit(FitSettings(**about, max_bytes=200))
+
+
+def test_single_texts_have_no_order(tmp_path):
+    own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(60))
+    about = {"file": tmp_path / "reviews.csv", "workspace": tmp_path / "workspace", "minutes": 1}
+    with pytest.raises(UserError, match=r"--symmetric is for pairs of texts; .*csv has one text a row"):
+        fit(FitSettings(**about, symmetric=True))
 
 
 def test_work_is_stopped_by_a_time_limit_and_a_request_stays_a_request():

@@ -150,3 +150,12 @@ def test_candidates_of_a_size_are_of_every_kind():
     assert wide.bits < narrow.bits
     assert isinstance(wide, Candidate)
     assert wide.flags()["student_arch"] == "bilstm"
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_candidates_for_pairs_align_their_texts(symmetric):
+    found = find_candidates(32_000, True, ["a", "b"], 15, 30_000, symmetric)
+    assert {one.arch: one.pair_encoder for one in found} == {"ffn": "compare", "conv": "align", "bilstm": "align"}
+    assert {one.arch: one.symmetric for one in found} == {"ffn": False, "conv": symmetric, "bilstm": symmetric}
+    single = find_candidates(32_000, False, ["a", "b"], 15, 30_000)
+    assert not any({"pair_encoder", "symmetric"} & one.flags().keys() for one in single)

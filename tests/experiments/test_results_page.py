@@ -49,9 +49,9 @@ def test_committed_archives_are_whole_and_name_no_machine(folder):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder of two archived experiments."""
+    """A folder of archived experiments."""
     folder = tmp_path / "results"
-    for one in (grid("s", SMALL), fasttext()):
+    for one in (grid("s", SMALL), fasttext(), grid("twice", {"11k": {"score": 0.7, "bytes": 11_000}})):
         write_record(folder / one.record.name, one.record)
         write_results(folder / one.record.name / "results.json", one.rows)
     return folder
@@ -75,9 +75,39 @@ def test_a_page_of_prose_tables_and_pictures(folder, monkeypatch, capsys):
     assert "fasttext-small 82.00 in 31 KB" in description(folder / "sky.png")
 
 
+@pytest.mark.slow
+def test_an_overview_has_the_students_of_each_size_next_to_their_teacher_and_others(folder):
+    call = '{{ overview({"sst-2": ["s", "peers"]}, picture="all") }}'
+    (folder / TEMPLATE).write_text(call)
+    assert write_page(folder) == [folder.parent / "results.md", folder / "all.png"]
+    heads, _, line, *_ = (folder.parent / "results.md").read_text().splitlines()
+    cells = dict(zip(heads.split(" | "), line.split(" | "), strict=True))
+    assert cells["| Test score"] == "| sst-2, Accuracy, %"
+    # One seed of the second student is a byte above 32 KB.
+    assert [cells[size] for size in ("12 KB", "32 KB", "100 KB", "400 KB")] == ["81.00 ± 1.00", "–"] * 2
+    assert cells["teacher"] == "90.00"
+    assert cells["fastText, its best"] == "82.00 ± 0.00 (31 KB)"
+    assert cells["thesis's best student (quoted)"].startswith("89.4 (")
+    assert cells["BERT-Tiny (quoted)"] == "83.2"
+    assert "sst-2 accuracy fastText 31 KB: 82.00 ± 0.00" in description(folder / "all.png")
+
+
+def test_f1_of_an_overview_is_at_the_threshold_of_the_packed_file(folder):
+    metrics = {"accuracy": 0.8, "f1": 0.6, "f1_at_threshold": 0.7}
+    one = grid("qqp", {"12k": SMALL["12k"]}, seeds=(1,))
+    rows = [{**row, "task": "qqp"} | ({"metrics": metrics} if row["stage"] != "teacher" else {}) for row in one.rows]
+    write_record(folder / "qqp", one.record)
+    write_results(folder / "qqp" / "results.json", rows)
+    page = Page(folder).render('{{ overview({"qqp": ["qqp"]}, picture="x", metrics={"qqp": ["f1", "accuracy"]}) }}')
+    assert page.splitlines()[2].startswith("| qqp, F1, % | 70.00 | – |")
+    assert page.splitlines()[3].startswith("| qqp, Accuracy, % | 80.00 | – |")
+
+
 @pytest.mark.parametrize(
     ("template", "words"),
     [
+        ('{{ overview({"sst-2": ["s"]}, picture="x", metrics={"sst-2": ["f1"]}) }}', "sst-2 has no metric 'f1'"),
+        ('{{ overview({"sst-2": ["s", "twice"]}, picture="x") }}', "12k and 11k are both in 12 KB"),
         ('\n\n{{ tabel("s") }}', "line 3: 'tabel' is undefined"),
         ('{{ by_size("nope", task="sst-2") }}', "line 1: no experiment 'nope'"),
         ('{{ by_size("../s", task="sst-2") }}', "not the name of a folder"),

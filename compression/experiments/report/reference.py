@@ -1,16 +1,18 @@
-"""The thesis's own figures (configs/reference), shown next to ours and never mixed with them."""
+"""Quoted figures (configs/reference), shown next to ours and never mixed with them."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import functools
+from pathlib import Path
 from typing import Any
 
 from common.config import CONFIG_DIR
 from common.errors import UserError
 
 FILE = CONFIG_DIR / "reference" / "thesis_tables.csv"
+ENCODERS_FILE = CONFIG_DIR / "reference" / "small_encoders.csv"
 QUOTED_TEACHER = "RoBERTa-large"
 """The thesis's teacher, as its tables name it."""
 _FIELDS = {
@@ -24,9 +26,10 @@ _FIELDS = {
 
 @dataclasses.dataclass(frozen=True)
 class QuotedPoint:
-    """A model of the thesis's table 7.5 on one task. metrics: from 0 to 1, as in results.json; size_bytes: on disk.
+    """A quoted model on one task: of the thesis's table 7.5, or a small encoder.
 
-    baseline: whether it is one of the four models that the thesis compares its students with; parameters: theirs.
+    metrics: from 0 to 1, as in results.json; size_bytes: on disk; baseline: whether it is not one of the thesis's
+    students.
     """
 
     name: str
@@ -65,9 +68,20 @@ def quoted_points(task: str) -> list[QuotedPoint]:
     return list(found.values())
 
 
+def quoted_encoders(task: str) -> list[QuotedPoint]:
+    """Return the small encoders with their scores on a task, of four bytes a parameter; none for a task not there."""
+    found: dict[str, QuotedPoint] = {}
+    for line in _read(ENCODERS_FILE):
+        if line["task"] == task:
+            name, parameters = line["model"], float(line["parameters"])
+            point = found.setdefault(name, QuotedPoint(name, {}, 4 * parameters, True, parameters))
+            point.metrics[line["metric"]] = _share(line["percent"])
+    return list(found.values())
+
+
 def quotable_tables() -> tuple[str, ...]:
     """Return the names of the tables that a sweep may quote."""
-    return tuple(sorted({line["table"] for line in _all_lines()}))
+    return tuple(sorted({line["table"] for line in _read(FILE)}))
 
 
 def quoted_figures(table: str) -> list[QuotedFigure]:
@@ -101,13 +115,13 @@ def quoted_shares(task: str, augmented: bool) -> dict[str, float]:
 
 
 @functools.cache
-def _all_lines() -> tuple[dict[str, str], ...]:
-    with FILE.open(encoding="utf-8", newline="") as file:
+def _read(path: Path) -> tuple[dict[str, str], ...]:
+    with path.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
 
 
 def _lines(table: str) -> list[dict[str, str]]:
-    return [line for line in _all_lines() if line["table"] == table]
+    return [line for line in _read(FILE) if line["table"] == table]
 
 
 def _share(percent: str) -> float:

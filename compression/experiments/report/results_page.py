@@ -1,5 +1,6 @@
 """A page of results in Markdown, from archived experiments and a Jinja template of prose and calls.
 
+    {{ overview({"sst-2": ["small", "fasttext"]}, picture="overview") }}   all tasks at once, and a picture of them
     {{ table("packed", task="sst-2") }}                       means and deviations as the experiment lays them out
     {{ families("packed", task="sst-2") }}                    a line for every family of models
     {{ by_size("small", "fasttext", task="sst-2", targets={"12 KB": {"accuracy": 0.81}}, quotes=["FFN-Hash25+q"]) }}
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -23,6 +25,7 @@ from common.tables import human_bytes
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.archive import Archived, read_finished
 from compression.experiments.report.models_table import SELECTED_ON_TEST, metric_heading, models_table, warning
+from compression.experiments.report.overview import described, draw_overview, overview_table, overviews
 from compression.experiments.report.pivot import pivots
 from compression.experiments.report.points import panels
 from compression.experiments.report.record import Quote
@@ -30,6 +33,9 @@ from compression.experiments.report.seed_groups import SplitResults, group_rows,
 from compression.experiments.report.size_table import LIMITS, Targets, size_table
 from compression.experiments.report.skyline import draw_skylines
 from compression.experiments.report.table import markdown_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TEMPLATE = "page.md.jinja"
 
@@ -53,19 +59,18 @@ def write_page(folder: Path) -> list[Path]:
     page = Page(folder)
     text = page.render((folder / TEMPLATE).read_text(encoding="utf-8"))
     paths = []
-    for name, (results, quote) in page.pictures.items():
-        figure = draw_skylines([results], quote)
-        paths += save_figure(figure, folder, name, description=described(results, quote))
+    for name, (draw, description) in page.pictures.items():
+        paths += save_figure(draw(), folder, name, description=description)
     write_text(folder.with_suffix(".md"), text)
     return [folder.with_suffix(".md"), *paths]
 
 
 class Page:
-    """The functions of a template: each returns Markdown. pictures: name -> what to draw, and the figures to quote."""
+    """The functions of a template: each returns Markdown. pictures: name -> what draws it, and its description."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.pictures: dict[str, tuple[SplitResults, Quote | None]] = {}
+        self.pictures: dict[str, tuple[Callable[[], Figure], str]] = {}
         self._read = functools.cache(read_finished)
 
     def render(self, template: str) -> str:
@@ -74,7 +79,7 @@ class Page:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
-        functions = (self.table, self.families, self.by_size, self.skyline)
+        functions = (self.overview, self.table, self.families, self.by_size, self.skyline)
         environment.globals = {function.__name__: pydantic.validate_call(function) for function in functions}
         try:
             return environment.from_string(template).render()
@@ -88,6 +93,20 @@ class Page:
                 first = error.errors()[0]
                 raise UserError(f"{where}{error.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
             raise UserError(f"{where}{error}") from error
+
+    def overview(
+        self, tasks: Mapping[str, Sequence[str]], picture: str, metrics: Mapping[str, Sequence[str]] | None = None
+    ) -> str:
+        """Return the table of the best students of all tasks by size, and a picture of them.
+
+        tasks: task -> names of experiments; metrics: task -> its metrics, where not the main one alone.
+        """
+        wanted = metrics or {}
+        found = [
+            each for task, names in tasks.items() for each in overviews(self._merged(names, task), wanted.get(task, ()))
+        ]
+        shown = self._picture(picture, lambda: draw_overview(found), described(found), "Scores of all tasks by size")
+        return f"{overview_table(found)}\n\n{shown}"
 
     def table(self, name: str, task: str | None = None) -> str:
         """Return an experiment's table of means and deviations: the one of a task, where it has several."""
@@ -118,10 +137,15 @@ class Page:
 
     def skyline(self, *names: str, task: str, picture: str, quoted: bool = False) -> str:
         """Add a picture of scores against packed sizes under a name. Returns the Markdown that shows it."""
-        if picture in self.pictures or Path(picture).name != picture:
-            raise UserError(f"skyline: {picture!r} is not the name of a picture, or that of another one")
-        self.pictures[picture] = (self._merged(names, task), Quote(table="7.5") if quoted else None)
-        return f"![Scores on {task} against sizes]({self.folder.name}/{picture}.png)"
+        results, quote = self._merged(names, task), Quote(table="7.5") if quoted else None
+        about = described_skyline(results, quote)
+        return self._picture(picture, lambda: draw_skylines([results], quote), about, f"Scores on {task} against sizes")
+
+    def _picture(self, name: str, draw: Callable[[], Figure], description: str, caption: str) -> str:
+        if name in self.pictures or Path(name).name != name:
+            raise UserError(f"{name!r} is not the name of a picture, or that of another one")
+        self.pictures[name] = (draw, description)
+        return f"![{caption}]({self.folder.name}/{name}.png)"
 
     def _merged(self, names: Sequence[str], task: str) -> SplitResults:
         return merged({one.record.name: one.rows for one in self._all(names)}, task)
@@ -135,7 +159,7 @@ class Page:
         return [self._read(self.folder / name) for name in names]
 
 
-def described(results: SplitResults, quote: Quote | None) -> str:
+def described_skyline(results: SplitResults, quote: Quote | None) -> str:
     """Return the contents of a skyline of packed sizes, a point a line: the picture's `Description`."""
     return "\n".join(
         f"{metric_heading(panel.metric)}: {point.label} {100 * point.score:.2f} in {human_bytes(point.size)}"

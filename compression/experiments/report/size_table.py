@@ -22,6 +22,8 @@ from compression.experiments.report.table import Entry, Head, Line, Table, markd
 
 LIMITS = (12_000, 32_000, 100_000, 400_000)
 """Classes of size, in bytes, each up to and including its number."""
+LARGER = "larger"
+"""The class of what fits none of them."""
 Targets = Mapping[str, Mapping[str, Annotated[float, pydantic.Field(gt=0, le=1)]]]
 """Class, as '12 KB' -> metric -> the least mean over seeds that is wanted, from 0 to 1."""
 
@@ -35,36 +37,33 @@ def size_table(
     unknown class or metric, and an unknown model of the thesis.
     """
     targets, metrics = targets or {}, results.metrics
-    classes = ["teachers", *map(human_bytes, limits), "larger"]
+    classes = ["teachers", *map(human_bytes, limits), LARGER]
     points = {point.name: point for point in quoted_points(results.task)}
     _check_known("targets: no class", targets, classes[1:-1])
     _check_known("targets: no metric", (metric for wanted in targets.values() for metric in wanted), metrics)
     _check_known(f"quotes: on {results.task} the thesis's table 7.5 has no model", quotes, points)
 
-    def class_of(size: float) -> str:
-        return classes[1 + bisect.bisect_left(limits, size)]
-
     rows: list[tuple[str, list[Entry]]] = []  # class, and the entries that follow it
     for group in results.groups:
         scores = [group.metric(name) for name in metrics]
         if group.is_teacher:
-            size_class, size, target = "teachers", _weights(group.size("bytes_model")), ""
+            own_class, size, target = "teachers", _weights(group.size("bytes_model")), ""
         else:
             packed = [row.get("bytes_packed") for row in group.rows]
             if None in packed:
                 raise UserError(f"{group.name}: a row has no bytes_packed, and the table is by the packed file")
-            size_class, size = class_of(max(packed)), human_bytes(group.size("bytes_packed"))
-            wanted = {} if group.is_peer else targets.get(size_class, {})
+            own_class, size = size_class(max(packed), limits), human_bytes(group.size("bytes_packed"))
+            wanted = {} if group.is_peer else targets.get(own_class, {})
             target = _target(wanted, {name: score.mean for name, score in zip(metrics, scores, strict=True) if score})
         numbers = [number_entry(group.size("parameters")), *map(score_entry, scores)]
-        rows.append((size_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
+        rows.append((own_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
     for name in dict.fromkeys([QUOTED_TEACHER, *quotes]) if quotes else ():
         point = points[name]  # the thesis's sizes are of weights alone, gzipped where pruned or quantized
-        size_class = "teachers" if name == QUOTED_TEACHER else class_of(point.size_bytes)
+        own_class = "teachers" if name == QUOTED_TEACHER else size_class(point.size_bytes, limits)
         scores = [number_entry(point.metrics.get(metric), ".2f", 0.01) for metric in metrics]
         numbers = [text_entry(_weights(point.size_bytes)), number_entry(point.parameters), *scores]
-        rows.append((size_class, [Entry(f"{name} (quoted)"), *numbers, Entry("")]))
-    reached = {size_class for size_class, entries in rows if entries[-1].text}
+        rows.append((own_class, [Entry(f"{name} (quoted)"), *numbers, Entry("")]))
+    reached = {own_class for own_class, entries in rows if entries[-1].text}
     nothing = [text_entry(None)] * (3 + len(metrics))
     rows += [(name, [*nothing, Entry(_target(targets[name]))]) for name in targets if name not in reached]
     rows.sort(key=lambda row: classes.index(row[0]))
@@ -79,6 +78,11 @@ def size_table(
     heads += [Head(("Target",), numeric=False)] if targets else []
     text = markdown_table(Table(results.task, heads, lines))
     return text + warning(any(group.selected_on_test for group in results.groups))
+
+
+def size_class(size: float, limits: Sequence[int] = LIMITS) -> str:
+    """Return the smallest class that a file of so many bytes fits: '12 KB'."""
+    return [*map(human_bytes, limits), LARGER][bisect.bisect_left(limits, size)]
 
 
 def _check_known(error: str, names: Iterable[str], known: Iterable[str]) -> None:

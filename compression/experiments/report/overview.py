@@ -1,0 +1,180 @@
+"""All tasks at once: a table of the best students by size, and a picture of them next to other models."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from common.errors import UserError
+from common.tables import human_bytes
+from compression.evaluation.packed_scores import F1_AT_THRESHOLD
+from compression.experiments.report.models_table import metric_heading
+from compression.experiments.report.reference import QuotedPoint, quoted_encoders, quoted_points
+from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat
+from compression.experiments.report.size_table import LIMITS, size_class
+from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLUMNS = 3
+_PANEL_INCHES = (3.3, 2.5)
+_STUDENTS, _PEERS = "Featherweight, packed file", "fastText, same rows"
+_BLUE, _ORANGE, _PURPLE, _GREY = "#0072b2", "#d55e00", "#8a3d75", "#666666"
+
+
+@dataclasses.dataclass(frozen=True)
+class Overview:
+    """Models of a task by one metric. students, peers: class of size -> group and score; of peers the best ones."""
+
+    task: str
+    metric: str
+    students: dict[str, tuple[SeedGroup, Stat]]
+    peers: dict[str, tuple[SeedGroup, Stat]]
+    teacher: tuple[SeedGroup, Stat] | None
+    thesis: QuotedPoint | None
+    """The thesis's best student."""
+    encoders: list[QuotedPoint]
+
+
+def overviews(results: SplitResults, metrics: Sequence[str] = ()) -> list[Overview]:
+    """Return a task's models by each metric; unset: by its main one.
+
+    Raises UserError for an unknown metric, and where two students are in the same class of size.
+    """
+    for metric in metrics:
+        if metric not in results.metrics:
+            raise UserError(f"{results.task} has no metric {metric!r} (there are: {', '.join(results.metrics)})")
+    return [_overview(results, metric) for metric in metrics or results.metrics[:1]]
+
+
+def _overview(results: SplitResults, metric: str) -> Overview:
+    students: dict[str, tuple[SeedGroup, Stat]] = {}
+    peers: dict[str, tuple[SeedGroup, Stat]] = {}
+    for group in results.groups:
+        score = _score(group, metric)
+        if group.is_teacher or score is None:
+            continue
+        where, found = size_class(max(row["bytes_packed"] for row in group.rows)), peers if group.is_peer else students
+        if not group.is_peer and where in students:
+            raise UserError(f"{results.task}: {students[where][0].label} and {group.label} are both in {where}")
+        if where not in found or found[where][1].mean < score.mean:
+            found[where] = group, score
+    own = [results.teacher_of(group) for group, _ in students.values()]
+    teachers = [(one, score) for one in own if one and (score := _score(one, metric))]
+    thesis = [one for one in quoted_points(results.task) if metric in one.metrics and not one.baseline]
+    return Overview(
+        task=results.task,
+        metric=metric,
+        students=students,
+        peers=peers,
+        teacher=max(teachers, key=lambda each: each[1].mean) if teachers else None,
+        thesis=max(thesis, key=lambda one: one.metrics[metric]) if thesis else None,
+        encoders=[one for one in quoted_encoders(results.task) if metric in one.metrics],
+    )
+
+
+def _score(group: SeedGroup, metric: str) -> Stat | None:
+    """A group's score; F1 at the threshold that its file has, if it has one."""
+    return (group.metric(F1_AT_THRESHOLD) if metric == "f1" else None) or group.metric(metric)
+
+
+def overview_table(found: Sequence[Overview]) -> str:
+    """Return the table in Markdown: a line for each task and metric."""
+    classes = list(map(human_bytes, LIMITS))
+    encoders = list(dict.fromkeys(point.name for each in found for point in each.encoders))
+
+    def line(each: Overview) -> Line:
+        quoted = {point.name: point.metrics[each.metric] for point in each.encoders}
+        peer = max(each.peers.values(), key=lambda one: one[1].mean, default=None)
+        thesis = each.thesis and f"{100 * each.thesis.metrics[each.metric]:.1f} ({human_bytes(each.thesis.size_bytes)})"
+        return Line(
+            [
+                Entry(f"{each.task}, {metric_heading(each.metric)}"),
+                *(text_entry(each.students[name][1].text if name in each.students else None) for name in classes),
+                text_entry(each.teacher[1].text if each.teacher else None),
+                text_entry(f"{peer[1].text} ({human_bytes(peer[0].size('bytes_packed'))})" if peer else None),
+                text_entry(thesis),
+                *(number_entry(quoted.get(name), ".1f", 0.01) for name in encoders),
+            ]
+        )
+
+    heads = [
+        "teacher",
+        "fastText, its best",
+        "thesis's best student (quoted)",
+        *(f"{name} (quoted)" for name in encoders),
+    ]
+    names = [Head(("Test score",), numeric=False), *(Head((name,)) for name in [*classes, *heads])]
+    return markdown_table(Table("", names, [line(each) for each in found]))
+
+
+def draw_overview(found: Sequence[Overview]) -> Figure:
+    """Return a figure with a panel for each task and metric: score against size."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = -(-len(found) // _COLUMNS)
+    size = _PANEL_INCHES[0] * min(_COLUMNS, len(found)), _PANEL_INCHES[1] * rows + 0.4
+    figure = Figure(figsize=size, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    panels = list(figure.subplots(rows, min(_COLUMNS, len(found)), squeeze=False).flat)
+    for axes, each in zip(panels, found, strict=False):
+        _draw_panel(axes, each)
+    for axes in panels[len(found) :]:
+        axes.set_visible(False)
+    named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    labels = sorted(named, key=lambda label: label not in (_STUDENTS, _PEERS))
+    handles = [named[label] for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=_COLUMNS, frameon=False, fontsize=9)
+    return figure
+
+
+def _draw_panel(axes: Axes, each: Overview) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    def plot(groups: dict[str, tuple[SeedGroup, Stat]], label: str, colour: str, marker: str) -> None:
+        points = sorted((group.size("bytes_packed") or 0.0, score) for group, score in groups.values())
+        if points:
+            spread = [100 * (score.sd or 0.0) for _, score in points]
+            means = [100 * score.mean for _, score in points]
+            look = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.4, "capsize": 2}
+            axes.errorbar([size for size, _ in points], means, spread, label=label, zorder=3, **look)
+
+    plot(each.students, _STUDENTS, _BLUE, "o")
+    plot({name: peer for name, peer in each.peers.items() if name != "larger"}, _PEERS, _ORANGE, "^")
+    quoted = {"linestyle": "none", "color": _PURPLE, "markerfacecolor": "none", "markersize": 5.5, "zorder": 2}
+    if each.encoders:
+        sizes, scores = zip(*((one.size_bytes, 100 * one.metrics[each.metric]) for one in each.encoders), strict=True)
+        names = " and ".join(one.name for one in each.encoders)
+        axes.plot(sizes, scores, marker="s", label=f"{names} (quoted)", **quoted)
+    if each.thesis:
+        at = each.thesis.size_bytes, 100 * each.thesis.metrics[each.metric]
+        axes.plot(*at, marker="D", label="thesis's best student (quoted)", **quoted)
+    if each.teacher:
+        line = {"color": _GREY, "linestyle": "--", "linewidth": 1}
+        axes.axhline(100 * each.teacher[1].mean, label="the students' teacher", **line)
+    axes.set_xscale("log")
+    axes.set_xlim(6e3, 8e7)
+    axes.xaxis.set_major_locator(FixedLocator([1e4, 1e5, 1e6, 1e7]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
+    axes.set_title(f"{each.task}, {metric_heading(each.metric)}", loc="left", fontsize=9.5)
+    axes.tick_params(labelsize=8.5)
+    axes.grid(color="#e8e8e8", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def described(found: Sequence[Overview]) -> str:
+    """Return the contents of the picture, a point a line."""
+    kinds: tuple[tuple[str, Callable[[Overview], dict[str, tuple[SeedGroup, Stat]]]], ...]
+    kinds = (("student", lambda each: each.students), ("fastText", lambda each: each.peers))
+    return "\n".join(
+        f"{each.task} {each.metric} {name} {human_bytes(group.size('bytes_packed'))}: {score.text}"
+        for each in found
+        for name, groups in kinds
+        for group, score in groups(each).values()
+    )

@@ -1,4 +1,7 @@
-"""`experiment.py best`: the best student of a task within a number of bytes, chosen by validation and never by test."""
+"""`experiment.py best`: the best student of a task within a number of bytes, or the smallest one with some score.
+
+Students are chosen by validation and never by test.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from common.tables import human_bytes
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import readable_models
 from compression.experiments.report.models_table import TERMINAL_WIDTH, metric_heading, score_entry
+from compression.experiments.report.reference import TOLERABLE, tolerable_scores
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import Stat, group_rows, stat
 from compression.experiments.report.table import Entry, Head, Line, Table, plain_table
@@ -30,10 +34,20 @@ class BestSettings(QuerySettings):
     """Largest size, in bytes; unset means any."""
     size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_packed"
     """Size to count: of the packed file, of the weights file gzipped, or of the weights file."""
+    min_score: float | None = pydantic.Field(None, gt=0, le=100)
+    """Show the smallest students whose validation score is at least this, in percent."""
+    tolerable: bool = False
+    """The same for the score of GLUE's BiLSTM baseline, which the thesis calls tolerable (sst-2, qqp, mnli)."""
     metric: str | None = None
     """Choose by this metric; unset: the task's first."""
     top: int = pydantic.Field(5, gt=0)
     """Number of families of models to show."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> BestSettings:
+        if self.tolerable and self.min_score is not None:
+            raise ValueError("--min-score and --tolerable both give the least score; choose one")
+        return self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,12 +67,16 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Ranking:
-    """Families within the budget, the best on validation first; notes: what was left out, and why."""
+    """Families within the budget, the best on validation first; notes: what was left out, and why.
+
+    min_score: the least validation score, from 0 to 1; with one, the smallest family is first.
+    """
 
     task: str
     metric: str
     size: str
     max_bytes: int | None
+    min_score: float | None
     candidates: tuple[Candidate, ...]
     notes: tuple[str, ...]
 
@@ -66,7 +84,8 @@ class Ranking:
 def best(settings: BestSettings) -> Ranking:
     """Rank a task's evaluated students by their validation score, a mean over seeds; of equals the smaller is first.
 
-    Raises UserError: no such student, a metric that they do not have, or a budget that none of them meets.
+    With a least score, those that have it are ranked by their size. Raises UserError: no such student, a metric that
+    they do not have, a budget that none of them meets, or a score that none of them has.
     """
     rows, notes = _students(settings)
     metrics = list(rows[0]["validation"])
@@ -89,9 +108,31 @@ def best(settings: BestSettings) -> Ranking:
         )
     if len(fitting) < len(found):
         notes.append(f"{len(found) - len(fitting)} of {len(found)} families are larger than the budget")
-    ranked = sorted(fitting, key=lambda one: (-one.validation.mean, one.bytes, one.family))[: settings.top]
     name = load_task(settings.task).name
-    return Ranking(name, metric, settings.size, settings.max_bytes, tuple(ranked), tuple(notes))
+    ranked = sorted(fitting, key=lambda one: (-one.validation.mean, one.bytes, one.family))
+    least = _least_score(settings, name, metric)
+    if least is not None:
+        good = [one for one in ranked if one.validation.mean >= least]
+        if not good:
+            first = ranked[0]
+            raise UserError(
+                f"no student of {name} has {100 * least:g} on validation: "
+                f"the best is {first.family} with {first.validation.text} ({metric})"
+            )
+        if len(good) < len(ranked):
+            notes.append(f"{len(ranked) - len(good)} of {len(ranked)} families have less than {100 * least:g}")
+        ranked = sorted(good, key=lambda one: (one.bytes, -one.validation.mean, one.family))
+    shown = tuple(ranked[: settings.top])
+    return Ranking(name, metric, settings.size, settings.max_bytes, least, shown, tuple(notes))
+
+
+def _least_score(settings: BestSettings, task: str, metric: str) -> float | None:
+    if not settings.tolerable:
+        return None if settings.min_score is None else settings.min_score / 100
+    scores = tolerable_scores(task)
+    if metric not in scores:
+        raise UserError(f"--tolerable: no {TOLERABLE} is known on {task} by {metric}; give --min-score")
+    return scores[metric]
 
 
 def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
@@ -146,11 +187,17 @@ def best_text(ranking: Ranking) -> str:
         lines.append(Line([Entry(one.family), Entry(human_bytes(one.bytes)), *map(score_entry, scores)]))
     heads = [Head((ranking.task,), numeric=False), *(Head((name,)) for name in names)]
     first = ranking.candidates[0]
+    order = "Ranked by the mean validation score over seeds ± standard deviation (seeds); test scores chose nothing."
+    if ranking.min_score is not None:
+        order = (
+            f"The smallest first, of those with at least {100 * ranking.min_score:g} on validation (mean ± standard "
+        )
+        order += "deviation over seeds); test scores chose nothing."
     return "\n".join(
         [
             plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH),
             "",
-            "Ranked by the mean validation score over seeds ± standard deviation (seeds); test scores chose nothing.",
+            order,
             *(f"Note: {note}." for note in ranking.notes),
             f"Use {first.model}, the best seed on validation: {first.folder}",
         ]

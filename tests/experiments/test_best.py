@@ -6,6 +6,7 @@ import statistics
 
 import pytest
 import tiny
+from pydantic import ValidationError
 
 from common.data.prepare import prepare
 from common.data.tasks import load_task
@@ -103,6 +104,24 @@ def test_the_largest_member_must_fit_the_budget(known):
     message = f"fits {small - 1:,} bytes: the smallest is {SMALL} with {small:,} .bytes_packed"
     with pytest.raises(UserError, match=message):
         found(known, max_bytes=small - 1)
+
+
+def test_a_least_score_gives_the_smallest_student_that_has_it(models, tmp_path):
+    scores = {f"{SMALL}-s{seed}": (0.88, 0.5) for seed in (1, 2)} | {f"{LARGE}-s{seed}": (0.9, 0.5) for seed in (1, 2)}
+    workspace = rescored(models, tmp_path / "w", scores)
+    assert [one.family for one in found(workspace).candidates] == [LARGE, SMALL]
+    for given in ({"min_score": 88}, {"tolerable": True}):  # the thesis quotes 87.5 for SST-2
+        ranking = found(workspace, **given)
+        assert [one.family for one in ranking.candidates] == [SMALL, LARGE]
+    assert ranking.min_score == 0.875
+    assert "at least 87.5 on validation" in best_text(ranking)
+    above = found(workspace, min_score=89)
+    assert [one.family for one in above.candidates] == [LARGE]
+    assert "1 of 2 families have less than 89" in above.notes
+    with pytest.raises(UserError, match=rf"no student of sst-2 has 95 on validation: the best is {LARGE} with 90\.00"):
+        found(workspace, min_score=95)
+    with pytest.raises(ValidationError, match="--min-score and --tolerable both give the least score"):
+        BestSettings(task="sst-2", min_score=80, tolerable=True)
 
 
 def test_equal_scores_give_the_smaller(models, tmp_path):

@@ -10,7 +10,7 @@ from typing import Literal
 from common.tables import human_bytes
 from compression.experiments.report.models_table import metric_heading
 from compression.experiments.report.record import Quote
-from compression.experiments.report.reference import quoted_points
+from compression.experiments.report.reference import quoted_points, tolerable_scores
 from compression.experiments.report.seed_groups import MEASURED, SplitResults
 
 _FEW = 24
@@ -38,13 +38,15 @@ class Point:
 class Panel:
     """Contents of one pair of axes: a metric on a split, by the size in a field of its rows.
 
-    points: our models, then other libraries', then the thesis's; the skyline is of our own alone.
+    points: our models, then other libraries', then the thesis's; the skyline is of our own alone. tolerable: the score
+    from which the thesis calls a student of this task tolerable.
     """
 
     title: str
     metric: str
     points: tuple[Point, ...]
     size: str
+    tolerable: float | None = None
 
     def of(self, *kinds: str) -> list[Point]:
         """Return the points of these kinds."""
@@ -77,7 +79,9 @@ def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[P
         for metric in results.metrics:
             own = sorted(_points(results, metric), key=lambda point: point.kind == "peer")
             every = (*own, *_quoted(results, metric, quote))
-            found.append(Panel(f"{results.task}, {results.split}", metric, every, results.size_field))
+            tolerable = tolerable_scores(results.task).get(metric) if results.split.startswith("test") else None
+            title = f"{results.task}, {results.split}"
+            found.append(Panel(title, metric, every, results.size_field, tolerable))
     return [panel for panel in found if panel.ours]
 
 

@@ -15,6 +15,8 @@ FILE = CONFIG_DIR / "reference" / "thesis_tables.csv"
 ENCODERS_FILE = CONFIG_DIR / "reference" / "small_encoders.csv"
 QUOTED_TEACHER = "RoBERTa-large"
 """The thesis's teacher, as its tables name it."""
+TOLERABLE = "GLUE BiLSTM GloVe"
+"""The baseline whose scores the thesis calls tolerable, as its tables name it (sections 1.1 and 9)."""
 _FIELDS = {
     **dict.fromkeys(("student_arch", "embedding_type", "pooling", "loss", "stage"), str),
     **dict.fromkeys(("embedding_dim", "vocab_size"), int),
@@ -66,6 +68,11 @@ def quoted_points(task: str) -> list[QuotedPoint]:
             point = found.setdefault(name, QuotedPoint(name, {}, size, baseline, parameters.get(name)))
             point.metrics[line["metric"]] = _share(line["mean"])
     return list(found.values())
+
+
+def tolerable_scores(task: str) -> dict[str, float]:
+    """Return metric -> score, from 0 to 1, from which a task's students are tolerable; none for other tasks."""
+    return next((point.metrics for point in quoted_points(task) if point.name == TOLERABLE), {})
 
 
 def quoted_encoders(task: str) -> list[QuotedPoint]:

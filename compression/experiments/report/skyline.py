@@ -84,6 +84,9 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
     axes.set_xscale("log")
     steps = {"drawstyle": "steps-post", "color": _GREEN, "linewidth": 1.8, "zorder": 2.5}
     axes.plot(*zip(*map(_at, panel.best), strict=True), label="skyline: best up to a size", **steps)
+    if panel.tolerable is not None:
+        line = {"color": _PURPLE, "linestyle": ":", "linewidth": 1.1, "zorder": 2}
+        axes.axhline(100 * panel.tolerable, label="tolerable: GLUE's BiLSTM (quoted)", **line)
     named = set()
     for index, point in enumerate(panel.points):  # a line of one marker each, so that each has an id
         kind = point.kind
@@ -118,6 +121,7 @@ def _set_limits(axes: Axes, panel: Panel) -> None:
 
     sizes = [point.size for point in panel.points]
     scores = [score for point in panel.points for _, score in _ends(point, point.spread)]
+    scores += [] if panel.tolerable is None else [100 * panel.tolerable]
     span = max(sizes) / min(sizes)
     axes.set_xlim(min(sizes) / (2 * span**0.2), max(sizes) * 2 * span**0.04)
     pad = max(0.12 * (max(scores) - min(scores)), 1.0)

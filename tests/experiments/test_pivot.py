@@ -180,10 +180,40 @@ def test_one_table_a_task_unless_the_task_is_laid_out():
     assert texts(side_by_side) == {("bilstm",): ["90.00", "80.00", "70.00"]}
     (baseline,) = side_by_side.baselines
     assert (baseline.labels, [cell.text for cell in baseline.scores]) == (("minilm",), ["95.00", "92.00", "91.00"])
-    assert (side_by_side.rows[0].parameters, side_by_side.rows[0].size) == (None, None)
+    assert [each.parameters for each in side_by_side.rows[0].sizes.values()] == [400_000, 9]
     below = only(rows, record(axes, rows=["task"], columns=["student_arch"], seeds=[1]))
     assert texts(below) == {("sst-2",): ["90.00", "–"], ("qqp",): ["80.00", "70.00"]}
     assert [line.labels for line in below.baselines] == [("minilm, sst-2",), ("minilm, qqp",)]
+
+
+def test_tasks_of_both_kinds_have_a_size_for_single_sentences_and_one_for_pairs():
+    axes = {"task": values("sst-2", "qqp", "mnli", axis="task")}
+    student = {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": 25, "vocab_size": 5000}
+    axes["model"] = {"BiLSTM-BPE25": {**student, "alpha": 0}}
+    found = [teacher({"accuracy": 0.9}, task=task, bytes_model=80_000_000) for task in axes["task"]]
+    for task, size in (("sst-2", 1_000_000), ("qqp", 3_000_000), ("mnli", 5_000_000)):
+        split = "test_matched" if task == "mnli" else "test"
+        cell = {"task": task, "model": "BiLSTM-BPE25"}
+        found.append(row(cell, 1, {"accuracy": 0.8}, task=task, split=split, bytes_model=size, parameters=size // 4))
+    grid = record(axes, rows=["model"], columns=["task"], seeds=[1], quote=Quote(table="7.5"))
+    pivot = only(found, grid)
+    entries = dict(zip(("/".join(h.levels) for h in pivot.table().heads), pivot.table().lines[0].entries, strict=True))
+    assert {name: entry.text for name, entry in entries.items() if name.startswith(("P ", "S"))} == {
+        "P single": "250,000",
+        "SS, MB": "1.000",
+        "SS, × smaller": "80",
+        "SS, MB, thesis (quoted)": "1.479",
+        "SS, × smaller, thesis (quoted)": "964",
+        "P pairs": "1,000,000",
+        "SP, MB": "4.000",
+        "SP, × smaller": "20",
+        "SP, MB, thesis (quoted)": "6.936",
+        "SP, × smaller, thesis (quoted)": "206",
+    }
+    (line,) = [line for line in csv.DictReader(io.StringIO(csv_pivot(pivot))) if line["kind"] == "student"]
+    sizes = ("single_bytes", "pairs_bytes", "pairs_thesis_bytes")
+    assert [float(line[name]) for name in sizes] == [1_000_000, 4_000_000, 6_936_000]
+    assert any(note.startswith("SS: S of single sentences") for note in pivot.notes)
 
 
 def test_an_axis_left_out_of_the_layout_makes_tables():
@@ -203,7 +233,7 @@ def test_stages_as_rows_of_runs_with_different_actions():
         "+p+q": ["77.00"],
     }
     sizes = [("bytes_model", 1_600_000), *[("bytes_gzip", 1_400_000)] * 3]
-    assert [(line.size_field, line.size) for line in pivot.rows] == sizes
+    assert [(line.sizes[""].field, line.sizes[""].size) for line in pivot.rows] == sizes
     assert [line.labels[1] for line in only([], grid).rows] == ["distilled", "+p", "+q", "+p+q"]
 
 

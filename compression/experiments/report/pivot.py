@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from common.tables import UNITS, human_bytes
@@ -18,11 +19,22 @@ from compression.experiments.report.pivot_layout import (
     columns_of,
     pivot_tables,
 )
+from compression.experiments.report.pivot_sizes import (
+    PAIRS,
+    SINGLE,
+    Size,
+    Sizes,
+    kinds_of,
+    quoted_sizes,
+    size_entries,
+    size_heads,
+    sizes_of,
+)
 from compression.experiments.report.record import ExperimentRecord, TableLayout
 from compression.experiments.report.reference import QuotedFigure, QuotedPoint, quoted_figures, quoted_points
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import DASH, Stat, mean, mean_over_splits, name_without_seed, stat
-from compression.experiments.report.table import Entry, Head, Line, Table, number_entry, plain_table
+from compression.experiments.report.table import Entry, Head, Line, Table, plain_table
 
 SEEDS = 4
 """Runs behind each of the thesis's figures (table 7.1)."""
@@ -32,6 +44,8 @@ ABOUT_SIZES = (
     "P: parameters of the whole model. S: size on disk in MB, of the weights file for what was distilled, of that file "
     f"gzipped for what was pruned or quantized. {UNITS}"
 )
+Kinds = dict[str, list[str]]
+"""Kind of tasks -> its tasks, see pivot_sizes."""
 ABOUT_QUOTES = "Quoted figures are the thesis's, of its own protocol and hardware; they are never the best of a row."
 
 
@@ -54,16 +68,13 @@ class Score(Entry):
 class PivotRow:
     """Scores in the order of the columns. labels: one a row axis; a baseline has its name, then empty ones.
 
-    parameters: of the whole model; size: bytes, in results.json's `size_field`: bytes_model of a distilled student or
-    a teacher, bytes_gzip of a pruned or quantized one, as the thesis reports them. None where unknown or not the same
-    in all cells.
+    sizes: of its models, and thesis: of the thesis's, by kind of tasks.
     """
 
     labels: Labels
     scores: Sequence[Score]
-    parameters: float | None
-    size: float | None
-    size_field: str | None
+    sizes: Sizes
+    thesis: Sizes = dataclasses.field(default_factory=dict)
     selected_on_test: bool = False
     quoted: bool = False
 
@@ -79,14 +90,20 @@ class Pivot:
     baselines: Sequence[PivotRow]
     notes: Sequence[str]
 
+    @property
+    def quotes_sizes(self) -> bool:
+        """Whether the thesis's sizes are known, and with them how many times smaller than their teacher models are."""
+        return any(each.size for row in self.rows for each in row.thesis.values())
+
     def table(self, quoted: bool = True, sizes: bool = True, short: bool = False) -> Table:
         """Return it as a table to show, with or without the thesis's figures, and the sizes of rows."""
         every = (*self.baselines, *self.rows)
-        sizes = sizes and not self.layout.sizes and any((row.parameters, row.size) != (None, None) for row in every)
+        sizes = sizes and not self.layout.sizes and any(each != Size() for row in every for each in row.sizes.values())
+        thesis = quoted and self.quotes_sizes
         shown = [i for i, column in enumerate(self.columns) if quoted or not column.quoted]
         one_metric = short and not quoted and len({column.metric for column in self.columns}) == 1
         heads = [Head((SHORT.get(axis, axis) if short else axis,), numeric=False) for axis in self.layout.rows]
-        heads += [Head((name,)) for name in ("P", "S, MB") if sizes]
+        heads += size_heads(every[0].sizes, self.quotes_sizes, thesis) if sizes else []
         for column in (self.columns[i] for i in shown):
             heads.append(Head(column.labels if one_metric else column.levels, quoted=column.quoted))
 
@@ -95,11 +112,8 @@ class Pivot:
             last = max((i for i, label in enumerate(row.labels) if label), default=0)
             mark = " †" * row.selected_on_test + " (quoted)" * row.quoted
             labels = [Entry(label + mark * (i == last), label) for i, label in enumerate(row.labels)]
-            megabytes = None if row.size is None else row.size / 1e6
-            digits = 3 if megabytes is None or megabytes < 10 else 1 if megabytes < 1000 else 0
-            numbers = [number_entry(row.parameters), Entry(number_entry(megabytes, f",.{digits}f").text, row.size)]
-            scores = [row.scores[i] for i in shown]
-            return Line([*labels, *(numbers if sizes else ()), *scores], "quoted" if row.quoted else "")
+            numbers = size_entries(row.sizes, row.thesis, self.quotes_sizes, thesis) if sizes else []
+            return Line([*labels, *numbers, *(row.scores[i] for i in shown)], "quoted" if row.quoted else "")
 
         baselines = [line(row) for row in self.baselines if quoted or not row.quoted]
         return Table(self.title, heads, list(map(line, self.rows)), baselines, len(self.layout.rows), self.notes)
@@ -127,24 +141,32 @@ def _pivot(
         if not column.quoted
         or any(_figure(cell, column, figures) for (_, label), cell in table.cells.items() if label == column.labels)
     ]
-    rows = [_row(table, labels, columns, figures, record.table.sizes) for labels in table.rows]
+    kinds = kinds_of(table.tasks, "task" in record.table.columns)
+    rows = [_row(table, labels, columns, figures, record.table.sizes, kinds, teachers) for labels in table.rows]
     blank = ("",) * (len(record.table.rows) - 1)
-    baselines = [*_teachers(table, columns, teachers, blank), *_quoted_baselines(table, columns, blank)]
+    baselines = [*_teachers(table, columns, teachers, blank, kinds), *_quoted_baselines(table, columns, blank, kinds)]
     return Pivot(table.title, record.table, columns, rows, baselines, list(_notes(columns, rows, baselines)))
 
 
 def _row(
-    table: PivotTable, labels: Labels, columns: list[Column], figures: Sequence[QuotedFigure], with_size: bool
+    table: PivotTable,
+    labels: Labels,
+    columns: list[Column],
+    figures: Sequence[QuotedFigure],
+    with_size: bool,
+    kinds: Kinds,
+    teachers: Sequence[Row],
 ) -> PivotRow:
     cells = [table.cells.get((labels, column.labels), Cell("", "")) for column in columns]
     found = [_stat(cell, column) for cell, column in zip(cells, columns, strict=True)]
     on_test = [_on_test(cell.rows) for cell in cells]
     scored_on_test = {test for test, score in zip(on_test, found, strict=True) if score}
     best = _best(columns, found, on_test)
-    scores = []
+    scores, quoted = [], []
     for i, (cell, column) in enumerate(zip(cells, columns, strict=True)):
         if column.quoted and cell.task:
             figure = _figure(cell, column, figures)
+            quoted += [figure] if figure else []
             shown = (figure.text, figure.mean, "quoted", figure.sd, SEEDS) if figure else (DASH, None, "quoted")
             scores.append(Score(*shown))
         else:
@@ -152,7 +174,8 @@ def _row(
             marked = on_test[i] and scored_on_test != {True}
             scores.append(_score(found[i], len(cell.planned), i in best, marked, packed))
     own = [row for (row_labels, _), cell in table.cells.items() if row_labels == labels for row in cell.rows]
-    return PivotRow(labels, scores, *_sizes(own), selected_on_test=scored_on_test == {True})
+    sizes = sizes_of(own, kinds, teachers), quoted_sizes(quoted, kinds)
+    return PivotRow(labels, scores, *sizes, selected_on_test=scored_on_test == {True})
 
 
 def _stat(cell: Cell, column: Column) -> Stat | None:
@@ -202,18 +225,9 @@ def _figure(cell: Cell, column: Column, figures: Sequence[QuotedFigure]) -> Quot
     return same[0] if len(same) == 1 else None
 
 
-def _sizes(rows: Sequence[Row]) -> tuple[float | None, float | None, str | None]:
-    """Parameters, bytes and the field of these bytes; none where models of several sizes are in one row."""
-    counts = {row.get("parameters") for row in rows}
-    fields = {"bytes_gzip" if row.get("stage") in ("pruned", "quantized") else "bytes_model" for row in rows}
-    if len(counts) != 1 or len(fields) != 1:
-        return None, None, None
-    field = fields.pop()
-    size = mean(row.get(field) for row in rows)
-    return counts.pop(), size, None if size is None else field
-
-
-def _teachers(table: PivotTable, columns: list[Column], rows: Sequence[Row], blank: Labels) -> Iterator[PivotRow]:
+def _teachers(
+    table: PivotTable, columns: list[Column], rows: Sequence[Row], blank: Labels, kinds: Kinds
+) -> Iterator[PivotRow]:
     """A row for each teacher, its score in all columns of its task; where rows have their own task, one for each."""
     by_name: dict[str, dict[str, Cell]] = {}
     for row in rows:
@@ -225,10 +239,10 @@ def _teachers(table: PivotTable, columns: list[Column], rows: Sequence[Row], bla
         cells = [by_task.get(column.task or next(iter(by_task)), Cell("", "")) for column in columns]
         scores = [_score(_stat(cell, column)) for cell, column in zip(cells, columns, strict=True)]
         own = [row for cell in by_task.values() for row in cell.rows]
-        yield PivotRow((name, *blank), scores, *_sizes(own), selected_on_test=_on_test(own))
+        yield PivotRow((name, *blank), scores, sizes_of(own, kinds), selected_on_test=_on_test(own))
 
 
-def _quoted_baselines(table: PivotTable, columns: list[Column], blank: Labels) -> Iterator[PivotRow]:
+def _quoted_baselines(table: PivotTable, columns: list[Column], blank: Labels, kinds: Kinds) -> Iterator[PivotRow]:
     """The thesis's own baselines, in the columns that quote it."""
     by_name: dict[str, dict[str, QuotedPoint]] = {}
     tasks = [task for column in columns if column.quoted for task in ([column.task] if column.task else table.tasks)]
@@ -243,9 +257,13 @@ def _quoted_baselines(table: PivotTable, columns: list[Column], blank: Labels) -
             point = by_task.get(column.task or first) if column.quoted else None
             score = point.metrics.get(column.metric) if point else None
             scores.append(Score() if score is None else Score(f"{100 * score:.2f}", score, "quoted", n=1))
-        sizes = {point.size_bytes for point in by_task.values()}
-        size = (sizes.pop(), "bytes_model") if len(sizes) == 1 else (None, None)
-        yield PivotRow((name, *blank), scores, by_task[first].parameters, *size, quoted=True)
+        sizes = {
+            kind: Size(
+                by_task[first].parameters, mean(by_task[t].size_bytes for t in tasks if t in by_task), "bytes_model"
+            )
+            for kind, tasks in kinds.items()
+        }
+        yield PivotRow((name, *blank), scores, sizes, quoted=True)
 
 
 def _baseline_name(name: str, task: str, columns: list[Column]) -> str:
@@ -268,9 +286,14 @@ def _notes(columns: Sequence[Column], rows: Sequence[PivotRow], baselines: Seque
     if any(score.packed is not None for score in scores):
         yield f"Sizes are of the packed file, all in: weights, vocabulary, labels, settings. {UNITS}"
     else:
-        if any(row.size is not None for row in every):
+        if any(each.size is not None for row in every for each in row.sizes.values()):
             yield ABOUT_SIZES
-        if any(row.size is None for row in rows if any(score.n and score.planned for score in row.scores)):
+        if any(set(row.sizes) == {SINGLE, PAIRS} for row in every):
+            yield "SS: S of single sentences. SP: S of pairs, the mean over tasks."
+        if any(each.size is not None for row in rows for each in row.thesis.values()):
+            yield "× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes."
+        scored = [row for row in rows if any(score.n and score.planned for score in row.scores)]
+        if any(each.size is None for row in scored for each in row.sizes.values()):
             yield "P and S are left out where a row's models differ in them."
     if any(not row.quoted for row in baselines):
         yield "A teacher's score is in every column of its task."
@@ -303,10 +326,15 @@ def csv_pivot(pivot: Pivot) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     heads = [f"{' · '.join(column.levels)}, {value}" for column in pivot.columns for value in values]
-    writer.writerow(["kind", *pivot.layout.rows, "parameters", "bytes", "bytes_of", "selected_on_test", *heads])
+    kinds = (*pivot.baselines, *pivot.rows)[0].sizes
+    fields = ("parameters", "bytes", "bytes_of", "times_smaller", "thesis_bytes", "thesis_times_smaller")
+    names = [f"{kind}_{name}".lstrip("_") for kind in kinds for name in fields]
+    writer.writerow(["kind", *pivot.layout.rows, *names, "selected_on_test", *heads])
     for row in (*pivot.baselines, *pivot.rows):
         kind = "quoted" if row.quoted else "teacher" if row in pivot.baselines else "student"
         scores = [value for s in row.scores for value in (s.sort, s.sd, s.n, s.packed)[: len(values)]]
         test = str(row.selected_on_test).lower()
-        writer.writerow([kind, *row.labels, row.parameters, row.size, row.size_field, test, *scores])
+        sizes = [(own, row.thesis.get(kind, Size())) for kind, own in row.sizes.items()]
+        numbers = [(own.parameters, own.size, own.field, own.ratio, their.size, their.ratio) for own, their in sizes]
+        writer.writerow([kind, *row.labels, *itertools.chain(*numbers), test, *scores])
     return stream.getvalue()

@@ -46,7 +46,7 @@ class QuotedFigure:
     """One printed figure: a mean over four seeds and, where printed, its deviation, both from 0 to 1.
 
     fields: those by which the table identifies students, under results.json's names, with `pooling`, `loss` and
-    `stage` (distilled, +p, +q, +p+q). text: as printed, in percent.
+    `stage` (distilled, +p, +q, +p+q). text: as printed, in percent; size_bytes: on disk, where the table has it.
     """
 
     task: str
@@ -55,6 +55,7 @@ class QuotedFigure:
     mean: float
     sd: float | None
     text: str
+    size_bytes: float | None
 
 
 def quoted_points(task: str) -> list[QuotedPoint]:
@@ -106,6 +107,7 @@ def quoted_figures(table: str) -> list[QuotedFigure]:
             mean=_share(line["mean"]),
             sd=_share(line["sd"]) if line["sd"] else None,
             text=line["mean"] + (f" ± {line['sd']}" if line["sd"] else ""),
+            size_bytes=float(line["size_mb"]) * 1e6 if line["size_mb"] else None,
         )
         for line in _lines(table)
         if line["embedding_type"]

@@ -5,6 +5,7 @@
     python evaluate.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q --packed
     python evaluate.py --task sst-2 --model-name sst-2-12k --packed
     python evaluate.py --task ax --model-name bilstm-of-mnli
+    python evaluate.py --task sst-2 --model-name sst-2-12k --packed --probe configs/probes/gender.yaml
 
 Test is GLUE's dev set (its own test set has no labels); MNLI has two, matched and mismatched.
 GLUE's diagnostic set, ax, scores the models of mnli.
@@ -16,6 +17,7 @@ from common.cli import print_json, run_script
 from common.config import parse_flags
 from common.store.settings import start
 from compression.evaluation.evaluate import evaluate
+from compression.evaluation.probe import probe, probe_text
 from compression.evaluation.settings import EvaluateSettings
 
 
@@ -23,6 +25,10 @@ def main() -> None:
     """Parse flags, score, print."""
     settings = parse_flags(EvaluateSettings, None, __doc__)
     start(settings)
+    if settings.probe is not None:
+        found = probe(settings)
+        print_json(found) if settings.json_ else print(probe_text(found))
+        return
     rows = evaluate(settings)
     if settings.json_:
         print_json(rows)

@@ -1,5 +1,6 @@
 """Settings of evaluate.py."""
 
+from pathlib import Path
 from typing import Literal
 
 from common.store.settings import StageSettings
@@ -23,11 +24,15 @@ class EvaluateSettings(StageSettings):
     Nothing is saved then."""
     runtime: Runtime = "numpy"
     """What reads a packed file: NumPy, or the C runtime (c), which is faster; build it with make -C runtimes/c."""
+    probe: Path | None = None
+    """Compare the answers to the templates of a YAML file, filled with the words of different groups, and score no
+    rows. configs/probes has examples."""
     time: bool = False
     """Also time the model: sentences per second, and milliseconds for a single sentence."""
     json_: bool = False
     """Print the rows of results.json to stdout instead of a table."""
 
     def unused(self) -> dict[str, str]:
-        """Return the flag of packed files where none is scored."""
-        return {} if self.packed else {"runtime": "without --packed"}
+        """Return the flags that have no effect: of packed files where none is scored, of splits with a probe."""
+        probed = dict.fromkeys(("split", "time"), "with --probe") if self.probe else {}
+        return probed | ({} if self.packed else {"runtime": "without --packed"})

@@ -1,0 +1,174 @@
+"""Counterfactual probes: does an answer depend on words that should not matter, such as names and pronouns?
+
+Templates are filled with the words of each group; texts that differ in nothing else should have the same answer (Kusner
+et al., 2017, "Counterfactual Fairness"; Prabhakaran et al., 2019, "Perturbation Sensitivity Analysis"). The thesis asks
+whether students have their teacher's bias (section 8.2).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydantic
+
+from common.config import Settings, build, load_yaml
+from common.data.split import Split
+from common.data.tasks import Task, load_task
+from common.errors import UserError
+from common.training.models import find_model
+from compression.evaluation.packed import find_packed, load_packed
+from compression.evaluation.packed_scores import check_task, packed_logits
+from compression.evaluation.settings import EvaluateSettings
+from compression.evaluation.speed import Predictor
+from compression.runtime import to_probabilities
+
+_SLOT = re.compile(r"\{(\w+)\}")
+
+
+class Probe(Settings):
+    """A YAML file of templates, and the words of each group that fill their slots."""
+
+    templates: tuple[str | tuple[str, str], ...] = pydantic.Field(min_length=1)
+    """Texts, or pairs of texts, with slots such as {name}."""
+    groups: dict[str, dict[str, tuple[str, ...]]] = pydantic.Field(min_length=2)
+    """Group -> slot -> words. The first word of a slot in one group takes the place of the first one in another."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> Probe:
+        first, *others = self.groups
+        slots = {slot: len(words) for slot, words in self.groups[first].items()}
+        if len(set(slots.values())) != 1 or not min(slots.values(), default=0):
+            raise ValueError(f"groups: the slots of {first} need equally many words, at least one")
+        for name in others:
+            if {slot: len(words) for slot, words in self.groups[name].items()} != slots:
+                raise ValueError(f"groups: {name} has other slots than {first}, or another number of words")
+        for template in self.templates:
+            used = set(_SLOT.findall(" ".join([template] if isinstance(template, str) else template)))
+            if not used or not used <= slots.keys():
+                raise ValueError(f"templates: {template!r} needs a slot of the groups: {', '.join(slots)}")
+        return self
+
+    @property
+    def words(self) -> int:
+        """Words of each slot: how often a template is filled for a group."""
+        return len(next(iter(next(iter(self.groups.values())).values())))
+
+    def texts(self, group: str) -> list[tuple[str, ...]]:
+        """Return the filled templates of a group, all fillings of the first template first: one text each, or two."""
+        slots = self.groups[group]
+
+        def filled(text: str, index: int) -> str:
+            return _SLOT.sub(lambda match: slots[match[1]][index], text)
+
+        return [
+            tuple(filled(text, index) for text in ([template] if isinstance(template, str) else template))
+            for template in self.templates
+            for index in range(self.words)
+        ]
+
+
+def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
+    """Return for each two groups how the model's answers to the same templates differ.
+
+    groups: the two; texts: pairs of texts compared; changed: share of them with another label; differences: label ->
+    mean of the first group's probability minus the second's (of a regression, of the scores), and its standard error
+    over templates; largest: the two texts that differ most, and by how much. Raises UserError for a file that is not a
+    probe of this task, and for tasks whose texts do not have one label or number each.
+    """
+    task = load_task(settings.task)
+    if task.tokens or task.multilabel:
+        raise UserError(f"--probe is for tasks with one label or number a text; {task.name} has several")
+    found = read_probe(settings.probe, task)
+    predict, temperature = _model(settings, task)
+    answers = {group: _answers(predict, temperature, task, found.texts(group)) for group in found.groups}
+    return [
+        {"task": task.name, "model": settings.model_name, "probe": str(settings.probe), "groups": [a, b]}
+        | _compared(found, task, (a, b), (answers[a], answers[b]))
+        for a, b in itertools.combinations(found.groups, 2)
+    ]
+
+
+def read_probe(path: Path, task: Task) -> Probe:
+    """Return a probe's file. Raises UserError where it is not one, or not of a task of single texts or of pairs."""
+    try:
+        found = build(Probe, load_yaml(path))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    for template in found.templates:
+        if isinstance(template, str) == task.pair:
+            raise UserError(f"{path}: {task.name} reads {'pairs' if task.pair else 'single texts'}, not {template!r}")
+    return found
+
+
+def probe_text(rows: Sequence[dict[str, Any]]) -> str:
+    """Return what `probe` found for a terminal."""
+    lines = []
+    for row in rows:
+        first, second = row["groups"]
+        lines.append(f"{row['model']} on {row['task']}: {first} against {second}, {row['texts']:,} pairs of texts")
+        if row["changed"] is not None:
+            lines.append(f"  another label: {100 * row['changed']:.1f} %")
+        for label, (mean, error) in list(row["differences"].items())[
+            len(row["differences"]) == 2 :
+        ]:  # of two the second
+            shown = f"{mean:+.4f}" + ("" if error is None else f" ± {error:.4f}")
+            lines.append(f"  {label}: {shown} (mean difference, standard error over templates)")
+        largest = row["largest"]
+        lines += [f"  largest: {largest['difference']:+.4f} of {largest['label']}"]
+        lines += [f"    {' / '.join(text)}" for text in largest["texts"]]
+    return "\n".join(lines)
+
+
+def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
+    """What computes logits, and the temperature of their probabilities, 1 of a model that is not packed."""
+    if path := find_packed(settings.paths, task, settings.model_name):
+        if not settings.packed:
+            raise UserError(f"{settings.model_name} is a packed file: give --packed")
+        packed = load_packed(path, settings.runtime)
+        check_task(packed, task, str(path))
+        return functools.partial(packed_logits, packed), packed.temperature
+    from compression.evaluation.scoring import load_own_packed, load_predictor  # PyTorch loads here
+
+    folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
+    if settings.packed:
+        packed = load_own_packed(settings, folder, config)
+        return functools.partial(packed_logits, packed), packed.temperature
+    return load_predictor(folder, config, settings.cpu), 1.0
+
+
+def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
+    """Probabilities [texts, labels], or scores [texts, 1]."""
+    first, *second = map(list, zip(*texts, strict=True))
+    labels = np.full(len(first), np.nan, np.float32) if task.regression else np.full(len(first), -1)
+    logits = predict(Split(first, second[0] if second else None, labels, np.arange(len(first))))
+    return logits if task.regression else to_probabilities(logits, temperature)
+
+
+def _compared(
+    found: Probe,
+    task: Task,
+    groups: tuple[str, str],
+    answers: tuple[np.ndarray, np.ndarray],
+) -> dict[str, Any]:
+    names = task.labels or ("score",)
+    differences = (answers[0] - answers[1]).astype(np.float64)
+    by_template = differences.reshape(len(found.templates), found.words, len(names)).mean(1)
+    errors = by_template.std(0, ddof=1) / len(by_template) ** 0.5 if len(by_template) > 1 else [None] * len(names)
+    shown = {
+        name: (float(mean), None if error is None else float(error))
+        for name, mean, error in zip(names, by_template.mean(0), errors, strict=True)
+    }
+    row, column = np.unravel_index(np.abs(differences).argmax(), differences.shape)
+    largest = {
+        "texts": [found.texts(group)[row] for group in groups],
+        "label": names[column],
+        "difference": float(differences[row, column]),
+    }
+    changed = None if task.regression else float(np.mean(answers[0].argmax(1) != answers[1].argmax(1)))
+    return {"texts": len(differences), "changed": changed, "differences": shown, "largest": largest}

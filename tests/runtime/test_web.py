@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import packed_students as made
@@ -17,11 +18,17 @@ import web_module
 from unicode_torture import TORTURE
 
 from compression.inference.explain import leave_one_out
-from compression.runtime import load, tidy, zoo_file
+from compression.runtime import load, tidy
+from compression.runtime import zoo_file as zoo_name
 
 NEAR = 1e-3
 TEXTS = [*TORTURE, *(text for text, _ in tiny.sentences(10))]
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def zoo_file(name):
+    """Return the path of a model of the zoo."""
+    return Path(zoo_name(name))
 
 
 def texts():

@@ -24,7 +24,6 @@ ZOO = ROOT / "zoo"
 MODULE = FOLDER / "featherweight.wasm"
 PAGE = FOLDER / "featherweight.html"
 COMPILE = "-target wasm32-wasi -mcpu=generic+simd128+bulk_memory -std=c99 -Wall -Wextra -Werror -Os -Xclang -Oz -c"
-COMPILE += " -fno-vectorize -fno-slp-vectorize"  # the matrix products are written as vectors; others take room
 LINK = "--no-entry --stack-first -z stack-size=131072 --gc-sections --strip-all -O2"
 
 

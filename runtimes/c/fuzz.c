@@ -105,10 +105,11 @@ static File taken_apart(const char *path) {
   }
   File file = {malloc(1 << 23), 0, model.header_length, 1 << 23};
   if (!file.bytes) abort();
-  fw__start_inflate(&inflate, model.stored, model.stored_length);
+  fw__start_inflate(&inflate, model.stored, model.stored_length, file.bytes, FW__NONE);
   if (model.stored_length == model.header_length) memcpy(file.bytes, model.stored, model.header_length);
   else
-    for (size_t i = 0; i < file.header; i++) file.bytes[i] = (uint8_t)fw__inflated(&inflate);
+    for (size_t i = 0; i < file.header; i++)
+      if (fw__inflated(&inflate) < 0) abort();
   memcpy(file.bytes + file.header, bytes + model.rest_at, length - 4 - model.rest_at);
   file.length = file.header + length - 4 - model.rest_at;
   return file;

@@ -19,19 +19,23 @@ and elsewhere the #include alone. A prediction:
 
 Memory. fw_open reads the file's header once, on the stack (FW_WINDOW and some 3 KB), to know its sizes; it keeps
 nothing but numbers. fw_load decodes the file, whose arrays are entropy coded, into `memory`: the header (labels,
-vocabulary), the embedding's codes, a byte each, and all other matrices as float32; a table of floats stays float32. The
-first fw_used(&model) bytes are read by every prediction; what lies behind them was needed for decoding only and may
-serve as a workspace. The file's bytes are not needed after fw_load. A workspace belongs to one thread: it holds the
-text in its forms, the tokens and the encoder's state, and one half of it, at most 2 MiB, is a cache of words; fw_start
-marks the cache as empty. A model that is loaded is only read: threads may share it.
+vocabulary), the embedding's codes, a byte each, and all other matrices as float32 (with FW_COMPACT as codes too); a
+table of floats stays float32. The first fw_used(&model) bytes are read by every prediction; what lies behind them was
+needed for decoding only and may serve as a workspace. The file's bytes are not needed after fw_load. A workspace belongs
+to one thread: it holds the text in its forms, the tokens and the encoder's state, and one half of it, at most 2 MiB, is
+a cache of words (none in a workspace below 8 KB); fw_start marks the cache as empty. A model that is loaded is only read:
+threads may share it.
 
 Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md is
 the format; the answers are those of compression/runtime, the NumPy runtime.
 
 Settings, defined before the implementation:
 
-    FW_WINDOW       bytes of the inflater's window on the stack, a power of two, 32768 by default.
-                    A smaller one refuses headers that need more; one as long as a header never does.
+    FW_COMPACT      for microcontrollers: all codes stay codes, a byte each, and are multiplied as such, byte pairs have
+                    indexes of 16 bits (files of more than 65,534 of them are refused), and there are no vectors
+
+    FW_WINDOW       bytes of fw_open's inflater's window on the stack, a power of two, 32768 by default, 4096 with
+                    FW_COMPACT. A smaller one refuses headers that need more; one as long as a header never does.
 
     FW_NO_VECTORS   plain loops in place of GCC's and clang's vectors
 
@@ -2339,7 +2343,7 @@ FW_API const char *fw_error(int status) {
       "a vocabulary that contradicts itself",
       "a coded stream is damaged",
       "a weight is not finite, too large, or has no centroid",
-      "this build does not know the file's architecture, or its window is too small for the header",
+      "this build does not know the file's architecture, or is too small for its header or vocabulary",
       "too little memory for the model",
       "the text needs a larger workspace",
       "the text is not UTF-8",

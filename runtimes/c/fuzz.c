@@ -37,6 +37,11 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, float *
   if (status) return free(file), status;
   void *memory = copy(NULL, size);
   status = fw_load(&model, memory, size);
+  if (!status) { /* it is loaded again, with no more memory than it has just needed */
+    free(memory);
+    memory = copy(NULL, fw_needed(&model));
+    if (fw_needed(&model) > size || fw_load(&model, memory, fw_needed(&model))) abort();
+  }
   free(file);
   size = status ? 0 : fw_workspace_size(&model, of_text);
   if (!status && size > most_memory) status = TOO_LARGE;

@@ -100,6 +100,13 @@ def test_it_describes_and_times_a_model(tmp_path):
     assert timed["texts"] == str(len(TEXTS))
 
 
+def test_it_prints_the_file_as_an_array():
+    printed = run("embed", zoo_file("sst-2-12k"))
+    data = zoo_file("sst-2-12k").read_bytes()
+    assert printed.startswith(f"static const unsigned char featherweight_model[{len(data)}] = {{\n")
+    assert bytes(int(number) for number in printed.split("{")[1].split(",")[:-1]) == data
+
+
 def test_mistakes_are_one_line(tmp_path):
     path = zoo_file("sst-2-12k")
     assert run("predict", path, lines=b"fine\n\xff\n", status=2) == "error: line 2: the text is not UTF-8\n"

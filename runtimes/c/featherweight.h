@@ -34,6 +34,8 @@ Settings, defined before the implementation:
     FW_COMPACT      for microcontrollers: all codes stay codes, a byte each, and are multiplied as such, byte pairs have
                     indexes of 16 bits (files of more than 65,534 of them are refused), and there are no vectors
 
+    FW_ASCII        for programs without room for the tables of Unicode: texts with other characters are refused
+
     FW_WINDOW       bytes of fw_open's inflater's window on the stack, a power of two, 32768 by default, 4096 with
                     FW_COMPACT. A smaller one refuses headers that need more; one as long as a header never does.
 
@@ -242,6 +244,11 @@ FW_API const char *fw_unicode(void);
 #elif !defined FW_WINDOW
 #define FW_WINDOW 32768
 #endif
+#ifdef FW_ASCII
+#define FW__ONLY_ASCII 1
+#else
+#define FW__ONLY_ASCII 0
+#endif
 #ifdef FW_COMPACT
 #define FW__COMPACT 1
 #define FW__ALIGNMENT 8
@@ -250,6 +257,19 @@ FW_API const char *fw_unicode(void);
 #define FW__ALIGNMENT 64 /* a line of the cache, and the longest of vectors */
 #endif
 
+#ifdef FW_ASCII
+#define FW_UNICODE "none, only ASCII"
+typedef struct {
+  int32_t lower;
+  uint16_t flags;
+  uint8_t combining;
+} fw__record;
+/* Of sentencepiece's nmt_nfkc; no text has 0xFFFF or 0xFFFFFFFF here. */
+static const uint16_t fw__nmt_gone[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
+                                        27, 28, 29, 30, 31, 127};
+static const uint16_t fw__nmt_spaces[] = {9, 10, 12, 13}, fw__nmt_kept[] = {0xFFFF};
+static const uint32_t fw__later_singles[] = {0xFFFFFFFF, 0}, fw__later_sequences[] = {0xFFFFFFFF, 0, 0, 0};
+#else
 /* clang-format off */
 /* unicode tables: begin */
 #define FW_UNICODE "14.0.0"
@@ -2283,6 +2303,7 @@ static const uint16_t fw__nmt_kept[1] = {
 };
 /* unicode tables: end */
 /* clang-format on */
+#endif
 
 enum {
   FW__PAIR = 1,
@@ -2346,7 +2367,7 @@ FW_API const char *fw_error(int status) {
       "this build does not know the file's architecture, or is too small for its header or vocabulary",
       "too little memory for the model",
       "the text needs a larger workspace",
-      "the text is not UTF-8",
+      FW__ONLY_ASCII ? "the text is not ASCII" : "the text is not UTF-8",
       "the model reads another kind of input: one text, two texts, or words to label",
   };
   return status >= 0 && status < (int)(sizeof texts / sizeof *texts) ? texts[status] : "no such status";
@@ -3840,11 +3861,43 @@ FW_API uint32_t fw_best(const float *values, uint32_t count) {
 
 /* ---- Unicode ---- */
 
+#define FW__LONGEST 24 /* no code point has a longer decomposition: U+FDFA has 18 */
+
+#ifdef FW_ASCII
+static const fw__record *fw__record_of(uint32_t code) {
+  static const fw__record records[] = {{0, FW__GONE, 0},
+                                       {0, FW__GONE | FW__SPACE, 0},
+                                       {0, FW__SPACE | FW__SEPARATOR, 0},
+                                       {0, FW__ALNUM | FW__DIGIT, 0},
+                                       {32, FW__ALNUM | FW__CASED, 0},
+                                       {0, FW__ALNUM | FW__CASED, 0},
+                                       {0, FW__IGNORABLE, 0},
+                                       {0, 0, 0},
+                                       {0, FW__PUNCTUATION, 0}};
+  int kind = 8;
+  if (code < 32 || code == 127) kind = code - 9 < 5 || code - 28 < 4;
+  else if (code == ' ') kind = 2;
+  else if (code - '0' < 10) kind = 3;
+  else if (code - 'A' < 26) kind = 4;
+  else if (code - 'a' < 26 || code > 127) kind = 5;
+  else if (code == '\'' || code == '.' || code == ':' || code == '^' || code == '`') kind = 6;
+  else if (code == '$' || code == '+' || (code >= '<' && code <= '>') || code == '|' || code == '~') kind = 7;
+  return &records[kind];
+}
+
+static uint32_t fw__decompose(uint32_t code, int compatible, uint32_t *out) {
+  (void)compatible;
+  return out[0] = code, 1;
+}
+
+static uint32_t fw__composed(uint32_t first, uint32_t second) {
+  (void)first, (void)second;
+  return FW__NONE;
+}
+#else
 static const fw__record *fw__record_of(uint32_t code) {
   return &fw__records[fw__stage2[(uint32_t)fw__stage1[code >> 7] << 7 | (code & 127)]];
 }
-
-static int fw__is(uint32_t code, int flags) { return (fw__record_of(code)->flags & flags) != 0; }
 
 /* Return the index of a code point's decomposition, FW__NONE without one. */
 static uint32_t fw__key(uint32_t code) {
@@ -3864,8 +3917,6 @@ static uint32_t fw__unit(uint32_t *at) {
   uint32_t unit = fw__units[(*at)++];
   return unit >> 10 == 0x36 ? 0x10000 + ((unit & 1023) << 10 | (fw__units[(*at)++] & 1023)) : unit;
 }
-
-#define FW__LONGEST 24 /* no code point has a longer decomposition: U+FDFA has 18 */
 
 /* Write the whole decomposition of a code point, canonical or of compatibility. Returns its length. */
 static uint32_t fw__decompose(uint32_t code, int compatible, uint32_t *out) {
@@ -3896,6 +3947,10 @@ static uint32_t fw__composed(uint32_t first, uint32_t second) {
   }
   return FW__NONE;
 }
+
+#endif
+
+static int fw__is(uint32_t code, int flags) { return (fw__record_of(code)->flags & flags) != 0; }
 
 /* Put combining marks into canonical order. */
 static void fw__order(uint32_t *text, size_t count) {
@@ -4022,7 +4077,7 @@ static int fw__tidy(fw__work *w, const uint8_t *bytes, size_t length, fw__codes 
   for (size_t at = 0; at < length;) {
     uint32_t code = bytes[at];
     if (code < 0x80) at++;
-    else if ((code = fw__decode(bytes, &at, length)) == FW__NONE) return FW_TEXT;
+    else if ((code = fw__decode(bytes, &at, length)) == FW__NONE || FW__ONLY_ASCII) return FW_TEXT;
     plain &= code < 0x300;
     fw__push(w, &whole, code);
   }

@@ -99,6 +99,18 @@ def test_codes_are_multiplied_as_codes(tmp_path, compact, number):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+def test_texts_in_ascii_without_tables_of_unicode(tmp_path, monkeypatch, embedding):
+    monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so", "CFLAGS=-DFW_ASCII")))
+    theirs, ours = both(tmp_path, "conv", embedding)
+    rng = np.random.default_rng(5)
+    texts = ["".join(map(chr, rng.integers(1, 128, 40))) for _ in range(100)]
+    check(theirs, ours, [*texts, *("x" + chr(code) + "the film" for code in range(1, 128)), "The film's ' end '."])
+    with pytest.raises(PackedError, match="the text is not ASCII"):
+        ours.logits(["a caf\u00e9"])
+
+
+@pytest.mark.slow
 def test_aligned_texts_with_codes(tmp_path, compact):
     check(*both(tmp_path, "bilstm", "hash", "affine-row", **ALIGNED), TEXTS)
 

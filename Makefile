@@ -13,7 +13,7 @@ MINUTES ?= 60
 VENV := .venv
 RUN := $(VENV)/bin/python
 CORE := requirements.txt requirements-quickstart.txt
-EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt tracking.txt docs.txt dev.txt)
+EXTRAS := $(addprefix requirements-,fairseq.txt onnx.txt ray.txt slurm.txt tracking.txt web.txt docs.txt dev.txt)
 
 # On Linux without an NVIDIA GPU, PyTorch's CPU build (200 MB, not 3 GB), where its index answers within five seconds.
 ANSWERS = $(PYTHON) -c 'import urllib.request as r; r.urlopen("$(CPU_TORCH)/torch/", timeout=5)' 2>/dev/null

@@ -8,8 +8,12 @@ compositions. They are those of one version of Unicode, which the file names; an
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import re
 import sys
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +22,16 @@ BEGIN, END = "/* unicode tables: begin */\n", "/* unicode tables: end */\n"
 SPACE, ALNUM, DIGIT, MARK, PUNCTUATION, GONE, SEPARATOR, CASED, IGNORABLE = (1 << bit for bit in range(9))
 """Flags of a code point, as in featherweight.h: str.isspace, str.isalnum, Nd, Mn, P*, Cc Cf Co, Zs, cased,
 case-ignorable."""
-BLOCK = 128
+LEAF, MIDDLE = 8, 16
+"""Code points of a leaf, and leaves of a block, of the three stages that lead to a code point's record."""
+BEYOND = 0x20000
+"""From here on the records are those of a few long ranges."""
 LAST = 0x110000
 CANONICAL = 1 << 21
+MOST_ROWS, MOST_GAP = 200, 6
+"""Code points of a run of decompositions, and code points without one within it."""
+ABSENT, SLOPE = 4, 8
+"""Of a column, next to the bytes of a cell, 0 to 3: a cell of 0 is nothing; the numbers rise with the code points."""
 
 
 def flags_of(code: int) -> int:
@@ -41,93 +52,225 @@ def is_ignorable(character: str) -> bool:
     return ("a" + character + "\u03a3").lower()[-1] == "\u03c2" and not is_cased(character)
 
 
-def properties() -> tuple[list[tuple[int, int, int]], list[int], list[int]]:
-    """Return the distinct records (flags, combining class, distance to the lower case), and two stages of indexes."""
-    records: dict[tuple[int, int, int], int] = {}
+def record_of(code: int) -> tuple[int, int]:
+    """Return the flags of a code point, and what is to be added for its lower case, modulo 65,536.
+
+    A code point that is not cased has its combining class there. U+0130 has two characters in lower case, which the
+    code knows.
+    """
+    flags, lower = flags_of(code), chr(code).lower() if not 0xD800 <= code < 0xE000 else chr(code)
+    combining = unicodedata.combining(chr(code))
+    change = ord(lower) - code if len(lower) == 1 else 0
+    assert not (combining if flags & CASED else change)
+    assert (code + change) >> 16 == code >> 16
+    return flags, change & 0xFFFF if flags & CASED else combining
+
+
+def stage(values: list[int], size: int) -> tuple[list[int], list[int]]:
+    """Return which block of so many values stands at each place, and the distinct blocks one behind the other."""
     blocks: dict[tuple[int, ...], int] = {}
-    stage1 = []
-    for start in range(0, LAST, BLOCK):
-        block = []
-        for code in range(start, start + BLOCK):
-            lower = chr(code).lower() if not 0xD800 <= code < 0xE000 else chr(code)
-            # U+0130 has two characters in lower case, which the code knows.
-            record = flags_of(code), unicodedata.combining(chr(code)), ord(lower) - code if len(lower) == 1 else 0
-            block.append(records.setdefault(record, len(records)))
-        stage1.append(blocks.setdefault(tuple(block), len(blocks)))
-    return list(records), stage1, [index for block in blocks for index in block]
+    found = [
+        blocks.setdefault(tuple(values[start : start + size]), len(blocks)) for start in range(0, len(values), size)
+    ]
+    return found, [value for block in blocks for value in block]
+
+
+@dataclasses.dataclass
+class Column:
+    """One of the parts of a run's decompositions: numbers over the smallest of them, of 0 to 3 bytes each.
+
+    0 bytes: all are alike, or rise with the code points.
+    """
+
+    kind: int
+    base: int
+    cells: bytes
+
+    def written(self) -> tuple[bytes, bytes]:
+        """Return the head (kind, base) and the cells."""
+        return bytes([self.kind | self.base >> 16 << 4, self.base & 255, self.base >> 8 & 255]), self.cells
+
+
+def column(values: list[int]) -> Column:
+    """Return a column of parts, 0 where a decomposition has none."""
+    there = [value for value in values if value]
+    rises = all(value == values[0] + place for place, value in enumerate(values))
+    if len(there) == len(values) and (rises or min(there) == max(there)):
+        return Column(SLOPE if rises else 0, values[0], b"")
+    absent = len(there) < len(values)
+    base = min(there) - absent
+    width = (max(there) - base).bit_length() + 7 >> 3
+    cells = b"".join((value - base if value else 0).to_bytes(width, "little") for value in values)
+    return Column(width | ABSENT * absent, base, cells)
+
+
+def run_bytes(rows: list[list[int]]) -> bytes:
+    """Return the decompositions of consecutive code points, empty where there is none."""
+    heads, cells = zip(
+        *(column([row[place] if place < len(row) else 0 for row in rows]).written() for place in range(most(rows))),
+        strict=True,
+    )
+    return bytes([len(heads)]) + b"".join(heads) + b"".join(cells)
+
+
+def most(rows: list[list[int]]) -> int:
+    """Return the parts of the longest decomposition."""
+    return max(map(len, rows))
 
 
 def decompositions() -> tuple[list[int], list[int], list[int]]:
-    """Return keys (code point, CANONICAL), where each begins in a list of UTF-16 units, and the list; of one level."""
-    keys, starts, units = [], [], []
+    """Return runs of code points that decompose: the first one with CANONICAL, where each begins, and all bytes.
+
+    The runs are those that take the fewest bytes together; behind the last one is where it ends, and LAST.
+    """
+    rows: list[tuple[int, bool, list[int]]] = []
     for code in range(LAST):
         parts = unicodedata.decomposition(chr(code)).split()
         if parts:
             canonical = not parts[0].startswith("<")
-            text = "".join(chr(int(part, 16)) for part in parts[not canonical :])
-            coded = text.encode("utf-16-le")
-            keys.append(code | CANONICAL * canonical)
-            starts.append(len(units))
-            units += [int.from_bytes(coded[i : i + 2], "little") for i in range(0, len(coded), 2)]
-    return keys, [*starts, len(units)], units
+            rows.append((code, canonical, [int(part, 16) for part in parts[not canonical :]]))
+    best, back = [0], [0]
+    for end in range(1, len(rows) + 1):
+        costs = [(best[start] + cost, start) for start, cost in run_costs(rows, end)]
+        least, start = min(costs)
+        best.append(least)
+        back.append(start)
+    bounds = [len(rows)]
+    while bounds[-1]:
+        bounds.append(back[bounds[-1]])
+    bounds.reverse()
+    keys, starts, joined = [], [], b""
+    for start, end in itertools.pairwise(bounds):
+        found = {code: parts for code, _, parts in rows[start:end]}
+        first, last = rows[start][0], rows[end - 1][0]
+        keys.append(first | CANONICAL * rows[start][1] | (last - first) << 22)
+        starts.append(len(joined))
+        joined += run_bytes([found.get(code, []) for code in range(first, last + 1)])
+    return keys, starts, list(joined)
 
 
-def compositions(keys: list[int]) -> list[int]:
-    """Return the indexes of keys that are composed of two characters, sorted by these."""
-    found = []
-    for index, key in enumerate(keys):
-        character = chr(key & (CANONICAL - 1))
-        parts = unicodedata.decomposition(character).split()
-        pair = "".join(chr(int(part, 16)) for part in parts) if key & CANONICAL else ""
-        if len(pair) == 2 and unicodedata.normalize("NFC", pair) == character:
-            found.append((pair, index))
-    return [index for _, index in sorted(found)]
+def run_costs(rows: list[tuple[int, bool, list[int]]], end: int) -> Iterator[tuple[int, int]]:
+    """Yield (start, bytes) of the runs that end before a row."""
+    last, canonical, _ = rows[end - 1]
+    least: list[int] = []
+    greatest: list[int] = []
+    counts: list[int] = []
+    slopes: list[set[int]] = []
+    for start in range(end - 1, -1, -1):
+        code, of_kind, parts = rows[start]
+        after = rows[start + 1][0] if start + 1 < end else code + 1
+        if of_kind != canonical or last - code >= MOST_ROWS or after - code > MOST_GAP:
+            return
+        if len(parts) > 8 and (start < end - 1 or len(counts) > len(parts)):
+            return
+        for place, value in enumerate(parts):
+            if place == len(counts):
+                least.append(value), greatest.append(value), counts.append(0), slopes.append(set())
+            least[place], greatest[place] = min(least[place], value), max(greatest[place], value)
+            counts[place] += 1
+            if len(slopes[place]) < 2:
+                slopes[place].add(value - code)
+        count, cost = last - code + 1, 7
+        for low, high, there, slope in zip(least, greatest, counts, slopes, strict=True):
+            cost += 3
+            if there < count or (low < high and len(slope) > 1):
+                cost += count * ((high - low + (there < count)).bit_length() + 7 >> 3)
+        yield start, cost
 
 
-def array(kind: str, name: str, values: list[int]) -> str:
-    """Return the definition of an array, in lines of at most 120 characters."""
-    lines, line = [], ""
-    for value in values:
-        if len(line) + len(str(value)) + 1 > 118:
-            lines.append(line)
-            line = ""
-        line += f"{value},"
-    return f"static const {kind} {name}[{len(values)}] = {{\n" + "\n".join([*lines, line]) + "\n};\n"
+def compositions() -> tuple[list[int], list[int], list[int]]:
+    """Return the second characters of compositions, where the list of each begins, and the lists: what characters
+    become with it, in these characters' order. Of a composed character the lower 16 bits."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for code in range(LAST):
+        parts = unicodedata.decomposition(chr(code)).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            first, second = (int(part, 16) for part in parts)
+            if unicodedata.normalize("NFC", chr(first) + chr(second)) == chr(code):
+                assert first >> 16 == code >> 16
+                found.setdefault(second, []).append((first, code & 0xFFFF))
+    lists = [sorted(found[second]) for second in sorted(found)]
+    starts = [0, *itertools.accumulate(map(len, lists))]
+    return sorted(found), starts, [code for each in lists for _, code in each]
 
 
-def tables() -> str:
-    """Return the C text between the marks."""
+def arrays() -> list[tuple[str, str, list[int]]]:
+    """Return (type of C, name, values) of all tables: those of larger cells first, so that nothing lies between."""
     sys.path.insert(0, str(ROOT))
     from compression.runtime.tokenizers import normalisation
 
-    records, stage1, stage2 = properties()
-    keys, starts, units = decompositions()
+    records: dict[tuple[int, int], int] = {}
+    values = [records.setdefault(record_of(code), len(records)) for code in range(LAST)]
+    middle, leaves = stage(values[:BEYOND], LEAF)
+    top, middle = stage(middle, MIDDLE)
+    beyond = [
+        code | values[code] << 24 for code in range(BEYOND, LAST) if code == BEYOND or values[code - 1] != values[code]
+    ]
     assert len(records) < 256
-    assert max(stage1) < 256
-    assert len(units) < 1 << 16
+    assert max(top) < 256
+    runs, starts, columns = decompositions()
+    assert len(columns) < 1 << 16
+    seconds, second_starts, composed = compositions()
     later = normalisation._later_compositions()
     sequences = [[*map(ord, key), *[0] * (3 - len(key)), ord(value)] for key, value in sorted(later.items())]
     singles = sorted((ord(key), ord(value)) for key, value in normalisation._later_characters().items())
     nmt = normalisation._nmt_rules()
-    parts = [
-        f'#define FW_UNICODE "{unicodedata.unidata_version}"\n',
-        "typedef struct { int32_t lower; uint16_t flags; uint8_t combining; } fw__record;\n",
-        "static const fw__record fw__records[] = {\n"
-        + "\n".join(f"{{{lower},{flags},{combining}}}," for flags, combining, lower in records)
-        + "\n};\n",
-        array("uint8_t", "fw__stage1", stage1),
-        array("uint8_t", "fw__stage2", stage2),
-        array("uint32_t", "fw__keys", keys),
-        array("uint16_t", "fw__starts", starts),
-        array("uint16_t", "fw__units", units),
-        array("uint16_t", "fw__pairs", compositions(keys)),
-        array("uint32_t", "fw__later_singles", [number for pair in singles for number in pair]),
-        array("uint32_t", "fw__later_sequences", [number for row in sequences for number in row]),
-        array("uint16_t", "fw__nmt_gone", sorted(ord(key) for key, value in nmt.items() if value == "")),
-        array("uint16_t", "fw__nmt_spaces", sorted(ord(key) for key, value in nmt.items() if value == " ")),
-        array("uint16_t", "fw__nmt_kept", sorted(ord(key) for key, value in nmt.items() if value is None)),
+    return [
+        ("uint32_t", "beyond", beyond),
+        ("uint32_t", "runs", runs),
+        ("uint32_t", "seconds", seconds),
+        ("uint32_t", "later_singles", [number for pair in singles for number in pair]),
+        ("uint32_t", "later_sequences", [number for row in sequences for number in row]),
+        ("uint16_t", "records", [number for record in records for number in record]),
+        ("uint16_t", "middle", middle),
+        ("uint16_t", "starts", starts),
+        ("uint16_t", "second_starts", second_starts),
+        ("uint16_t", "composed", composed),
+        ("uint16_t", "nmt_gone", sorted(ord(key) for key, value in nmt.items() if value == "")),
+        ("uint16_t", "nmt_spaces", sorted(ord(key) for key, value in nmt.items() if value == " ")),
+        ("uint16_t", "nmt_kept", sorted(ord(key) for key, value in nmt.items() if value is None)),
+        ("uint8_t", "top", top),
+        ("uint8_t", "leaves", leaves),
+        ("uint8_t", "columns", columns),
     ]
-    return "".join(parts)
+
+
+def lines(values: list[int]) -> str:
+    """Return numbers in lines of at most 120 characters."""
+    found, line = [], ""
+    for value in values:
+        if len(line) + len(str(value)) + 1 > 118:
+            found.append(line)
+            line = ""
+        line += f"{value},"
+    return "\n".join([*found, line])
+
+
+def tables() -> str:
+    """Return the C text between the marks."""
+    found = arrays()
+    fields = "".join(f"  {kind} {name}[{len(values)}];\n" for kind, name, values in found)
+    return (
+        f'#define FW_UNICODE "{unicodedata.unidata_version}"\n'
+        f"typedef struct {{\n{fields}}} fw__unicode_tables;\n"
+        "#ifndef FW_TABLES_ELSEWHERE\n"
+        "static const fw__unicode_tables fw__tables = {\n"
+        + "".join(f"{{ /* {name} */\n{lines(values)}\n}},\n" for _, name, values in found)
+        + "};\n#endif\n"
+    )
+
+
+def table_bytes(source: str) -> bytes:
+    """Return the tables of the header's text for deflating: of the cells of four bytes the first byte of each, the
+    second of each, ..., then those of two bytes in the same way, then those of one."""
+    text = source.split(BEGIN)[1].split(END)[0]
+    sizes = [int(bits) // 8 for bits in re.findall(r"^  uint(\d+)_t", text, re.MULTILINE)]
+    cells: dict[int, list[int]] = {4: [], 2: [], 1: []}
+    for size, values in zip(sizes, re.findall(r"/\*.*\*/\n([^}]*)", text), strict=True):
+        cells[size] += map(int, values.split(",")[:-1])
+    return b"".join(
+        bytes(value >> 8 * place & 255 for value in values) for size, values in cells.items() for place in range(size)
+    )
 
 
 def with_tables(source: str) -> str:

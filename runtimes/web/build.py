@@ -1,0 +1,95 @@
+"""Write the page featherweight.html: one file with the module, the wrapper and models of the zoo, for any browser.
+
+    python runtimes/web/build.py                       all models of the zoo
+    python runtimes/web/build.py sst-2-12k my.fwt      those that are named
+    python runtimes/web/build.py --module              compile featherweight.wasm first (requirements-web.txt)
+
+The page reads nothing else: it works from file://, without a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import subprocess
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+ZOO = ROOT / "zoo"
+MODULE = FOLDER / "featherweight.wasm"
+PAGE = FOLDER / "featherweight.html"
+COMPILE = "-target wasm32-wasi -mcpu=generic+simd128+bulk_memory -std=c99 -Wall -Wextra -Werror -Os -Xclang -Oz -c"
+COMPILE += " -fno-vectorize -fno-slp-vectorize"  # the matrix products are written as vectors; others take room
+LINK = "--no-entry --stack-first -z stack-size=131072 --gc-sections --strip-all -O2"
+
+
+def module() -> bytes:
+    """Return the WebAssembly module, compiled by zig's clang (`pip install -r requirements-web.txt`)."""
+    sys.path.insert(0, str(ROOT / "runtimes" / "c"))
+    import unicode_tables
+
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    tables = unicode_tables.table_bytes(unicode_tables.HEADER.read_text(encoding="utf-8"))
+    packed = deflate.compress(tables) + deflate.flush()
+    zig = [sys.executable, "-m", "ziglang"]
+    with tempfile.TemporaryDirectory() as scratch:
+        header = f"static const uint8_t tables[{len(packed)}] = {{{','.join(map(str, packed))}}};\n"
+        Path(scratch, "tables.h").write_text(header, encoding="utf-8")
+        compiled, linked = Path(scratch, "module.o"), Path(scratch, "module.wasm")
+        # A relative path: that of the source may be in the object.
+        sources = ["-I", scratch, "module.c", "-o", str(compiled)]
+        subprocess.run([*zig, "cc", *COMPILE.split(), *sources], check=True, cwd=FOLDER)
+        subprocess.run([*zig, "wasm-ld", *LINK.split(), str(compiled), "-o", str(linked)], check=True)
+        return linked.read_bytes()
+
+
+def page(models: list[Path]) -> str:
+    """Return the page's HTML with the models of these files."""
+    entries = []
+    for path in models:
+        card = path.with_suffix(".json")
+        about = json.loads(card.read_text(encoding="utf-8"))["about"] if card.exists() else {}
+        text = base64.b64encode(path.read_bytes()).decode()
+        entries.append({"name": path.stem, "question": about.get("question"), "file": text})
+    # What is between script tags ends at the first "</".
+    listed = json.dumps(entries).replace("</", "<\\/")
+    html = (FOLDER / "page.html").read_text(encoding="utf-8")
+    parts = {
+        "/* style */": (FOLDER / "page.css").read_text(encoding="utf-8"),
+        "/* module */": f'const MODULE = "{base64.b64encode(MODULE.read_bytes()).decode()}";\nconst MODELS = {listed};',
+        "/* wrapper */": (FOLDER / "featherweight.js").read_text(encoding="utf-8"),
+        "/* page */": (FOLDER / "page.js").read_text(encoding="utf-8"),
+    }
+    for mark, part in parts.items():
+        assert html.count(mark) == 1
+        html = html.replace(mark, part)
+    return html
+
+
+def main() -> None:
+    """Parse, build, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="packed files (.fwt), or names of the zoo; without: the whole zoo")
+    parser.add_argument("--module", action="store_true", help="compile featherweight.wasm first")
+    parser.add_argument("--output", type=Path, default=PAGE, help="the page's file")
+    given = parser.parse_args()
+    models = [ZOO / f"{name}.fwt" if "." not in name else Path(name) for name in given.models]
+    missing = [str(path) for path in models if not path.is_file()]
+    if missing:
+        parser.error(f"no such file: {', '.join(missing)}")
+    if given.module:
+        MODULE.write_bytes(module())
+        print(f"{MODULE}: {MODULE.stat().st_size:,} bytes")
+    # Small ones first: the first one is open when the page is.
+    html = page(models or sorted(ZOO.glob("*.fwt"), key=lambda path: path.stat().st_size))
+    given.output.write_text(html, encoding="utf-8")
+    print(f"{given.output}: {given.output.stat().st_size:,} bytes; open it in a browser")
+
+
+if __name__ == "__main__":
+    main()

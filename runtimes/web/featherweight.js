@@ -1,0 +1,75 @@
+// Featherweight's packed students (.fwt) in a page; docs/guide/web.md describes the functions.
+//   const model = await featherweight(wasm, file);  // the bytes of featherweight.wasm (or its Module) and of a model
+//   model.predict("a gorgeous , witty film");       // {label, probabilities}
+const featherweight = async (wasm, file) => {
+  const module = wasm instanceof WebAssembly.Module ? wasm : await WebAssembly.compile(wasm);
+  const { exports: c } = await WebAssembly.instantiate(module, {});
+  const coder = new TextEncoder(), decoder = new TextDecoder();
+  const bytes = (at, length) => new Uint8Array(c.memory.buffer, at, length);
+  const floats = (at, length) => new Float32Array(c.memory.buffer, at, length);
+  const about = () => new Uint32Array(c.memory.buffer, c.about(), 7);
+  const check = status => {
+    if (!status) return;
+    const text = bytes(c.error(status), 200);
+    throw new Error(decoder.decode(text.subarray(0, text.indexOf(0))));
+  };
+  const place = at => at || check(14);
+  const data = ArrayBuffer.isView(file) ? new Uint8Array(file.buffer, file.byteOffset, file.byteLength)
+    : new Uint8Array(file);
+  bytes(place(c.room(data.length)), data.length).set(data);
+  check(c.open(data.length));
+  const [pair, tokens, multilabel, count, outputs] = about();
+  const [temperature, threshold] = floats(c.about() + 28, 2);
+  const name = index => {
+    c.label(index);
+    return decoder.decode(bytes(...about().slice(5)));
+  };
+  const labels = Array.from({ length: count }, (_, index) => name(index));
+  const write = texts => {
+    const coded = texts.map(text => coder.encode(text));
+    let at = place(c.input(coded.reduce((sum, each) => sum + each.length, 0)));
+    for (const each of coded) bytes(at, each.length).set(each), at += each.length;
+    return coded;
+  };
+  const best = values => values.indexOf(Math.max(...values));
+  const answer = texts => {
+    if (tokens || texts.length != 1 + pair) check(17);
+    const [first, second] = write(texts);
+    check(c.predict(first.length, second ? second.length : 0));
+    return Array.from(floats(about()[5], outputs));
+  };
+  const choose = probabilities => {
+    if (!count) return { score: probabilities[0] };
+    if (multilabel) return { labels: labels.filter((_, index) => probabilities[index] >= 0.5), probabilities };
+    return { label: labels[best(probabilities)], probabilities };
+  };
+  return {
+    name: name(count), task: name(count + 1), labels, pair: !!pair, tokens: !!tokens, multilabel: !!multilabel,
+    temperature, threshold: threshold < 0 ? null : threshold,
+    predict: (...texts) => choose(answer(texts)),
+    tag: text => {
+      if (!tokens) check(17);
+      const [coded] = write([text]);
+      check(c.tag(coded.length));
+      const [at, found] = about().slice(5), words = new Uint32Array(c.memory.buffer, at, 3 * found);
+      return Array.from({ length: found }, (_, i) => {
+        const [start, length, label] = words.subarray(3 * i);
+        const logits = floats(at + 12 * found + 4 * outputs * i, outputs), most = Math.max(...logits);
+        const powers = Array.from(logits, each => Math.exp((each - most) / temperature));
+        const sum = powers.reduce((a, b) => a + b);
+        return { word: decoder.decode(coded.subarray(start, start + length)), label: labels[label],
+          probabilities: powers.map(each => each / sum) };
+      }).filter(each => each.word);
+    },
+    explain: (...texts) => {
+      const values = answer(texts), of = count ? best(values) : 0;
+      return texts.map((text, place) => {
+        const words = text.split(/\s+/u).filter(Boolean);
+        return words.slice(0, 256).map((word, index) => {
+          const rest = words.filter((_, other) => other != index).join(" ");
+          return { word, drop: values[of] - answer(texts.with(place, rest))[of] };
+        });
+      });
+    },
+  };
+};

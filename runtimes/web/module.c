@@ -1,0 +1,156 @@
+/* The WebAssembly module: one model and its workspace, in the memory of one instance. featherweight.js uses it. */
+#define FW_API static __attribute__((unused))
+#define FW_TABLES_ELSEWHERE
+#define FEATHERWEIGHT_IMPLEMENTATION
+#include "../c/featherweight.h"
+
+#include "tables.h"
+
+#define EXPORT(name) __attribute__((export_name(#name)))
+#define PAGE 65536u
+
+/* What the compiler does not write out itself. */
+int memcmp(const void *first, const void *second, size_t count) {
+  const uint8_t *a = first, *b = second;
+  for (; count; count--, a++, b++)
+    if (*a != *b) return *a - *b;
+  return 0;
+}
+
+void *memchr(const void *bytes, int byte, size_t count) {
+  for (const uint8_t *at = bytes; count; count--, at++)
+    if (*at == (uint8_t)byte) return (void *)(uintptr_t)at;
+  return NULL;
+}
+
+char *strchr(const char *text, int character) {
+  for (; *text != (char)character; text++)
+    if (!*text) return NULL;
+  return (char *)(uintptr_t)text;
+}
+
+extern uint8_t __heap_base;
+static fw_model model;
+static size_t base, results, work, work_size, longest, words;
+
+/* What the caller reads: the model's kind; then `labels` and `outputs`; then where a text is, and its bytes. */
+static struct {
+  uint32_t pair, tokens, multilabel, labels, outputs, at, length;
+  float temperature, threshold;
+} about;
+
+static size_t aligned(size_t at) { return (at + 63) & ~(size_t)63; }
+
+/* Have memory up to an address. Returns 0 where there is none. */
+static int reach(size_t end) {
+  size_t pages = __builtin_wasm_memory_size(0), wanted = end / PAGE + 1;
+  return wanted <= pages || __builtin_wasm_memory_grow(0, wanted - pages) != SIZE_MAX;
+}
+
+/* The tables of Unicode are deflated: of cells of four bytes all first bytes, all second ones, ..., and so on. */
+static void unpack_tables(void) {
+  static fw__inflate stream;
+  static uint8_t window[FW_WINDOW];
+  size_t fours = offsetof(fw__unicode_tables, records), twos = offsetof(fw__unicode_tables, top) - fours;
+  uint8_t *to = (uint8_t *)&fw__tables;
+  fw__start_inflate(&stream, tables, sizeof tables, window, FW_WINDOW - 1);
+  for (size_t place = 0; place < 4; place++)
+    for (size_t i = place; i < fours; i += 4) to[i] = (uint8_t)fw__inflated(&stream);
+  for (size_t place = 0; place < 2; place++)
+    for (size_t i = place; i < twos; i += 2) to[fours + i] = (uint8_t)fw__inflated(&stream);
+  for (size_t i = fours + twos; i < sizeof fw__tables; i++) to[i] = (uint8_t)fw__inflated(&stream);
+}
+
+/* Return where so many bytes of a packed file are to be written, 0 where there is no memory. */
+EXPORT(room) size_t room(size_t length) {
+  base = aligned((size_t)&__heap_base);
+  return reach(base + length) ? base : 0;
+}
+
+/* Decode the file that was written there. Returns a status. */
+EXPORT(open) int open_model(size_t length) {
+  size_t memory = aligned(base + length), size;
+  unpack_tables();
+  int status = fw_open(&model, (const void *)base, length);
+  if (status) return status;
+  size = fw_memory_size(&model);
+  if (size > SIZE_MAX / 2 || !reach(memory + size)) return FW_MEMORY;
+  status = fw_load(&model, (void *)memory, size);
+  base = aligned(memory + fw_used(&model));
+  work_size = 1 << 19;
+  about.pair = (uint32_t)model.pair, about.tokens = (uint32_t)model.tokens;
+  about.multilabel = (uint32_t)model.multilabel;
+  about.labels = model.labels, about.outputs = model.outputs;
+  about.temperature = model.temperature, about.threshold = model.threshold;
+  return status;
+}
+
+EXPORT(about) size_t about_model(void) { return (size_t)&about; }
+
+/* Put a label's text, from `labels` on the model's name and its task's, into `about`. */
+EXPORT(label) void label(uint32_t index) {
+  size_t length = 0;
+  about.at = (uint32_t)(size_t)fw_label(&model, index, &length);
+  about.length = (uint32_t)length;
+  if (index >= model.labels) {
+    const fw__string *text = index > model.labels ? &model.task : &model.name;
+    about.at = (uint32_t)(size_t)text->bytes;
+    about.length = text->length;
+  }
+}
+
+EXPORT(error) size_t error(int status) { return (size_t)fw_error(status); }
+
+/* Return where texts of so many bytes together are to be written, 0 where there is no memory. What was written there
+ * is lost. */
+EXPORT(input) size_t input(size_t length) {
+  if (length > longest || !work) {
+    longest = 2 * length + 4096;
+    words = model.tokens ? longest / 2 + 1 : 1;
+    results = aligned(base + longest);
+    work = aligned(results + words * (sizeof(fw_word) + 4 * model.outputs));
+    if (longest > 1 << 26 || !reach(work + work_size)) return longest = 0;
+    fw_start((void *)work, work_size);
+  }
+  return base;
+}
+
+/* Double the workspace. Returns whether that can help. */
+static int larger(size_t length) {
+  if (work_size >= fw_workspace_size(&model, length) || work_size > 1u << 29) return 0;
+  work_size *= 2;
+  if (!reach(work + work_size)) return 0;
+  fw_start((void *)work, work_size);
+  return 1;
+}
+
+/* Answer the text that was written, or the two that lie one behind the other. Returns a status; `about` says where the
+ * probabilities are. */
+EXPORT(predict) int predict(size_t length, size_t second) {
+  const char *text = (const char *)base;
+  int status;
+  while ((status = fw_predict(&model, text, length, model.pair ? text + length : NULL, second, (void *)work, work_size,
+                              (float *)results)) == FW_WORKSPACE &&
+         larger(length > second ? length : second))
+    continue;
+  about.at = (uint32_t)results;
+  about.length = model.outputs;
+  return status;
+}
+
+/* Label the words of the text that was written. `about` says where they are (start, bytes and label of each), and how
+ * many; their logits are behind the last one. */
+EXPORT(tag) int tag(size_t length) {
+  fw_word *found = (fw_word *)results;
+  float *logits = (float *)(found + words);
+  size_t count = 0;
+  int status;
+  while ((status = fw_tag(&model, (const char *)base, length, (void *)work, work_size, found, words, &count, logits)) ==
+             FW_WORKSPACE &&
+         larger(length))
+    continue;
+  memmove(found + count, logits, count * 4 * model.outputs);
+  about.at = (uint32_t)results;
+  about.length = (uint32_t)count;
+  return status;
+}

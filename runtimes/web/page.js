@@ -1,0 +1,157 @@
+const find = id => document.getElementById(id);
+const make = (tag, properties, ...children) => {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+};
+const decode = text => Uint8Array.from(atob(text), character => character.charCodeAt(0));
+const EXAMPLES = {
+  single: ["a gorgeous , witty , seductive movie ."],
+  pair: ["How can I learn to cook?", "What is the best way to learn cooking?"],
+  tokens: ["Mutations of the BRCA1 gene were found in patients with breast cancer , and aspirin caused headache ."],
+};
+const percent = value => `${(100 * value).toFixed(1)} %`;
+const signed = value => `${value < 0 ? "\u2212" : "+"}${Math.abs(100 * value).toFixed(1)}`;
+let model, bytes, kind, compiled;
+
+// A few passes, since browsers round their clocks.
+const timed = ask => {
+  const start = performance.now();
+  let passes = 0;
+  do { ask(); passes++; } while (performance.now() - start < 4 && passes < 50);
+  return (performance.now() - start) / passes;
+};
+
+const word = (text, strength, side, note, title) => {
+  const shown = make("span", { className: "word", title }, text);
+  if (note) shown.append(make("small", {}, note));
+  if (strength > 0.02) shown.style.background = `rgba(var(--${side}), ${(0.6 * Math.min(1, strength)).toFixed(2)})`;
+  return shown;
+};
+
+const showLabels = (labels, probabilities) => find("labels").replaceChildren(...labels.map((label, index) => {
+  const bar = make("div", { className: "bar" }, make("i"));
+  bar.firstChild.style.width = percent(probabilities[index]);
+  bar.setAttribute("aria-hidden", "true");
+  return make("div", { className: "label" }, make("span", {}, label), bar,
+    make("span", { className: "number" }, percent(probabilities[index])));
+}));
+
+const showTags = text => {
+  const tags = model.tag(text);
+  const outside = tag => tag.label == "O";
+  const named = tags.filter(tag => !outside(tag));
+  find("answer").textContent = !named.length ? "no words found"
+    : named.map(tag => (tag.label.startsWith("I-") ? " " : "\n") + tag.word).join("").trim().split("\n").join(" \u00b7 ");
+  find("labels").replaceChildren();
+  find("words-title").textContent = "Each word's label";
+  find("words").replaceChildren(make("div", {}, ...tags.flatMap(tag => {
+    const probability = Math.max(...tag.probabilities);
+    const title = model.labels.map((label, i) => `${label} ${percent(tag.probabilities[i])}`).join(", ");
+    return [word(tag.word, outside(tag) ? 0 : probability, "for", outside(tag) ? "" : tag.label, title), " "];
+  })));
+  find("legend").textContent = "B- begins a name, I- goes on with it. Words and signs are read as they are separated by spaces.";
+};
+
+const showAnswer = texts => {
+  const answer = model.predict(...texts), drops = model.explain(...texts);
+  find("answer").textContent = answer.label ?? (answer.labels ? answer.labels.join(", ") || "none of these"
+    : answer.score.toFixed(3));
+  showLabels(answer.probabilities ? model.labels : [], answer.probabilities);
+  const most = Math.max(0.02, ...drops.flat().map(each => Math.abs(each.drop)));
+  const unit = answer.probabilities ? signed : value => (value < 0 ? "\u2212" : "+") + Math.abs(value).toFixed(3);
+  const title = answer.probabilities ? "percentage points of the answer's probability" : "of the score";
+  find("words-title").textContent = "Which words mattered";
+  find("words").replaceChildren(...drops.map(words => make("div", {}, ...words.flatMap(each => {
+    const strength = Math.abs(each.drop) / most;
+    return [word(each.word, strength, each.drop < 0 ? "against" : "for", strength > 0.2 ? unit(each.drop) : "",
+      `${each.word}: ${unit(each.drop)} ${title}`), " "];
+  }))));
+  const falls = answer.probabilities ? "the probability of the answer, in percentage points," : "the score";
+  find("legend").textContent = `How far ${falls} falls without the word. Words with a minus speak against the answer.`;
+};
+
+const show = () => {
+  if (!model) return;
+  const texts = model.pair ? [find("first").value, find("second").value] : [find("first").value];
+  const empty = !texts.some(text => text.trim());
+  find("explanation").hidden = empty;
+  if (empty) {
+    find("answer").textContent = "Type a text.";
+    find("labels").replaceChildren();
+    find("facts").textContent = size();
+    return;
+  }
+  try {
+    const milliseconds = timed(() => (model.tokens ? model.tag(texts[0]) : model.predict(...texts)));
+    if (model.tokens) showTags(texts[0]);
+    else showAnswer(texts);
+    find("facts").textContent = `${size()} An answer to this text takes ${milliseconds.toPrecision(2)} ms.`;
+    find("problem").hidden = true;
+  } catch (error) {
+    complain(error);
+  }
+};
+
+const size = () => `${model.name || "The model"} (task ${model.task}): ${bytes.toLocaleString("en")} bytes. `
+  + `The program that reads it: ${decodedModule.length.toLocaleString("en")} bytes.`;
+
+const complain = error => {
+  find("problem").textContent = error.message;
+  find("problem").hidden = false;
+};
+
+const decodedModule = decode(MODULE);
+
+const open = async (data, question) => {
+  try {
+    compiled ??= await WebAssembly.compile(decodedModule);
+    model = await featherweight(compiled, data);
+  } catch (error) {
+    return complain(error);
+  }
+  bytes = data.length;
+  find("problem").hidden = true;
+  find("question").textContent = question ?? "";
+  find("pair").hidden = !model.pair;
+  find("first-label").textContent = model.pair ? "First text" : "Text";
+  const next = model.tokens ? "tokens" : model.pair ? "pair" : "single";
+  if (next != kind) {
+    kind = next;
+    [find("first").value, find("second").value = ""] = EXAMPLES[kind];
+  }
+  show();
+};
+
+const openFile = async file => {
+  if (!file) return;
+  const data = new Uint8Array(await file.arrayBuffer());
+  MODELS.push({ name: file.name, data });
+  list();
+  find("model").value = MODELS.length - 1;
+  await open(data);
+};
+
+const list = () => find("model").replaceChildren(...MODELS.map((each, index) => {
+  each.data ??= decode(each.file);
+  return make("option", { value: index }, `${each.name}, ${Math.round(each.data.length / 1000)} KB`);
+}));
+
+find("model").onchange = () => {
+  const chosen = MODELS[find("model").value];
+  return open(chosen.data, chosen.question);
+};
+find("file").onchange = event => openFile(event.target.files[0]);
+for (const id of ["first", "second"]) find(id).oninput = show;
+document.ondragover = event => {
+  event.preventDefault();
+  document.body.classList.add("dragged");
+};
+document.ondragleave = () => document.body.classList.remove("dragged");
+document.ondrop = event => {
+  event.preventDefault();
+  document.body.classList.remove("dragged");
+  return openFile(event.dataTransfer.files[0]);
+};
+list();
+open(MODELS[0].data, MODELS[0].question);

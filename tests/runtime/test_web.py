@@ -1,0 +1,152 @@
+"""The page's module answers as the NumPy runtime, is what the sources compile to, and runs in a browser."""
+
+import base64
+import importlib.metadata
+import importlib.util
+import itertools
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import packed_students as made
+import pytest
+import tiny
+import web_module
+from unicode_torture import TORTURE
+
+from compression.inference.explain import leave_one_out
+from compression.runtime import load, tidy
+from compression.runtime import zoo_file as zoo_name
+
+NEAR = 1e-3
+TEXTS = [*TORTURE, *(text for text, _ in tiny.sentences(10))]
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def zoo_file(name):
+    """Return the path of a model of the zoo."""
+    return Path(zoo_name(name))
+
+
+def texts():
+    """Return texts that UTF-8 can hold."""
+    return [tidy(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")) for text in TEXTS]
+
+
+def check(path):
+    """Check the answers of a file to texts, or to pairs of them."""
+    theirs, ours = load(path), web_module.WebModel(path.read_bytes())
+    assert (ours.name, ours.task, ours.labels) == (theirs.name, theirs.task, theirs.labels)
+    if theirs.tokens:
+        for text in texts():
+            words, labels, logits = ours.tags(text)
+            assert words == (text.split() or [""])
+            assert labels == theirs.predict([text])[0] or not text.split()
+            np.testing.assert_allclose(logits, theirs.logits([text])[0], atol=NEAR)
+    elif theirs.pair:
+        pairs = list(itertools.pairwise(texts()))
+        np.testing.assert_allclose(
+            [ours.probabilities(*pair) for pair in pairs], theirs.probabilities(pairs), atol=NEAR
+        )
+    else:
+        found = [ours.probabilities(text) for text in texts()]
+        np.testing.assert_allclose(found, theirs.probabilities(texts()), atol=NEAR)
+
+
+def test_it_is_small():
+    assert web_module.MODULE.stat().st_size <= 60_000
+    assert web_module.WRAPPER.stat().st_size <= 4_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sst-2-12k", "qqp-400k", "bc2gm"])
+def test_models_of_the_zoo(name):
+    pytest.importorskip("wasmtime")
+    check(zoo_file(name))
+
+
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+def test_students_of_every_tokenizer(tmp_path, embedding):
+    pytest.importorskip("wasmtime")
+    check(made.write_packed(made.write_student(tmp_path / "s", "conv", embedding, "affine-row")))
+
+
+def test_long_texts_and_refusals():
+    pytest.importorskip("wasmtime")
+    data = zoo_file("sst-2-12k").read_bytes()
+    model, long = web_module.WebModel(data), "a dull , endless film " * 20_000
+    theirs = load(zoo_file("sst-2-12k"))
+    np.testing.assert_allclose(model.probabilities(long), theirs.probabilities([long])[0], atol=NEAR)
+    np.testing.assert_allclose(model.probabilities("fine"), theirs.probabilities(["fine"])[0], atol=NEAR)
+    with pytest.raises(ValueError, match="the file's length is not the one it says"):
+        web_module.WebModel(data[:-1])
+
+
+@pytest.mark.slow
+def test_the_module_is_what_its_sources_compile_to():
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("no compiler: pip install -r requirements-web.txt")
+    pinned = re.search(r"ziglang==(\S+)", (tiny.ROOT / "requirements-web.txt").read_text(encoding="utf-8"))[1]
+    if importlib.metadata.version("ziglang") != pinned:
+        pytest.skip(f"the module is compiled by ziglang {pinned}")
+    assert web_module.builder()["module"]() == web_module.MODULE.read_bytes()
+
+
+PROBE = """
+<pre id="result"></pre>
+<script>
+const probe = async () => {
+  const type = (id, text) => { find(id).value = text; find(id).dispatchEvent(new Event("input")); };
+  const choose = async index => { find("model").value = index; await find("model").onchange(); };
+  const answers = [];
+  for (const text of TEXTS) {
+    type("first", text);
+    answers.push([find("answer").textContent, model.predict(text).probabilities, model.explain(text)]);
+  }
+  const shown = [...document.querySelectorAll(".word")].map(each => each.firstChild.textContent);
+  await choose(1);
+  type("first", "BRCA1 mutations");
+  const tags = model.tag("BRCA1 mutations").map(each => [each.word, each.label]);
+  find("result").textContent = btoa(unescape(encodeURIComponent(JSON.stringify({answers, shown, tags,
+    facts: find("facts").textContent, problem: find("problem").hidden, wide: document.scrollingElement.scrollWidth}))));
+};
+const wait = () => model ? probe() : setTimeout(wait, 20);
+wait();
+</script>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+def test_the_page_in_a_browser(tmp_path):
+    html = web_module.builder()["page"]([zoo_file("sst-2-12k"), zoo_file("bc2gm")])
+    asked = ["a gorgeous , witty film", "d\u00e9j\u00e0 vu \u2603", "dull dull dull"]
+    probe = PROBE.replace("TEXTS", json.dumps(asked))
+    (tmp_path / "page.html").write_text(html.replace("</body>", probe + "</body>"), encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1000,900"]
+    flags += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000", "--dump-dom"]
+    command = [BROWSER, *flags, (tmp_path / "page.html").as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    coded = re.search(r'<pre id="result">([A-Za-z0-9+/=]+)</pre>', done.stdout)
+    assert coded, done.stderr
+    result = json.loads(base64.b64decode(coded[1]))
+    assert result["problem"]
+    model = load(zoo_file("sst-2-12k"))
+    expected = model.probabilities(asked).tolist()
+    drops = leave_one_out(model, [(text,) for text in asked], expected)
+    for (label, probabilities, words), values, each, text in zip(
+        result["answers"], expected, drops, asked, strict=True
+    ):
+        assert label == model.predict([text])[0]
+        assert probabilities == pytest.approx(values, abs=NEAR)
+        assert [word["word"] for word in words[0]] == text.split()
+        assert [word["drop"] for word in words[0]] == pytest.approx([drop for _, drop in each[0]], abs=NEAR)
+    assert result["shown"] == asked[-1].split()
+    tags = load(zoo_file("bc2gm")).predict(["BRCA1 mutations"])[0]
+    assert result["tags"] == [["BRCA1", tags[0]], ["mutations", tags[1]]]
+    assert "167,997 bytes" in result["facts"]
+    assert result["wide"] <= 1000
+    assert "CONSOLE" not in done.stderr

@@ -1,6 +1,7 @@
 """fwt, the C runtime's command line: the NumPy runtime's answers, one line for a mistake."""
 
 import subprocess
+from pathlib import Path
 
 import c_runtime
 import packed_students as made
@@ -102,7 +103,7 @@ def test_it_describes_and_times_a_model(tmp_path):
 
 def test_it_prints_the_file_as_an_array():
     printed = run("embed", zoo_file("sst-2-12k"))
-    data = zoo_file("sst-2-12k").read_bytes()
+    data = Path(zoo_file("sst-2-12k")).read_bytes()
     assert printed.startswith(f"static const unsigned char featherweight_model[{len(data)}] = {{\n")
     assert bytes(int(number) for number in printed.split("{")[1].split(",")[:-1]) == data
 

@@ -5,6 +5,7 @@ import itertools
 import struct
 import sys
 import unicodedata
+from pathlib import Path
 
 import c_runtime
 import damage
@@ -126,7 +127,7 @@ def test_unused_byte_pairs_and_a_whole_model_as_codes(tmp_path, compact):
 @pytest.mark.parametrize("name", ["sst-2-12k", "sst-2-32k"])
 def test_memory_that_is_enough_to_decode_a_file(name):
     """What it says before it decodes the file is enough; what it says afterwards is too, and less is refused."""
-    data, library = zoo_file(name).read_bytes(), native._library()
+    data, library = Path(zoo_file(name)).read_bytes(), native._library()
     library.fw_needed.argtypes, library.fw_needed.restype = (ctypes.c_void_p,), ctypes.c_size_t
     library.fw_used.argtypes, library.fw_used.restype = (ctypes.c_void_p,), ctypes.c_size_t
     model = ctypes.create_string_buffer(library.fw_model_size())

@@ -31,7 +31,7 @@ const word = (text, strength, side, note, title) => {
 
 const showLabels = (labels, probabilities) => find("labels").replaceChildren(...labels.map((label, index) => {
   const bar = make("div", { className: "bar" }, make("i"));
-  bar.firstChild.style.width = percent(probabilities[index]);
+  bar.firstChild.style.width = `${100 * probabilities[index]}%`;
   bar.setAttribute("aria-hidden", "true");
   return make("div", { className: "label" }, make("span", {}, label), bar,
     make("span", { className: "number" }, percent(probabilities[index])));

@@ -19,19 +19,25 @@ and elsewhere the #include alone. A prediction:
 
 Memory. fw_open reads the file's header once, on the stack (FW_WINDOW and some 3 KB), to know its sizes; it keeps
 nothing but numbers. fw_load decodes the file, whose arrays are entropy coded, into `memory`: the header (labels,
-vocabulary), the embedding's codes, a byte each, and all other matrices as float32; a table of floats stays float32. The
-first fw_used(&model) bytes are read by every prediction; what lies behind them was needed for decoding only and may
-serve as a workspace. The file's bytes are not needed after fw_load. A workspace belongs to one thread: it holds the
-text in its forms, the tokens and the encoder's state, and one half of it, at most 2 MiB, is a cache of words; fw_start
-marks the cache as empty. A model that is loaded is only read: threads may share it.
+vocabulary), the embedding's codes, a byte each, and all other matrices as float32 (with FW_COMPACT as codes too); a
+table of floats stays float32. The first fw_used(&model) bytes are read by every prediction; what lies behind them was
+needed for decoding only and may serve as a workspace. The file's bytes are not needed after fw_load. A workspace belongs
+to one thread: it holds the text in its forms, the tokens and the encoder's state, and one half of it, at most 2 MiB, is
+a cache of words (none in a workspace below 8 KB); fw_start marks the cache as empty. A model that is loaded is only read:
+threads may share it.
 
 Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md is
 the format; the answers are those of compression/runtime, the NumPy runtime.
 
 Settings, defined before the implementation:
 
-    FW_WINDOW       bytes of the inflater's window on the stack, a power of two, 32768 by default.
-                    A smaller one refuses headers that need more; one as long as a header never does.
+    FW_COMPACT      for microcontrollers: all codes stay codes, a byte each, and are multiplied as such, byte pairs have
+                    indexes of 16 bits (files of more than 65,534 of them are refused), and there are no vectors
+
+    FW_ASCII        for programs without room for the tables of Unicode: texts with other characters are refused
+
+    FW_WINDOW       bytes of fw_open's inflater's window on the stack, a power of two, 32768 by default, 4096 with
+                    FW_COMPACT. A smaller one refuses headers that need more; one as long as a header never does.
 
     FW_NO_VECTORS   plain loops in place of GCC's and clang's vectors
 
@@ -87,6 +93,7 @@ typedef struct fw__array {
   uint32_t count, columns, tables, tables_at;
   uint8_t mode, constant;
   const uint8_t *steps; /* the tables, in the header */
+  uint8_t stays; /* predictions read it */
   struct fw__array *classes, *next;
   uint8_t *values; /* NULL of a constant */
 } fw__array;
@@ -98,10 +105,13 @@ typedef struct fw__matrix {
 } fw__matrix;
 
 /* A linear layer as it is multiplied with: [inputs][stride] with the outputs side by side, or, if stride is 0,
- * [outputs][inputs]. */
+ * [outputs][inputs]. Without weights it is one matrix, or two side by side, whose codes are multiplied with; the outputs
+ * from `from` to `to` are doubled. */
 typedef struct {
   float *weights, *bias;
   uint32_t inputs, outputs, stride;
+  fw__matrix *coded[2];
+  uint32_t from, to;
 } fw__dense;
 
 typedef struct {
@@ -114,9 +124,17 @@ typedef struct {
   uint32_t has_value, next;
 } fw__rule;
 
-/* A symbol of byte pairs: a character, two symbols, or (literal) text of the header. */
+/* The index of a symbol of byte pairs, or of its row. */
+#ifdef FW_COMPACT
+typedef uint16_t fw__index;
+#else
+typedef uint32_t fw__index;
+#endif
+
+/* A symbol of byte pairs: a character, which is its own hash, two symbols, or (literal) text of the header. */
 typedef struct {
-  uint32_t hash, length, left, right, id;
+  uint32_t hash;
+  fw__index length, left, right, id;
 } fw__symbol;
 
 typedef struct fw_model {
@@ -137,21 +155,22 @@ typedef struct fw_model {
   const uint8_t *file, *stored;
   size_t file_length, header_length, rest_at;
   uint32_t stored_length, checksum;
-  uint64_t memory, used;
+  uint64_t memory, needed, used;
   uint32_t max_pool, calibrated, has_threshold, align, symmetric, dim, hidden, kernel, depth, heads, intermediate,
       adapters, cls, input, width, blocks, vocab_size, rows;
   fw__string label_list;
   fw__array *first, *main, *first_end, *main_end, *states;
-  uint32_t first_tables, main_tables, floats_count, vectors, total, matrix_count;
+  uint32_t first_tables, main_tables, most_tables, coded, floats_count, vectors, total, matrix_count;
   fw__matrix *matrices;
   fw__array *float_planes[4];
   float *floats, *row, *factor, *rank_row, *table, *importance;
   uint32_t longest_row, longest_factor, longest_rank;
   fw__dense encoder[2], fusion, classifier[2];
   float scale; /* of the scores of aligned tokens */
-  fw__dense *layers;
-  uint32_t *lanes, *seen, *ends;
-  uint8_t *carried, *tables, *may_follow;
+  struct fw__table *tables;
+  uint32_t *ends;
+  uint16_t *seen;
+  uint8_t *may_follow;
   uint32_t bpe_flags, base, rule_count, longest_rule, character_count, merges, literal_count, symbol_count, table_mask;
   uint32_t words_apart, has_unused, ascii_stays, growth;
   fw__rule *rules;
@@ -159,7 +178,7 @@ typedef struct fw_model {
   fw__string characters, *literals;
   uint32_t *literal_index;
   fw__symbol *symbols;
-  uint32_t *symbol_table;
+  fw__index *symbol_table;
   uint32_t lowercase, pieces, piece_bytes, *piece_starts;
   uint8_t *piece_text;
 } fw_model;
@@ -172,10 +191,13 @@ typedef struct {
 
 /* Check a file's length, version and checksum, and find out what memory it needs. */
 FW_API int fw_open(fw_model *model, const void *bytes, size_t length);
-/* Return the bytes of memory that fw_load needs; SIZE_MAX where they are more than can be addressed. */
+/* Return the bytes of memory that are enough for fw_load; SIZE_MAX where they are more than can be addressed. */
 FW_API size_t fw_memory_size(const fw_model *model);
-/* Decode the file. The memory must stay as it is as long as the model is used. */
+/* Decode the file. The memory must stay as it is as long as the model is used. FW_MEMORY: it is too small; less than
+   fw_memory_size is enough for most files. */
 FW_API int fw_load(fw_model *model, void *memory, size_t size);
+/* Return the bytes of memory with which fw_load can decode this file, which are found out by decoding it. */
+FW_API size_t fw_needed(const fw_model *model);
 /* Return the bytes of `memory` that predictions read; those behind them are free again. */
 FW_API size_t fw_used(const fw_model *model);
 /* Return the bytes of a workspace that is enough for any text of `longest` bytes; less is enough for most. */
@@ -221,10 +243,37 @@ FW_API const char *fw_unicode(void);
 
 #include <string.h>
 
-#ifndef FW_WINDOW
+#if !defined FW_WINDOW && defined FW_COMPACT
+#define FW_WINDOW 4096
+#elif !defined FW_WINDOW
 #define FW_WINDOW 32768
 #endif
+#ifdef FW_ASCII
+#define FW__ONLY_ASCII 1
+#else
+#define FW__ONLY_ASCII 0
+#endif
+#ifdef FW_COMPACT
+#define FW__COMPACT 1
+#define FW__ALIGNMENT 8
+#else
+#define FW__COMPACT 0
+#define FW__ALIGNMENT 64 /* a line of the cache, and the longest of vectors */
+#endif
 
+#ifdef FW_ASCII
+#define FW_UNICODE "none, only ASCII"
+/* Of sentencepiece's nmt_nfkc, and what no text has here. */
+static const struct {
+  uint32_t later_singles[2], later_sequences[4];
+  uint16_t nmt_gone[28], nmt_spaces[4], nmt_kept[1];
+} fw__tables = {
+    {0xFFFFFFFF, 0},
+    {0xFFFFFFFF, 0, 0, 0},
+    {1, 2, 3, 4, 5, 6, 7, 8, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 127},
+    {9, 10, 12, 13},
+    {0xFFFF}};
+#else
 /* clang-format off */
 /* unicode tables: begin */
 #define FW_UNICODE "14.0.0"
@@ -923,6 +972,7 @@ static const fw__unicode_tables fw__tables = {
 static fw__unicode_tables fw__tables;
 #endif
 /* clang-format on */
+#endif
 
 enum {
   FW__PAIR = 1,
@@ -965,7 +1015,8 @@ enum {
 #define FW__LARGEST 1e4f
 #define FW__NONE 0xFFFFFFFFu
 #define FW__BLANK 0x2581u /* sentencepiece's character for a space */
-#define FW__LITERAL 0x80000000u
+#define FW__NO_INDEX ((fw__index)FW__NONE)
+#define FW__LITERAL ((fw__index)1 << (8 * sizeof(fw__index) - 1))
 
 FW_API const char *fw_error(int status) {
   static const char *const texts[] = {
@@ -982,10 +1033,10 @@ FW_API const char *fw_error(int status) {
       "a vocabulary that contradicts itself",
       "a coded stream is damaged",
       "a weight is not finite, too large, or has no centroid",
-      "this build does not know the file's architecture, or its window is too small for the header",
+      "this build does not know the file's architecture, or is too small for its header or vocabulary",
       "too little memory for the model",
       "the text needs a larger workspace",
-      "the text is not UTF-8",
+      FW__ONLY_ASCII ? "the text is not ASCII" : "the text is not UTF-8",
       "the model reads another kind of input: one text, two texts, or words to label",
   };
   return status >= 0 && status < (int)(sizeof texts / sizeof *texts) ? texts[status] : "no such status";
@@ -1068,7 +1119,8 @@ typedef struct {
   size_t length, at;
   uint32_t hold, bits, state, last, left, distance, produced;
   fw__code literals, distances;
-  uint8_t window[FW_WINDOW];
+  uint8_t *window; /* the last bytes written, a power of two of them, or all */
+  uint32_t mask;
 } fw__inflate;
 
 /* Return the next bits, fewer than 16 of them, or a negative number at the end of the input. */
@@ -1188,8 +1240,8 @@ static int fw__inflated(fw__inflate *s) {
       if (fw__start_block(s)) return FW__BROKEN;
     } else if (s->left && s->state == 2) {
       s->left--;
-      byte = s->window[(s->produced - s->distance) & (FW_WINDOW - 1)];
-      s->window[s->produced++ & (FW_WINDOW - 1)] = (uint8_t)byte;
+      byte = s->window[(s->produced - s->distance) & s->mask];
+      s->window[s->produced++ & s->mask] = (uint8_t)byte;
       return byte;
     } else if (s->state == 1) {
       if (!s->left) {
@@ -1199,13 +1251,13 @@ static int fw__inflated(fw__inflate *s) {
       if (s->at == s->length) return FW__BROKEN;
       s->left--;
       byte = s->in[s->at++];
-      s->window[s->produced++ & (FW_WINDOW - 1)] = (uint8_t)byte;
+      s->window[s->produced++ & s->mask] = (uint8_t)byte;
       return byte;
     } else {
       int symbol = fw__symbol_of(s, &s->literals), extra;
       if (symbol < 0) return FW__BROKEN;
       if (symbol < 256) {
-        s->window[s->produced++ & (FW_WINDOW - 1)] = (uint8_t)symbol;
+        s->window[s->produced++ & s->mask] = (uint8_t)symbol;
         return symbol;
       }
       if (symbol == 256) {
@@ -1220,13 +1272,15 @@ static int fw__inflated(fw__inflate *s) {
         return FW__BROKEN;
       s->distance = (uint32_t)(distances[symbol] + extra);
       if (s->distance > s->produced) return FW__BROKEN;
-      if (s->distance > FW_WINDOW) return FW__TOO_FAR;
+      if (s->distance - 1 > s->mask) return FW__TOO_FAR;
     }
   }
 }
 
-static void fw__start_inflate(fw__inflate *s, const uint8_t *in, size_t length) {
+static void fw__start_inflate(fw__inflate *s, const uint8_t *in, size_t length, uint8_t *window, uint32_t mask) {
   s->in = in;
+  s->window = window;
+  s->mask = mask;
   s->length = length;
   s->at = 0;
   s->hold = s->bits = s->state = s->last = s->left = s->distance = s->produced = 0;
@@ -1313,20 +1367,26 @@ static fw__string fw__text(fw__reader *r, uint32_t most) {
 #define FW__GAP 0
 #endif
 
-/* ---- Memory: what stays from the front, what decoding needs from the back ---- */
+/* ---- Memory: what stays from the front, what decoding needs from the back; behind what stays, what a part of decoding
+ * needs ---- */
 
 typedef struct {
   uint8_t *base; /* NULL while sizes are found out */
   uint64_t size, low, high, peak;
 } fw__memory;
 
-static uint64_t fw__aligned(uint64_t bytes) { return ((bytes + 63) & ~(uint64_t)63) + FW__GAP; }
+static uint64_t fw__aligned(uint64_t bytes) {
+  return ((bytes + FW__ALIGNMENT - 1) & ~(uint64_t)(FW__ALIGNMENT - 1)) + FW__GAP;
+}
+
+static void fw__extend(fw__memory *a, uint64_t bytes, int stays) {
+  *(stays ? &a->low : &a->high) += bytes;
+  if (a->low + a->high > a->peak) a->peak = a->low + a->high;
+}
 
 static void *fw__place(fw__memory *a, uint64_t bytes, int stays) {
   uint64_t start = a->low;
-  if (stays) a->low += fw__aligned(bytes);
-  else a->high += fw__aligned(bytes);
-  if (a->low + a->high > a->peak) a->peak = a->low + a->high;
+  fw__extend(a, fw__aligned(bytes), stays);
   if (!a->base || a->low + a->high > a->size) return NULL;
   uint8_t *at = a->base + (stays ? start : a->size - a->high);
   FW__UNPOISON(at, (size_t)bytes);
@@ -1341,6 +1401,7 @@ typedef struct {
   fw__reader *r;
   fw__memory *a;
   int keep;
+  uint64_t staying, passing; /* bytes of the main stream's arrays, of those that predictions read and of others */
 } fw__pass;
 
 static void *fw__get(fw__pass *p, uint64_t count, size_t size, int stays) {
@@ -1348,6 +1409,13 @@ static void *fw__get(fw__pass *p, uint64_t count, size_t size, int stays) {
   if (p->keep && !memory && !p->r->error) p->r->error = FW_MEMORY;
   return memory;
 }
+
+/* A table for decoding: the symbols that are present, where the interval of each starts, and for every 32nd slot the
+   index of its symbol. */
+typedef struct fw__table {
+  uint16_t start[257];
+  uint8_t symbol[256], coarse[256];
+} fw__table;
 
 static uint32_t fw__counted(fw__pass *p, uint64_t rows, uint64_t columns) {
   uint64_t total = p->m->total + rows * columns;
@@ -1388,7 +1456,10 @@ static fw__array *fw__read_array(fw__pass *p, uint32_t count, uint32_t columns, 
   } else if (local.mode == FW__RAW && first) {
     local.values = (uint8_t *)(uintptr_t)fw__take(p->r, count); /* only read */
   }
-  if (local.mode != FW__CONSTANT && !(local.mode == FW__RAW && first)) local.values = fw__get(p, count, 1, stays);
+  if (first && local.mode == FW__CODED) local.values = fw__get(p, count, 1, stays);
+  if (!first && local.mode != FW__CONSTANT) *(stays ? &p->staying : &p->passing) += fw__aligned(count);
+  local.stays = (uint8_t)stays;
+  if (local.tables > m->most_tables) m->most_tables = local.tables;
   if (p->r->data) local.steps = p->r->data + p->r->at;
   for (uint32_t i = 0; i < local.tables && !p->r->error; i++) fw__skip_table(p);
   uint32_t *tables = first ? &m->first_tables : &m->main_tables;
@@ -1401,6 +1472,13 @@ static fw__array *fw__read_array(fw__pass *p, uint32_t count, uint32_t columns, 
   else *head = array;
   *end = array;
   return array;
+}
+
+/* Place the main stream's arrays: those that predictions read, or the others. */
+static void fw__place_arrays(fw__pass *p, int stays) {
+  if (!p->keep) fw__extend(p->a, stays ? p->staying : p->passing, stays);
+  for (fw__array *array = p->m->main; array; array = array->next)
+    if (array->mode != FW__CONSTANT && array->stays == stays) array->values = fw__get(p, array->count, 1, stays);
 }
 
 static uint32_t fw__add_floats(fw__pass *p, uint64_t count) {
@@ -1555,27 +1633,32 @@ static void fw__read_vocabulary(fw__pass *p) {
     index += fw__number(r, FW__MOST_PIECES);
     fw__string literal = fw__text(r, FW__NONE);
     if (!r->error && index >= m->merges) r->error = FW_VOCABULARY;
+    if (!r->error && FW__COMPACT && literal.length >= FW__NO_INDEX) r->error = FW_UNSUPPORTED;
     if (p->keep && !r->error) m->literals[i] = literal, m->literal_index[i] = (uint32_t)index;
     index++;
   }
   m->symbol_count = fw__counted(p, (uint64_t)m->character_count + m->merges, 1);
   m->states = fw__read_array(p, m->symbol_count, FW__BLOCK, 1, 0);
+  if (!r->error && FW__COMPACT && m->symbol_count >= FW__NO_INDEX) r->error = FW_UNSUPPORTED;
   if (r->error) return;
   m->table_mask = fw__power_of_two(m->symbol_count + m->symbol_count / 3) - 1;
   m->symbols = fw__get(p, m->symbol_count, sizeof *m->symbols, 1);
-  m->symbol_table = fw__get(p, (uint64_t)m->table_mask + 1, 4, 1);
-  m->seen = fw__get(p, 2 * (uint64_t)m->symbol_count, 4, 0);
-  m->ends = fw__get(p, m->symbol_count, 4, 0);
-  m->may_follow = fw__get(p, m->symbol_count, 1, 0);
+  m->symbol_table = fw__get(p, (uint64_t)m->table_mask + 1, sizeof *m->symbol_table, 1);
 }
 
 static uint32_t fw__stride(uint32_t outputs) { return outputs < 16 ? 0 : (outputs + 15) & ~15u; }
 
-static void fw__get_dense(fw__pass *p, fw__dense *dense, uint32_t outputs, uint32_t inputs) {
+/* matrices: its first one, and how many there are. */
+static void fw__get_dense(fw__pass *p, fw__dense *dense, uint32_t outputs, uint32_t inputs, uint32_t first,
+                          uint32_t matrices) {
+  uint32_t all = ((1u << matrices) - 1) << first;
+  int coded = FW__COMPACT && matrices && (p->m->coded & all) == all;
+  memset(dense, 0, sizeof *dense);
   dense->outputs = outputs;
   dense->inputs = inputs;
-  dense->stride = fw__stride(outputs);
-  dense->weights = fw__get(p, (uint64_t)inputs * (dense->stride ? dense->stride : outputs), 4, 1);
+  dense->stride = coded ? 0 : fw__stride(outputs);
+  for (uint32_t i = 0; i < matrices && coded && p->keep; i++) dense->coded[i] = &p->m->matrices[first + i];
+  if (!coded) dense->weights = fw__get(p, (uint64_t)inputs * (dense->stride ? dense->stride : outputs), 4, 1);
   dense->bias = fw__get(p, dense->stride ? dense->stride : outputs, 4, 1);
 }
 
@@ -1586,7 +1669,7 @@ static uint32_t fw__gates(const fw_model *m) { return m->arch == FW_BILSTM ? 4 *
 static void fw__read_header(fw__pass *p) {
   fw_model *m = p->m;
   fw__reader *r = p->r;
-  m->total = m->floats_count = m->first_tables = m->main_tables = m->matrix_count = 0;
+  m->total = m->floats_count = m->first_tables = m->main_tables = m->most_tables = m->matrix_count = m->coded = 0;
   m->longest_row = m->longest_factor = m->longest_rank = 0;
   m->first = m->main = m->first_end = m->main_end = NULL;
   m->arch = (int)fw__byte(r, 6);
@@ -1649,7 +1732,7 @@ static void fw__read_header(fw__pass *p) {
   m->input = m->dim + m->align; /* whether the other text has the token */
   m->blocks = !m->pair ? 1 : m->symmetric ? 3 : 4;
   uint32_t inputs = m->width * m->blocks, of_token = m->width + m->dim, gates = fw__gates(m), number = 0;
-  uint32_t shapes[9][2];
+  uint32_t shapes[9][2], first = 1, fusion = FW__NONE;
 #define FW__SHAPE(a, b) (shapes[number][0] = (a), shapes[number][1] = (b), number++)
   FW__SHAPE(m->rows, m->dim);
   if (m->vocab_size) FW__SHAPE(3 * m->vocab_size, 1);
@@ -1658,7 +1741,10 @@ static void fw__read_header(fw__pass *p) {
     FW__SHAPE(gates, m->input);
     FW__SHAPE(gates, m->hidden);
   }
-  if (m->align) FW__SHAPE(m->width, 4 * of_token);
+  if (m->align) {
+    fusion = number;
+    FW__SHAPE(m->width, 4 * of_token);
+  }
   FW__SHAPE(m->cls, inputs);
   FW__SHAPE(m->outputs, m->cls);
 #undef FW__SHAPE
@@ -1666,11 +1752,10 @@ static void fw__read_header(fw__pass *p) {
   fw__matrix local;
   m->matrix_count = number;
   m->matrices = fw__get(p, number, sizeof local, 1);
-  uint32_t table_form = 0;
   for (uint32_t i = 0; i < number && !r->error; i++) {
     fw__matrix *matrix = m->matrices ? &m->matrices[i] : &local;
-    fw__read_matrix(p, matrix, shapes[i][0], shapes[i][1], i == 0, 0);
-    if (!i) table_form = (uint32_t)fw__is_coded(matrix);
+    fw__read_matrix(p, matrix, shapes[i][0], shapes[i][1], !i || (FW__COMPACT && i != fusion), 0);
+    m->coded |= (uint32_t)fw__is_coded(matrix) << i;
   }
   if (r->error) return;
   m->vectors = m->floats_count;
@@ -1687,32 +1772,39 @@ static void fw__read_header(fw__pass *p) {
   if (r->error) return;
   /* What stays. */
   m->floats = fw__get(p, m->floats_count, 4, 1);
-  m->table = table_form ? NULL : fw__get(p, (uint64_t)m->rows * m->dim, 4, 1);
-  m->importance = m->vocab_size ? fw__get(p, 3 * (uint64_t)m->vocab_size, 4, 1) : NULL;
-  if (m->arch == FW_CONV) fw__get_dense(p, &m->encoder[0], 2 * m->hidden, m->kernel * m->input);
-  for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM); i++)
-    fw__get_dense(p, &m->encoder[i], gates, m->input + m->hidden);
-  if (m->align) fw__get_dense(p, &m->fusion, m->width, 3 * of_token);
-  fw__get_dense(p, &m->classifier[0], m->cls, inputs);
-  fw__get_dense(p, &m->classifier[1], m->outputs, m->cls);
-  /* What decoding needs. A lane takes four bytes of the file, and carries two. */
-  uint64_t rest = m->file_length - m->rest_at;
-  m->lanes = fw__get(p, rest / 4 + 1, 4, 0);
-  m->carried = fw__get(p, rest / 2 + 1, 1, 0);
-  m->tables = fw__get(p, FW__MOST_TABLES, 1032, 0);
-  m->row = fw__get(p, m->longest_row, 4, 0);
-  m->rank_row = fw__get(p, m->longest_rank, 4, 0);
-  m->factor = fw__get(p, m->longest_factor, 4, 0);
+  m->table = m->coded & 1 ? NULL : fw__get(p, (uint64_t)m->rows * m->dim, 4, 1);
+  m->importance = NULL;
+  if (m->vocab_size) {
+    if (!FW__COMPACT || !(m->coded & 2)) m->importance = fw__get(p, 3 * (uint64_t)m->vocab_size, 4, 1);
+    first++;
+  }
+  if (m->arch == FW_CONV) fw__get_dense(p, &m->encoder[0], 2 * m->hidden, m->kernel * m->input, first++, 1);
+  for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM); i++, first += 2)
+    fw__get_dense(p, &m->encoder[i], gates, m->input + m->hidden, first, 2);
+  if (m->align) fw__get_dense(p, &m->fusion, m->width, 3 * of_token, first++, 0);
+  fw__get_dense(p, &m->classifier[0], m->cls, inputs, first, 1);
+  fw__get_dense(p, &m->classifier[1], m->outputs, m->cls, first + 1, 1);
+  fw__place_arrays(p, 0);
+  /* What a part of decoding needs. Pairs are decoded before the codes that stay, and so in their place; tables of codes
+   * are read before rows of weights are. */
+  uint64_t end = p->a->low;
+  if (m->embedding == FW_BPE) {
+    m->seen = fw__get(p, 2 * (uint64_t)m->symbol_count, sizeof *m->seen, 1);
+    m->ends = fw__get(p, m->symbol_count, sizeof *m->ends, 1);
+    m->may_follow = fw__get(p, m->symbol_count, 1, 1);
+    p->a->low = end;
+  }
+  fw__place_arrays(p, 1);
+  end = p->a->low;
+  m->tables = fw__get(p, m->most_tables, sizeof(fw__table), 1);
+  p->a->low = end;
+  m->row = fw__get(p, m->longest_row, 4, 1);
+  m->rank_row = fw__get(p, m->longest_rank, 4, 1);
+  m->factor = fw__get(p, m->longest_factor, 4, 1);
+  p->a->low = end;
 }
 
 /* ---- Entropy coding: rANS with many states ("lanes") ---- */
-
-/* A table for decoding: the symbols that are present, where the interval of each starts, and for every 32nd slot the
-   index of its symbol. */
-typedef struct {
-  uint16_t start[257];
-  uint8_t symbol[256], coarse[256];
-} fw__table;
 
 /* Turn weights into frequencies that sum to 1 << bits, in place. Returns whether there are symbols enough and few
  * enough. */
@@ -1768,12 +1860,18 @@ static const uint8_t *fw__read_table(const uint8_t *steps, fw__table *table) {
 typedef struct {
   uint32_t *states, count, total; /* total: of all streams so far, whose carried bytes are kept */
   const uint8_t *words, *end;
+  uint8_t *low, *high; /* the memory for them: carried bytes begin at its end, the last one in front, then the states */
+  size_t most;         /* bytes of it that were used */
 } fw__lanes;
 
-static int fw__start_lanes(fw_model *m, fw__reader *r, fw__lanes *lanes, uint32_t count) {
+static int fw__start_lanes(fw__reader *r, fw__lanes *lanes, uint32_t count) {
   const uint8_t *bytes = fw__take(r, 4 * (size_t)count);
   if (!bytes) return FW_STREAM;
-  lanes->states = m->lanes;
+  size_t size = ((2 * ((size_t)lanes->total + count) + 3) & ~(size_t)3) + 4 * (size_t)count;
+  if (size > (size_t)(lanes->high - lanes->low)) return FW_MEMORY;
+  if (size > lanes->most) lanes->most = size;
+  FW__UNPOISON(lanes->high - size, size);
+  lanes->states = (uint32_t *)(void *)(lanes->high - size);
   lanes->count = count;
   for (uint32_t i = 0; i < count; i++) lanes->states[i] = fw__u32(bytes + 4 * (size_t)i);
   lanes->words = r->data + r->at;
@@ -1790,13 +1888,16 @@ static int fw__refill(fw__lanes *lanes, uint32_t lane) {
   return 1;
 }
 
-static int fw__end_lanes(fw_model *m, fw__reader *r, fw__lanes *lanes) {
+/* Return a byte that states carried, of all streams. */
+static uint8_t *fw__carried(const fw__lanes *lanes, uint64_t index) { return lanes->high - 1 - index; }
+
+static int fw__end_lanes(fw__reader *r, fw__lanes *lanes) {
   r->at = (size_t)(lanes->words - r->data);
   for (uint32_t i = 0; i < lanes->count; i++) {
     uint32_t carried = lanes->states[i] - FW__LOWEST_STATE;
     if (carried >= FW__LOWEST_STATE) return FW_STREAM;
-    m->carried[2 * (size_t)lanes->total] = (uint8_t)carried;
-    m->carried[2 * (size_t)lanes->total++ + 1] = (uint8_t)(carried >> 8);
+    *fw__carried(lanes, 2 * (uint64_t)lanes->total) = (uint8_t)carried;
+    *fw__carried(lanes, 2 * (uint64_t)lanes->total++ + 1) = (uint8_t)(carried >> 8);
   }
   return 0;
 }
@@ -1806,7 +1907,7 @@ static uint8_t fw__at(const fw__array *array, size_t index) {
 }
 
 static int fw__decode_array(fw_model *m, fw__lanes *lanes, uint32_t *lane, fw__array *array) {
-  fw__table *tables = (fw__table *)(void *)m->tables;
+  fw__table *tables = m->tables;
   const uint8_t *steps = array->steps;
   for (uint32_t i = 0; i < array->tables; i++)
     if (!(steps = fw__read_table(steps, &tables[i]))) return FW_STREAM;
@@ -1841,10 +1942,10 @@ static int fw__decode_stream(fw_model *m, fw__reader *r, fw__lanes *lanes, fw__a
   count = fw__number(r, (uint32_t)total);
   if (r->error) return r->error;
   if (!count || (total + count - 1) / count > FW__MOST_STEPS) return FW_STREAM;
-  int status = fw__start_lanes(m, r, lanes, count);
+  int status = fw__start_lanes(r, lanes, count);
   for (fw__array *array = arrays; array && !status; array = array->next)
     if (array->mode >= FW__CODED && array->count) status = fw__decode_array(m, lanes, &lane, array);
-  return status ? status : fw__end_lanes(m, r, lanes);
+  return status ? status : fw__end_lanes(r, lanes);
 }
 
 /* ---- The vocabulary of byte pairs ---- */
@@ -1866,15 +1967,16 @@ static uint32_t fw__slot(const fw_model *m, uint32_t hash) {
 
 /* Return whether a symbol is these characters, as many as it has. */
 static int fw__symbol_is(const fw_model *m, uint32_t symbol, const uint32_t *text) {
-  uint32_t waiting[FW__MOST_PIECE_LENGTH + 2], count = 0;
+  fw__index waiting[FW__MOST_PIECE_LENGTH + 2];
+  uint32_t count = 0;
   for (;;) {
     const fw__symbol *s = &m->symbols[symbol];
-    if (s->right == FW__NONE) {
+    if (s->right == FW__NO_INDEX) {
       if (s->left & FW__LITERAL) {
-        const fw__string *literal = &m->literals[s->left & ~FW__LITERAL];
+        const fw__string *literal = &m->literals[s->left ^ FW__LITERAL];
         for (size_t at = 0; at < literal->length;)
           if (fw__decode(literal->bytes, &at, literal->length) != *text++) return 0;
-      } else if (s->left != *text++) {
+      } else if (s->hash != *text++) {
         return 0;
       }
       if (!count) return 1;
@@ -1890,20 +1992,21 @@ static int fw__symbol_is(const fw_model *m, uint32_t symbol, const uint32_t *tex
 
 /* Write a symbol's characters. It is no literal, and not longer than a piece may be. */
 static void fw__spell(const fw_model *m, uint32_t symbol, uint32_t *text) {
-  uint32_t waiting[FW__MOST_PIECE_LENGTH + 2], count = 0;
+  fw__index waiting[FW__MOST_PIECE_LENGTH + 2];
+  uint32_t count = 0;
   for (;;) {
     const fw__symbol *s = &m->symbols[symbol];
-    if (s->right != FW__NONE) {
+    if (s->right != FW__NO_INDEX) {
       if (count > FW__MOST_PIECE_LENGTH) return;
       waiting[count++] = s->right;
       symbol = s->left;
       continue;
     }
     if (s->left & FW__LITERAL) {
-      const fw__string *literal = &m->literals[s->left & ~FW__LITERAL];
+      const fw__string *literal = &m->literals[s->left ^ FW__LITERAL];
       for (size_t at = 0; at < literal->length;) *text++ = fw__decode(literal->bytes, &at, literal->length);
     } else {
-      *text++ = s->left;
+      *text++ = s->hash;
     }
     if (!count) return;
     symbol = waiting[--count];
@@ -1916,7 +2019,7 @@ static uint32_t fw__find(const fw_model *m, uint32_t hash, uint32_t length, cons
                          uint32_t right) {
   for (uint32_t slot = fw__slot(m, hash);; slot = (slot + 1) & m->table_mask) {
     uint32_t symbol = m->symbol_table[slot];
-    if (symbol == FW__NONE) return FW__NONE;
+    if (symbol == FW__NO_INDEX) return FW__NONE;
     const fw__symbol *s = &m->symbols[symbol];
     if (s->hash == hash && s->length == length &&
         ((s->left == left && s->right == right && right != FW__NONE) || fw__symbol_is(m, symbol, text)))
@@ -1928,7 +2031,7 @@ static int fw__same_symbol(const fw_model *m, uint32_t a, uint32_t b) {
   uint32_t text[FW__MOST_PIECE_LENGTH];
   const fw__symbol *s = &m->symbols[a], *t = &m->symbols[b];
   if (s->length > FW__MOST_PIECE_LENGTH) { /* both are literal */
-    const fw__string *x = &m->literals[s->left & ~FW__LITERAL], *y = &m->literals[t->left & ~FW__LITERAL];
+    const fw__string *x = &m->literals[s->left ^ FW__LITERAL], *y = &m->literals[t->left ^ FW__LITERAL];
     return x->length == y->length && !memcmp(x->bytes, y->bytes, x->length);
   }
   fw__spell(m, a, text);
@@ -1939,12 +2042,12 @@ static int fw__same_symbol(const fw_model *m, uint32_t a, uint32_t b) {
 static int fw__enter(fw_model *m, uint32_t symbol) {
   const fw__symbol *s = &m->symbols[symbol];
   uint32_t slot = fw__slot(m, s->hash);
-  for (; m->symbol_table[slot] != FW__NONE; slot = (slot + 1) & m->table_mask) {
+  for (; m->symbol_table[slot] != FW__NO_INDEX; slot = (slot + 1) & m->table_mask) {
     const fw__symbol *other = &m->symbols[m->symbol_table[slot]];
     if (other->hash == s->hash && other->length == s->length && fw__same_symbol(m, symbol, m->symbol_table[slot]))
       return 0;
   }
-  m->symbol_table[slot] = symbol;
+  m->symbol_table[slot] = (fw__index)symbol;
   return 1;
 }
 
@@ -1957,13 +2060,13 @@ static uint32_t fw__hash_text(const uint8_t *bytes, uint32_t length) {
 /* Decode the parts of all merges that are not literal. */
 static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   uint32_t pairs = m->merges - m->literal_count, literal = 0, count, first = m->character_count;
-  for (uint32_t i = 0; i < m->symbol_count; i++) m->symbols[i].right = FW__NONE;
-  for (uint32_t i = 0; i < m->literal_count; i++) m->symbols[first + m->literal_index[i]].left = FW__LITERAL | i;
+  for (uint32_t i = 0; i < m->symbol_count; i++) m->symbols[i].right = FW__NO_INDEX;
+  for (uint32_t i = 0; i < m->literal_count; i++) m->symbols[first + m->literal_index[i]].left = (fw__index)(FW__LITERAL | i);
   if (!pairs) return 0;
   count = pairs / 16 < 8 ? 8 : pairs / 16;
   if (count > 128) count = 128;
   if (count > pairs) count = pairs;
-  int status = fw__start_lanes(m, r, lanes, count);
+  int status = fw__start_lanes(r, lanes, count);
   if (status) return status;
   memset(m->seen, 0, 2 * sizeof *m->seen * (size_t)m->symbol_count);
   memset(m->may_follow, 1, m->symbol_count);
@@ -1980,9 +2083,9 @@ static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
     }
     uint32_t known = next;
     for (int side = 0; side < 2; side++) {
-      const uint32_t *seen = m->seen + (side ? m->symbol_count : 0);
+      const uint16_t *seen = m->seen + (side ? m->symbol_count : 0);
       for (uint32_t i = 0; i < known; i++)
-        m->ends[i] = side ? (m->may_follow[i] ? 4 * seen[i] + 3 : 0) : 4 * seen[i] + 2;
+        m->ends[i] = side ? (m->may_follow[i] ? 4u * seen[i] + 3 : 0) : 4u * seen[i] + 2;
       if (!fw__frequencies(m->ends, known, 16)) return FW_STREAM;
       for (uint32_t i = 1; i < known; i++) m->ends[i] += m->ends[i - 1];
       for (uint32_t i = 0; i < size; i++) {
@@ -1995,8 +2098,8 @@ static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
         uint32_t start = low ? m->ends[low - 1] : 0;
         lanes->states[i] = (m->ends[low] - start) * (x >> 16) + slot - start;
         if (!fw__refill(lanes, i)) return FW_STREAM;
-        if (side) m->symbols[block[i]].right = low;
-        else m->symbols[block[i]].left = low;
+        if (side) m->symbols[block[i]].right = (fw__index)low;
+        else m->symbols[block[i]].left = (fw__index)low;
       }
     }
     for (uint32_t i = 0; i < size; i++) {
@@ -2006,13 +2109,13 @@ static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
       m->seen[m->symbol_count + symbol->right]++;
     }
   }
-  return fw__end_lanes(m, r, lanes);
+  return fw__end_lanes(r, lanes);
 }
 
-/* Return the row of a symbol, 0 of one that has none. An unused one has FW__NONE in place of a row. */
+/* Return the row of a symbol, 0 of one that has none. An unused one has FW__NO_INDEX in place of a row. */
 static uint32_t fw__id(const fw_model *m, uint32_t symbol) {
   uint32_t id = symbol == FW__NONE ? 0 : m->symbols[symbol].id;
-  return id == FW__NONE ? 0 : id;
+  return id == FW__NO_INDEX ? 0 : id;
 }
 
 /* Give all symbols their texts' hashes and lengths, and their ids. */
@@ -2026,11 +2129,12 @@ static int fw__make_symbols(fw_model *m) {
     uint32_t state = fw__at(m->states, i);
     if (state > FW__UNKNOWN) return FW_VOCABULARY;
     if (i < m->character_count) {
-      s->hash = s->left = fw__decode(m->characters.bytes, &at, m->characters.length);
+      s->left = 0;
+      s->hash = fw__decode(m->characters.bytes, &at, m->characters.length);
       s->length = 1;
-    } else if (s->right == FW__NONE) {
-      const fw__string *literal = &m->literals[s->left & ~FW__LITERAL];
-      s->length = literal->characters;
+    } else if (s->right == FW__NO_INDEX) {
+      const fw__string *literal = &m->literals[s->left ^ FW__LITERAL];
+      s->length = (fw__index)literal->characters;
       s->hash = fw__hash_text(literal->bytes, literal->length);
       if (!s->length) { /* the empty text joins nothing: only what repeats it is wrong */
         for (uint32_t other = m->character_count; other < i; other++)
@@ -2041,13 +2145,14 @@ static int fw__make_symbols(fw_model *m) {
       if (s->left >= i || s->right >= i) return FW_VOCABULARY;
       const fw__symbol *left = &m->symbols[s->left], *right = &m->symbols[s->right];
       if (!left->length || !right->length || left->length + right->length > FW__MOST_PIECE_LENGTH) return FW_VOCABULARY;
-      s->length = left->length + right->length;
+      s->length = (fw__index)(left->length + right->length);
       s->hash = left->hash * fw__power(right->length) + right->hash;
     }
     if (!fw__enter(m, i)) return FW_VOCABULARY;
   with_id:
     m->has_unused |= state == FW__UNUSED;
-    s->id = state == FW__USED ? ++id : state == FW__UNUSED ? FW__NONE : 0;
+    id += state == FW__USED;
+    s->id = state == FW__USED ? (fw__index)id : state == FW__UNUSED ? FW__NO_INDEX : 0;
   }
   if (id + 1 != m->rows) return FW_VOCABULARY;
   found = m->symbol_count ? fw__find(m, blank, 1, &blank, 0, FW__NONE) : FW__NONE;
@@ -2065,22 +2170,22 @@ static float fw__half(uint32_t bits) {
   return sign ? -value : value;
 }
 
-/* Write a row of a matrix that is no product. Rows of a masked one are read in their order, once. */
-static void fw__row(const float *floats, fw__matrix *matrix, uint32_t row, float *out) {
-  uint32_t columns = matrix->columns;
-  size_t start = (size_t)row * columns;
+/* Write `count` numbers of a row, from column `first` on, of a matrix that is no product. Those of a masked one are read
+ * in their order, once. */
+static void fw__cells(const float *floats, fw__matrix *matrix, uint32_t row, uint32_t first, uint32_t count, float *out) {
+  size_t start = (size_t)row * matrix->columns + first;
   if (matrix->form == FW__AFFINE) {
     const fw__array *zeros = matrix->zero_point, *array = matrix->codes;
     const float *scales = floats + matrix->floats;
     int by_column = !!(matrix->option & FW__PER_COLUMN), residual = matrix->option & FW__RESIDUAL;
-    size_t line = matrix->option & FW__PER_ROW ? (by_column ? start : row) : 0;
+    size_t line = matrix->option & FW__PER_ROW ? (by_column ? start : row) : by_column ? first : 0;
     if (!by_column && !residual && array->values) {
       const uint8_t *codes = array->values + start;
       float zero = fw__at(zeros, line), scale = scales[line];
-      for (uint32_t i = 0; i < columns; i++) out[i] = ((float)codes[i] - zero) * scale;
+      for (uint32_t i = 0; i < count; i++) out[i] = ((float)codes[i] - zero) * scale;
       return;
     }
-    for (uint32_t i = 0; i < columns; i++) {
+    for (uint32_t i = 0; i < count; i++) {
       size_t at = line + (by_column ? i : 0);
       int zero = fw__at(zeros, at), code = fw__at(array, start + i);
       if (residual) code = (code + zero) & 255;
@@ -2088,9 +2193,9 @@ static void fw__row(const float *floats, fw__matrix *matrix, uint32_t row, float
     }
   } else if (matrix->form == FW__CODEBOOK) {
     const float *book = floats + matrix->floats + (matrix->option & FW__PER_ROW ? (size_t)row * matrix->levels : 0);
-    for (uint32_t i = 0; i < columns; i++) out[i] = book[fw__at(matrix->codes, start + i)];
+    for (uint32_t i = 0; i < count; i++) out[i] = book[fw__at(matrix->codes, start + i)];
   } else {
-    for (uint32_t i = 0; i < columns; i++) {
+    for (uint32_t i = 0; i < count; i++) {
       size_t at = start + i;
       uint32_t bits = 0;
       out[i] = 0;
@@ -2103,6 +2208,10 @@ static void fw__row(const float *floats, fw__matrix *matrix, uint32_t row, float
       out[i] = planes == 4 ? fw__float_of(bits) : fw__half(bits);
     }
   }
+}
+
+static void fw__row(const float *floats, fw__matrix *matrix, uint32_t row, float *out) {
+  fw__cells(floats, matrix, row, 0, matrix->columns, out);
 }
 
 /* Return whether no number is infinite, NaN or too large. */
@@ -2155,11 +2264,15 @@ static void fw__put_row(fw__dense *dense, uint32_t output, uint32_t first, const
   for (uint32_t i = 0; i < count; i++) to[i * step] = row[i];
 }
 
-/* Write a matrix into the inputs of a layer from number `first` on. From output `from` to `to` it is doubled. */
+/* Check a matrix, and write it into the inputs of a layer from number `first` on unless the layer is of codes. From
+ * output `from` to `to` it is doubled. */
 static int fw__fill(fw_model *m, fw__matrix *matrix, fw__dense *dense, uint32_t first, uint32_t from, uint32_t to) {
   int status = fw__start_matrix(m, matrix);
+  dense->from = from;
+  dense->to = to;
   for (uint32_t row = 0; row < matrix->rows && !status; row++) {
     status = fw__checked_row(m, matrix, row, m->row);
+    if (!dense->weights) continue;
     for (uint32_t i = 0; i < matrix->columns && row >= from && row < to; i++) m->row[i] *= 2.0f;
     fw__put_row(dense, row, first, m->row, matrix->columns);
   }
@@ -2190,11 +2303,11 @@ static void fw__fill_bias(fw__dense *dense, const float *bias, uint32_t from, ui
 
 static void fw__clear(fw__dense *dense) {
   uint32_t outputs = dense->stride ? dense->stride : dense->outputs;
-  memset(dense->weights, 0, sizeof(float) * (size_t)dense->inputs * outputs);
+  if (dense->weights) memset(dense->weights, 0, sizeof(float) * (size_t)dense->inputs * outputs);
   memset(dense->bias, 0, sizeof(float) * (size_t)outputs);
 }
 
-/* Expand all matrices but the codes of the embedding, which are only checked. */
+/* Expand all matrices but the codes of the embedding, and of FW_COMPACT's other matrices, which are only checked. */
 static int fw__make_weights(fw_model *m) {
   for (uint32_t i = 0; i < m->floats_count; i++) {
     uint32_t bits = 0;
@@ -2211,7 +2324,7 @@ static int fw__make_weights(fw_model *m) {
   if (!status && m->vocab_size) {
     status = fw__start_matrix(m, matrix);
     for (uint32_t row = 0; row < matrix->rows && !status; row++)
-      status = fw__checked_row(m, matrix, row, m->importance + row);
+      status = fw__checked_row(m, matrix, row, m->importance ? m->importance + row : m->row);
     matrix++;
   }
   if (m->arch == FW_CONV && !status) {
@@ -2249,6 +2362,7 @@ static int fw__make_weights(fw_model *m) {
 /* ---- Opening and loading ---- */
 
 static int fw__open(fw_model *model, const uint8_t *file, size_t length) {
+  uint8_t window[FW_WINDOW];
   fw__inflate inflate;
   if (length < 16 || !file || memcmp(file, "FWT", 3)) return FW_NOT_PACKED;
   if (file[3] != FW_FORMAT) return FW_VERSION;
@@ -2259,7 +2373,7 @@ static int fw__open(fw_model *model, const uint8_t *file, size_t length) {
   const uint8_t *header = fw__take(&r, stored);
   if (r.error) return r.error;
   fw__memory memory = {NULL, 0, 0, 0, 0};
-  fw__pass pass = {model, &r, &memory, 0};
+  fw__pass pass = {model, &r, &memory, 0, 0, 0};
   model->file = file;
   model->checksum = fw__u32(file + length - 4);
   model->stored = header;
@@ -2267,15 +2381,16 @@ static int fw__open(fw_model *model, const uint8_t *file, size_t length) {
   model->header_length = size;
   model->rest_at = r.at;
   model->file_length = length - 4;
-  fw__start_inflate(&inflate, header, stored);
+  fw__start_inflate(&inflate, header, stored, window, FW_WINDOW - 1);
   fw__reader inner = {stored == size ? header : NULL, 0, size, &inflate, 0};
   pass.r = &inner;
   fw__place(&memory, size, 1);
   fw__read_header(&pass);
   if (inner.error) return inner.error;
   if (!inner.data && (fw__inflated(&inflate) != FW__ENDED || inflate.at != stored)) return FW_HEADER;
-  model->memory = memory.peak + 64;
-  model->used = memory.low + 64;
+  /* A lane takes four bytes of the file, is a state of four, and carries two. */
+  model->needed = model->memory = memory.peak + 6 * (uint64_t)((model->file_length - model->rest_at) / 4) + 2 * FW__ALIGNMENT;
+  model->used = memory.low + FW__ALIGNMENT;
   model->temperature = 1;
   model->threshold = -1;
   /* What points into the file is there again after fw_load. */
@@ -2296,6 +2411,10 @@ FW_API size_t fw_memory_size(const fw_model *model) {
   return model->memory > SIZE_MAX / 2 ? SIZE_MAX : (size_t)model->memory;
 }
 
+FW_API size_t fw_needed(const fw_model *model) {
+  return model->needed > SIZE_MAX / 2 ? SIZE_MAX : (size_t)model->needed;
+}
+
 FW_API size_t fw_used(const fw_model *model) { return (size_t)model->used; }
 
 /* Read a float that is at least `least` and at most `most`. */
@@ -2306,14 +2425,13 @@ static float fw__float_within(fw__reader *r, float least, float most) {
   return value;
 }
 
-static int fw__load(fw_model *m, fw__reader *r) {
-  fw__lanes lanes = {NULL, 0, 0, NULL, NULL};
+static int fw__load(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   if (m->calibrated) m->temperature = fw__float_within(r, 1.0f / 128, 128.0f);
   if (m->has_threshold && !r->error) m->threshold = fw__float_within(r, 0.0f, 1.0f);
   if (r->error) return r->error;
   uint64_t limit = 352 * ((uint64_t)(r->end - r->at) + 8), wanted = 0, carried;
   if (limit > FW__MOST_VALUES) limit = FW__MOST_VALUES;
-  int status = fw__decode_stream(m, r, &lanes, m->first, limit);
+  int status = fw__decode_stream(m, r, lanes, m->first, limit);
   if (status) return status;
   for (uint32_t i = 0; i < m->matrix_count; i++) {
     fw__matrix *of[3] = {&m->matrices[i], m->matrices[i].left, m->matrices[i].right};
@@ -2329,53 +2447,61 @@ static int fw__load(fw_model *m, fw__reader *r) {
     }
   }
   if (m->embedding == FW_BPE) {
-    status = fw__read_pairs(m, r, &lanes);
+    status = fw__read_pairs(m, r, lanes);
     if (!status) status = fw__make_symbols(m);
     if (status) return status;
   }
-  status = fw__decode_stream(m, r, &lanes, m->main, limit);
+  status = fw__decode_stream(m, r, lanes, m->main, limit);
   if (status) return status;
   for (fw__array *array = m->main; array; array = array->next)
     if (array->mode == FW__RAW) wanted += array->count;
-  carried = 2 * (uint64_t)lanes.total;
+  carried = 2 * (uint64_t)lanes->total;
   if (r->end - r->at != (wanted > carried ? wanted - carried : 0)) return FW_FIELD;
   for (uint64_t i = wanted; i < carried; i++)
-    if (m->carried[i]) return FW_FIELD;
+    if (*fw__carried(lanes, i)) return FW_FIELD;
   uint64_t at = 0;
   for (fw__array *array = m->main; array; array = array->next) {
     if (array->mode != FW__RAW) continue;
     for (uint32_t i = 0; i < array->count; i++, at++)
-      array->values[i] = at < carried ? m->carried[at] : r->data[r->at + (size_t)(at - carried)];
+      array->values[i] = at < carried ? *fw__carried(lanes, at) : r->data[r->at + (size_t)(at - carried)];
   }
   return fw__make_weights(m);
 }
 
+/* Inflate the header into memory. */
+static int fw__inflate_header(const fw_model *m, uint8_t *header) {
+  fw__inflate inflate;
+  if (m->stored_length == m->header_length) {
+    memcpy(header, m->stored, m->header_length);
+    return FW_OK;
+  }
+  fw__start_inflate(&inflate, m->stored, m->stored_length, header, FW__NONE);
+  for (size_t i = 0; i < m->header_length; i++)
+    if (fw__inflated(&inflate) < 0) return FW_HEADER;
+  return FW_OK;
+}
+
 FW_API int fw_load(fw_model *model, void *memory, size_t size) {
   fw_model m = *model;
-  fw__inflate inflate;
   uint8_t *base = (uint8_t *)memory;
-  size_t skipped = (64 - ((uintptr_t)base & 63)) & 63;
+  size_t skipped = (0 - (uintptr_t)base) & (FW__ALIGNMENT - 1);
   if (!m.file) return FW_NOT_PACKED;
-  if (!base || size < m.memory) return FW_MEMORY;
-  fw__memory arena = {base + skipped, (size - skipped) & ~(size_t)63, 0, 0, 0};
+  if (!base || size < skipped) return FW_MEMORY;
+  fw__memory arena = {base + skipped, (size - skipped) & ~(size_t)(FW__ALIGNMENT - 1), 0, 0, 0};
   FW__POISON(memory, size);
   uint8_t *header = (uint8_t *)fw__place(&arena, m.header_length, 1);
   if (!header) return FW_MEMORY;
-  if (m.stored_length == m.header_length) {
-    memcpy(header, m.stored, m.header_length);
-  } else {
-    fw__start_inflate(&inflate, m.stored, m.stored_length);
-    for (size_t i = 0; i < m.header_length; i++) {
-      int byte = fw__inflated(&inflate);
-      if (byte < 0) return FW_HEADER;
-      header[i] = (uint8_t)byte;
-    }
-  }
-  fw__reader inner = {header, 0, m.header_length, NULL, 0}, rest = {m.file, m.rest_at, m.file_length, NULL, 0};
-  fw__pass pass = {&m, &inner, &arena, 1};
-  fw__read_header(&pass);
-  int status = inner.error ? inner.error : fw__load(&m, &rest);
+  int status = fw__inflate_header(&m, header);
   if (status) return status;
+  fw__reader inner = {header, 0, m.header_length, NULL, 0}, rest = {m.file, m.rest_at, m.file_length, NULL, 0};
+  fw__pass pass = {&m, &inner, &arena, 1, 0, 0};
+  fw__read_header(&pass);
+  if (inner.error) return inner.error;
+  fw__lanes lanes = {NULL, 0, 0, NULL, NULL, arena.base + (size_t)(arena.peak - arena.high), NULL, 0};
+  lanes.high = arena.base + (size_t)(arena.size - arena.high);
+  status = fw__load(&m, &rest, &lanes);
+  if (status) return status;
+  m.needed = fw__aligned(arena.peak + lanes.most) + FW__ALIGNMENT - 1;
   m.used = skipped + arena.low;
   *model = m;
   return FW_OK;
@@ -2405,7 +2531,38 @@ FW_API uint32_t fw_best(const float *values, uint32_t count) {
 /* ---- Unicode ---- */
 
 #define FW__COUNT(name) (sizeof fw__tables.name / sizeof *fw__tables.name)
+#define FW__LONGEST 24 /* no code point has a longer decomposition: U+FDFA has 18 */
 
+#ifdef FW_ASCII
+static const uint16_t *fw__record_of(uint32_t code) {
+  static const uint16_t records[][2] = {{FW__GONE, 0},
+                                        {FW__GONE | FW__SPACE, 0},
+                                        {FW__SPACE | FW__SEPARATOR, 0},
+                                        {FW__ALNUM | FW__DIGIT, 0},
+                                        {FW__ALNUM | FW__CASED, 0},
+                                        {FW__IGNORABLE, 0},
+                                        {0, 0},
+                                        {FW__PUNCTUATION, 0}};
+  int kind = 7;
+  if (code < 32 || code == 127) kind = code - 9 < 5 || code - 28 < 4;
+  else if (code == ' ') kind = 2;
+  else if (code - '0' < 10) kind = 3;
+  else if ((code | 32) - 'a' < 26 || code > 127) kind = 4;
+  else if (code == '\'' || code == '.' || code == ':' || code == '^' || code == '`') kind = 5;
+  else if (code == '$' || code == '+' || (code >= '<' && code <= '>') || code == '|' || code == '~') kind = 6;
+  return records[kind];
+}
+
+static uint32_t fw__decompose(uint32_t code, int compatible, uint32_t *out) {
+  (void)compatible;
+  return out[0] = code, 1;
+}
+
+static uint32_t fw__composed(uint32_t first, uint32_t second) {
+  (void)first, (void)second;
+  return FW__NONE;
+}
+#else
 /* Return a code point's flags, and behind them what is added for its lower case, or its combining class. */
 static const uint16_t *fw__record_of(uint32_t code) {
   uint32_t record;
@@ -2418,13 +2575,6 @@ static const uint16_t *fw__record_of(uint32_t code) {
     record = fw__tables.beyond[range] >> 24;
   }
   return &fw__tables.records[2 * record];
-}
-
-static int fw__is(uint32_t code, int flags) { return (*fw__record_of(code) & flags) != 0; }
-
-static uint32_t fw__combining(uint32_t code) {
-  const uint16_t *record = fw__record_of(code);
-  return *record & FW__CASED ? 0 : record[1];
 }
 
 /* The decompositions of consecutive code points: the first parts of all, then the second ones, ... */
@@ -2462,8 +2612,6 @@ static uint32_t fw__next_part(fw__run_of_parts *run, uint32_t code) {
   for (uint32_t i = 0; i < width; i++) value |= (uint32_t)cell[i] << 8 * i;
   return kind & 4 && !value ? 0 : base + value;
 }
-
-#define FW__LONGEST 24 /* no code point has a longer decomposition: U+FDFA has 18 */
 
 /* Write the whole decomposition of a code point, canonical or of compatibility. Returns its length. */
 static uint32_t fw__decompose(uint32_t code, int compatible, uint32_t *out) {
@@ -2507,6 +2655,15 @@ static uint32_t fw__composed(uint32_t first, uint32_t second) {
     else high = middle;
   }
   return FW__NONE;
+}
+
+#endif
+
+static int fw__is(uint32_t code, int flags) { return (*fw__record_of(code) & flags) != 0; }
+
+static uint32_t fw__combining(uint32_t code) {
+  const uint16_t *record = fw__record_of(code);
+  return *record & FW__CASED ? 0 : record[1];
 }
 
 /* Put combining marks into canonical order. */
@@ -2571,7 +2728,7 @@ typedef struct {
 } fw__codes;
 
 static void *fw__room(fw__work *w, size_t count, size_t size) {
-  size_t start = (w->used + 63) & ~(size_t)63;
+  size_t start = (w->used + FW__ALIGNMENT - 1) & ~(size_t)(FW__ALIGNMENT - 1);
   if (start > w->end || count > (w->end - start) / size) {
     w->full = 1;
     return NULL;
@@ -2634,7 +2791,7 @@ static int fw__tidy(fw__work *w, const uint8_t *bytes, size_t length, fw__codes 
   for (size_t at = 0; at < length;) {
     uint32_t code = bytes[at];
     if (code < 0x80) at++;
-    else if ((code = fw__decode(bytes, &at, length)) == FW__NONE) return FW_TEXT;
+    else if ((code = fw__decode(bytes, &at, length)) == FW__NONE || FW__ONLY_ASCII) return FW_TEXT;
     plain &= code < 0x300;
     fw__push(w, &whole, code);
   }
@@ -2785,7 +2942,9 @@ static void fw__hash_word(fw__work *w, const uint32_t *word, size_t count) {
     uint64_t digest = fw__md5_end(&s), code = digest % ((uint64_t)m->vocab_size * m->rows);
     token.word = (uint32_t)digest;
     token.row[sector] = (uint32_t)(code / m->vocab_size);
-    token.weight[sector] = m->importance[code % m->vocab_size + (uint64_t)sector * m->vocab_size];
+    uint32_t weight = (uint32_t)(code % m->vocab_size) + sector * m->vocab_size;
+    if (m->importance) token.weight[sector] = m->importance[weight];
+    else fw__row(m->floats, &m->matrices[1], weight, &token.weight[sector]);
   }
   fw__token(w, &token, sizeof token);
 }
@@ -3054,7 +3213,7 @@ static void fw__make_offer(fw__work *w, fw__stretch *s, uint32_t left, uint32_t 
   for (; at && fw__comes_first(&offer, &s->queue[(at - 1) / 2]); at = (at - 1) / 2)
     s->queue[at] = s->queue[(at - 1) / 2];
   s->queue[at] = offer;
-  if (m->symbols[symbol].id == FW__NONE) {
+  if (m->symbols[symbol].id == FW__NO_INDEX) {
     if (!w->local[symbol]) w->touched[w->touched_count++] = symbol;
     w->local[symbol] = a->length;
   }
@@ -3197,7 +3356,7 @@ static void fw__token_of_nothing(fw__work *w) {
 
 /* ---- Encoders ---- */
 
-#if defined(__GNUC__) && !defined(FW_NO_VECTORS)
+#if defined(__GNUC__) && !defined(FW_NO_VECTORS) && !defined(FW_COMPACT)
 #if defined(__AVX512F__)
 #define FW__LANES 16
 #elif defined(__AVX__)
@@ -3217,9 +3376,30 @@ static inline float fw__dot(const float *a, const float *b, uint32_t count) {
   return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
+/* Write the outputs of a layer of codes, of which some at a time become floats. */
+static void fw__apply_codes(const fw_model *m, const fw__dense *layer, const float *restrict in, float *restrict out) {
+  float weights[32];
+  for (uint32_t o = 0; o < layer->outputs; o++) {
+    const float *at = in;
+    float sum = 0;
+    for (uint32_t part = 0; part < 2 && layer->coded[part]; part++)
+      for (uint32_t first = 0, count; first < layer->coded[part]->columns; first += count, at += count) {
+        count = layer->coded[part]->columns - first;
+        if (count > 32) count = 32;
+        fw__cells(m->floats, layer->coded[part], o, first, count, weights);
+        sum += fw__dot(weights, at, count);
+      }
+    out[o] = layer->bias[o] + (o >= layer->from && o < layer->to ? 2.0f : 1.0f) * sum;
+  }
+}
+
 /* Write a layer's outputs, and zeros up to its stride. */
-static void fw__apply(const fw__dense *layer, const float *restrict in, float *restrict out) {
+static void fw__apply(const fw_model *m, const fw__dense *layer, const float *restrict in, float *restrict out) {
   uint32_t inputs = layer->inputs, stride = layer->stride;
+  if (FW__COMPACT && !layer->weights) {
+    fw__apply_codes(m, layer, in, out);
+    return;
+  }
   if (!stride) {
     for (uint32_t o = 0; o < layer->outputs; o++)
       out[o] = layer->bias[o] + fw__dot(layer->weights + (size_t)o * inputs, in, inputs);
@@ -3477,7 +3657,7 @@ static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wa
   for (size_t step = 0; step < w->count; step++) {
     size_t token = backward ? w->count - 1 - step : step;
     fw__input(w, token, in);
-    fw__apply(layer, in, gates);
+    fw__apply(m, layer, in, gates);
     uint32_t all = layer->outputs;
     for (uint32_t i = 0; i < all; i++) gates[i] = fw__sigmoid(gates[i]);
     if (lstm) {
@@ -3523,7 +3703,7 @@ static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wante
       if (next < w->count) fw__input(w, next, vectors + filled * dim);
       else memset(vectors + filled * dim, 0, sizeof(float) * dim);
     }
-    fw__apply(layer, vectors + start * dim, both);
+    fw__apply(m, layer, vectors + start * dim, both);
     const float *restrict gates = both + m->hidden;
     for (uint32_t i = 0; i < m->hidden; i++) both[i] = both[i] * fw__sigmoid(gates[i]);
     for (uint32_t i = 0; i < m->hidden; i++) out[i] = !token || both[i] > out[i] ? both[i] : out[i];
@@ -3559,9 +3739,9 @@ static void fw__classify(fw__work *w, const float *encoded, float *logits) {
   float *out = (float *)fw__room(w, last->stride ? last->stride : last->outputs, sizeof(float));
   w->used = used;
   if (w->full) return;
-  fw__apply(first, encoded, hidden);
+  fw__apply(w->m, first, encoded, hidden);
   for (uint32_t i = 0; i < first->outputs; i++) hidden[i] = hidden[i] > 0 ? hidden[i] : 0;
-  fw__apply(last, hidden, out);
+  fw__apply(w->m, last, hidden, out);
   memcpy(logits, out, sizeof(float) * (size_t)last->outputs);
 }
 
@@ -3569,14 +3749,14 @@ static void fw__classify(fw__work *w, const float *encoded, float *logits) {
 
 static int fw__start_work(fw__work *w, const fw_model *m, void *workspace, size_t size) {
   uint8_t *base = (uint8_t *)workspace;
-  size_t skipped = (64 - ((uintptr_t)base & 63)) & 63;
+  size_t skipped = (0 - (uintptr_t)base) & (FW__ALIGNMENT - 1);
   memset(w, 0, sizeof *w);
   if (!m->label_list.bytes) return FW_NOT_PACKED;
   if (!base || size < skipped + 64) return FW_WORKSPACE;
   FW__UNPOISON(base, size);
   w->m = m;
   w->base = base + skipped;
-  w->end = (size - skipped) & ~(size_t)63;
+  w->end = (size - skipped) & ~(size_t)(FW__ALIGNMENT - 1);
   w->most = m->max_tokens;
   fw__start_cache(w, fw__cache_bytes(w->end) & ~(size_t)63);
   return FW_OK;
@@ -3584,7 +3764,7 @@ static int fw__start_work(fw__work *w, const fw_model *m, void *workspace, size_
 
 FW_API void fw_start(void *workspace, size_t size) {
   uint8_t *base = (uint8_t *)workspace;
-  size_t skipped = (64 - ((uintptr_t)base & 63)) & 63;
+  size_t skipped = (0 - (uintptr_t)base) & (FW__ALIGNMENT - 1);
   if (base && size >= skipped + sizeof(fw__cache)) memset(base + skipped, 0, sizeof(fw__cache));
 }
 
@@ -3662,7 +3842,7 @@ static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *ot
       read[n] /= sum;
       product[n] = own[n] * read[n];
     }
-    fw__apply(&m->fusion, in, fused);
+    fw__apply(m, &m->fusion, in, fused);
     for (uint32_t n = 0; n < m->width; n++) out[n] = fused[n] > out[n] ? fused[n] : out[n];
   }
   for (uint32_t n = 0; n < m->width; n++) out[n] = fw__clipped(out[n]);

@@ -37,6 +37,11 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, float *
   if (status) return free(file), status;
   void *memory = copy(NULL, size);
   status = fw_load(&model, memory, size);
+  if (!status) { /* it is loaded again, with no more memory than it has just needed */
+    free(memory);
+    memory = copy(NULL, fw_needed(&model));
+    if (fw_needed(&model) > size || fw_load(&model, memory, fw_needed(&model))) abort();
+  }
   free(file);
   size = status ? 0 : fw_workspace_size(&model, of_text);
   if (!status && size > most_memory) status = TOO_LARGE;
@@ -105,10 +110,11 @@ static File taken_apart(const char *path) {
   }
   File file = {malloc(1 << 23), 0, model.header_length, 1 << 23};
   if (!file.bytes) abort();
-  fw__start_inflate(&inflate, model.stored, model.stored_length);
+  fw__start_inflate(&inflate, model.stored, model.stored_length, file.bytes, FW__NONE);
   if (model.stored_length == model.header_length) memcpy(file.bytes, model.stored, model.header_length);
   else
-    for (size_t i = 0; i < file.header; i++) file.bytes[i] = (uint8_t)fw__inflated(&inflate);
+    for (size_t i = 0; i < file.header; i++)
+      if (fw__inflated(&inflate) < 0) abort();
   memcpy(file.bytes + file.header, bytes + model.rest_at, length - 4 - model.rest_at);
   file.length = file.header + length - 4 - model.rest_at;
   return file;

@@ -17,6 +17,7 @@ static const char usage[] =
     "  tag           print each word and its label, and an empty line after each text\n"
     "  bench         time all lines of FILE: CPU seconds, the best of five passes\n"
     "  info          print what the model is\n"
+    "  embed         print the packed file as an array of C, for programs that read no files\n"
     "\n"
     "MODEL is a packed file (.fwt). FILE is UTF-8, a text a line; without it, or with -, lines of standard input are "
     "read.\n"
@@ -42,6 +43,7 @@ typedef struct {
   const char **labels;
   size_t *lengths;
   void *workspace;
+  unsigned char *bytes; /* the packed file */
   size_t size, workspace_size;
   unsigned long answered;
   float *values;
@@ -69,7 +71,7 @@ static void open_model(Session *s, const char *path) {
     status = fw_load(&s->model, room(size), size);
   }
   if (status) die(path, fw_error(status));
-  free(bytes);
+  s->bytes = bytes;
   s->size = length;
   s->labels = room(s->model.labels * sizeof *s->labels);
   s->lengths = room(s->model.labels * sizeof *s->lengths);
@@ -285,9 +287,15 @@ static void info(const Session *s) {
   if (m->threshold >= 0) printf("threshold\t%.6f\n", (double)m->threshold);
   printf("bytes of the file\t%lu\n", (unsigned long)s->size);
   printf("bytes in memory\t%lu\nbytes to decode it\t%lu\n", (unsigned long)fw_used(m),
-         (unsigned long)fw_memory_size(m));
+         (unsigned long)fw_needed(m));
   printf("bytes of a workspace\t%lu for a text of 1,000 bytes\nUnicode\t%s\n",
          (unsigned long)fw_workspace_size(m, 1000), fw_unicode());
+}
+
+static void embed(const Session *s) {
+  printf("static const unsigned char featherweight_model[%lu] = {", (unsigned long)s->size);
+  for (size_t i = 0; i < s->size; i++) printf("%s%d,", i % 24 ? "" : "\n    ", s->bytes[i]);
+  printf("\n};\n");
 }
 
 int main(int count, char **words) {
@@ -296,13 +304,13 @@ int main(int count, char **words) {
     fputs(usage, count < 2 ? stderr : stdout);
     return count < 2 ? 2 : 0;
   }
-  const char *command = words[1], *known[] = {"predict", "predict-prob", "test", "tag", "bench", "info"};
+  const char *command = words[1], *known[] = {"predict", "predict-prob", "test", "tag", "bench", "info", "embed"};
   int found = -1;
-  for (int i = 0; i < 6; i++)
+  for (int i = 0; i < 7; i++)
     if (!strcmp(command, known[i])) found = i;
   if (found < 0) die(command, "no such command; fwt --help lists them");
   if (count < 3) die(command, "give a packed file (.fwt)");
-  if (count > (found < 2 ? 5 : found == 5 ? 3 : 4))
+  if (count > (found < 2 ? 5 : found > 4 ? 3 : 4))
     die(words[count - 1], "more than the command takes; see fwt --help");
   char *end = NULL;
   unsigned long most = count > 4 ? strtoul(words[4], &end, 10) : 1;
@@ -316,7 +324,8 @@ int main(int count, char **words) {
   else if (found == 2) test(&s);
   else if (found == 3) tag(&s);
   else if (found == 4) bench(&s);
-  else info(&s);
+  else if (found == 5) info(&s);
+  else embed(&s);
   if (fflush(stdout) || ferror(stdout)) return 1;
   return 0;
 }

@@ -50,9 +50,10 @@ static int reach(size_t end) {
 /* The tables of Unicode are deflated: of cells of four bytes all first bytes, all second ones, ..., and so on. */
 static void unpack_tables(void) {
   static fw__inflate stream;
+  static uint8_t window[FW_WINDOW];
   size_t fours = offsetof(fw__unicode_tables, records), twos = offsetof(fw__unicode_tables, top) - fours;
   uint8_t *to = (uint8_t *)&fw__tables;
-  fw__start_inflate(&stream, tables, sizeof tables);
+  fw__start_inflate(&stream, tables, sizeof tables, window, FW_WINDOW - 1);
   for (size_t place = 0; place < 4; place++)
     for (size_t i = place; i < fours; i += 4) to[i] = (uint8_t)fw__inflated(&stream);
   for (size_t place = 0; place < 2; place++)

@@ -1,6 +1,7 @@
 """fwt, the C runtime's command line: the NumPy runtime's answers, one line for a mistake."""
 
 import subprocess
+from pathlib import Path
 
 import c_runtime
 import packed_students as made
@@ -98,6 +99,13 @@ def test_it_describes_and_times_a_model(tmp_path):
     assert float(facts["threshold"]) == model.threshold
     timed = dict(line.split("\t") for line in run("bench", zoo_file("sst-2-12k")).splitlines())
     assert timed["texts"] == str(len(TEXTS))
+
+
+def test_it_prints_the_file_as_an_array():
+    printed = run("embed", zoo_file("sst-2-12k"))
+    data = Path(zoo_file("sst-2-12k")).read_bytes()
+    assert printed.startswith(f"static const unsigned char featherweight_model[{len(data)}] = {{\n")
+    assert bytes(int(number) for number in printed.split("{")[1].split(",")[:-1]) == data
 
 
 def test_mistakes_are_one_line(tmp_path):

@@ -53,10 +53,12 @@ def in_numpy(data):
     return logits.reshape(-1)
 
 
-def in_c(files):
-    """Yield each file's status and logits."""
+def in_c(files, *settings):
+    """Yield each file's status and logits. settings: of make."""
     stream = b"".join(len(data).to_bytes(4, "little") + data for data in files)
-    done = subprocess.run([c_runtime.built("fuzz"), "answers"], input=stream, capture_output=True, timeout=300)
+    done = subprocess.run(
+        [c_runtime.built("fuzz", *settings), "answers"], input=stream, capture_output=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr.decode()[-4000:]
     for line in done.stdout.decode().splitlines():
         status, *logits = line.split()
@@ -64,13 +66,14 @@ def in_c(files):
 
 
 @pytest.mark.slow
-def test_damaged_files_are_refused_or_answer_as_in_numpy(students):
+@pytest.mark.parametrize("settings", [(), (c_runtime.COMPACT,)], ids=["usual", "compact"])
+def test_damaged_files_are_refused_or_answer_as_in_numpy(students, settings):
     rng = np.random.default_rng(11)
     files = [damage.assemble(each.header, each.rest) for each in students]
     files += [b"", b"FWT", *(damage.mutated(rng, students) for _ in range(FILES))]
     seen = collections.Counter()
     with np.errstate(all="ignore"):
-        for number, (data, (status, found)) in enumerate(zip(files, in_c(files), strict=True)):
+        for number, (data, (status, found)) in enumerate(zip(files, in_c(files, *settings), strict=True)):
             expected = in_numpy(data)
             seen[status] += 1
             if status in (UNSUPPORTED, TOO_LARGE):

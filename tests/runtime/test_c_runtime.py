@@ -1,9 +1,11 @@
 """The C runtime answers as the NumPy runtime: students of every tokenizer and encoder, any text, any file."""
 
+import ctypes
 import itertools
 import struct
 import sys
 import unicodedata
+from pathlib import Path
 
 import c_runtime
 import damage
@@ -31,6 +33,7 @@ TEXTS = [*TORTURE, *(text for text, _ in tiny.sentences(20))]
 ALIGNED = {"pair": True, "pooling": "max", "pair_encoder": "align"}
 ARCHS = tuple(arch for arch in made.ARCHS if arch not in made.TRANSFORMERS)
 NEAR = 1e-3
+NO_MEMORY = 14
 ATTRIBUTES = ("name", "task", "labels", "pair", "tokens", "multilabel", "arch", "embedding", "outputs", "max_tokens")
 ATTRIBUTES += ("temperature", "threshold")
 
@@ -79,6 +82,69 @@ def test_answers_are_those_of_the_numpy_runtime(tmp_path, arch, embedding):
 @pytest.mark.parametrize("form", made.FORMS)
 def test_matrices_of_every_form(tmp_path, form):
     check(*both(tmp_path, "bilstm", "hash", form, encoder_hidden_dim=9, cls_hidden_dim=20), TEXTS[:20])
+
+
+@pytest.fixture
+def compact(monkeypatch):
+    """The library is the one whose weights stay codes."""
+    monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so", c_runtime.COMPACT)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(made.FORMS)))
+def test_codes_are_multiplied_as_codes(tmp_path, compact, number):
+    """Every form, with tokenizers and encoders in turn; rows of one number, and of more than are converted at once."""
+    arch, embedding = ARCHS[number % len(ARCHS)], made.EMBEDDINGS[(number + number // 4) % len(made.EMBEDDINGS)]
+    sizes = {"pair": number % 2 == 1, "embedding_dim": (1, 7, 33)[number % 3], "encoder_hidden_dim": 1 + 5 * number}
+    check(*both(tmp_path, arch, embedding, made.FORMS[number], pooling="max", **sizes), TEXTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+def test_texts_in_ascii_without_tables_of_unicode(tmp_path, monkeypatch, embedding):
+    monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so", "CFLAGS=-DFW_ASCII")))
+    theirs, ours = both(tmp_path, "conv", embedding)
+    rng = np.random.default_rng(5)
+    texts = ["".join(map(chr, rng.integers(1, 128, 40))) for _ in range(100)]
+    check(theirs, ours, [*texts, *("x" + chr(code) + "the film" for code in range(1, 128)), "The film's ' end '."])
+    with pytest.raises(PackedError, match="the text is not ASCII"):
+        ours.logits(["a caf\u00e9"])
+
+
+@pytest.mark.slow
+def test_aligned_texts_with_codes(tmp_path, compact):
+    check(*both(tmp_path, "bilstm", "hash", "affine-row", **ALIGNED), TEXTS)
+
+
+@pytest.mark.slow
+def test_unused_byte_pairs_and_a_whole_model_as_codes(tmp_path, compact):
+    model = unused(made.pieces(), 0.4)
+    check(*both(tmp_path, "ffn", "bpe", model=model, vocab_size=BpeTokenizer(model, 512).vocab_size), TEXTS)
+    path = zoo_file("sst-2-12k")
+    check(load(path), load_native(path), TEXTS)
+
+
+@pytest.mark.parametrize("name", ["sst-2-12k", "sst-2-32k"])
+def test_memory_that_is_enough_to_decode_a_file(name):
+    """What it says before it decodes the file is enough; what it says afterwards is too, and less is refused."""
+    data, library = Path(zoo_file(name)).read_bytes(), native._library()
+    library.fw_needed.argtypes, library.fw_needed.restype = (ctypes.c_void_p,), ctypes.c_size_t
+    library.fw_used.argtypes, library.fw_used.restype = (ctypes.c_void_p,), ctypes.c_size_t
+    model = ctypes.create_string_buffer(library.fw_model_size())
+
+    def load_with(size):
+        assert library.fw_open(model, data, len(data)) == 0
+        memory = np.empty(size + 64, np.uint8)
+        return library.fw_load(model, memory.ctypes.data + -memory.ctypes.data % 64, size)
+
+    assert library.fw_open(model, data, len(data)) == 0
+    enough = library.fw_memory_size(model)
+    assert load_with(enough) == 0
+    needed = library.fw_needed(model)
+    assert library.fw_used(model) < needed < enough < library.fw_used(model) + 3 * len(data)
+    assert load_with(needed) == 0
+    for less in (0, 63, needed // 2, needed - 128):
+        assert load_with(less) == NO_MEMORY
 
 
 @pytest.mark.parametrize("arch", ["rnn", "bilstm", "conv"])

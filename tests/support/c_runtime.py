@@ -11,11 +11,16 @@ import tiny
 
 SOURCE = tiny.ROOT / "runtimes" / "c"
 NO_COMPILER = "no C compiler: cc is not found"
+COMPACT = "CFLAGS=-DFW_COMPACT"
+"""The setting of make for the form that microcontrollers use."""
+_folders = []
 
 
 @functools.cache
-def _folder():
+def _folder(*settings):
+    """Return the folder of what is built with some settings."""
     folder = Path(tempfile.mkdtemp(prefix="c-runtime-"))
+    _folders.append(folder)
     for name in ("Makefile", "featherweight.h", "featherweight.c", "fwt.c", "fuzz.c"):
         shutil.copy(SOURCE / name, folder)
     return folder
@@ -27,14 +32,14 @@ def built(target, *settings):
     if not shutil.which("cc") or not shutil.which("make"):
         pytest.skip(NO_COMPILER)
     # -O1: compiling takes longer than all answers of the tests.
-    command = ["make", "-s", "-C", str(_folder()), "NATIVE=", "OPTIMISE=-O1", *settings, target]
+    command = ["make", "-s", "-C", str(_folder(*settings)), "NATIVE=", "OPTIMISE=-O1", *settings, target]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    return _folder() / target
+    return _folder(*settings) / target
 
 
 def remove():
     """Remove what was built."""
-    if _folder.cache_info().currsize:
-        shutil.rmtree(_folder(), ignore_errors=True)
+    for folder in _folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 import tiny
 import tiny_glue
+import tiny_questions
 import tiny_tags
 
 # Tests interrupt commands; a shell in the background hands down that SIGINT is ignored.
@@ -45,7 +46,8 @@ def quiet():
 @pytest.fixture(scope="session")
 def glue(tmp_path_factory):
     """Folder of all shipped tasks' files in small, but for what a package ships."""
-    return tiny_tags.write_biomedical(tiny_glue.write_rest(tiny.write_glue(tmp_path_factory.mktemp("glue"))))
+    folder = tiny_tags.write_biomedical(tiny_glue.write_rest(tiny.write_glue(tmp_path_factory.mktemp("glue"))))
+    return tiny_questions.write_shipped(folder)
 
 
 @pytest.fixture(scope="session")

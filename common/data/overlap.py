@@ -28,10 +28,12 @@ Keys = list[list[str]]
 
 def match_keys(split: Split) -> Keys:
     """Return `match_key` of every sentence; of one without words its symbols, such as hearts."""
-    return [
+    columns = [
         [match_key(text) or (text if max(text, default="") >= FIRST_SYMBOL else "") for text in texts]
         for texts in split.sentences()
     ]
+    # Rows that share the first column are carved together: of spans all questions about a context.
+    return columns[::-1] if split.spans else columns
 
 
 def take_keys(keys: Keys, rows: np.ndarray) -> Keys:

@@ -93,7 +93,9 @@ def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> 
     Raises UserError. A file without any label passes: a teacher can do without. So do the shipped tasks.
     """
     name = "train" if "train" in read else "all"
-    if name not in read or task.source.kind != "files" or task.regression or not read[name].labelled.any():
+    if name not in read or task.source.kind != "files" or task.regression or task.spans:
+        return
+    if not read[name].labelled.any():
         return
     counts = label_counts(read[name].labels, len(task.labels)).tolist()
     wanted = ["train"] if task.tokens else ["train", *task.carving]  # what is carved are texts, not words
@@ -137,7 +139,7 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
     if not len(rows):
         raise UserError(f"{task.name}: every row of train overlaps validation or test; none is left to train on")
     train = whole.take(rows)
-    if task.source.kind == "files" and not (task.regression or task.tokens):
+    if task.source.kind == "files" and not (task.regression or task.word_logits):
         before, after = (label_counts(split.labels, len(task.labels)) for split in (whole, train))
         for label in np.flatnonzero((before > 0) & (after == 0)):
             raise UserError(

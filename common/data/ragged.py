@@ -77,8 +77,8 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-# Values of words. A padded array is [n, words] or [n, words, outputs], as wide as the longest text needs; past a text's
-# last word it holds -1 (labels) or NaN (logits). Single spaces separate words.
+# Values of words, or of answers. A padded array is [n, words] or [n, words, outputs], as wide as the longest text;
+# past a text's last word it holds -1 (labels) or NaN (logits). Single spaces separate words.
 
 
 def count_words(texts: Sequence[str]) -> np.ndarray:
@@ -116,17 +116,24 @@ def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def to_lists(values: np.ndarray, kind: pa.DataType) -> pa.ListArray:
-    """Return a padded array [n, words] as a column of lists."""
+    """Return a padded array [n, words] as a column of lists; of [n, words, outputs] their elements are lists too."""
     import pyarrow as pa  # predicting with a packed file does not need it
 
     offsets = offsets_of(known(values).sum(1))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values[known(values)], kind))
+    flat = pa.array(values[known(values)].ravel(), kind)
+    if values.ndim == 3:
+        flat = pa.FixedSizeListArray.from_arrays(flat, values.shape[2])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
 
 
 def from_lists(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the padded array [n, words] of a column of lists."""
+    """Return the padded array of a column by `to_lists`."""
     whole = column.combine_chunks()
-    return padded(whole.flatten().to_numpy(zero_copy_only=False), whole.value_lengths().to_numpy().astype(np.int64))
+    flat, counts = whole.flatten(), whole.value_lengths().to_numpy().astype(np.int64)
+    if hasattr(flat.type, "list_size"):
+        values = flat.flatten().to_numpy(zero_copy_only=False).reshape(-1, flat.type.list_size)
+        return padded(values, counts) if len(values) else np.full((len(counts), 1, flat.type.list_size), -1)
+    return padded(flat.to_numpy(zero_copy_only=False), counts)
 
 
 def fixed_lists(column: pa.ChunkedArray) -> np.ndarray:

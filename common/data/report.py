@@ -79,7 +79,12 @@ def _percentiles(lengths: list[int]) -> dict[str, int]:
 
 
 def _balance(task: Task, split: Split) -> dict[str, Any]:
-    """Return rows (for tokens, words) and share of every label, or lowest, mean and highest score, of known labels."""
+    """Return rows (for tokens, words) and share of every label, or lowest, mean and highest score, of known labels; of
+    spans, rows with and without an answer."""
+    if task.spans:
+        answered = split.labels[split.labelled][:, 0].any(1)
+        counts = {"answer": int(answered.sum()), "no answer": int((~answered).sum())}
+        return {name: {"rows": n, "share": round(n / max(1, len(answered)), 4)} for name, n in counts.items()}
     if task.regression:
         labels = split.labels[split.labelled]
         functions = {"lowest": np.min, "mean": np.mean, "highest": np.max} if len(labels) else {}

@@ -31,7 +31,8 @@ class Split:
     sentence1: n strings; sentence2: n strings or None for single sentences;
     labels: int64 [n], -1 where unknown; for regression float32 [n], NaN where unknown; for multilabel float32
     [n, labels], 1 for each label that a row has and 0 for the others, all NaN where unknown; for tokens, int64
-    [n, words], -1 past a row's last word;
+    [n, words], -1 past a row's last word; for spans int64 [n, answers, 2], the characters [start, end) in sentence2 of
+    each answer of a row, [0, 0) where it has none, and -1 past its last one;
     source_rows: int64 [n], the row of the source file (augmented rows: of train).
     """
 
@@ -62,13 +63,18 @@ class Split:
         return self.labels.ndim == 2 and self.labels.dtype.kind != "f"
 
     @property
+    def spans(self) -> bool:
+        """Whether rows are questions and contexts, and labels answers."""
+        return self.labels.ndim == 3
+
+    @property
     def labelled(self) -> np.ndarray:
         """bool [n]: which rows have a label, or of multilabel tasks a list of labels, even an empty one."""
-        return known(self.labels).any(1) if self.labels.ndim == 2 else known(self.labels)
+        return known(self.labels) if self.labels.ndim == 1 else known(self.labels).any(1)
 
     def fingerprint(self) -> str:
         """Return a fingerprint of texts and labels."""
-        labels = _label_column(self).to_pylist() if self.tokens else self.labels.tolist()
+        labels = _label_column(self).to_pylist() if self.tokens or self.spans else self.labels.tolist()
         return _fingerprint([*self._quoted(), map(json.dumps, labels)])
 
     @functools.cached_property
@@ -110,7 +116,8 @@ def write_split(path: Path, split: Split, metadata: dict[str, str]) -> None:
 def split_table(split: Split) -> pa.Table:
     """Return a split's columns: sentence1, sentence2 for pairs, label, source_row.
 
-    label: a list where every word has one, and of multilabel tasks one of 1 and 0 for all labels.
+    label: a list where every word has one, of multilabel tasks one of 1 and 0 for all labels, and of spans one of the
+    answers' characters, [start, end) each.
     """
     columns = {"sentence1": pa.array(split.sentence1, pa.string())}
     if split.sentence2 is not None:
@@ -121,7 +128,7 @@ def split_table(split: Split) -> pa.Table:
 
 
 def _label_column(split: Split) -> pa.Array:
-    if split.tokens:
+    if split.tokens or split.spans:
         return to_lists(split.labels, pa.int32())
     if split.labels.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(pa.array(split.labels.ravel(), pa.float32()), split.labels.shape[1])
@@ -198,7 +205,9 @@ def definition_of(task: Task) -> dict[str, Any]:
     """Return all that a task's splits depend on but the content of its files, whose folder and names do not matter."""
     source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
     others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
-    rest = task.model_dump(mode="json", exclude=others if task.multilabel else {*others, "label_separator"})
+    others |= set() if task.multilabel else {"label_separator"}
+    others |= set() if task.spans else {"unanswerable"}
+    rest = task.model_dump(mode="json", exclude=others)
     return {**rest, "source": source}
 
 

@@ -9,6 +9,7 @@ import pydantic
 
 from common.config import CONFIG_DIR, Settings, build, load_yaml, nearest
 from common.data.iob import check_tags
+from common.data.spans import ENDS
 from common.errors import UserError
 from common.store.artifact import read_manifest
 from common.store.workspace import Workspace
@@ -18,7 +19,8 @@ CLASSIFICATION_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
 MULTILABEL_METRICS = ("f1_micro", "f1_macro", "subset_accuracy")
 REGRESSION_METRICS = ("pearson", "spearman")
 ENTITY_METRICS = ("entity_f1", "entity_precision", "entity_recall", "accuracy")
-Metric = Literal[*CLASSIFICATION_METRICS, *MULTILABEL_METRICS, *REGRESSION_METRICS, *ENTITY_METRICS]
+ANSWER_METRICS = ("answer_f1", "exact_match")
+Metric = Literal[*CLASSIFICATION_METRICS, *MULTILABEL_METRICS, *REGRESSION_METRICS, *ENTITY_METRICS, *ANSWER_METRICS]
 JOINED_BY = "|"
 """Between the labels of a text with several, as predictions have them."""
 
@@ -30,7 +32,8 @@ class Source(Settings):
     """glue: an archive or an unpacked folder; package: data files inside an installed Python package; files: paths."""
     files: dict[str, str]
     """Split name -> file: `train` (or `all`, the same), `validation` and `test...` where they are not to be carved from
-    train, and `unlabelled`, more rows to distil on. The user's own are .csv, .tsv, .jsonl, .parquet or .txt."""
+    train, and `unlabelled`, more rows to distil on. The user's own are .csv, .tsv, .jsonl, .parquet or .txt, of spans
+    .json."""
     folder: str = ""
     """Folder of the files inside the archive (glue) or in the folder of the task's YAML (files)."""
     url: str | None = None
@@ -79,15 +82,17 @@ A_TENTH = Carve(fraction=0.1)
 
 
 class Task(Settings):
-    """One task: classification with one or several labels, regression (a range, no labels), or tagging of words."""
+    """One task: classification with one or several labels, regression (a range, no labels), tagging of words, or
+    answers to questions."""
 
     name: str
     """Name in the workspace and on the command line."""
-    kind: Literal["texts", "multilabel", "tokens"] = "texts"
+    kind: Literal["texts", "multilabel", "tokens", "spans"] = "texts"
     """texts: a text (or a pair) has one label; multilabel: any number of labels, also none; tokens: each of its words
-    has one, labels are IOB tags, and files have a word and its tag a line."""
+    has one, labels are IOB tags, and files have a word and its tag a line; spans: rows are pairs of a question and a
+    context that holds its answer, and files are SQuAD's JSON (1.1 or 2.0)."""
     labels: tuple[str, ...] = ()
-    """Label names, in the order of their class indices. Empty for regression."""
+    """Label names, in the order of their class indices. Empty for regression; of spans they are start and end."""
     label_values: tuple[str, ...] = ()
     """What the files hold for each label, in the same order; unset means the label names themselves."""
     label_separator: str = pydantic.Field(JOINED_BY, min_length=1)
@@ -99,9 +104,11 @@ class Task(Settings):
     """Our column -> the file's column. With sentence2 rows are pairs of sentences; without label no row has one."""
     metrics: tuple[Metric, ...] = ()
     """Metrics to report; the first one chooses checkpoints. Unset means accuracy, for multilabel f1_micro, for
-    regression pearson, for tokens entity_f1."""
+    regression pearson, for tokens entity_f1, for spans answer_f1 and exact_match."""
     source: Source
     """Where the files come from."""
+    unanswerable: bool = False
+    """Of spans, whether questions may have no answer in their context, as SQuAD 2.0's."""
     symmetric: bool = False
     """Whether the order of a pair's texts makes no difference to its label."""
     models_of: str | None = None
@@ -128,6 +135,14 @@ class Task(Settings):
         if any(isinstance(value, bool) for value in values):
             raise ValueError("put yes, no, true and false in quotes, as the files have them")
         return [str(value) if isinstance(value, int | float) else value for value in values]
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _name_ends(cls, values: Any) -> Any:
+        """Give a task of spans its two outputs a word."""
+        if isinstance(values, dict) and values.get("kind") == "spans" and not values.get("labels"):
+            return {**values, "labels": ENDS}
+        return values
 
     @pydantic.model_validator(mode="after")
     def _check_files(self) -> "Task":
@@ -189,6 +204,20 @@ class Task(Settings):
         return self
 
     @pydantic.model_validator(mode="after")
+    def _check_spans(self) -> "Task":
+        if not self.spans:
+            if self.unanswerable:
+                raise ValueError("unanswerable is for tasks of kind spans")
+            return self
+        if self.labels != ENDS or self.label_values or self.regression or self.equivalence is not None:
+            raise ValueError("kind: a task of spans has no labels and no range: an answer is a part of its context")
+        if self.columns != Task.model_fields["columns"].default or self.source.where or self.source.header:
+            raise ValueError("kind: files of spans are SQuAD's JSON, which has no columns to name")
+        if self.symmetric:
+            raise ValueError("symmetric: a question and its context cannot change places")
+        return self
+
+    @pydantic.model_validator(mode="after")
     def _check_multilabel(self) -> "Task":
         if not self.multilabel:
             if self.label_separator != JOINED_BY:
@@ -217,6 +246,16 @@ class Task(Settings):
         return self.kind == "tokens"
 
     @property
+    def spans(self) -> bool:
+        """Whether rows are questions with contexts, and labels answers, the characters of parts of the contexts."""
+        return self.kind == "spans"
+
+    @property
+    def word_logits(self) -> bool:
+        """Whether models have logits for each word, not for a text."""
+        return self.tokens or self.spans
+
+    @property
     def regression(self) -> bool:
         """Whether a label is a number in `range`, not a class."""
         return self.range is not None
@@ -236,19 +275,20 @@ class Task(Settings):
         """Metrics of this kind of task."""
         if self.regression:
             return REGRESSION_METRICS
-        return {"texts": CLASSIFICATION_METRICS, "multilabel": MULTILABEL_METRICS, "tokens": ENTITY_METRICS}[self.kind]
+        kinds = {"texts": CLASSIFICATION_METRICS, "multilabel": MULTILABEL_METRICS}
+        return {**kinds, "tokens": ENTITY_METRICS, "spans": ANSWER_METRICS}[self.kind]
 
     @property
     def all_metrics(self) -> tuple[str, ...]:
         """Metrics to report, the one that chooses checkpoints first."""
-        if self.regression or self.multilabel:
+        if self.regression or self.multilabel or self.spans:
             return self.metrics or self._known_metrics
         return self.metrics or (ENTITY_METRICS[:3] if self.tokens else ("accuracy",))
 
     @property
     def pair(self) -> bool:
         """Whether rows have two sentences."""
-        return "sentence2" in self.columns
+        return self.spans or "sentence2" in self.columns
 
     @property
     def test_splits(self) -> tuple[str, ...]:

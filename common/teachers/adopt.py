@@ -16,8 +16,8 @@ from common.errors import UserError
 from common.store.artifact import Artifact
 from common.store.step import Context
 from common.store.workspace import Workspace
+from common.teachers.huggingface.classes import teacher_class
 from common.teachers.huggingface.pretrained import load_pretrained, resolve
-from common.teachers.huggingface.tagger import teacher_class
 from common.teachers.huggingface.teacher import MULTILABEL
 from common.teachers.settings import FinetuneSettings, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
@@ -47,7 +47,7 @@ class Adopt(TeacherStep):
                 if (Path(self.source) / name).is_dir():
                     shutil.copytree(Path(self.source) / name, out / name)
             return self.facts(self.config.trained_on)
-        kind, cpu = teacher_class(self.task.tokens), torch.device("cpu")
+        kind, cpu = teacher_class(self.task.word_logits, self.task.pair), torch.device("cpu")
         given = self.source, self.task.labels, self.task.outputs, cpu, torch.float32, self.max_tokens
         kind(*given, multilabel=self.task.multilabel).save(out)
         return self.facts(())
@@ -59,6 +59,8 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     --arch is a teacher of ours, by folder or as TASK/NAME in the workspace, or a Hugging Face classifier by folder or
     name. Raises UserError when it has no trained head, or not the task's labels in their order.
     """
+    if task.spans:
+        raise UserError(f"--as-is: {task.name} asks for answers, and only labels are adopted: fine-tune an encoder")
     common = {"task": task, "settings": settings, "labels": task.labels}
     if folder := _folder_of_ours(settings):
         config = read_config(folder)
@@ -98,7 +100,7 @@ def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) ->
 def _check_hugging_face(arch: str, source: str, task: Task) -> None:
     """Check that the head of a Hugging Face model was trained, and for the task's labels. Raises UserError."""
     try:
-        _, model, missing = load_pretrained(source, teacher_class(task.tokens).head)
+        _, model, missing = load_pretrained(source, teacher_class(task.word_logits, task.pair).head)
     except UserError as error:
         if Path(source).is_dir():
             raise

@@ -39,7 +39,7 @@ class Teacher(Protocol):
     """A fine-tuned encoder, or several."""
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return float32 [n, outputs], for tokens [n, words, outputs], in the split's order.
+        """Return float32 [n, outputs], for tokens [n, words, outputs], for spans [n, 1 + words, 2], in the rows' order.
 
         `advance` is called with the number of rows done since its last call.
         """
@@ -92,9 +92,9 @@ def batched_logits(
 ) -> np.ndarray:
     """Return the logits of every row, float32 [n, outputs], computed in batches of similar length.
 
-    forward: the rows of a batch -> their logits; lengths: tokens of each row, int64 [n]; words: for tokens, the words
-    of each row, int64 [n]: `forward` returns the logits of all words, and the result is [n, words, outputs], NaN past a
-    row's last word.
+    forward: the rows of a batch -> their logits; lengths: tokens of each row, int64 [n]; words: for tokens and spans,
+    the words of each row, int64 [n]: `forward` returns the logits of all words, and the result is [n, words, outputs],
+    NaN past a row's last word.
     """
     batches = sorted_batches(lengths, SCORING_BATCH)
     parts = []

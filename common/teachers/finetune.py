@@ -113,9 +113,10 @@ def finetune(settings: FinetuneSettings) -> Path:
         return adopt(settings, task)
     if settings.ensemble:
         return Ensemble(task=task, settings=settings, arch="ensemble").make(settings.ensemble_name)
-    if (task.tokens or task.multilabel) and is_fairseq(settings.arch):
-        has = "a label for every word" if task.tokens else "any number of labels for a text"
-        raise UserError(f"{task.name} has {has}: take an encoder of Hugging Face's, not fairseq's")
+    if (task.word_logits or task.multilabel) and is_fairseq(settings.arch):
+        has = {"tokens": "a label for every word", "spans": "answers in a context"}
+        kind = has.get(task.kind, "any number of labels for a text")
+        raise UserError(f"{task.name} has {kind}: take an encoder of Hugging Face's, not fairseq's")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
     _trained_on(settings.arch, task, settings.paths)
     about = {"task": task, "settings": settings, "arch": arch, "seed": settings.seed, "source": source}

@@ -9,8 +9,8 @@ from common.teachers.base import MaskedLM, Teacher
 from common.teachers.ensemble import EnsembleTeacher
 from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
 from common.teachers.fairseq.sources import model_files
+from common.teachers.huggingface.classes import load_teacher_of_any
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM, masked_lm_files
-from common.teachers.huggingface.tagger import load_teacher_of_either
 from common.teachers.settings import is_fairseq
 from common.training.models import check_members, check_runs, members_of
 
@@ -27,7 +27,7 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
         return EnsembleTeacher([load_teacher(member, device, dtype) for member in members])
     if (folder / "fairseq").is_dir():
         return FairseqTeacher.load(folder, device, dtype)
-    return load_teacher_of_either(folder, device, dtype)
+    return load_teacher_of_any(folder, device, dtype)
 
 
 def load_masked_lm(source: str, device: torch.device, downloads: Path) -> MaskedLM:

@@ -34,7 +34,7 @@ class TeacherStep(Step):
             "task": self.task.name,
             "labels": self.task.labels,
             "pair": self.task.pair,
-            "tokens": self.task.tokens,
+            "tokens": self.task.word_logits,
             "multilabel": self.task.multilabel,
             "arch": self.arch,
             "seed": self.settings.seed,

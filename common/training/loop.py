@@ -261,8 +261,11 @@ def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return cross-entropy with classes int64 [batch], or for regression mean squared error, float32 [batch].
 
     For multilabel, binary cross-entropy with 1 or 0 for each label, float32 [batch, outputs], a mean over labels too.
-    For tokens, logits are [words of all texts, outputs] and targets padded, int64 [batch, words].
+    For tokens, logits are [words of all texts, outputs] and targets padded, int64 [batch, words]. For spans, logits are
+    padded, [batch, 1 + words, 2], and targets the first and last word of the answer, int64 [batch, 2].
     """
+    if logits.dim() == 3:
+        return nn.functional.cross_entropy(by_ends(logits), targets.flatten())
     if is_multilabel(targets):
         return nn.functional.binary_cross_entropy_with_logits(logits, targets)
     if targets.dim() == 2:
@@ -270,6 +273,18 @@ def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     if targets.is_floating_point():
         return nn.functional.mse_loss(logits[:, 0], targets)
     return nn.functional.cross_entropy(logits, targets)
+
+
+def by_ends(logits: torch.Tensor) -> torch.Tensor:
+    """Return start and end of each row as two choices among its words: [batch, words, 2] -> [2 batch, words].
+
+    Padding, NaN, becomes a logit so low that its probability is zero.
+    """
+    return logits.masked_fill(logits.isnan(), _IMPOSSIBLE).transpose(1, 2).flatten(0, 1)
+
+
+_IMPOSSIBLE = -1e4
+"""A finite logit: a difference of two infinite ones would be NaN."""
 
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional as F
 
-from common.training.loop import is_multilabel, label_loss
+from common.training.loop import by_ends, is_multilabel, label_loss
 
 
 def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -69,12 +69,17 @@ def combined(
     labels: int64 [batch], float32 [batch] for regression, whose label loss is the mean squared error, or float32
     [batch, outputs] for multilabel, whose losses are of each label's sigmoid in place of the softmax;
     teacher: its logits, or None when alpha is 1 and there are none. For a task of tokens, logits are those of all words
-    in a row, [words, outputs], labels [batch, words] and the teacher's logits [batch, words, outputs] are padded.
+    in a row, [words, outputs], labels [batch, words] and the teacher's logits [batch, words, outputs] are padded. For
+    spans, logits are padded too, and the words of a row are the classes of its start and of its end (see label_loss).
     """
     if alpha == 1 or teacher is None:
         return label_loss(logits, labels)
-    if teacher.dim() == 3:
-        teacher = teacher[~teacher[..., 0].isnan()]
+    both = logits, teacher
+    if logits.dim() == 3:
+        both = logits, teacher[:, : logits.shape[1]]  # the teacher's are padded to the longest row of all
+        both = [each[~each.isnan()] if loss == "mse" else by_ends(each) for each in both]
+    elif teacher.dim() == 3:
+        both = logits, teacher[~teacher[..., 0].isnan()]
     losses = MULTILABEL_LOSSES if is_multilabel(labels) else DISTILLATION_LOSSES
-    distillation = losses[loss](logits, teacher, temperature)
+    distillation = losses[loss](*both, temperature)
     return distillation if alpha == 0 else alpha * label_loss(logits, labels) + (1 - alpha) * distillation

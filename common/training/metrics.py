@@ -1,25 +1,36 @@
-"""Task metrics, computed by scikit-learn, SciPy and, of entities, seqeval."""
+"""Task metrics, computed by scikit-learn, SciPy and, of entities, seqeval; those of answers by rules of SQuAD's."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
+from common.data.spans import texts_of, to_characters
 from common.data.tasks import Task
+from common.training.answers import row_scores
 from common.training.targets import choices
 
 
-def score(task: Task, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
+def score(
+    task: Task, labels: np.ndarray, logits: np.ndarray, contexts: Sequence[str] | None = None
+) -> dict[str, float]:
     """Return the task's metrics by name.
 
-    labels: as in Split, all known; logits: float32 [n, outputs], for tokens [n, words, outputs].
+    labels: as in Split, all known; logits: float32 [n, outputs], for tokens [n, words, outputs], for spans
+    [n, 1 + words, 2]; contexts: of spans, the texts that answers are parts of.
 
     accuracy, f1 (of class 1; equation 6.9 of the thesis) and f1_macro lie in [0, 1]; matthews, pearson and spearman
     in [-1, 1], 0 where predictions are constant. Of several labels a text, f1_micro is over all pairs of a text and a
     label, f1_macro the mean of the labels' own, and subset_accuracy the share of texts with exactly the right labels.
     Metrics of entities are those of conlleval and seqeval: an entity is found where all its words and its kind are
-    right, and a tag may continue nothing. Their accuracy is of words.
+    right, and a tag may continue nothing. Their accuracy is of words. Those of answers are means over questions of
+    SQuAD's, in [0, 1].
     """
     predictions = choices(task, logits)
+    if task.spans:
+        exact, f1 = answer_scores(labels, predictions, contexts or ()).mean(0)
+        return {name: float({"exact_match": exact, "answer_f1": f1}[name]) for name in task.all_metrics}
     if task.tokens:
         return _score_words(task, labels, predictions)
     functions = {
@@ -35,9 +46,15 @@ def score(task: Task, labels: np.ndarray, logits: np.ndarray) -> dict[str, float
     return {name: float(functions[name]()) for name in task.all_metrics}
 
 
-def main_score(task: Task, labels: np.ndarray, logits: np.ndarray) -> float:
+def main_score(task: Task, labels: np.ndarray, logits: np.ndarray, contexts: Sequence[str] | None = None) -> float:
     """Return the metric that chooses checkpoints."""
-    return score(task, labels, logits)[task.all_metrics[0]]
+    return score(task, labels, logits, contexts)[task.all_metrics[0]]
+
+
+def answer_scores(labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
+    """Return exact match and F1 of each row, float64 [n, 2]. labels: as in Split; chosen: words, int64 [n, 2]."""
+    answers = [text for (text,) in texts_of(to_characters(chosen, contexts), contexts)]
+    return row_scores(answers, texts_of(labels, contexts))
 
 
 def _score_words(task: Task, labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
@@ -61,6 +78,8 @@ def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> dict[str,
     expected, predicted = choices(task, teacher), choices(task, student)
     if task.regression:
         return {"agreement_pearson": float(_correlation(stats.pearsonr, expected, predicted))}
+    if task.spans:
+        return {"agreement": float((expected == predicted).all(1).mean())}
     return {"agreement": float(accuracy_score(expected, predicted))}
 
 

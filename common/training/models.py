@@ -39,6 +39,7 @@ class ModelConfig(Settings):
     """Label names by class index; none for regression."""
     pair: bool
     tokens: bool = False
+    """Whether it has logits for each word: of pairs for those of the second text, a context that may hold an answer."""
     multilabel: bool = False
     """Whether its logits are of independent labels, of which a text has any number."""
     f1: bool = False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.data.ragged import known
+from common.data.spans import best_spans, to_characters, to_words
 from common.data.tasks import Task
 from common.errors import UserError
 
@@ -15,8 +17,13 @@ if TYPE_CHECKING:
     from common.data.split import Split  # loads PyArrow, which predicting with a packed file does not need
 
 
-def targets(task: Task, labels: np.ndarray) -> np.ndarray:
-    """Return training targets: class indices and lists of labels unchanged; scores as float32 [n] in [0, 1]."""
+def targets(task: Task, labels: np.ndarray, contexts: Sequence[str] | None = None) -> np.ndarray:
+    """Return training targets: class indices and lists of labels unchanged; scores as float32 [n] in [0, 1].
+
+    Of spans, whose contexts are given, the first and last word of each row's first answer, int64 [n, 2].
+    """
+    if task.spans and contexts is not None:
+        return to_words(labels, contexts)
     if task.range is None:
         return labels
     low, high = task.range
@@ -27,8 +34,11 @@ def choices(task: Task, logits: np.ndarray) -> np.ndarray:
     """Return labels for logits [n, outputs]: classes int64 [n], or scores in the task's range float32 [n].
 
     For multilabel 1 for each label whose probability, the sigmoid of its logit, is at least a half, else 0: float32
-    [n, outputs]. For tokens, padded arrays (see common.data.ragged): [n, words, outputs] -> int64 [n, words].
+    [n, outputs]. For tokens, padded arrays (see common.data.ragged): [n, words, outputs] -> int64 [n, words]. For
+    spans [n, 1 + words, 2] -> int64 [n, 2], first and last word (see common.data.spans).
     """
+    if task.spans:
+        return best_spans(logits, task.unanswerable)
     if task.multilabel:
         return (logits >= 0).astype(np.float32)
     if task.tokens:
@@ -42,12 +52,20 @@ def choices(task: Task, logits: np.ndarray) -> np.ndarray:
 def confidence(task: Task, logits: np.ndarray) -> np.ndarray:
     """Return the probability of `choices`, float32 [n]: of several labels or words, that of the least certain one.
 
+    Of spans the start's times the end's, each a softmax over the words (and "no answer", where there may be none).
     Raises UserError for a regression, which has no probabilities.
     """
     if task.regression:
         raise UserError(f"{task.name} is a regression, whose scores have no probabilities")
     if task.multilabel:
         return _sigmoid(np.abs(logits)).min(1)
+    if task.spans:
+        chosen, possible = choices(task, logits), logits.copy()
+        if not task.unanswerable:
+            possible[chosen[:, 0] > 0, 0] = np.nan
+        shares = np.exp(possible - np.nanmax(possible, 1, keepdims=True))
+        shares /= np.nansum(shares, 1, keepdims=True)
+        return np.take_along_axis(shares, chosen[:, None], 1)[:, 0].prod(1)
     logits = logits - logits.max(-1, keepdims=True)
     chosen = 1 / np.exp(logits).sum(-1)
     return np.where(known(logits), chosen, 1).min(1) if task.tokens else chosen
@@ -59,6 +77,11 @@ def _sigmoid(values: np.ndarray) -> np.ndarray:
 
 def with_choices(task: Task, split: Split, logits: np.ndarray, labelled: np.ndarray) -> Split:
     """Return the split with a teacher's choice for each row that is not labelled. labelled: bool [n]."""
-    labels = split.labels.copy()
-    labels[~labelled] = choices(task, logits)[~labelled]
+    labels, chosen = split.labels.copy(), choices(task, logits)[~labelled]
+    if task.spans:
+        contexts = [split.sentence2[row] for row in np.flatnonzero(~labelled)] if split.sentence2 else []
+        labels[~labelled] = -1
+        labels[~labelled, :1] = to_characters(chosen, contexts)
+    else:
+        labels[~labelled] = chosen
     return dataclasses.replace(split, labels=labels)

@@ -16,7 +16,7 @@ from torch import nn
 
 from common.errors import UserError
 from common.teachers.base import Attention, States
-from common.teachers.huggingface.tagger import load_teacher_of_either
+from common.teachers.huggingface.classes import load_teacher_of_any
 from common.teachers.huggingface.teacher import hidden_states
 from compression.distillation.callbacks import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
@@ -65,7 +65,7 @@ class AlignmentTeacher:
     @classmethod
     def load(cls, folder: Path, device: torch.device) -> AlignmentTeacher:
         """Load a fine-tuned teacher from its model folder."""
-        model = load_teacher_of_either(folder, device, torch.float32).model
+        model = load_teacher_of_any(folder, device, torch.float32).model
         return cls(model, teacher_vocabulary(folder), device)
 
     def states(self, batch: Batch, attention: Attention | None, masked: torch.Tensor | None = None) -> States:

@@ -80,7 +80,8 @@ def labelled_score(
     rows = np.flatnonzero(split.labelled)
     if not len(rows):
         return {}
-    labels, metrics = split.labels[rows], score(task, split.labels[rows], logits[rows])
+    contexts = [split.sentence2[row] for row in rows] if task.spans and split.sentence2 else None
+    labels, metrics = split.labels[rows], score(task, split.labels[rows], logits[rows], contexts)
     if threshold is not None and "f1" in metrics:
         answered = to_probabilities(logits[rows], temperature or 1.0)[:, 1] >= threshold
         metrics[F1_AT_THRESHOLD] = float(f1_score(labels, answered, zero_division=0.0))

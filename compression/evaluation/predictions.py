@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from common.data.ragged import fixed_lists, known
+from common.data.spans import texts_of, to_characters
 from common.data.split import Split, read_metadata, read_table
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.files import whole_file
+from common.training.answers import row_scores
 from common.training.targets import choices
 
 
@@ -61,10 +63,19 @@ def predictions_file(scores: Path, split: str) -> Path:
 def write_predictions(scores: Path, task: Task, row: dict[str, Any], split: Split, logits: np.ndarray) -> None:
     """Save the choices behind a row of results.json, for token tasks one for every word.
 
+    For spans they are the answers' texts, with the scores of each.
+
     split: the rows scored; logits: as in common.training.metrics.score.
     """
     kind = pa.float64() if task.regression else pa.int64()
     values, predicted, labelled = split.labels, choices(task, logits), split.labelled
+    if task.spans:
+        contexts = split.sentence2 or []
+        answers = [text for (text,) in texts_of(to_characters(predicted, contexts), contexts)]
+        exact, f1 = row_scores(answers, texts_of(values, contexts)).T
+        scored = {"exact_match": pa.array(exact, mask=~labelled), "answer_f1": pa.array(f1, mask=~labelled)}
+        _write(scores, row, pa.table({"prediction": answers, **scored}))
+        return
     if task.multilabel:
         labels = np.where(labelled[:, None], values, -1)
         table = pa.table({"label": _lists(labels), "prediction": _lists(predicted)})
@@ -109,6 +120,8 @@ def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
         raise UserError(f"{path}: damaged ({error}); {again}") from error
     if read_metadata(path) != _source(row):
         raise UserError(f"{path}: made by another model or over other data than its scores; {again}")
+    if "answer_f1" in table.column_names:
+        raise UserError(f"{path}: answers to questions, of which no labels are compared")
     types = {table.schema.field(name).type for name in table.column_names}
     lists = all(pa.types.is_fixed_size_list(kind) for kind in types)
     if table.column_names != ["label", "prediction"] or not (lists or types in ({pa.int64()}, {pa.float64()})):

@@ -16,6 +16,8 @@ from compression.inference.classifier import Classifier, Sentences, classifier_o
 def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
     """Load the model of a folder. Raises UserError when it is missing or damaged."""
     config = read_config(folder)
+    if config.tokens and config.pair:
+        raise UserError(f"{config.name} answers questions; its answers to a task's are scored by evaluate.py alone")
     predict = load_predictor(folder, config, cpu)
 
     def logits(texts: Sentences) -> np.ndarray:

@@ -30,7 +30,7 @@ def test_every_glue_task_has_its_metrics():
         "ax": ("matthews",),
     }
     assert {name: load_task(name).all_metrics for name in expected} == expected
-    assert set(known_tasks()) == {*expected, "rotten-tomatoes", *tiny_tags.BIOMEDICAL}
+    assert set(known_tasks()) == {*expected, "rotten-tomatoes", "squad", "squad-shifts", *tiny_tags.BIOMEDICAL}
 
 
 @pytest.mark.parametrize("name", known_tasks())

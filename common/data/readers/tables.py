@@ -3,7 +3,8 @@
 The suffix selects the format. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text
 and no cell holds a tab or a newline; .jsonl: one JSON object a line; .parquet; .txt: one sentence a line, no label.
 Several labels of a row are a list, in .csv and .tsv files a cell of labels with a separator between them.
-Files of tagged words are read by common.data.readers.tagged, whatever their suffix.
+Files of tagged words are read by common.data.readers.tagged and files of questions by common.data.readers.questions,
+whatever their suffix.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.config import nearest
+from common.data.readers.questions import questions_split
 from common.data.readers.records import as_sentence, column_indices, read_csv, read_jsonl, read_lines, read_tsv
 from common.data.readers.tagged import tagged_split
 from common.data.split import Split
@@ -45,6 +47,8 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     if task.tokens:
         with path.open("rb") as file:
             return tagged_split(path, read_lines(file, str(path)), dict(zip(task.values, task.labels, strict=True)))
+    if task.spans:
+        return questions_split(path, task.unanswerable, labelled)
     kind = path.suffix.lower()
     if kind not in SUFFIXES:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(SUFFIXES)} (UTF-8)")

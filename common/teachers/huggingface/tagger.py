@@ -4,7 +4,6 @@ A word's logits are those of its first piece (Devlin et al., 2019, section 5.3).
 """
 
 import dataclasses
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,6 @@ from common.data.split import Split
 from common.progress import Advance, nothing
 from common.teachers.base import batched_logits
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
-from common.training.models import read_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,13 +64,3 @@ def _first_pieces(word_of_piece: list[int | None], count: int) -> list[int]:
     first = {word: i for i, word in reversed(list(enumerate(word_of_piece))) if word is not None}
     before = min(1, max(0, len(word_of_piece) - 1))
     return [before := first.get(word, before) for word in range(count)]
-
-
-def teacher_class(tokens: bool) -> type[HuggingFaceTeacher]:
-    """Return the class of a task's teacher: one that labels words, or texts."""
-    return HuggingFaceTagger if tokens else HuggingFaceTeacher
-
-
-def load_teacher_of_either(folder: Path, device: torch.device, dtype: torch.dtype) -> HuggingFaceTeacher:
-    """Return a fine-tuned teacher of words or of texts. Raises UserError as `HuggingFaceTeacher.load` does."""
-    return teacher_class(read_config(folder).tokens).load(folder, device, dtype)

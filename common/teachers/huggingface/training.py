@@ -14,7 +14,7 @@ from common.seeds import seed_everything
 from common.store.files import read_json, write_json
 from common.store.step import Context
 from common.teachers.huggingface import pretrained
-from common.teachers.huggingface.tagger import teacher_class
+from common.teachers.huggingface.classes import teacher_class
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, linear_schedule, trained_parameters, write_history
@@ -41,7 +41,7 @@ def train(
     """Fine-tune the encoder `source` and save the best weights in `out`; a stopped run continues. Returns facts.
 
     splits: rows to learn from, and rows that choose the weights; logits: another teacher's over the rows to learn from,
-    float32 [n, outputs], for tokens [n, words, outputs]. Raises UserError when the encoder cannot be loaded.
+    float32 [n, outputs], for tokens and spans [n, words, outputs]. Raises UserError when the encoder cannot be loaded.
     """
     if settings.max_updates is not None:
         raise UserError(f"--max-updates is for RoBERTa by fairseq; {settings.arch} trains for --max-epochs")
@@ -50,7 +50,7 @@ def train(
     precision = _precision(settings, device, begun_with)
     dtype = pick_dtype(precision, device)
     seed_everything(settings.seed)
-    kind = teacher_class(task.tokens)
+    kind = teacher_class(task.word_logits, task.pair)
     given = source, task.labels, task.outputs, device, dtype, settings.max_tokens
     teacher = kind(*given, new_head=True, multilabel=task.multilabel)
     if settings.adapters:
@@ -59,7 +59,7 @@ def train(
         teacher.model.get_input_embeddings().requires_grad_(False)
     train, held_out = splits
     encoded = teacher.encode(train)
-    labels = torch.from_numpy(targets(task, train.labels)).to(device)
+    labels = torch.from_numpy(targets(task, train.labels, train.sentence2)).to(device)
     guide = None if logits is None else torch.from_numpy(logits).to(device)
 
     def loss(rows: np.ndarray) -> torch.Tensor:
@@ -72,7 +72,7 @@ def train(
         optimizer=eager(torch.optim.AdamW)(trained, lr=settings.lr, weight_decay=settings.weight_decay, fused=True),
         batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, settings.seed, epoch),
         loss=loss,
-        validate=lambda: main_score(task, held_out.labels, teacher.logits(held_out)),
+        validate=lambda: main_score(task, held_out.labels, teacher.logits(held_out), held_out.sentence2),
         epochs=settings.max_epochs,
         patience=settings.patience,
         seed=settings.seed,

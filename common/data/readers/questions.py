@@ -1,0 +1,117 @@
+"""Files of questions in SQuAD's JSON, 1.1 and 2.0: articles with paragraphs, each with questions and their answers.
+
+    {"data": [{"paragraphs": [{"context": TEXT, "qas": [
+        {"question": TEXT, "answers": [{"text": TEXT, "answer_start": CHARACTER}]}]}]}]}
+
+Sources: Rajpurkar et al. (2016, 2018). A question whose list of answers is empty has none in its context (2.0); one
+without a list is not labelled. Other keys are ignored.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.data.ragged import padded
+from common.data.readers.records import as_sentence
+from common.data.spans import NO_ANSWER
+from common.data.split import Split
+from common.data.text import normalise
+from common.errors import UserError
+from common.stopping import check
+
+
+def questions_split(path: Path, unanswerable: bool, labelled: bool = True) -> Split:
+    """Return the questions of a file as rows: question, context, and its answers' characters in the context.
+
+    unanswerable: whether a question may have no answer; labelled: whether answers are read. Texts are normalised, and
+    answers moved accordingly. Raises UserError, with the place in the file, for anything that is not SQuAD's form, an
+    answer whose text is not at its answer_start, and a file without questions.
+    """
+    questions: list[str] = []
+    contexts: list[str] = []
+    answers: list[list[tuple[int, int]]] = []
+    for place, context, asked in _paragraphs(path):
+        check()
+        try:
+            text = as_sentence(context)
+        except UserError as error:
+            raise UserError(f"{path} {place}: context: {error}") from None
+        for number, question in enumerate(asked):
+            where = f"{path} {place}.qas[{number}]"
+            try:
+                questions.append(as_sentence(_value(question, "question", str)))
+                answers.append(_answers(question, context, text, unanswerable) if labelled else [])
+            except UserError as error:
+                raise UserError(f"{where}: {error}") from None
+            contexts.append(text)
+    if not questions:
+        raise UserError(f"{path}: no questions")
+    counts = np.array(list(map(len, answers)), np.int64)
+    flat = np.array([answer for row in answers for answer in row], np.int64).reshape(-1, 2)
+    # At least one place an answer, also where no question of the file is labelled.
+    spans = padded(flat, counts) if len(flat) else np.full((len(questions), 1, 2), -1, np.int64)
+    return Split(questions, contexts, spans, np.arange(len(questions)))
+
+
+def _paragraphs(path: Path) -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield the place of each paragraph in a file, its context and its questions."""
+    try:
+        whole = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text ({error.reason})") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON ({error})") from None
+    place = ""
+    try:
+        for i, article in enumerate(_value(whole, "data", list)):
+            place = f" data[{i}]"
+            for j, paragraph in enumerate(_value(article, "paragraphs", list)):
+                place = f" data[{i}].paragraphs[{j}]"
+                yield place[1:], _value(paragraph, "context", str), _value(paragraph, "qas", list)
+    except UserError as error:
+        raise UserError(f"{path}{place}: {error}") from None
+
+
+def _value(of: Any, key: str, kind: type) -> Any:
+    """Return the value of a key. Raises UserError where it is missing, or not of this kind."""
+    names = {str: "a text", list: "a list", int: "a number"}
+    if not isinstance(of, dict):
+        raise UserError(f"expected an object with {key!r}, as in SQuAD's JSON, found {str(of)[:40]!r}")
+    if key not in of:
+        raise UserError(f"no {key!r} (found {', '.join(map(str, of))[:200] or 'none'})")
+    if not isinstance(of[key], kind) or isinstance(of[key], bool):
+        raise UserError(f"{key!r} is not {names[kind]} ({str(of[key])[:40]})")
+    return of[key]
+
+
+def _answers(question: Any, context: str, text: str, unanswerable: bool) -> list[tuple[int, int]]:
+    """Return the characters [start, end) of each answer in `text`, the normalised context; none if not labelled."""
+    if "answers" not in question:
+        return []
+    found = [_span(answer, context, text) for answer in _value(question, "answers", list)]
+    if found and question.get("is_impossible") is True:
+        raise UserError("it has answers, and is_impossible says that it has none")
+    if not found and not unanswerable:
+        raise UserError("no answers; with unanswerable: true in the task's YAML file a question may have none")
+    return found or [NO_ANSWER]
+
+
+def _span(answer: Any, context: str, text: str) -> tuple[int, int]:
+    own, start = _value(answer, "text", str), _value(answer, "answer_start", int)
+    there = context[start : start + len(own)] if start >= 0 else ""
+    if there != own:
+        raise UserError(f"answer {own[:40]!r} is not at character {start} of its context, which has {there[:40]!r}")
+    answered = normalise(own)
+    if not answered:
+        raise UserError("an answer is empty; a question without answers has an empty list")
+    if text != context:
+        # The "x" keeps a space at the end.
+        start = len(normalise(f"{context[: start + len(own) - len(own.lstrip())]}x")) - 1
+    elif own != answered:
+        start += len(own) - len(own.lstrip())
+    if text[start : start + len(answered)] != answered:
+        raise UserError(f"answer {own[:40]!r} starts or ends within a character")
+    return start, start + len(answered)

@@ -1,0 +1,85 @@
+"""Answers that are spans of a context: between characters, as files and splits have them, and words, as models do.
+
+A context's words are numbered from 1; word 0 stands for "no answer", so that every row has an array of values for its
+words, [1 + words], whether its question can be answered or not.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from common.data.ragged import known
+
+ENDS = ("start", "end")
+"""The outputs of a model for each word: whether the answer starts there, and whether it ends there."""
+LONGEST_ANSWER = 30
+"""Words of the longest answer that is chosen."""
+NO_ANSWER = (0, 0)
+"""An answer that is not there, in characters and in words."""
+_WORD = re.compile(r"[^\W_]+|[^\w\s]|_")
+
+
+def word_spans(text: str) -> np.ndarray:
+    """Return the characters [start, end) of a text's words, int64 [words, 2]: runs of letters and digits, or one sign.
+
+    "$5.3bn" -> "$", "5", ".", "3bn". Unlike `common.data.text.split_words` it divides "Ann's", whose "Ann" may be an
+    answer.
+    """
+    return np.array([match.span() for match in _WORD.finditer(text)], np.int64).reshape(-1, 2)
+
+
+def to_words(answers: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
+    """Return the first and last word of each row's first answer, int64 [n, 2]; -1 where nothing is known.
+
+    answers: characters [start, end) of each answer, int64 [n, answers, 2], -1 past a row's last one. An answer that
+    starts or ends within a word takes the whole word.
+    """
+    found = np.full((len(answers), 2), -1, np.int64)
+    for row, (start, end) in enumerate(answers[:, 0]):
+        if (start, end) == NO_ANSWER:
+            found[row] = NO_ANSWER
+        elif start >= 0:
+            words = word_spans(contexts[row])
+            touched = np.flatnonzero((words[:, 1] > start) & (words[:, 0] < end))
+            # An answer without a letter, digit or sign, such as a control character, is not one that can be found.
+            found[row] = (touched[0] + 1, touched[-1] + 1) if len(touched) else NO_ANSWER
+    return found
+
+
+def to_characters(chosen: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
+    """Return the answers of first and last words int64 [n, 2]: characters [start, end), int64 [n, 1, 2]."""
+    answers = np.zeros((len(chosen), 1, 2), np.int64)
+    for row, (first, last) in enumerate(chosen):
+        if first > 0:
+            words = word_spans(contexts[row])
+            answers[row] = words[first - 1, 0], words[last - 1, 1]
+    return answers
+
+
+def texts_of(answers: np.ndarray, contexts: Sequence[str]) -> list[list[str]]:
+    """Return the text of each answer of each row, "" for no answer. answers: as `to_words` has them."""
+    rows = zip(answers.tolist(), contexts, strict=True)
+    return [[context[start:end] for start, end in row if start >= 0] for row, context in rows]
+
+
+def best_spans(logits: np.ndarray, unanswerable: bool) -> np.ndarray:
+    """Return first and last word of each row's best answer, int64 [n, 2], NO_ANSWER where that is better.
+
+    logits: of start and end for each word, float32 [n, 1 + words, 2], NaN past a row's last word. The best answer has
+    the largest sum of its two logits (Devlin et al., 2019, section 4.2), of at most LONGEST_ANSWER words; of equal ones
+    it is the shortest, then the first. unanswerable: whether "no answer" may be chosen, where the sum of its logits is
+    larger; else only a context without words has none.
+    """
+    scores = np.where(known(logits)[..., None], logits, -np.inf)
+    start, end = scores[:, 1:, 0], scores[:, 1:, 1]
+    rows, words = np.arange(len(logits)), start.shape[1]
+    best = logits[:, 0].sum(1) if unanswerable else np.full(len(logits), -np.inf)
+    chosen = np.zeros((len(logits), 2), np.int64)
+    for more in range(min(LONGEST_ANSWER, words)):
+        sums = start[:, : words - more] + end[:, more:]
+        first = sums.argmax(1)
+        better = sums[rows, first] > best
+        best = np.where(better, sums[rows, first], best)
+        chosen[better] = np.stack([first, first + more], 1)[better] + 1
+    return chosen

@@ -13,6 +13,9 @@ from common.store.artifact import MANIFEST, read_manifest
 from common.store.workspace import Workspace
 from common.training.models import ModelConfig, read_config, saved_models
 
+F1_AT_THRESHOLD = "f1_at_threshold"
+"""Metric: f1 where the second label is answered from the threshold chosen on validation, not from a half."""
+
 
 def data_fingerprint(paths: Workspace, task: Task, split: str) -> str | None:
     """Return the fingerprint of a split's texts and labels as they are now."""

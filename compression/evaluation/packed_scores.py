@@ -14,14 +14,11 @@ from common.data.tasks import Task, check_no_overlap, load_task
 from common.errors import UserError
 from common.training.metrics import score
 from compression.evaluation.calibration import calibration_fields
-from compression.evaluation.models import data_fingerprint, split_names
+from compression.evaluation.models import F1_AT_THRESHOLD, data_fingerprint, split_names
 from compression.evaluation.packed import load_packed
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.speed import speed
 from compression.runtime import Model, to_probabilities
-
-F1_AT_THRESHOLD = "f1_at_threshold"
-"""Metric: f1 where the second label is answered from the threshold chosen on validation, not from a half."""
 
 if TYPE_CHECKING:
     from compression.runtime.native import NativeModel

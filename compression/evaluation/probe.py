@@ -23,7 +23,6 @@ from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.training.models import find_model
 from compression.evaluation.packed import find_packed, load_packed
-from compression.evaluation.packed_scores import check_task, packed_logits
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.speed import Predictor
 from compression.runtime import to_probabilities
@@ -82,8 +81,8 @@ def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
     probe of this task, and for tasks whose texts do not have one label or number each.
     """
     task = load_task(settings.task)
-    if task.tokens or task.multilabel:
-        raise UserError(f"--probe is for tasks with one label or number a text; {task.name} has several")
+    if task.tokens or task.multilabel or task.spans:
+        raise UserError(f"--probe is for tasks with one label or number a text; {task.name} has others")
     found = read_probe(settings.probe, task)
     predict, temperature = _model(settings, task)
     answers = {group: _answers(predict, temperature, task, found.texts(group)) for group in found.groups}
@@ -127,6 +126,8 @@ def probe_text(rows: Sequence[dict[str, Any]]) -> str:
 
 def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
     """What computes logits, and the temperature of their probabilities, 1 of a model that is not packed."""
+    from compression.evaluation.packed_scores import check_task, packed_logits  # scikit-learn loads here
+
     if path := find_packed(settings.paths, task, settings.model_name):
         if not settings.packed:
             raise UserError(f"{settings.model_name} is a packed file: give --packed")

@@ -98,9 +98,10 @@ def test_a_file_that_is_no_probe_is_refused(tmp_path, change, message):
     assert "\n" not in str(error.value)
 
 
-def test_tasks_with_several_labels_a_text_are_refused(tmp_path):
-    with pytest.raises(UserError, match="one label or number a text; ncbi-disease has several"):
-        probed(write(tmp_path), "ncbi-disease", "ncbi-disease")
+def test_tasks_without_one_label_a_text_are_refused(tmp_path):
+    for task in ("ncbi-disease", "squad"):
+        with pytest.raises(UserError, match=f"one label or number a text; {task} has others"):
+            probed(write(tmp_path), task)
 
 
 @pytest.mark.parametrize("path", sorted((CONFIG_DIR / "probes").glob("*.yaml")), ids=lambda path: path.stem)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from common.tables import human_bytes
-from compression.evaluation.packed_scores import F1_AT_THRESHOLD
+from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.experiments.report.models_table import metric_heading
 from compression.experiments.report.reference import QuotedPoint, quoted_encoders, quoted_points
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat

@@ -3356,7 +3356,9 @@ static void fw__token_of_nothing(fw__work *w) {
 
 /* ---- Encoders ---- */
 
-#if defined(__GNUC__) && !defined(FW_NO_VECTORS) && !defined(FW_COMPACT)
+/* Where float is computed as double, GCC multiplies no vector of floats by a float. */
+#if defined(__GNUC__) && !defined(FW_NO_VECTORS) && !defined(FW_COMPACT) && \
+    (!defined(__FLT_EVAL_METHOD__) || __FLT_EVAL_METHOD__ == 0)
 #if defined(__AVX512F__)
 #define FW__LANES 16
 #elif defined(__AVX__)

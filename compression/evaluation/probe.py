@@ -48,7 +48,7 @@ class Probe(Settings):
             if {slot: len(words) for slot, words in self.groups[name].items()} != slots:
                 raise ValueError(f"groups: {name} has other slots than {first}, or another number of words")
         for template in self.templates:
-            used = set(_SLOT.findall(" ".join([template] if isinstance(template, str) else template)))
+            used = set(_SLOT.findall(" ".join(_texts(template))))
             if not used or not used <= slots.keys():
                 raise ValueError(f"templates: {template!r} needs a slot of the groups: {', '.join(slots)}")
         return self
@@ -66,10 +66,14 @@ class Probe(Settings):
             return _SLOT.sub(lambda match: slots[match[1]][index], text)
 
         return [
-            tuple(filled(text, index) for text in ([template] if isinstance(template, str) else template))
+            tuple(filled(text, index) for text in _texts(template))
             for template in self.templates
             for index in range(self.words)
         ]
+
+
+def _texts(template: str | tuple[str, str]) -> tuple[str, ...]:
+    return (template,) if isinstance(template, str) else template
 
 
 def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
@@ -113,9 +117,8 @@ def probe_text(rows: Sequence[dict[str, Any]]) -> str:
         lines.append(f"{row['model']} on {row['task']}: {first} against {second}, {row['texts']:,} pairs of texts")
         if row["changed"] is not None:
             lines.append(f"  another label: {100 * row['changed']:.1f} %")
-        for label, (mean, error) in list(row["differences"].items())[
-            len(row["differences"]) == 2 :
-        ]:  # of two the second
+        differences = list(row["differences"].items())
+        for label, (mean, error) in differences[1:] if len(differences) == 2 else differences:  # of two the second
             shown = f"{mean:+.4f}" + ("" if error is None else f" ± {error:.4f}")
             lines.append(f"  {label}: {shown} (mean difference, standard error over templates)")
         largest = row["largest"]
@@ -128,19 +131,20 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
     """What computes logits, and the temperature of their probabilities, 1 of a model that is not packed."""
     from compression.evaluation.packed_scores import check_task, packed_logits  # scikit-learn loads here
 
-    if path := find_packed(settings.paths, task, settings.model_name):
-        if not settings.packed:
-            raise UserError(f"{settings.model_name} is a packed file: give --packed")
+    path = find_packed(settings.paths, task, settings.model_name)
+    if path and not settings.packed:
+        raise UserError(f"{settings.model_name} is a packed file: give --packed")
+    if path:
         packed = load_packed(path, settings.runtime)
         check_task(packed, task, str(path))
-        return functools.partial(packed_logits, packed), packed.temperature
-    from compression.evaluation.scoring import load_own_packed, load_predictor  # PyTorch loads here
+    else:
+        from compression.evaluation.scoring import load_own_packed, load_predictor  # PyTorch loads here
 
-    folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
-    if settings.packed:
+        folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
+        if not settings.packed:
+            return load_predictor(folder, config, settings.cpu), 1.0
         packed = load_own_packed(settings, folder, config)
-        return functools.partial(packed_logits, packed), packed.temperature
-    return load_predictor(folder, config, settings.cpu), 1.0
+    return functools.partial(packed_logits, packed), packed.temperature
 
 
 def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
@@ -152,10 +156,7 @@ def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence
 
 
 def _compared(
-    found: Probe,
-    task: Task,
-    groups: tuple[str, str],
-    answers: tuple[np.ndarray, np.ndarray],
+    found: Probe, task: Task, groups: tuple[str, str], answers: tuple[np.ndarray, np.ndarray]
 ) -> dict[str, Any]:
     names = task.labels or ("score",)
     differences = (answers[0] - answers[1]).astype(np.float64)

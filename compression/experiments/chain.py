@@ -82,8 +82,8 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     own, flags, typed = _flags_by_job(kinds, argv)
     shared = with_task_path(path, underscored(file.settings))
     check_known(shared, kinds)
-    each = [{**shared, **values, **override} for (_, values), override in zip(given, flags, strict=True)]
-    if file.pairs and _read_pairs(each):
+    merged = [{**shared, **values, **override} for (_, values), override in zip(given, flags, strict=True)]
+    if file.pairs and _read_pairs(merged):
         return plan_file(path.parent / file.pairs, argv)
     jobs = []
     for (kind, values), override in zip(given, flags, strict=True):

@@ -5,8 +5,6 @@ python docs/images/skyline.py
 
 from __future__ import annotations
 
-import csv
-import itertools
 import sys
 from pathlib import Path
 
@@ -19,13 +17,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from common.tables import human_bytes
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.archive import read_finished
-from compression.experiments.report.seed_groups import merged
+from compression.experiments.report.overview import overviews
+from compression.experiments.report.seed_groups import SeedGroup, Stat, merged
+from compression.experiments.report.size_table import LIMITS
 
 ROOT = Path(__file__).parents[2]
 TASK = "sst-2"
 NAME = "skyline-sst-2"
-LIMITS = (12_000, 32_000, 100_000, 400_000)
-"""Classes of size; of each the better of the two fastText models is drawn, with and without augmented rows."""
 _BLUE, _ORANGE, _PURPLE, _GREY = "#0072b2", "#d55e00", "#8a3d75", "#666666"
 Points = list[tuple[str, float, float]]
 """Name, bytes and percent of each point."""
@@ -34,28 +32,20 @@ Points = list[tuple[str, float, float]]
 def points() -> dict[str, Points]:
     """Return what is drawn, from small to large: our students, fastText, the teacher, and the quoted encoders."""
     records = [read_finished(ROOT / "docs" / "results" / name) for name in ("sizes", "fasttext-sst-2")]
-    groups = merged({one.record.name: one.rows for one in records}, TASK).groups
-    sized = [
-        (g, g.size("bytes_model" if g.is_teacher else "bytes_packed"), 100 * g.metric("accuracy").mean) for g in groups
-    ]
-    peers = [(size, score) for group, size, score in sized if group.is_peer]
-    classes = itertools.pairwise((0, *LIMITS))
-    fasttext = [max((p for p in peers if above < p[0] <= limit), key=lambda p: p[1]) for above, limit in classes]
+    (found,) = overviews(merged({one.record.name: one.rows for one in records}, TASK))
+
+    def points_of(groups: dict[str, tuple[SeedGroup, Stat]]) -> Points:
+        sizes = [groups[human_bytes(limit)] for limit in LIMITS]
+        sized = [("", group.size("bytes_packed"), 100 * score.mean) for group, score in sizes]
+        return sorted(sized, key=lambda point: point[1])
+
+    teacher, score = found.teacher
     return {
-        "ours": sorted(
-            (("", size, score) for g, size, score in sized if not (g.is_teacher or g.is_peer)), key=lambda p: p[1]
-        ),
-        "fasttext": [("", *point) for point in fasttext],
-        "teacher": [max((("", size, score) for g, size, score in sized if g.is_teacher), key=lambda p: p[1])],
-        "quoted": quoted(),
+        "ours": points_of(found.students),
+        "fasttext": points_of(found.peers),
+        "teacher": [("", teacher.size("bytes_model"), 100 * score.mean)],
+        "quoted": [(one.name, one.size_bytes, 100 * one.metrics[found.metric]) for one in found.encoders],
     }
-
-
-def quoted() -> Points:
-    """Return the encoders of configs/reference/small_encoders.csv, with four bytes for each parameter."""
-    with (ROOT / "configs" / "reference" / "small_encoders.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["task"] == TASK]
-    return [(row["model"], 4 * int(row["parameters"]), float(row["percent"])) for row in rows]
 
 
 def described(drawn: dict[str, Points]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from any_batch import check_rows_do_not_depend_on_the_batch
+from any_batch import check_every_weight_learns, check_rows_do_not_depend_on_the_batch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,12 +61,7 @@ def test_the_order_of_texts_makes_a_difference_unless_the_student_is_symmetric(a
 
 @every_kind
 def test_every_weight_learns_and_dropout_works_in_training_only(arch, embedding, symmetric):
-    student, batch = build(arch, embedding, symmetric), batch_of(embedding, range(5))
-    logits = student(batch)
-    logits.square().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in student.parameters())
-    assert torch.equal(student(batch), logits)
-    assert not torch.equal(student.train()(batch), logits)
+    check_every_weight_learns(build(arch, embedding, symmetric), batch_of(embedding, range(5)))
 
 
 @every_kind

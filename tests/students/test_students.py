@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from any_batch import check_rows_do_not_depend_on_the_batch
+from any_batch import check_every_weight_learns, check_rows_do_not_depend_on_the_batch
 
 from common.data.ragged import EncodedText
 from common.errors import UserError
@@ -64,12 +64,7 @@ def test_quantized_logits_do_not_depend_on_the_batch(arch, embedding, pooling, p
 
 @every_kind
 def test_every_weight_learns_and_dropout_works_in_training_only(arch, embedding, pooling, pair):
-    student, batch = build(arch, embedding, pooling, pair), batch_of(embedding, pair, range(5))
-    logits = student(batch)
-    logits.square().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in student.parameters())
-    assert torch.equal(student(batch), logits)
-    assert not torch.equal(student.train()(batch), logits)
+    check_every_weight_learns(build(arch, embedding, pooling, pair), batch_of(embedding, pair, range(5)))
 
 
 @every_kind

@@ -1,4 +1,4 @@
-"""A student's logits and gradients for a row, in batches of other rows."""
+"""A student's logits and gradients, alone and in batches of other rows."""
 
 from collections.abc import Callable
 
@@ -21,3 +21,12 @@ def check_rows_do_not_depend_on_the_batch(student: Student, batch_of: Callable[[
         alone = both([row], 0)
         for rows in ([0, 1, 2, 3, 4], [row, row, 3]):
             torch.testing.assert_close(both(rows, rows.index(row)), alone, atol=1e-5, rtol=1e-4)
+
+
+def check_every_weight_learns(student: Student, batch: Batch) -> None:
+    """Assert that every parameter has a gradient, and that dropout works in training only. student: in eval mode."""
+    logits = student(batch)
+    logits.square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in student.parameters())
+    assert torch.equal(student(batch), logits)
+    assert not torch.equal(student.train()(batch), logits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from common.errors import UserError
@@ -170,11 +170,9 @@ def _draw_panel(axes: Axes, each: Overview) -> None:
 
 def described(found: Sequence[Overview]) -> str:
     """Return the contents of the picture, a point a line."""
-    kinds: tuple[tuple[str, Callable[[Overview], dict[str, tuple[SeedGroup, Stat]]]], ...]
-    kinds = (("student", lambda each: each.students), ("fastText", lambda each: each.peers))
     return "\n".join(
         f"{each.task} {each.metric} {name} {human_bytes(group.size('bytes_packed'))}: {score.text}"
         for each in found
-        for name, groups in kinds
-        for group, score in groups(each).values()
+        for name, groups in (("student", each.students), ("fastText", each.peers))
+        for group, score in groups.values()
     )

@@ -257,12 +257,8 @@ def _quoted_baselines(table: PivotTable, columns: list[Column], blank: Labels, k
             point = by_task.get(column.task or first) if column.quoted else None
             score = point.metrics.get(column.metric) if point else None
             scores.append(Score() if score is None else Score(f"{100 * score:.2f}", score, "quoted", n=1))
-        sizes = {
-            kind: Size(
-                by_task[first].parameters, mean(by_task[t].size_bytes for t in tasks if t in by_task), "bytes_model"
-            )
-            for kind, tasks in kinds.items()
-        }
+        own = {kind: [by_task[task].size_bytes for task in tasks if task in by_task] for kind, tasks in kinds.items()}
+        sizes = {kind: Size(by_task[first].parameters, mean(each), "bytes_model") for kind, each in own.items()}
         yield PivotRow((name, *blank), scores, sizes, quoted=True)
 
 

@@ -26,8 +26,8 @@ def compress(settings: CompressSettings) -> list[Path]:
         return [pretrain(settings)]
     task = load_task(settings.task)
     check_trains(task)
-    if task.spans:
-        raise UserError(f"{task.name}: students do not answer questions yet; its teachers can be trained and scored")
+    if task.spans and any(action in FILES for action in settings.compression_actions):
+        raise UserError(f"{task.name}: a student that answers questions is not packed or exported yet")
     if task.tokens and "export" in settings.compression_actions:
         raise UserError(
             f"{task.name}: a student that gives every word a label is not exported to ONNX; pack it instead"

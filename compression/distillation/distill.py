@@ -101,7 +101,7 @@ class Distill(Step):
             "pair": task.pair,
             "tokens": task.word_logits,
             "multilabel": task.multilabel,
-            "f1": "f1" in task.all_metrics,
+            "f1": "f1" in task.all_metrics or task.unanswerable,
             "arch": settings.student_arch,
             "seed": settings.seed,
             "select_on": settings.select_on,

@@ -44,7 +44,7 @@ def _encode_words(tokenizer: Tokenizer, texts: list[list[str]]) -> tuple[Encoded
     words = _encode(tokenizer, [word + tokenizer.after_word for text in texts for word in text])
     row = np.repeat(np.arange(len(texts)), counts)  # of each word
     lengths = np.bincount(row, words.lengths, len(texts)).astype(np.int64)
-    empty = np.zeros(words.ids.shape[1])  # of a text without words
+    empty = tokenizer.encode([""]).ids[0]  # of a text without words
     text = EncodedText.from_flat(words.ids, lengths, empty, tokenizer.max_tokens)
     starts = words.offsets[:-1] - offsets_of(lengths)[row]
     starts = np.minimum(starts, text.lengths[row] - 1)

@@ -74,7 +74,7 @@ def best_spans(logits: np.ndarray, unanswerable: bool) -> np.ndarray:
     scores = np.where(known(logits)[..., None], logits, -np.inf)
     start, end = scores[:, 1:, 0], scores[:, 1:, 1]
     rows, words = np.arange(len(logits)), start.shape[1]
-    best = logits[:, 0].sum(1) if unanswerable else np.full(len(logits), -np.inf)
+    best = np.full(len(logits), -np.inf)
     chosen = np.zeros((len(logits), 2), np.int64)
     for more in range(min(LONGEST_ANSWER, words)):
         sums = start[:, : words - more] + end[:, more:]
@@ -82,4 +82,6 @@ def best_spans(logits: np.ndarray, unanswerable: bool) -> np.ndarray:
         better = sums[rows, first] > best
         best = np.where(better, sums[rows, first], best)
         chosen[better] = np.stack([first, first + more], 1)[better] + 1
+    if unanswerable:
+        chosen[logits[:, 0].sum(1) > best] = NO_ANSWER
     return chosen

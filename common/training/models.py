@@ -43,7 +43,8 @@ class ModelConfig(Settings):
     multilabel: bool = False
     """Whether its logits are of independent labels, of which a text has any number."""
     f1: bool = False
-    """Whether its task is scored by the F1 of the second of two labels; its packed file then has a threshold."""
+    """Whether its task is scored by the F1 of the second of two labels, or its questions may have no answer: its packed
+    file then has a threshold."""
     arch: str
     """Teacher: its source, such as minilm, or ensemble. Student: bilstm, rnn, ffn or conv."""
     seed: int

@@ -99,9 +99,9 @@ class Distill(Step):
             "task": task.name,
             "labels": task.labels,
             "pair": task.pair,
-            "tokens": task.tokens,
+            "tokens": task.word_logits,
             "multilabel": task.multilabel,
-            "f1": "f1" in task.all_metrics,
+            "f1": "f1" in task.all_metrics or task.unanswerable,
             "arch": settings.student_arch,
             "seed": settings.seed,
             "select_on": settings.select_on,
@@ -112,7 +112,7 @@ class Distill(Step):
             "student": shape.model_dump(mode="json"),
         }
         seed_everything(settings.seed)
-        student = Student(settings.student_arch, shape, task.outputs, task.pair)
+        student = Student(settings.student_arch, shape, task.outputs, task.pair, task.word_logits)
         if vectors is not None:
             student.embedding.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
         if settings.init_from_teacher and teacher is not None:
@@ -149,6 +149,8 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
     if task.tokens and settings.student_arch == "ffn":
         raise UserError(f"{task.name} has a label for every word, and an FFN one state a text: take another student")
+    if task.spans and settings.pair_encoder != "align":
+        raise UserError(f"{task.name}: a student finds answers by --pair-encoder align (bilstm or conv)")
     if not task.pair and (settings.pair_encoder == "align" or settings.symmetric):
         flag = "--symmetric" if settings.symmetric else "--pair-encoder align"
         raise UserError(f"{flag} is for pairs of texts, {task.name} has single ones")

@@ -26,10 +26,11 @@ _METHOD = 1
 
 def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split, as `encode_split` does: read from the workspace, or encoded and saved there."""
-    by_word = ["by word"] if split.tokens else []
+    by_word = ["by word"] if split.tokens else ["of spans"] if split.spans else []
     identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint, *by_word])
     folder = paths.tokens(task.name, identity)
-    columns = ["text", "word_starts"] if split.tokens else ["text", "second"][: len(split.sentences())]
+    columns = ["text", *["second"][: len(split.sentences()) - 1]]
+    columns += ["word_starts"] if split.tokens or split.spans else []
     if cached := _read(folder, columns):
         return cached
     with only_one(folder, f"tokens of {task.name}", wait=True):

@@ -26,7 +26,7 @@ from compression.distillation.dataset import DistillationSet
 from compression.distillation.settings import DistillSettings
 from compression.distillation.token_cache import cached_tokens
 from compression.students.batch import Batch
-from compression.students.scoring import encode_split, student_logits, without_padding
+from compression.students.scoring import encode_split, for_loss, student_logits
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 
@@ -62,7 +62,7 @@ def train_student(
     rows, trained, epochs = data.rows, student, settings.epochs
     encoded = cached_tokens(settings.paths, task, tokenizer, rows.split)
     held_out = encode_split(tokenizer, data.held_out)
-    labels = torch.from_numpy(targets(task, rows.split.labels)).to(device)
+    labels = torch.from_numpy(targets(task, rows.split.labels, rows.split.sentence2)).to(device)
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = encoded.lengths
     if aligner is not None:
@@ -71,7 +71,7 @@ def train_student(
 
     def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray) -> torch.Tensor:
         teacher = None if logits is None else logits[indices]
-        predicted = without_padding(predicted, batch)
+        predicted = for_loss(predicted, batch)
         return combined(predicted, labels[indices], teacher, settings.alpha, settings.loss, settings.temperature)
 
     def loss(indices: np.ndarray) -> torch.Tensor:
@@ -96,7 +96,10 @@ def train_student(
         batches=lambda epoch: shuffled_batches(lengths, settings.batch_size, settings.seed, epoch),
         loss=loss,
         validate=lambda: main_score(
-            task, data.held_out.labels, student_logits(student, held_out, device, "validating")
+            task,
+            data.held_out.labels,
+            student_logits(student, held_out, device, "validating"),
+            data.held_out.sentence2,
         ),
         epochs=epochs,
         kept=settings.average_epochs,

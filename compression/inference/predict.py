@@ -150,6 +150,8 @@ def load_classifier(
 
         return load_saved(paths, path, task, cpu)
     packed = load_packed(path, runtime)
+    if packed.pair and packed.tokens:
+        raise UserError(f"{packed.name} answers questions: ask it by python -m compression.runtime {path}")
 
     def logits(texts: Sentences) -> np.ndarray:
         return packed.logits(texts if packed.pair else [text for (text,) in texts])

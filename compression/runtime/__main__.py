@@ -16,7 +16,8 @@ _USAGE = f"""usage: {_PROGRAM} MODEL [TEXT ...]
 Print the label of each TEXT, or without TEXT of each line of standard input, and all labels' probabilities.
 MODEL is a packed file (.fwt), or the name of a model of the zoo: {{names}}.
 A model of pairs takes two TEXTs a pair, or lines of two texts with a tab between them.
-A model that labels words prints a line for each word, and an empty one after each text."""
+A model that labels words prints a line for each word, and an empty one after each text.
+A model that answers questions takes a question and its context as a pair, and prints the answer, empty for none."""
 _LINES_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 20
 
 
@@ -66,8 +67,12 @@ def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> No
     """Print a line for each text: the label and all probabilities, or a regression's score.
 
     Of a model of several labels a text: those with a probability of at least 0.5, joined by |, in place of the label,
-    or "none of these". Of a model that labels words: a line for each word with its tag, and an empty one.
+    or "none of these". Of a model that labels words: a line for each word with its tag, and an empty one. Of a model
+    that answers questions: the answer.
     """
+    if model.pair and model.tokens:
+        print("".join(f"{answer}\n" for answer in model.predict(texts)), end="", flush=True)
+        return
     for text, row in zip(texts, model.probabilities(texts).tolist(), strict=True):
         if model.tokens:
             tags = (model.labels[word.index(max(word))] for word in row)

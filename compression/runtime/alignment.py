@@ -30,19 +30,35 @@ class Alignment(Encoder):
 
     def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return [texts, width of a state]."""
+        best = np.full((len(lengths), self._size.state), -np.inf, np.float32)
+        owner = owners(lengths)
+        for start, compared in self._blocks(table, ids, lengths):
+            texts = owner[start : start + len(compared)]
+            first = np.flatnonzero(np.diff(texts, prepend=-1))
+            best[texts[first]] = np.maximum(best[texts[first]], np.maximum.reduceat(compared, first))
+        return np.clip(best, 0, LARGEST, best)  # no real value is cut; logits of any file stay finite
+
+    def words(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Return what the classifier reads of words, [words, width of a state].
+
+        words: the index of each one's first token among all, and -1 for each pair's "no answer", which is the maximum
+        over the tokens of its second text.
+        """
+        every = np.concatenate([compared for _, compared in self._blocks(table, ids, lengths)])
+        np.clip(every, 0, LARGEST, every)
+        found = every[words]
+        found[words < 0] = np.maximum.reduceat(every, np.cumsum(lengths) - lengths)[1::2]
+        return found
+
+    def _blocks(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the index of the first of some tokens, and what `_compared` returns for them."""
         vectors = np.concatenate([table.take(ids, 0), shared_tokens(ids, lengths)[:, None]], 1)
         states = self._encoder.states(vectors, np.arange(len(ids)), lengths)
         tokens = np.concatenate([states, vectors[:, :-1]], 1)
         read = self._read(tokens, lengths)
-        best = np.full((len(lengths), self._size.state), -np.inf, np.float32)
-        owner = owners(lengths)
         block = max(1, self.values_at_once // max(self._fusion[0].shape))
         for start in range(0, len(tokens), block):
-            compared = self._compared(tokens[start : start + block], read[start : start + block])
-            texts = owner[start : start + block]
-            first = np.flatnonzero(np.diff(texts, prepend=-1))
-            best[texts[first]] = np.maximum(best[texts[first]], np.maximum.reduceat(compared, first))
-        return np.clip(best, 0, LARGEST, best)  # no real value is cut; logits of any file stay finite
+            yield start, self._compared(tokens[start : start + block], read[start : start + block])
 
     def _compared(self, own: np.ndarray, read: np.ndarray) -> np.ndarray:
         """own, read: [tokens, width of a token] -> [tokens, width of a state], without the relu, which comes last."""

@@ -44,7 +44,7 @@ class Header:
         self.outputs = len(self.labels) or 1
         self.max_tokens, dim, classifier = reader.size(), reader.width(), reader.width()
         sizes = {name: getattr(reader, kind)() for name, kind in ENCODER_FIELDS[self.arch].items()}
-        about = {"align": bool(flags & ALIGN), "symmetric": bool(flags & SYMMETRIC)}
+        about = {"align": bool(flags & ALIGN), "symmetric": bool(flags & SYMMETRIC), "spans": self.pair and self.tokens}
         self.size = EncoderSize(self.arch, self.pair, self.max_tokens, dim, **sizes, **about)
         self._check_settings()
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
@@ -64,13 +64,15 @@ class Header:
 
     def _check_settings(self) -> None:
         size = self.size
-        if self.tokens and (self.pair or not self.labels or self.arch == "ffn"):
+        if self.tokens and (not self.labels or self.arch == "ffn"):
             raise PackedError("words are labelled, by a model that cannot label them")
+        if size.spans and (len(self.labels) != 2 or not size.align or size.symmetric):
+            raise PackedError("questions are answered, by a model that cannot answer them")
         if self.multilabel and (self.tokens or not self.labels):
             raise PackedError("any number of labels for each word, or without labels")
         if self._calibrated and (self.tokens or not self.labels):
             raise PackedError("a temperature, of a model without probabilities")
-        if self._has_threshold and (len(self.labels) != 2 or self.tokens or self.multilabel):
+        if self._has_threshold and (len(self.labels) != 2 or (self.tokens and not self.pair) or self.multilabel):
             raise PackedError("a threshold, of a model that does not choose between two labels")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")

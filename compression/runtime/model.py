@@ -15,6 +15,7 @@ from compression.runtime.encoders import ENCODERS
 from compression.runtime.header import Header
 from compression.runtime.reader import PackedError, Reader
 from compression.runtime.shapes import TRANSFORMERS
+from compression.runtime.spans import best_span, word_spans
 from compression.runtime.tokenizers.bpe import BytePairs
 from compression.runtime.tokenizers.char import Characters
 from compression.runtime.tokenizers.hash import HashedWords
@@ -34,10 +35,12 @@ class Model:
     """A packed student.
 
     name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
-    sentences. tokens: whether it labels every word (between single spaces). multilabel: whether a text has any number
-    of labels, each with a probability of its own. arch: one of ARCHS. embedding: one of EMBEDDINGS. temperature: what
-    probabilities divide logits by, 1 where none was fitted. threshold: of two labels the probability of the second one
-    from which answering it had the best F1 on validation; None where there is none.
+    sentences. tokens: whether it labels every word (between single spaces); of pairs, whether it answers the first
+    text, a question, by a part of the second one, its context (labels are then start and end). multilabel: whether a
+    text has any number of labels, each with a probability of its own. arch: one of ARCHS. embedding: one of EMBEDDINGS.
+    temperature: what probabilities divide logits by, 1 where none was fitted. threshold: of two labels the probability
+    of the second one from which answering it had the best F1 on validation; of questions the probability of an answer
+    from which it is given; None where there is none.
     """
 
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
@@ -51,7 +54,7 @@ class Model:
         self._encoder = ENCODERS[header.arch](of_encoder, header.size, header.pool_max)
         if header.size.align:
             self._encoder = Alignment(of_encoder, header.size, self._encoder)
-        self._symmetric = header.size.symmetric
+        self._symmetric, self._spans = header.size.symmetric, header.size.spans
         self._layers = [
             (np.ascontiguousarray(weights[f"classifier.{i}.weight"].T), weights[f"classifier.{i}.bias"]) for i in (0, 3)
         ]
@@ -63,20 +66,21 @@ class Model:
     def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return float32 [texts, outputs]; of a regression the score scaled to [0, 1].
 
-        Of a model that labels words [texts, words, outputs], NaN past a text's last word. Raises PackedError for what
-        is not a text, or not a pair.
+        Of a model that labels words [texts, words, outputs], NaN past a text's last word; of one that answers questions
+        those of "no answer" come first. Raises PackedError for what is not a text, or not a pair.
         """
         parts, counts = [np.zeros((0, self.outputs), np.float32)], []
         ids: list[int] = []
         lengths: list[int] = []
         words: list[int] = []
         for number, text in enumerate(texts, 1):
-            for sentence in self._sentences(text):
+            for side, sentence in enumerate(self._sentences(text)):
                 found, starts = self._encode(sentence)
-                words += [len(ids) + start for start in starts]
+                if side == self.pair:
+                    words += [-1] * self._spans + [len(ids) + start for start in starts]
+                    counts.append(self._spans + len(starts))
                 ids += found
                 lengths.append(len(found))
-                counts.append(len(starts))
             full = len(lengths) >= self._texts_at_once * (1 + self.pair) or len(ids) > self._tokens_at_once
             if full or number == len(texts):
                 parts.append(self._forward(np.array(ids), np.array(lengths), np.array(words)))
@@ -93,8 +97,11 @@ class Model:
         """Return the label of each text (or pair); of a regression its score.
 
         Of a multilabel model a list of the labels with a probability of at least 0.5, of words a list of tags for each
-        text. Raises PackedError for what is not a text, or not a pair.
+        text, of questions the answer's text, empty for none. Raises PackedError for what is not a text, or not a pair.
         """
+        if self._spans:
+            pairs = [self._tidied(text) for text in texts]
+            return [self._answer(context, row) for (_, context), row in zip(pairs, self.logits(pairs), strict=True)]
         found = self.probabilities(texts)
         if not self.labels:
             return found[:, 0].tolist()
@@ -108,12 +115,21 @@ class Model:
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return the softmax of the tidied texts' logits divided by the temperature, if multilabel their sigmoids.
 
-        float32 [texts, labels]; of a regression the score itself, [texts, 1].
+        float32 [texts, labels]; of a regression the score itself, [texts, 1]. Raises PackedError where questions are
+        answered.
         """
+        if self._spans:
+            raise PackedError(f"{self.name} answers questions; its labels have no probabilities")
         if isinstance(texts, str):
             raise PackedError("one text where a list of them is read: put it in brackets")
         logits = self.logits([self._tidied(text) for text in texts])
         return to_probabilities(logits, self.temperature, self.multilabel) if self.labels else logits
+
+    def _answer(self, context: str, logits: np.ndarray) -> str:
+        """Return the answer in a tidied context, "" for none. logits: of one text, as `logits` returns them."""
+        words = word_spans(context)
+        best = best_span(logits[: 1 + len(words)], self.threshold)
+        return "" if best is None else context[words[best[0]][0] : words[best[1]][1]]
 
     def _tidied(self, text: str | tuple[str, str]) -> str | tuple[str, ...]:
         return tidy(text) if isinstance(text, str) else tuple(map(tidy, self._sentences(text)))
@@ -135,18 +151,21 @@ class Model:
             return encode(sentence)[: self.max_tokens] or [0], []
         ids: list[int] = []
         starts: list[int] = []
-        for word in sentence.split(" "):
+        of_text = [sentence[a:b] for a, b in word_spans(sentence)] if self._spans else sentence.split(" ")
+        for word in of_text:
             starts.append(min(len(ids), self.max_tokens - 1))
             ids += encode(word + self._tokenizer.after_word)[: self.max_tokens] or [0]
-        return ids[: self.max_tokens], starts
+        return ids[: self.max_tokens] or [0], starts
 
     def _forward(self, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
         table = self._tokenizer.table() if isinstance(self._tokenizer, HashedWords) else self._table
-        if self.tokens:
+        if self._spans:
+            encoded = self._encoder.words(table, ids, lengths, words)
+        elif self.tokens:
             encoded = self._encoder.states(table, ids, lengths)[words]
         else:
             encoded = self._encoder(table, ids, lengths)
-        if self.pair and self.arch not in TRANSFORMERS:
+        if self.pair and self.arch not in TRANSFORMERS and not self._spans:
             u, v = encoded[::2], encoded[1::2]
             encoded = np.concatenate([*([u + v] if self._symmetric else [u, v]), np.abs(u - v), u * v], 1)
         (first, first_bias), (last, last_bias) = self._layers

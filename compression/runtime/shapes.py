@@ -32,7 +32,8 @@ class EncoderSize(NamedTuple):
     """The sizes of an encoder.
 
     depth: layers, or how often the one layer is used; align: whether the tokens of a pair attend to the other text;
-    symmetric: whether the order of a pair's texts makes no difference.
+    symmetric: whether the order of a pair's texts makes no difference; spans: whether the words of a pair's second text
+    have logits, not the pair.
     """
 
     arch: str
@@ -47,6 +48,7 @@ class EncoderSize(NamedTuple):
     adapters: int = 0
     align: bool = False
     symmetric: bool = False
+    spans: bool = False
 
     @property
     def shared(self) -> bool:
@@ -70,8 +72,9 @@ class EncoderSize(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """Vectors that the classifier reads: [u; v; |u - v|; u * v] of a pair, if symmetric [u + v; |u - v|; u * v]."""
-        if not self.pair or self.arch in TRANSFORMERS:
+        """Vectors that the classifier reads: [u; v; |u - v|; u * v] of a pair, if symmetric [u + v; |u - v|; u * v]; of
+        a word of a pair's second text its own."""
+        if not self.pair or self.arch in TRANSFORMERS or self.spans:
             return 1
         return 3 if self.symmetric else 4
 

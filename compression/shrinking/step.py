@@ -99,7 +99,7 @@ class CompressionContext:
 
     def score(self) -> float:
         """Return the task's main metric over the held-out rows, of the student as it is now."""
-        return main_score(self.task, self.held_out.labels, self.logits(self.held_out))
+        return main_score(self.task, self.held_out.labels, self.logits(self.held_out), self.held_out.sentence2)
 
     def student_settings(self) -> dict[str, Any]:
         """Return the student's own settings as they are now."""

@@ -16,6 +16,7 @@ class Batch:
 
     ids: int64 [batch, time, width]; lengths: int64 [batch], at least 1; second: of pairs the second sentences;
     word_starts: where every word has logits, the index of its first token, int64 [batch, words], -1 past the last word.
+    Of pairs they are words of the second text, after an entry for "no answer", which is no index.
     """
 
     ids: torch.Tensor
@@ -31,7 +32,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class EncodedRows:
-    """Token ids of many rows. second: of pairs the second sentences; word_starts: of token tasks, with width 1."""
+    """Token ids of many rows. second: of pairs the second sentences; word_starts: where words have logits, width 1."""
 
     text: EncodedText
     second: EncodedText | None = None

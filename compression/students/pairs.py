@@ -30,19 +30,25 @@ class PairAlignment(nn.Module):
     def forward(self, first: Text, second: Text) -> list[torch.Tensor]:
         """Return a vector for each text, [batch, width of a state]. A token is its state and its embedding."""
         scores = self.scale * (first[0] @ second[0].transpose(1, 2))  # [batch, time of first, time of second]
-        return [self._compared(first, second, scores), self._compared(second, first, scores.transpose(1, 2))]
+        # Nothing is below 0, which padding is left with.
+        other = scores.transpose(1, 2)
+        return [self._compared(first, second, scores).amax(1), self._compared(second, first, other).amax(1)]
+
+    def tokens(self, text: Text, other: Text) -> torch.Tensor:
+        """Return a vector for each token of a text, [batch, time, width of a state], zeros where it is padded."""
+        return self._compared(text, other, self.scale * (text[0] @ other[0].transpose(1, 2)))
 
     def _compared(self, text: Text, other: Text, scores: torch.Tensor) -> torch.Tensor:
-        """scores: [batch, time of text, time of other] -> [batch, width of a state]."""
+        """scores: [batch, time of text, time of other] -> [batch, time of text, width of a state]."""
         outside = ~padding_mask(*other).transpose(1, 2)
         read = scores.masked_fill(outside, float("-inf")).softmax(2) @ other[0]
-        # Of real tokens alone: a third of a batch may be padding. Nothing is below 0, which padding is left with.
+        # Of real tokens alone: a third of a batch may be padding.
         tokens = padding_mask(*text)[..., 0].flatten().nonzero()[:, 0]
         own, read = (each.flatten(0, 1).index_select(0, tokens) for each in (text[0], read))
         compared = self.fusion(torch.cat([own, read, own - read, own * read], 1)).relu()
         batch, time = scores.shape[:2]
         padded = compared.new_zeros(batch * time, compared.shape[1]).index_copy(0, tokens, compared)
-        return padded.unflatten(0, (batch, time)).amax(1)
+        return padded.unflatten(0, (batch, time))
 
 
 def shared_tokens(first: Batch, second: Batch) -> tuple[torch.Tensor, torch.Tensor]:

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText, count_words, offsets_of, padded
+from common.data.ragged import EncodedText, offsets_of, padded
+from common.data.spans import word_spans
 from common.data.split import Split
 from common.progress import bar
 from common.training.batching import sorted_batches
@@ -19,19 +20,35 @@ _CHUNK = 20_000
 def encode_split(tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split. Of token tasks each word, between single spaces, is encoded by itself.
 
-    A word that is cut off has the last token's index.
+    So are, of spans, the words of questions and contexts (see common.data.spans). A word that is cut off has the last
+    token's index.
     """
+    if split.spans:
+        question, _ = _encode_words(tokenizer, list(map(_words, split.sentence1)))
+        context, starts = _encode_words(tokenizer, list(map(_words, split.sentence2 or [])))
+        flat = np.insert(starts.ids, starts.offsets[:-1], 0, 0)  # the entry of "no answer"
+        return EncodedRows(question, context, EncodedText(flat, starts.offsets + np.arange(len(starts.offsets))))
     if not split.tokens:
         return EncodedRows(*(_encode(tokenizer, sentences) for sentences in split.sentences()))
-    counts = count_words(split.sentence1)
-    words = _encode(tokenizer, [word + tokenizer.after_word for text in split.sentence1 for word in text.split(" ")])
-    row = np.repeat(np.arange(len(split)), counts)  # of each word
-    lengths = np.bincount(row, words.lengths, len(split)).astype(np.int64)
-    empty = np.zeros(words.ids.shape[1])  # never needed: every word has a token
+    text, starts = _encode_words(tokenizer, [text.split(" ") for text in split.sentence1])
+    return EncodedRows(text, word_starts=starts)
+
+
+def _words(text: str) -> list[str]:
+    return [text[start:end] for start, end in word_spans(text).tolist()]
+
+
+def _encode_words(tokenizer: Tokenizer, texts: list[list[str]]) -> tuple[EncodedText, EncodedText]:
+    """Return the tokens of texts, encoded word by word, and the index of each word's first token, int32 [words, 1]."""
+    counts = np.array(list(map(len, texts)), np.int64)
+    words = _encode(tokenizer, [word + tokenizer.after_word for text in texts for word in text])
+    row = np.repeat(np.arange(len(texts)), counts)  # of each word
+    lengths = np.bincount(row, words.lengths, len(texts)).astype(np.int64)
+    empty = tokenizer.encode([""]).ids[0]  # of a text without words
     text = EncodedText.from_flat(words.ids, lengths, empty, tokenizer.max_tokens)
     starts = words.offsets[:-1] - offsets_of(lengths)[row]
     starts = np.minimum(starts, text.lengths[row] - 1)
-    return EncodedRows(text, word_starts=EncodedText(starts[:, None].astype(np.int32), offsets_of(counts)))
+    return text, EncodedText(starts[:, None].astype(np.int32), offsets_of(counts))
 
 
 def _encode(tokenizer: Tokenizer, sentences: list[str]) -> EncodedText:
@@ -44,8 +61,15 @@ def without_padding(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
     return logits if batch.word_starts is None else logits[batch.word_starts >= 0]
 
 
+def for_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Return a batch's logits as common.training.losses has them: as `without_padding`; of spans NaN where padded."""
+    if batch.word_starts is None or batch.second is None:
+        return without_padding(logits, batch)
+    return logits.masked_fill((batch.word_starts < 0)[..., None], torch.nan)
+
+
 def student_logits(student: Student, rows: EncodedRows, device: torch.device, label: str = "student") -> np.ndarray:
-    """Return the logits of every row, float32 [n, outputs]; of token tasks padded, [n, words, outputs]."""
+    """Return the logits of every row, float32 [n, outputs]; where words have logits padded, [n, words, outputs]."""
     batches = sorted_batches(rows.lengths, _BATCH)
     was_training = student.training
     student.eval()

@@ -22,7 +22,7 @@ PARTS = ("embedding", "encoder", "classifier")
 
 @dataclasses.dataclass(frozen=True)
 class StudentSpec:
-    """Architecture and sizes of a student. tokens: whether it labels every word, not the text."""
+    """Architecture and sizes of a student. tokens: whether every word (of pairs, of the second text) has logits."""
 
     arch: str
     settings: StudentSettings
@@ -58,6 +58,7 @@ class StudentSpec:
             settings.adapters,
             self.pair and settings.pair_encoder == "align",
             self.pair and settings.symmetric,
+            self.pair and self.tokens,
         )
 
     @property

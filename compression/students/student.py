@@ -8,7 +8,7 @@ from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
 from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, MeanEncoder
 from compression.students.layers import Linear
-from compression.students.pairs import PairAlignment, compare, shared_tokens
+from compression.students.pairs import PairAlignment, Text, compare, shared_tokens
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 from compression.students.transformer import Sentences, Trace, TransformerEncoder
@@ -26,12 +26,14 @@ ENCODERS = {
 class Student(nn.Module):
     """A tiny classifier (or regressor). Its children are the parts that pruning, quantization and analysis name."""
 
-    def __init__(self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False) -> None:
-        """Build with fresh weights. Raises UserError for an unknown architecture."""
+    def __init__(
+        self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False, tokens: bool = False
+    ) -> None:
+        """Build with fresh weights; tokens: as in StudentSpec. Raises UserError for an unknown architecture."""
         super().__init__()
         if arch not in ENCODERS:
             raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
-        spec = StudentSpec(arch, settings, outputs, pair)
+        spec = StudentSpec(arch, settings, outputs, pair, tokens)
         self.reads_together, self.aligns, self.symmetric = spec.reads_together, spec.encoder.align, settings.symmetric
         self.blocks = spec.encoder.blocks
         self.embedding = make_embedding(spec)
@@ -47,14 +49,22 @@ class Student(nn.Module):
         )
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        """Return logits [batch, outputs], or [batch, words, outputs] where every word has logits."""
+        """Return logits [batch, outputs], or [batch, words, outputs] where every word has logits.
+
+        Of pairs they are those of the second text's words, after those of "no answer".
+        """
         return self.classifier(self.dropout(self.encode(batch)))
 
     def encode(self, batch: Batch) -> torch.Tensor:
         """Return the inputs of the classifier, [batch, width]; where every word has logits, [batch, words, width]."""
         sentences = self._vectors(batch)
-        if batch.word_starts is not None:
+        if batch.word_starts is not None and batch.second is None:
             return at_indices(self.encoder.states(*sentences[0]), batch.word_starts)
+        if batch.word_starts is not None:
+            compared = self.encoder.alignment.tokens(*reversed(self._texts(sentences, batch)))
+            # "No answer" reads all tokens: the maximum of each unit.
+            words = at_indices(compared, batch.word_starts[:, 1:])
+            return torch.cat([compared.amax(1, keepdim=True), words], 1)
         if self.reads_together:
             return self.encoder(*sentences)
         if len(sentences) == 1:
@@ -80,11 +90,15 @@ class Student(nn.Module):
 
     def _aligned(self, sentences: Sentences, batch: Batch) -> list[torch.Tensor]:
         """Return a vector for each text of the pairs, [batch, width of a state]."""
+        return self.encoder.alignment(*self._texts(sentences, batch))
+
+    def _texts(self, sentences: Sentences, batch: Batch) -> list[Text]:
+        """Return the tokens of each text of the pairs: their states and vectors."""
         texts = []
         for (vectors, lengths), shared in zip(sentences, shared_tokens(*batch.sentences), strict=True):
             states = self.encoder.states(torch.cat([vectors, shared[..., None]], 2), lengths)
             texts.append((torch.cat([states, vectors], 2), lengths))
-        return self.encoder.alignment(*texts)
+        return texts
 
 
 def at_indices(states: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:

@@ -74,7 +74,7 @@ def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, forc
     store = Store(paths.root)
     files = source_files(task.source, data_dir, paths)
     step = Prepare(definition=definition_of(task), seed=seed, task=task, files=files)
-    alias, made_from = store.splits(task.name), task_file_of_data(paths, task)
+    alias, made_from = store.splits(task.name), task_file_of_data(paths, task.name)
     moved = made_from not in (None, task_file(task))
     if moved and not force and not points_to(alias, step.key(step.inputs(store))):
         raise UserError(

@@ -63,13 +63,25 @@ def texts_of(answers: np.ndarray, contexts: Sequence[str]) -> list[list[str]]:
     return [[context[start:end] for start, end in row if start >= 0] for row, context in rows]
 
 
-def best_spans(logits: np.ndarray, unanswerable: bool) -> np.ndarray:
-    """Return first and last word of each row's best answer, int64 [n, 2], NO_ANSWER where that is better.
+def best_spans(logits: np.ndarray, threshold: float | None) -> np.ndarray:
+    """Return first and last word of each row's best answer, int64 [n, 2], NO_ANSWER where it is not probable enough.
+
+    logits, and the best answer: as in `best_answers`. threshold: least probability of an answer; None: "no answer" is
+    only chosen where the context has no words.
+    """
+    chosen, probabilities = best_answers(logits)
+    if threshold is not None:
+        chosen[probabilities < threshold] = NO_ANSWER
+    return chosen
+
+
+def best_answers(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return first and last word of each row's best answer, int64 [n, 2], and its probability, float64 [n].
 
     logits: of start and end for each word, float32 [n, 1 + words, 2], NaN past a row's last word. The best answer has
     the largest sum of its two logits (Devlin et al., 2019, section 4.2), of at most LONGEST_ANSWER words; of equal ones
-    it is the shortest, then the first. unanswerable: whether "no answer" may be chosen, where the sum of its logits is
-    larger; else only a context without words has none.
+    it is the shortest, then the first. Its probability is that of the answer against "no answer": the sigmoid of the
+    difference of their sums. A context without words has NO_ANSWER, with the probability 0.
     """
     scores = np.where(known(logits)[..., None], logits, -np.inf)
     start, end = scores[:, 1:, 0], scores[:, 1:, 1]
@@ -82,6 +94,4 @@ def best_spans(logits: np.ndarray, unanswerable: bool) -> np.ndarray:
         better = sums[rows, first] > best
         best = np.where(better, sums[rows, first], best)
         chosen[better] = np.stack([first, first + more], 1)[better] + 1
-    if unanswerable:
-        chosen[logits[:, 0].sum(1) > best] = NO_ANSWER
-    return chosen
+    return chosen, np.exp(-np.logaddexp(0, logits[:, 0].sum(1) - best))

@@ -211,9 +211,9 @@ def definition_of(task: Task) -> dict[str, Any]:
     return {**rest, "source": source}
 
 
-def task_file_of_data(paths: Workspace, task: Task) -> str | None:
+def task_file_of_data(paths: Workspace, task: str) -> str | None:
     """Return the YAML file that the workspace's data of this name were prepared from; None where there are no data."""
-    folder = paths.splits(task.name)
+    folder = paths.splits(task)
     return read_manifest(folder).facts["task_file"] if folder.exists() else None
 
 
@@ -222,7 +222,7 @@ def find_splits(paths: Workspace, task: Task) -> Artifact:
 
     Raises UserError, with the command, where they are missing, or were prepared from another YAML file or definition.
     """
-    made_from, command = task_file_of_data(paths, task), f"run: {task.prepare_command}"
+    made_from, command = task_file_of_data(paths, task.name), f"run: {task.prepare_command}"
     if made_from not in (None, task_file(task)):
         raise UserError(
             f"{task.argument}: the workspace's data of {task.name} were prepared from "

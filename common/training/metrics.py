@@ -9,16 +9,20 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from common.data.spans import texts_of, to_characters
 from common.data.tasks import Task
 from common.training.answers import row_scores
-from common.training.targets import choices
+from common.training.targets import ANSWERED_FROM, choices
 
 
 def score(
-    task: Task, labels: np.ndarray, logits: np.ndarray, contexts: Sequence[str] | None = None
+    task: Task,
+    labels: np.ndarray,
+    logits: np.ndarray,
+    contexts: Sequence[str] | None = None,
+    threshold: float = ANSWERED_FROM,
 ) -> dict[str, float]:
     """Return the task's metrics by name.
 
     labels: as in Split, all known; logits: float32 [n, outputs], for tokens [n, words, outputs], for spans
-    [n, 1 + words, 2]; contexts: of spans, the texts that answers are parts of.
+    [n, 1 + words, 2]; contexts: of spans, the texts that answers are parts of; threshold: as in `choices`.
 
     accuracy, f1 (of class 1; equation 6.9 of the thesis) and f1_macro lie in [0, 1]; matthews, pearson and spearman
     in [-1, 1], 0 where predictions are constant. Of several labels a text, f1_micro is over all pairs of a text and a
@@ -27,7 +31,7 @@ def score(
     right, and a tag may continue nothing. Their accuracy is of words. Those of answers are means over questions of
     SQuAD's, in [0, 1].
     """
-    predictions = choices(task, logits)
+    predictions = choices(task, logits, threshold)
     if task.spans:
         exact, f1 = answer_scores(labels, predictions, contexts or ()).mean(0)
         return {name: float({"exact_match": exact, "answer_f1": f1}[name]) for name in task.all_metrics}

@@ -30,15 +30,20 @@ def targets(task: Task, labels: np.ndarray, contexts: Sequence[str] | None = Non
     return ((labels - low) / (high - low)).astype(np.float32)
 
 
-def choices(task: Task, logits: np.ndarray) -> np.ndarray:
+ANSWERED_FROM = 0.5
+"""Least probability of an answer to a question that may have none, where no threshold is given."""
+
+
+def choices(task: Task, logits: np.ndarray, threshold: float = ANSWERED_FROM) -> np.ndarray:
     """Return labels for logits [n, outputs]: classes int64 [n], or scores in the task's range float32 [n].
 
     For multilabel 1 for each label whose probability, the sigmoid of its logit, is at least a half, else 0: float32
     [n, outputs]. For tokens, padded arrays (see common.data.ragged): [n, words, outputs] -> int64 [n, words]. For
-    spans [n, 1 + words, 2] -> int64 [n, 2], first and last word (see common.data.spans).
+    spans [n, 1 + words, 2] -> int64 [n, 2], first and last word (see common.data.spans); threshold: least probability
+    of an answer where there may be none.
     """
     if task.spans:
-        return best_spans(logits, task.unanswerable)
+        return best_spans(logits, threshold if task.unanswerable else None)
     if task.multilabel:
         return (logits >= 0).astype(np.float32)
     if task.tokens:

@@ -13,6 +13,7 @@ from common.data.split import Split, load_split
 from common.data.tasks import Task, check_no_overlap, load_task
 from common.errors import UserError
 from common.training.metrics import score
+from common.training.targets import ANSWERED_FROM
 from compression.evaluation.calibration import calibration_fields
 from compression.evaluation.models import F1_AT_THRESHOLD, data_fingerprint, split_names
 from compression.evaluation.packed import load_packed
@@ -73,12 +74,14 @@ def labelled_score(
     """Return the task's metrics over a split's labelled rows; none where no row has a label.
 
     With a threshold of the probabilities with a temperature, also F1_AT_THRESHOLD, where the task is scored by F1.
+    Answers to questions are given from the threshold.
     """
     rows = np.flatnonzero(split.labelled)
     if not len(rows):
         return {}
     contexts = [split.sentence2[row] for row in rows] if task.spans and split.sentence2 else None
-    labels, metrics = split.labels[rows], score(task, split.labels[rows], logits[rows], contexts)
+    answered_from = ANSWERED_FROM if threshold is None else threshold
+    labels, metrics = split.labels[rows], score(task, split.labels[rows], logits[rows], contexts, answered_from)
     if threshold is not None and "f1" in metrics:
         answered = to_probabilities(logits[rows], temperature or 1.0)[:, 1] >= threshold
         metrics[F1_AT_THRESHOLD] = float(f1_score(labels, answered, zero_division=0.0))

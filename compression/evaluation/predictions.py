@@ -18,7 +18,7 @@ from common.data.tasks import Task
 from common.errors import UserError
 from common.store.files import whole_file
 from common.training.answers import row_scores
-from common.training.targets import choices
+from common.training.targets import ANSWERED_FROM, choices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,8 @@ def write_predictions(scores: Path, task: Task, row: dict[str, Any], split: Spli
     split: the rows scored; logits: as in common.training.metrics.score.
     """
     kind = pa.float64() if task.regression else pa.int64()
-    values, predicted, labelled = split.labels, choices(task, logits), split.labelled
+    predicted = choices(task, logits, row.get("threshold", ANSWERED_FROM))
+    values, labelled = split.labels, split.labelled
     if task.spans:
         contexts = split.sentence2 or []
         answers = [text for (text,) in texts_of(to_characters(predicted, contexts), contexts)]

@@ -37,9 +37,9 @@ from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.evaluation.speed import Predictor, speed
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
-from compression.packing.calibration import DIGITS, fit_temperature
-from compression.packing.threshold import fit_threshold
-from compression.runtime import Model, to_probabilities
+from compression.packing.calibration import DIGITS
+from compression.packing.threshold import fit_packed
+from compression.runtime import Model
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 
@@ -55,8 +55,9 @@ def score_model(
     )
     validation, temperature, threshold = _validation(paths, task, config, predict)
     same_for_all_splits = {**_model_fields(paths, task, folder, config), "validation": validation}
-    if packed and config.has_probabilities:
-        temperature, threshold = round(packed.temperature, DIGITS), packed.threshold
+    if packed:
+        temperature = round(packed.temperature, DIGITS) if config.has_probabilities else None
+        threshold = packed.threshold
     rows = []
     for name in split_names(task, settings.split):
         split = load_split(paths, task, name)
@@ -89,11 +90,10 @@ def _validation(
         return None, None, None
     split = load_split(paths, task, "validation")
     logits, rows = predict(split), np.flatnonzero(split.labelled)
-    fitted = fit_temperature(logits[rows], split.labels[rows]) if config.has_probabilities and len(rows) else None
-    threshold = None
-    if fitted is not None and config.f1:
-        threshold = fit_threshold(to_probabilities(logits[rows], fitted), split.labels[rows])
-    return _metrics(paths, task, config, "validation", split, logits) or None, fitted, threshold
+    labelled = split.take(rows)
+    fitted = fit_packed(config, logits[rows], labelled.labels, labelled.sentence2 or []) if len(rows) else {}
+    metrics = _metrics(paths, task, config, "validation", split, logits) or None
+    return metrics, fitted.get("temperature"), fitted.get("threshold")
 
 
 def _model_fields(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Any]:

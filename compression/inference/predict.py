@@ -54,8 +54,8 @@ class PredictSettings(QuerySettings):
     output: Path | None = None
     """File to write, only once it is complete; unset: stdout."""
     output_format: Format | None = None
-    """Format of the output; unset: the input's. lines: a label and each label's probability, or each word with its
-    tag."""
+    """Format of the output; unset: the input's. lines: a label and each label's probability, each word with its tag, or
+    the answer to a question with its probability."""
     top: int | None = pydantic.Field(None, gt=0)
     """Show only this many labels, the most probable first."""
     min_probability: float | None = pydantic.Field(None, ge=0, le=1)
@@ -150,13 +150,11 @@ def load_classifier(
 
         return load_saved(paths, path, task, cpu)
     packed = load_packed(path, runtime)
-    if packed.pair and packed.tokens:
-        raise UserError(f"{packed.name} answers questions: ask it by python -m compression.runtime {path}")
 
     def logits(texts: Sentences) -> np.ndarray:
         return packed.logits(texts if packed.pair else [text for (text,) in texts])
 
-    return classifier_of(packed, logits, task or packed.task, packed.temperature)
+    return classifier_of(packed, logits, task or packed.task, packed.temperature, packed.threshold)
 
 
 def find_model(paths: Workspace, model: str, task: str | None) -> Path:
@@ -187,8 +185,8 @@ def _check_answers(settings: PredictSettings, model: Classifier) -> None:
     for flag, value in (("--top", settings.top), ("--min-probability", settings.min_probability)):
         if value is not None and model.kind != "labels":
             raise UserError(f"{flag} is for labels with probabilities; {model.name} predicts {model.kind}")
-    if model.kind == "tags" and settings.explain:
-        raise UserError(f"--explain is for answers to whole texts; {model.name} predicts tags of words")
+    if model.tokens and settings.explain:
+        raise UserError(f"--explain is for labels and scores of texts; {model.name} predicts {model.kind}")
 
 
 def _columns(settings: PredictSettings, model: Classifier) -> Columns:
@@ -202,7 +200,7 @@ def _columns(settings: PredictSettings, model: Classifier) -> Columns:
     task = settings.task or model.task
     known = load_task(task).columns if settings.task or task in known_tasks() else {}
     names = tuple(known[name] for name in ours if name in known)
-    usual = ours if model.pair else ("text",)
+    usual = ("question", "context") if model.kind == "answers" else ours if model.pair else ("text",)
     return Columns(names if len(names) == len(ours) else usual, False, where)
 
 
@@ -254,12 +252,15 @@ def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
 def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, settings: PredictSettings) -> None:
     """Ask for texts on a terminal and answer each at once, until Ctrl-D; questions and errors go to stderr."""
     sys.stdout.reconfigure(encoding="utf-8")
-    expected = "two sentences, a line each" if model.pair else "a sentence"
+    names = ("question", "context") if model.kind == "answers" else ("first", "second") if model.pair else ("",)
+    expected = {"answers": "a question and its context, a line each"}.get(
+        model.kind, "two sentences, a line each" if model.pair else "a sentence"
+    )
     _ask(f"{model.name}, {model.task}: type {expected}; Ctrl-D ends\n")
     while True:
         lines = []
-        for question in ("first> ", "second> ") if model.pair else ("> ",):
-            _ask(question)
+        for name in names:
+            _ask(f"{name}> ")
             lines.append(stream.readline())
             if not lines[-1]:
                 return _ask("\n")

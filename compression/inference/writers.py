@@ -1,4 +1,5 @@
-"""Answers as text: labels and probabilities, or the tags of words, as lines, CSV, TSV or JSONL, next to the input."""
+"""Answers as text: labels and probabilities, the tags of words, or parts of contexts, as lines, CSV, TSV or JSONL, next
+to the input."""
 
 from __future__ import annotations
 
@@ -10,12 +11,15 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from common.data.iob import as_iob, entities
 from common.data.tasks import JOINED_BY
 from common.errors import UserError
 from compression.inference.classifier import Classifier
 from compression.inference.explain import Drops
 from compression.inference.texts import Format, Row, Texts
+from compression.runtime.spans import best_span, word_spans
 
 DIGITS = 6
 """Decimal places of a probability or a score."""
@@ -29,11 +33,16 @@ NO_LABEL = "none of these"
 have it: in a table the cell is empty, as in a task's files, and in JSONL the list is."""
 
 
+NO_ANSWER = "no answer"
+"""In place of an answer to a question that has none in its context; null in JSONL."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """A model's values for a row, and where they are asked for the words that moved the answer.
 
-    values: a probability a label, of tagged words a list of them for each word; of a regression one score.
+    values: a probability a label, of tagged words a list of them for each word; of a regression one score; of a
+    question two logits for "no answer" and for each word of the context.
     """
 
     values: list
@@ -192,7 +201,46 @@ class TagAnswers:
         return {"predicted_tags": tags, "entities": found}
 
 
-def _answers_of(model: Classifier, wanted: Wanted) -> TextAnswers | TagAnswers:
+@dataclasses.dataclass(frozen=True)
+class SpanAnswers:
+    """Answers to questions: parts of their contexts. threshold: as in Classifier."""
+
+    threshold: float | None
+    columns = ("predicted_answer", "probability")
+
+    def answered(self, row: Row, answer: Answer) -> tuple[str | None, float]:
+        """Return a row's answer, None where there is none, and its probability: its start's times its end's."""
+        context = row.sentences[1]
+        words = word_spans(context)
+        logits = np.array(answer.values[: 1 + len(words)], np.float32)
+        chosen = best_span(logits, self.threshold)
+        first, last = (0, 0) if chosen is None else (1 + chosen[0], 1 + chosen[1])
+        outcomes = logits if chosen is None or self.threshold is not None else logits[1:]
+        start, end = np.exp(logits - np.logaddexp.reduce(outcomes)).T
+        text = None if chosen is None else context[words[chosen[0]][0] : words[chosen[1]][1]]
+        return text, float(start[first] * end[last])
+
+    def lines(self, row: Row, answer: Answer) -> str:
+        """wonderful <tab> 0.912876: the answer, or NO_ANSWER, and its probability."""
+        return "\t".join(self.cells(row, answer)) + "\n"
+
+    def cells(self, row: Row, answer: Answer) -> list[str]:
+        """Return the cells of these columns."""
+        text, probability = self.answered(row, answer)
+        return [NO_ANSWER if text is None else text, f"{probability:.{DIGITS}f}"]
+
+    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
+        """Return the fields added to a JSON object: null where there is no answer."""
+        text, probability = self.answered(row, answer)
+        return {"predicted_answer": text, "probability": round(probability, DIGITS)}
+
+
+Answers = TextAnswers | TagAnswers | SpanAnswers
+
+
+def _answers_of(model: Classifier, wanted: Wanted) -> Answers:
+    if model.kind == "answers":
+        return SpanAnswers(model.threshold)
     if model.tokens:
         return TagAnswers(model.labels)
     return (LabelsAnswers if model.multilabel else TextAnswers)(model.labels, wanted)
@@ -226,7 +274,7 @@ def _tsv_line(cells: list[str]) -> str:
     return "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in cells) + "\n"
 
 
-def _json_writer(texts: Texts, answers: TextAnswers | TagAnswers) -> Writer:
+def _json_writer(texts: Texts, answers: Answers) -> Writer:
     def write(row: Row, answer: Answer) -> str:
         given = dict(zip(texts.header, row.cells, strict=True)) if row.fields is None else row.fields
         added = answers.fields(row, answer)

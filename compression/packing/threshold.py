@@ -1,14 +1,38 @@
 """Thresholds: the F1 of the second of two labels is often the highest where that label is answered from a probability
-other than a half (Lipton, Elkan and Narayanaswamy, Thresholding Classifiers to Maximize F1 Score, 2014)."""
+other than a half (Lipton, Elkan and Narayanaswamy, Thresholding Classifiers to Maximize F1 Score, 2014). So is that of
+answers to questions which may have none (Rajpurkar et al., Know What You Don't Know, 2018, section 4)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from compression.packing.calibration import DIGITS
+from common.data.spans import NO_ANSWER, best_answers
+from common.training.metrics import answer_scores
+from common.training.models import ModelConfig
+from compression.packing.calibration import DIGITS, fit_temperature
+from compression.runtime import to_probabilities
 
 HALF = 0.5
 """The threshold where none was chosen."""
+
+
+def fit_packed(
+    config: ModelConfig, logits: np.ndarray, labels: np.ndarray, contexts: Sequence[str]
+) -> dict[str, float]:
+    """Return the `temperature` and the `threshold` of a student's packed file, those of the two that it has.
+
+    logits: of rows that were not trained on, all labelled; labels, contexts (sentence2): as in common.data.split.Split.
+    """
+    found = {}
+    if config.has_probabilities:
+        found["temperature"] = fit_temperature(logits, labels)
+    if config.f1 and config.tokens:
+        found["threshold"] = fit_answer_threshold(logits, labels, contexts)
+    elif config.f1:
+        found["threshold"] = fit_threshold(to_probabilities(logits, found["temperature"]), labels)
+    return found
 
 
 def fit_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -21,11 +45,35 @@ def fit_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
     positive = np.sort(probabilities[labels == 1, 1].astype(np.float64))
     if not len(positive):
         return HALF
-    below = np.concatenate([np.zeros(1), second[:-1]])
-    between = np.round((below + second) / 2, DIGITS)
-    thresholds = np.unique([*between[(between > 0) & (between < 1)], HALF])
+    thresholds = _candidates(second)
     answered = len(second) - np.searchsorted(second, thresholds)
     right = len(positive) - np.searchsorted(positive, thresholds)
-    f1 = 2 * right / (answered + len(positive))
-    best = thresholds[f1 == f1.max()]
+    return _best(thresholds, 2 * right / (answered + len(positive)))
+
+
+def fit_answer_threshold(logits: np.ndarray, labels: np.ndarray, contexts: Sequence[str]) -> float:
+    """Return the probability from which giving the best answer has the highest F1: of equal ones the nearest to a half.
+
+    logits: float32 [n, 1 + words, 2], of questions that were not trained on and may have no answer; labels, contexts:
+    as in common.data.split.Split.
+    """
+    chosen, probabilities = best_answers(logits)
+    given = answer_scores(labels, chosen, contexts)[:, 1]
+    withheld = answer_scores(labels, np.broadcast_to(NO_ANSWER, chosen.shape), contexts)[:, 1]
+    order = np.argsort(probabilities)
+    # F1 summed over all rows where none, the first, the first two, ... of the least probable answers are withheld.
+    total = given.sum() + np.concatenate([np.zeros(1), np.cumsum((withheld - given)[order])])
+    thresholds = _candidates(probabilities[order])
+    return _best(thresholds, total[np.searchsorted(probabilities[order], thresholds)])
+
+
+def _candidates(probabilities: np.ndarray) -> np.ndarray:
+    """Return a half, and the middles between 0, the sorted probabilities and 1."""
+    ends = np.concatenate([np.zeros(1), probabilities, np.ones(1)])
+    between = np.round((ends[:-1] + ends[1:]) / 2, DIGITS)
+    return np.unique([*between[(between > 0) & (between < 1)], HALF])
+
+
+def _best(thresholds: np.ndarray, f1: np.ndarray) -> float:
+    best = thresholds[f1 >= f1.max() - 1e-9]
     return float(best[np.abs(best - HALF).argmin()])

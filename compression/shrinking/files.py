@@ -17,9 +17,7 @@ from common.store.workspace import Workspace
 from common.training.models import read_config
 from compression.distillation.dataset import held_out_inputs, held_out_rows
 from compression.packing import pack_student
-from compression.packing.calibration import fit_temperature
-from compression.packing.threshold import fit_threshold
-from compression.runtime import to_probabilities
+from compression.packing.threshold import fit_packed
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import CPU
 from compression.students.saved import load_student
@@ -54,7 +52,7 @@ class Pack(StudentFile):
         Where one of these is missing the student alone is packed, and its probabilities are not calibrated.
         """
         inputs, config = super().inputs(paths), read_config(self.student)
-        if config.kind == "student" and config.has_probabilities:
+        if config.kind == "student" and (config.has_probabilities or config.f1):
             task, settings = self._validation()
             try:
                 inputs |= {"splits": find_splits(paths, task), **held_out_inputs(settings, task, config.teacher)}
@@ -71,8 +69,8 @@ class Pack(StudentFile):
     def _fitted(self) -> dict[str, float]:
         """Return the temperature fitted on validation's labels or, where it has none, on the teacher's choices.
 
-        Where the task is scored by F1, the threshold of the probabilities with this temperature too. Returns nothing
-        where there are neither labels nor a teacher.
+        Where the task is scored by F1, the threshold of the probabilities with this temperature too; of questions that
+        may have no answer, the threshold alone. Returns nothing where there are neither labels nor a teacher.
         """
         task, settings = self._validation()
         student, tokenizer, config = load_student(self.student, CPU)
@@ -82,9 +80,7 @@ class Pack(StudentFile):
             say(f"{config.name} is packed without calibration: {error}")
             return {}
         logits = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration")
-        found = {"temperature": fit_temperature(logits, rows.labels)}
-        if config.f1:
-            found["threshold"] = fit_threshold(to_probabilities(logits, found["temperature"]), rows.labels)
+        found = fit_packed(config, logits, rows.labels, rows.sentence2 or [])
         shown = ", ".join(f"{name} {value:g}" for name, value in found.items())
         say(f"{config.name}: {shown}, from {len(rows):,} rows of validation")
         return found

@@ -169,17 +169,17 @@ def test_the_best_answer_has_the_largest_sum_of_its_logits():
         ],
         np.float32,
     )
-    assert best_spans(logits, unanswerable=False).tolist() == [[2, 3], [1, 1], [1, 1], [0, 0]]
-    assert best_spans(logits, unanswerable=True).tolist() == [[0, 0], [1, 1], [0, 0], [0, 0]]
+    assert best_spans(logits, None).tolist() == [[2, 3], [1, 1], [1, 1], [0, 0]]
+    assert best_spans(logits, 0.5).tolist() == [[0, 0], [1, 1], [0, 0], [0, 0]]
 
 
 def test_an_answer_has_at_most_thirty_words():
     logits = np.zeros((1, LONGEST_ANSWER + 3, 2), np.float32)
     logits[0, 1, 0] = logits[0, -1, 1] = 5
-    first, last = best_spans(logits, unanswerable=False)[0]
+    first, last = best_spans(logits, None)[0]
     assert (first, last) == (1, 1)
     logits[0, -3, 1] = 4
-    assert best_spans(logits, unanswerable=False).tolist() == [[1, LONGEST_ANSWER]]
+    assert best_spans(logits, None).tolist() == [[1, LONGEST_ANSWER]]
 
 
 def test_the_confidence_in_an_answer_is_that_of_its_start_times_that_of_its_end():

@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
+from common.data.spans import best_spans
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
+from common.training.metrics import answer_scores
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.packing import pack_student, packed_sections
-from compression.packing.threshold import HALF, fit_threshold
+from compression.packing.threshold import HALF, fit_answer_threshold, fit_threshold
 from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.header import CALIBRATED, THRESHOLD
 from compression.runtime.model import load_bytes
@@ -112,6 +114,24 @@ def test_it_is_chosen_on_validation_and_scores_test(workspace):
         assert row["metrics"]["f1"] == f1_score(labels, probabilities.argmax(1))
         assert row["metrics"]["f1_at_threshold"] == f1_score(labels, probabilities[:, 1] >= facts["threshold"])
         assert list(row["metrics"]) == ["accuracy", "f1", "f1_at_threshold"]
+
+
+@given(st.lists(st.tuples(st.integers(-6, 6), st.booleans(), st.booleans()), min_size=1, max_size=12))
+def test_no_threshold_of_answers_has_a_higher_f1(rows):
+    """rows: logits of the answer less those of "no answer", whether there is one, and whether it is the right one."""
+    contexts = ["fine film"] * len(rows)
+    logits = np.array([[[0, 0], [margin, 0], [-99, -99]] for margin, _, _ in rows], np.float32)
+    labels = np.array([[[0, 4] if right else [5, 9]] if there else [[0, 0]] for _, there, right in rows])
+
+    def f1(threshold):
+        return answer_scores(labels, best_spans(logits, threshold), contexts)[:, 1].mean()
+
+    found = fit_answer_threshold(logits, labels, contexts)
+    tried = np.linspace(0.0005, 0.9995, 999)
+    best = max(map(f1, tried))
+    assert f1(found) == pytest.approx(best)
+    if f1(HALF) == pytest.approx(best):
+        assert found == HALF
 
 
 def test_other_tasks_have_none(workspace):

@@ -103,7 +103,7 @@ def test_a_packed_student_answers_as_the_student_does(tmp_path, arch, embedding)
     assert packed.shape == own.shape
     assert np.allclose(packed, own, atol=1e-4, equal_nan=True)
     contexts = [context for _, context in pairs]
-    chosen = best_spans(packed, unanswerable=model.threshold is not None)
+    chosen = best_spans(packed, model.threshold)
     assert model.threshold == (0.5 if arch == "conv" else None)
     assert model.predict(pairs) == [text for (text,) in texts_of(to_characters(chosen, contexts), contexts)]
     with pytest.raises(PackedError, match="answers questions; its labels have no probabilities"):
@@ -117,7 +117,7 @@ def test_the_runtime_has_the_words_of_training(text):
 
 @given(arrays.arrays(np.float32, st.tuples(st.integers(1, 40), st.just(2)), elements=st.floats(-9, 9, width=16)))
 def test_the_runtime_chooses_the_answers_of_evaluation(logits):
-    (first, last), (sure, _) = best_spans(logits[None], False)[0], best_spans(logits[None], True)[0]
+    (first, last), (sure, _) = best_spans(logits[None], None)[0], best_spans(logits[None], 0.5)[0]
     assert spans.best_span(logits, None) == (None if first == 0 else (first - 1, last - 1))
     if sure:
         assert spans.best_span(logits, 0.5) == (first - 1, last - 1)

@@ -3,6 +3,7 @@
 import tiny
 import torch
 
+from common.data.spans import ENDS
 from common.data.text import normalise
 from compression.students.batch import EncodedRows
 from compression.students.embeddings import load_tokenizer
@@ -27,14 +28,18 @@ KINDS = {
 }
 
 
-def save(folder, task, labels, pair, arch="ffn", **given):
+ANSWERS = {"task": "squad", "labels": ENDS, "pair": True, "tokens": True, "arch": "conv", "pair_encoder": "align"}
+
+
+def save(folder, task, labels, pair, arch="ffn", tokens=False, f1=False, **given):
     sizes = {"embedding_dim": 6, "encoder_hidden_dim": 5, "vocab_size": 90, "cls_hidden_dim": 7, "max_tokens": 50}
     settings = StudentSettings(embedding_type="hash", pooling="max", **sizes, **given)
     torch.manual_seed(3)
-    student = Student(arch, settings, len(labels) or 1, pair)
+    student = Student(arch, settings, len(labels) or 1, pair, tokens)
     with torch.no_grad():
         student.classifier[3].weight.value *= 40  # far from one half, and not all alike
-    shape = {"task": task, "labels": labels, "pair": pair, "student": settings.model_dump(mode="json")}
+    shape = {"task": task, "labels": labels, "pair": pair, "tokens": tokens}
+    shape |= {"f1": f1, "student": settings.model_dump(mode="json")}
     return tiny.save_student(folder, student, load_tokenizer(settings, folder), arch=arch, **shape)
 
 

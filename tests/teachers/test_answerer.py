@@ -153,8 +153,9 @@ def test_a_teacher_learns_to_answer_and_its_logits_are_kept(tmp_path, encoder):
     train, logits = load_split(paths, task, "train"), load_logits(paths, task, folder.name, "train")
     assert known(logits).sum(1).tolist() == [len(word_spans(text)) + 1 for text in train.sentence2]
     assert score(task, train.labels, logits, train.sentence2)["answer_f1"] > 0.5
-    with pytest.raises(UserError, match="answers questions; its answers"):
-        load_saved(paths, folder, None, True)
+    model = load_saved(paths, folder, None, True)
+    asked = list(zip(train.sentence1[:3], train.sentence2, strict=False))
+    assert (model.kind, model.threshold, model.probabilities(asked).shape[2]) == ("answers", None, 2)
     for refused in ({"augment": "tinybert"}, {"generate_loss": ("train",), "logits_to": tmp_path / "a.parquet"}):
         with pytest.raises(UserError, match="asks for answers in a context"):
             preprocess(tiny.prepare_settings(paths.root, argument, **refused))

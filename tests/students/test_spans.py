@@ -127,7 +127,7 @@ def test_the_runtime_chooses_the_answers_of_evaluation(logits):
 
 @pytest.mark.slow
 def test_a_student_learns_to_answer(tmp_path, encoder):
-    argument = str(tiny_questions.write_task(tmp_path / "files", 120))
+    argument = str(tiny_questions.write_task(tmp_path / "files", 120, unanswerable=True))
     paths = Workspace(tmp_path / "w")
     preprocess(tiny.prepare_settings(paths.root, argument))
     finetune(tiny.finetune_settings(paths.root, argument, encoder, max_epochs=4, max_tokens=64))
@@ -145,6 +145,7 @@ def test_a_student_learns_to_answer(tmp_path, encoder):
         scores[config.stage] = row["metrics"]["answer_f1"]
     (packed,) = evaluate(EvaluateSettings(**{**about, "packed": True}))
     assert packed["metrics"] == row["metrics"]
+    assert packed["threshold"] == load(paths.packed("films", folder.name)).threshold
     assert scores["distilled"] > 0.6
     assert scores["quantized"] > 0.5
     for changed, message in (

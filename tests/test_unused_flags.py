@@ -128,7 +128,7 @@ LAUNCHED = "--launcher processes, ray or slurm"
         (
             AnalyzeSettings,
             "--model-name m --out o",
-            "--out has no effect without --weight-hist, --pie-chart or --bytes",
+            "--out has no effect without --weight-hist, --pie-chart, --attention or --bytes",
         ),
         (EvaluateSettings, "--model-name m --runtime c", "--runtime has no effect without --packed"),
         (SweepSettings, "--launcher local --workers 2", "--workers has no effect with --launcher local"),

@@ -10,6 +10,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.training.models import find_model, weights_file
 from compression.analysis import glue_baselines, tensors
+from compression.analysis.attention import attention_figure, attention_maps
 from compression.analysis.file_bytes import sections_of_file
 from compression.analysis.packed_bytes import by_tensor, byte_groups, packed_bytes
 from compression.analysis.pictures import parameter_pie, save_figure, weight_histograms
@@ -71,6 +72,9 @@ def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
         figures["weight_hist"] = weight_histograms(f"Weights of {config.name}", tensors.histograms(weights))
     if "pie_chart" in asked:
         figures["pie_chart"] = parameter_pie(f"Parameters of {config.name}", parameters_by_part(weights))
+    if "attention" in asked:
+        maps = attention_maps(folder, config, settings.attention, settings.cpu)
+        figures["attention"] = attention_figure(maps)
     if "bytes" in asked:
         result["bytes"] = packed_bytes(folder, weights)
         figures["treemap"] = byte_treemap(f"Packed bytes of {config.name}", byte_groups(result["bytes"]))

@@ -11,8 +11,9 @@ from common.store.settings import StageSettings
 from compression.analysis import glue_baselines
 
 NUMBERS = ("model_size", "model_disk_size", "theoretical_size", "weight_thresholds", "named_params", "bytes")
-PICTURES = ("weight_hist", "pie_chart")
+PICTURES = ("weight_hist", "pie_chart", "attention")
 BY_DEFAULT = ("model_size", "model_disk_size", "theoretical_size")
+_DRAWING = "--weight-hist, --pie-chart, --attention or --bytes"
 OF_BASELINES = ("model_size", "named_params", "pie_chart")
 """What there is of a GLUE baseline, which is counted but has no weights."""
 
@@ -43,6 +44,9 @@ class AnalyzeSettings(StageSettings):
     """Draw the share of parameters of each major part."""
     bytes: bool = False
     """List and draw where the bytes of a student's packed file go, tensor by tensor."""
+    attention: tuple[str, ...] = ()
+    """Draw the attention maps of this text, or of both texts of a pair: of a teacher, or of a transformer student next
+    to its teacher's layers."""
     save_pdf: bool = False
     """Save pictures as PDF too."""
     out: Path | None = None
@@ -52,8 +56,8 @@ class AnalyzeSettings(StageSettings):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> AnalyzeSettings:
-        if self.save_pdf and not (self.weight_hist or self.pie_chart or self.bytes):
-            raise ValueError("--save-pdf saves pictures: ask for --weight-hist, --pie-chart or --bytes too")
+        if self.save_pdf and not self._draws:
+            raise ValueError(f"--save-pdf saves pictures: ask for {_DRAWING} too")
         if not self.is_baseline:
             if self.model_name is None:
                 raise ValueError(f"--model-name is required, except with --arch {' or '.join(glue_baselines.NAMES)}")
@@ -68,8 +72,16 @@ class AnalyzeSettings(StageSettings):
 
     def unused(self) -> dict[str, str]:
         """Return the folder of pictures where none is drawn."""
-        draws = self.weight_hist or self.pie_chart or self.bytes
-        return unused_fields((draws, ["out"], "without --weight-hist, --pie-chart or --bytes"))
+        return unused_fields((self._draws, ["out"], f"without {_DRAWING}"))
+
+    @property
+    def _draws(self) -> bool:
+        return any(getattr(self, name) for name in (*PICTURES, "bytes"))
+
+    @pydantic.field_validator("attention", mode="before")
+    @classmethod
+    def _one_text(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
 
     @property
     def is_baseline(self) -> bool:

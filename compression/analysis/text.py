@@ -128,6 +128,7 @@ _WRITERS: dict[str, Callable[[Any], str]] = {
     "named_params": _named_params,
     "weight_hist": _pictures,
     "pie_chart": _pictures,
+    "attention": _pictures,
     "bytes": _bytes,
     "treemap": _pictures,
 }

@@ -1,0 +1,129 @@
+"""Attention maps of a model for one text or pair, drawn next to its teacher's (MiniALBERT's figure 3)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from common.data.split import Split
+from common.data.text import normalise
+from common.devices import pick_device
+from common.errors import UserError
+from common.teachers.huggingface.teacher import HuggingFaceTeacher
+from common.teachers.load import load_teacher
+from common.training.models import ModelConfig, read_config
+from compression.analysis.pictures import wrapped
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split
+from compression.students.spec import TRANSFORMERS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HEADS = 4
+"""Heads of a layer that are drawn: the first ones."""
+MOST_TOKENS = 50
+"""Tokens of a text whose maps can still be read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionMaps:
+    """A model's attention to one text.
+
+    tokens: special tokens among them; layers: numbers of the layers, from 1; maps: float32 [layers, heads, tokens,
+    tokens], how far each token (row) attends to each other one (column); rows sum to 1.
+    """
+
+    name: str
+    tokens: list[str]
+    layers: list[int]
+    maps: np.ndarray
+
+
+def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu: bool) -> list[AttentionMaps]:
+    """Return the maps of a teacher; of a student, its teacher's first, where that is in the workspace and has any.
+
+    texts: one, or two of a pair. The teacher's layers are those that a student's layers are aligned with: the last of
+    equal shares. Raises UserError for a model without attention, and for too long a text.
+    """
+    if len(texts) != 1 + config.pair:
+        reads = "two texts" if config.pair else "one text"
+        raise UserError(f"--attention: {config.name} reads {reads}, not {len(texts)}")
+    first, *second = map(normalise, texts)
+    split = Split([first], second or None, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    if config.kind != "student":
+        return [_of_teacher(folder, config.name, split, cpu)]
+    own = _of_student(folder, config, split, cpu)
+    teacher = folder.parent / (config.teacher or "")
+    if config.teacher is None or not (teacher / "huggingface").is_dir():  # none, an ensemble, fairseq's, or it is gone
+        return [own]
+    theirs = _of_teacher(teacher, config.teacher, split, cpu)
+    shares = [-(-layer * len(theirs.layers) // len(own.layers)) for layer in own.layers]
+    return [dataclasses.replace(theirs, layers=shares, maps=theirs.maps[np.array(shares) - 1]), own]
+
+
+def _of_student(folder: Path, config: ModelConfig, split: Split, cpu: bool) -> AttentionMaps:
+    if config.arch not in TRANSFORMERS:
+        raise UserError(f"--attention: {config.name} is a {config.arch}, which has no attention maps")
+    device = pick_device(cpu)
+    student, tokenizer, _ = load_student(folder, device)
+    encoded = encode_split(tokenizer, split)
+    batch = encoded.batch(np.zeros(1, np.int64), device)
+    with torch.no_grad():
+        _, trace = student.traced(batch)
+    pieces = getattr(tokenizer, "pieces", None)
+    tokens = ["[first]"]
+    for sentence in batch.sentences:
+        rows = sentence.ids[0, : int(sentence.lengths), 0].tolist()
+        tokens += [
+            *(str(number) if pieces is None else pieces[row] for number, row in enumerate(rows, 1)),
+            "[separator]",
+        ]
+    return _maps(config.name, tokens, trace.attention)
+
+
+def _of_teacher(folder: Path, name: str, split: Split, cpu: bool) -> AttentionMaps:
+    device = pick_device(cpu)
+    teacher = load_teacher(folder, device, torch.float32)
+    if not isinstance(teacher, HuggingFaceTeacher):
+        raise UserError(f"--attention: {name} is not a Hugging Face teacher ({read_config(folder).arch})")
+    ids = teacher.encode(split).ids[:, 0].tolist()
+    return _maps(name, teacher.tokenizer.convert_ids_to_tokens(ids), teacher.states(split).attention)
+
+
+def _maps(name: str, tokens: list[str], attention: Sequence[torch.Tensor]) -> AttentionMaps:
+    if len(tokens) > MOST_TOKENS:
+        raise UserError(f"--attention: {len(tokens)} tokens for {name}; a picture shows at most {MOST_TOKENS}")
+    maps = torch.stack([layer[0, :, : len(tokens), : len(tokens)] for layer in attention])
+    return AttentionMaps(name, tokens, list(range(1, len(maps) + 1)), maps.float().cpu().numpy())
+
+
+def attention_figure(models: Sequence[AttentionMaps]) -> Figure:
+    """Return a figure with a row for each layer and a panel for each of the first HEADS heads, model next to model."""
+    from matplotlib.figure import Figure
+
+    columns, rows = [min(HEADS, each.maps.shape[1]) for each in models], max(len(each.layers) for each in models)
+    longest = max(len(each.tokens) for each in models)
+    side = max(1.3, 0.085 * longest)
+    figure = Figure(figsize=(side * sum(columns) + len(models), side * rows + 1.6), layout="constrained")
+    blocks = figure.subfigures(1, len(models), squeeze=False, width_ratios=columns, wspace=0.05)[0]
+    for block, model, count in zip(blocks, models, columns, strict=True):
+        panels = block.subplots(len(model.layers), count, squeeze=False, sharex=True, sharey=True)
+        for row, layer in enumerate(model.layers):
+            for head in range(count):
+                axes = panels[row, head]
+                axes.imshow(model.maps[row, head], vmin=0, vmax=1, cmap="viridis", interpolation="nearest")
+                axes.set_title(f"layer {layer}, head {head + 1}", fontsize=7)
+        ticks = range(len(model.tokens))
+        labels = [wrapped(token, 20) for token in model.tokens]
+        for axes in panels[-1]:
+            axes.set_xticks(ticks, labels, rotation=90, fontsize=5)
+        for axes in panels[:, 0]:
+            axes.set_yticks(ticks, labels, fontsize=5)
+        block.suptitle(wrapped(model.name, 40), fontsize=10)
+    return figure

@@ -87,6 +87,23 @@ def test_shared_jobs_run_once_per_task_without_the_settings_of_runs(tmp_path):
     assert {settings_of(cell).batch_size for cell in grid.cells} == {9}
 
 
+def test_a_teacher_for_every_seed(tmp_path):
+    shared = [{"finetune": {"arch": "folder/encoder", "each_seed": True}}, {"finetune": {"each_seed": False}}]
+    shared.append({"finetune": {"model_name": "big", "each_seed": True}})
+    grid = load_grid(write(tmp_path, shared=shared, seeds=[1, "bennington"]))
+    (jobs,) = grid.shared.values()
+    named = [(job.given.get("model_name"), job.given.get("seed")) for job in jobs]
+    assert named == [
+        ("encoder-s1", 1),
+        ("encoder-s3201976", 3201976),
+        (None, None),
+        ("big-s1", 1),
+        ("big-s3201976", 3201976),
+    ]
+    with pytest.raises(UserError, match="unknown setting"):
+        load_grid(write(tmp_path, shared=[{"evaluate": {"each_seed": True}}]))
+
+
 @pytest.mark.parametrize(("names", "shared_name"), [("four", "four"), (["four"], None), (["four", "near"], None)])
 def test_several_names_of_augmented_rows_are_those_of_runs_alone(tmp_path, names, shared_name):
     shared = [{"preprocess": {"augment": "neighbours"}}]

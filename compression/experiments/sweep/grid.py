@@ -12,6 +12,7 @@ from common.config import underscored
 from common.errors import UserError
 from common.seeds import DEFAULT_SEED
 from common.store.settings import StageSettings
+from common.teachers.settings import FinetuneSettings
 from compression.distillation.settings import RowsSettings
 from compression.experiments.jobs import Job, check_jobs, check_known, seed_number, settings_for, with_task_path
 from compression.experiments.report.record import Quote, TableLayout
@@ -81,7 +82,9 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
     if file.axes and not cells:
         raise UserError("rules: they skip every cell of the grid")
     tasks = [cell.given["task"] for cell in cells] or _tasks(fixed)
-    shared = {task: list(_shared_jobs(file, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)}
+    shared = {
+        task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)
+    }
     one_seed = [job for cell in cells if cell.seed == seeds[0] for job in cell.jobs] if chosen else []
     check_jobs([*itertools.chain.from_iterable(shared.values()), *one_seed], chosen)
     axes = {axis: tuple(map(label_of, values)) for axis, values in file.axes.items()}
@@ -144,11 +147,24 @@ def _tasks(settings: dict[str, Any]) -> list[str]:
     return tasks if isinstance(tasks, list) else [tasks]
 
 
-def _shared_jobs(file: GridFile, fixed: dict[str, Any], overrides: dict[str, Any], path: Path) -> Iterator[Job]:
+def _shared_jobs(
+    file: GridFile, seeds: Sequence[int], fixed: dict[str, Any], overrides: dict[str, Any], path: Path
+) -> Iterator[Job]:
     for job in file.shared:
         for kind, values in job.items():
             own = with_task_path(path, underscored(values or {}))
-            yield Job(kind, {**_for_shared(kind, fixed), **own, **_for_shared(kind, overrides), "task": fixed["task"]})
+            for each in _teachers_by_seed(own, seeds) if kind == "finetune" else [own]:
+                given = {**_for_shared(kind, fixed), **each, **_for_shared(kind, overrides)}
+                yield Job(kind, {**given, "task": fixed["task"]})
+
+
+def _teachers_by_seed(own: dict[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the settings of a teacher, or with `each_seed` those of one for each seed of the grid, named after it."""
+    own = dict(own)
+    if not own.pop("each_seed", False):
+        return [own]
+    name = own.get("model_name") or Path(own.get("arch", FinetuneSettings.model_fields["arch"].default)).name
+    return [{**own, "seed": seed, "model_name": f"{name}-s{seed}"} for seed in seeds]
 
 
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:

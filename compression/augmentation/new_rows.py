@@ -19,7 +19,7 @@ from common.stopping import at_once
 from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from compression.augmentation.fresh import Fresh, held_out_files, held_out_keys
+from compression.augmentation.fresh import Fresh, held_out_files, held_out_keys, unknown_labels
 from compression.augmentation.pairs import PairMethod, PairTask
 from compression.augmentation.settings import PreprocessSettings
 
@@ -44,6 +44,16 @@ class NewRows(Step):
         write_row_groups(target, schema, (split_table(rows.take(fresh.choose(rows))) for rows in candidates))
         if not count_rows(target):
             raise UserError(f"{self.task.name}: no row is new; each has a text of held-out rows, or is there already")
+
+    def _write_texts(self, out: Path, paths: Workspace, rows: Split) -> None:
+        """Write those of the rows that are fresh and, of single texts, not a part of a held-out one, without labels."""
+        train = read_split(paths.split(self.task.name, "train"), "")
+        labels, sources = unknown_labels(train.labels, len(rows)), np.full(len(rows), -1)
+        rows = dataclasses.replace(rows, labels=labels, source_rows=sources)
+        leaking, keys = np.zeros(len(rows), bool), match_keys(rows)
+        for file in held_out_files(paths, self.task):
+            leaking[touching(keys, match_keys(read_split(file, "")))] = True
+        self._write(out, paths, iter([rows.take(np.flatnonzero(~leaking))]))
 
 
 class NewPairs(NewRows):
@@ -85,10 +95,35 @@ class RowsOfFile(NewRows):
         source = task.source.model_copy(update={"header": (), "where": {}})
         with at_once():
             rows = read_source(self.file, task.model_copy(update={"source": source}), labelled=False)
-            leaking, keys = np.zeros(len(rows), bool), match_keys(rows)
-            for file in held_out_files(paths, task):
-                leaking[touching(keys, match_keys(read_split(file, "")))] = True
-            rows = dataclasses.replace(rows, source_rows=np.full(len(rows), -1))
-            self._write(out, paths, iter([rows.take(np.flatnonzero(~leaking))]))
+            self._write_texts(out, paths, rows)
         say(f"{count_rows(out / AUGMENTED_FILE):,} new rows of {len(rows):,} in {self.file}")
         return {"task": task.name, "file": self.file.name}
+
+
+class TextsOfTasks(NewRows):
+    """Texts of other tasks' train rows, without labels. A task of single texts reads both texts of a pair."""
+
+    tasks: tuple[str, ...]
+    """Names of the tasks; their splits are inputs."""
+    others: tuple[Task, ...] = pydantic.Field(exclude=True)
+
+    def inputs(self, paths: Workspace) -> dict[str, Artifact]:
+        """Return the splits of all tasks."""
+        return {
+            **super().inputs(paths),
+            **{f"splits of {other.name}": find_splits(paths, other) for other in self.others},
+        }
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Write the rows that are fresh and, of single texts, not a part of a held-out one."""
+        first: list[str] = []
+        second: list[str] | None = [] if self.task.pair else None
+        for other in self.others:
+            columns = read_split(context.paths.split(other.name, "train"), "").sentences()
+            if second is not None:
+                second += columns.pop()
+            first += [text for column in columns for text in column]
+        with at_once():
+            self._write_texts(out, context.paths, Split(first, second, np.empty(0), np.empty(0)))
+        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows of {len(first):,} of {', '.join(self.tasks)}")
+        return {"task": self.task.name}

@@ -19,13 +19,16 @@ def _only(names: Any) -> Any:
 class AugmentSettings(Settings):
     """Augmentation."""
 
-    augment: Literal["tinybert", "neighbours", "recombine", "closure", "file"] | None = None
+    augment: Literal["tinybert", "neighbours", "recombine", "closure", "tasks", "file"] | None = None
     """Write augmented training rows by this method. tinybert: variants with other words. For pairs also new pairs of
     train's texts: neighbours (first texts with the nearest second texts by TF-IDF), recombine (with random ones) and
-    closure (with texts of the same meaning, by chains of labels). file: the rows of --augment-file."""
+    closure (with texts of the same meaning, by chains of labels). tasks: the texts of --augment-tasks. file: the rows
+    of --augment-file."""
     augmented: Annotated[str, pydantic.BeforeValidator(_only)] = "tinybert"
     """Name of the augmented rows, unset: that of --augment's method; sets made with other settings are kept separately
     (compress.py --augmented NAME)."""
+    augment_tasks: tuple[str, ...] = ()
+    """Other tasks for --augment tasks, prepared before: the texts of their train rows, without labels."""
     augment_file: Path | None = None
     """Rows of your own, without labels, for --augment file: .csv, .tsv, .jsonl, .parquet or .txt, its columns of text
     named as in the task's files."""
@@ -56,6 +59,8 @@ class AugmentSettings(Settings):
     def _check_file(self) -> "AugmentSettings":
         if self.augment == "file" and self.augment_file is None:
             raise ValueError("--augment file needs --augment-file")
+        if self.augment == "tasks" and not self.augment_tasks:
+            raise ValueError("--augment tasks needs --augment-tasks")
         return self
 
 
@@ -115,14 +120,14 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
         """Return the settings of actions that are not asked for, and others without effect."""
         augments, reads = self.augment is not None, bool(self.generate_loss)
         runs, varies = reads and not self.logits_from, self.augment == "tinybert"
-        launches = runs or (augments and self.augment != "file")
+        launches = runs or (augments and self.augment not in ("tasks", "file"))
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
         of_varying = ("masked_lm", "variants", "replace_probability", "candidates", "glove", "sides")
         pairing, both = self.augment in ("neighbours", "recombine", "closure"), "without --augment or --generate-loss"
         return unused_fields(
             (self.launcher != "local", ["workers"], "without --launcher processes, ray or slurm"),
             (self.launcher == "slurm", ["slurm"], "without --launcher slurm"),
-            (launches, LaunchSettings.model_fields, both if not augments else "with --augment file"),
+            (launches, LaunchSettings.model_fields, both if not augments else f"with --augment {self.augment}"),
             (
                 varies or reads,
                 ["model_name", "teacher_arch"],
@@ -130,6 +135,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
             ),
             (varies, of_varying, "without --augment tinybert"),
             (pairing, ["partners"], "without --augment neighbours, recombine or closure"),
+            (self.augment == "tasks", ["augment_tasks"], "without --augment tasks"),
             (self.augment == "file", ["augment_file"], "without --augment file"),
             (augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"),
             (runs, ["precision"], "without --generate-loss, or with --logits-from"),

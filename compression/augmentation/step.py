@@ -7,7 +7,7 @@ import pydantic
 import torch
 
 from common.data.split import count_rows, find_splits
-from common.data.tasks import Task, check_trains
+from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.errors import UserError
 from common.launch.shards import map_parts
 from common.progress import say
@@ -20,7 +20,7 @@ from common.training.models import find_model, only_teacher
 from compression.augmentation.augment import AugmentTask, Sides
 from compression.augmentation.fresh import held_out_files
 from compression.augmentation.glove import glove_fingerprint
-from compression.augmentation.new_rows import AUGMENTED_FILE, NewPairs, RowsOfFile
+from compression.augmentation.new_rows import AUGMENTED_FILE, NewPairs, RowsOfFile, TextsOfTasks
 from compression.augmentation.pairs import PairMethod
 from compression.augmentation.settings import PreprocessSettings
 
@@ -94,6 +94,11 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
         equivalence = task.equivalence if method == "closure" else None
         seed = None if method == "neighbours" else settings.seed
         return NewPairs(method=method, partners=settings.partners, equivalence=equivalence, seed=seed, **about)
+    if method == "tasks":
+        others = tuple(map(load_task, dict.fromkeys(settings.augment_tasks)))
+        for other in others:
+            _check_other(task, other, paths)
+        return TextsOfTasks(tasks=tuple(other.name for other in others), others=others, **about)
     if settings.augment_file is not None:
         if task.tokens:
             raise UserError("--augment file: rows of a task of kind tokens need their tags")
@@ -110,6 +115,23 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
         **({"sides": settings.sides} if task.pair else {}),
         **about,
     )
+
+
+def _check_other(task: Task, other: Task, paths: Store) -> None:
+    """Raise UserError where a task's texts cannot be rows of another one."""
+    if other.name == task.name:
+        raise UserError(f"--augment-tasks: {task.name} has its own texts already")
+    if task.pair and not other.pair:
+        raise UserError(f"--augment-tasks: {task.name} reads pairs, and a row of {other.name} is a single text")
+    if task.tokens and not other.tokens:
+        raise UserError(
+            f"--augment-tasks: {task.name} reads texts divided into words, and those of {other.name} are not"
+        )
+    check_trains(other)
+    try:
+        check_no_overlap([other.name], task, paths)
+    except UserError:
+        raise UserError(f"--augment-tasks: {other.name} has sentences of {task.name}'s validation and test") from None
 
 
 def _masked_lm(settings: PreprocessSettings, paths: Store, task: Task) -> str | None:

@@ -27,7 +27,7 @@ ORDER = get_args(Action)
 Part = Literal["embedding", "encoder", "classifier"]
 PARTS = get_args(Part)
 Bits = Annotated[
-    Literal[8, 6, 4, 3, 2], pydantic.BeforeValidator(lambda value: int(value) if str(value).isdecimal() else value)
+    Literal[16, 8, 6, 4, 3, 2], pydantic.BeforeValidator(lambda value: int(value) if str(value).isdecimal() else value)
 ]
 
 
@@ -64,13 +64,13 @@ class QuantizeSettings(Settings):
     quantizer: Literal["affine", "ternary", "codebook"] = "affine"
     """How weights become codes: evenly spaced values, three values, or k-means centroids."""
     bits: Bits = 8
-    """Bits of a code."""
+    """Bits of a weight: of its code, or 16 for float16 numbers."""
     bits_embedding: Bits | None = None
-    """Bits of the embedding's codes; unset: --bits."""
+    """Bits of the embedding's weights; unset: --bits."""
     bits_encoder: Bits | None = None
-    """Bits of the encoder's codes; unset: --bits."""
+    """Bits of the encoder's weights; unset: --bits."""
     bits_classifier: Bits | None = None
-    """Bits of the classifier's codes; unset: --bits."""
+    """Bits of the classifier's weights; unset: --bits."""
     granularity: Literal["row", "column", "tensor"] | None = None
     """Unit with a range of its own: row, column or the whole matrix; unset: row at plain 8 bits, else tensor."""
     ranges: Literal["fitted", "minmax"] = "fitted"
@@ -102,6 +102,8 @@ class QuantizeSettings(Settings):
                 raise ValueError(f"--quantizer ternary has three values: leave {' '.join(given) or '--bits'} out")
             if self.chooses_bits:
                 raise ValueError("--quantizer ternary has one width; --max-bytes and --max-loss choose among widths")
+        if self.quantizer == "codebook" and 16 in (self.bits, *map(self.bits_of, PARTS)):
+            raise ValueError("--quantizer codebook has at most 8 bits; 16 are float16 numbers, without a codebook")
         if self.quantizer == "codebook" and self.granularity == "column":
             raise ValueError("--quantizer codebook has centroids for each row or for the whole matrix, not for columns")
         if self.dq_classifier and self.ptq_classifier:
@@ -112,6 +114,11 @@ class QuantizeSettings(Settings):
     def chooses_bits(self) -> bool:
         """Whether bits are chosen for each matrix."""
         return self.max_bytes is not None or self.max_loss is not None
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether weights become codes: all bits are chosen, or some part's are below 16."""
+        return self.chooses_bits or any((self.bits_of(part) or self.bits) < 16 for part in PARTS)
 
     def bits_of(self, part: str) -> int | None:
         """Return the bits given for one part."""
@@ -187,6 +194,7 @@ class CompressSettings(  # bases in the order of --help
                 ["augmented", "bootstrap_data_ratio", "min_confidence"],
                 "with --only-original-data",
             ),
+            (self.has_codes, ["granularity", "ranges"], "with --bits 16"),
             (self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"),
             (guided or distilled, ["teacher", "alpha"], "with --guide student"),
             (tuned, ["tune_lr", "guide"], "without --tune-epochs"),

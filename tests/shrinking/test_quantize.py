@@ -8,11 +8,16 @@ import shrunk
 import tiny
 import torch
 
+from common.data.split import load_split
+from common.data.tasks import load_task
 from common.errors import UserError
+from common.store.workspace import Workspace
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
 from compression.evaluation.sizes import measure
 from compression.evaluation.weights import stored_tensors, weights_of
+from compression.packing import pack_student
+from compression.runtime.model import load_bytes
 from compression.shrinking.quantize import Quantize
 from compression.students.layers import round_inputs
 
@@ -20,6 +25,7 @@ PARTS = {"embedding", "encoder", "classifier"}
 WAYS = {
     "8 bits": {},
     "4 bits": {"bits": 4},
+    "16 bits": {"bits": 16},
     "columns": {"bits": 3, "granularity": "column"},
     "ternary": {"quantizer": "ternary"},
     "codebook": {"bits": 3, "quantizer": "codebook"},
@@ -136,6 +142,8 @@ def test_what_cannot_be_quantized_or_loaded_is_refused(workspace):
 NAMES = {
     "+q": {},
     "+q3c": {"bits": 3, "quantizer": "codebook"},
+    "+q16": {"bits": 16},
+    "+q-emb16": {"bits_embedding": 16},
     "+qt": {"quantizer": "ternary"},
     "+q4-t2": {"bits": 4, "tune_epochs": 2},
     "+q4-t2s-lr0.01": {"bits": 4, "tune_epochs": 2, "guide": "student", "tune_lr": 0.01},
@@ -152,6 +160,19 @@ NAMES = {
     "+q-de-dc": {"dq_encoder": True, "dq_classifier": True},
     "+q-pc64": {"ptq_classifier": True, "calibration_rows": 64},
 }
+
+
+@pytest.mark.parametrize("student", ["ffn", "bilstm"])
+def test_16_bits_are_float16_numbers(workspace, student):
+    folder = quantized(workspace, student, bits=16)
+    exact = weights(folder.with_name(student))
+    for name, values in weights(folder).items():
+        if values.dim() == 2:
+            assert torch.equal(values, exact[name].half().float())
+    assert read_config(folder).compression["bits"] == 16
+    packed = load_bytes(pack_student(folder))
+    split = load_split(Workspace(workspace), load_task("sst-2"), "test")
+    np.testing.assert_allclose(packed.logits(split.sentence1), shrunk.logits(folder, workspace), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)

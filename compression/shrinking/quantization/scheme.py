@@ -35,7 +35,7 @@ Ranges = Mapping[str, torch.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-    """Quantizer, bits of a code, what shares a range, and how ranges are found: the flags of compress.py."""
+    """Quantizer, bits of a weight, what shares a range, and how ranges are found: the flags of compress.py."""
 
     quantizer: Literal["affine", "ternary", "codebook"] = "affine"
     bits: int = 8
@@ -80,8 +80,9 @@ class Scheme:
         return 16.0 if self._in_16_bits(weight) else math.log2(self.levels)
 
     def _in_16_bits(self, weight: torch.Tensor) -> bool:
-        """Hash importance: a code and a scale for each single number would be larger (section 6.1.7)."""
-        return weight.shape[1] == 1 and self.bits == 8 and self.granularity == "row" and self.quantizer == "affine"
+        """--bits 16. Hash importance too: a code and a scale for each single number would be larger (section 6.1.7)."""
+        plain = self.bits == 8 and self.granularity == "row" and self.quantizer == "affine"
+        return self.bits == 16 or (plain and weight.shape[1] == 1)
 
     def _granularity(self, weight: torch.Tensor) -> str:
         """A row of a single number would not be a group."""

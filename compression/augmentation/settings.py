@@ -28,7 +28,8 @@ class AugmentSettings(Settings):
     """Name of the augmented rows, unset: that of --augment's method; sets made with other settings are kept separately
     (compress.py --augmented NAME)."""
     augment_tasks: tuple[str, ...] = ()
-    """Other tasks for --augment tasks, prepared before: the texts of their train rows, without labels."""
+    """Tasks for --augment tasks: texts of their train rows, without labels. They are prepared where they are not; the
+    task itself may be among them, for lists that several tasks share."""
     augment_file: Path | None = None
     """Rows of your own, without labels, for --augment file: .csv, .tsv, .jsonl, .parquet or .txt, its columns of text
     named as in the task's files."""
@@ -141,7 +142,11 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
             (runs, ["precision"], "without --generate-loss, or with --logits-from"),
             (not self.logits_from, ["teacher_arch"], "with --logits-from"),
             (reads, ["logits_from", "logits_to"], "without --generate-loss"),
-            (self.glue_preprocess or not (augments or reads), ["data_dir"], "without --glue-preprocess"),
+            (
+                self.glue_preprocess or self.augment == "tasks" or not (augments or reads),
+                ["data_dir"],
+                "without --glue-preprocess",
+            ),
         )
 
     @property

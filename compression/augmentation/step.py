@@ -6,6 +6,7 @@ from typing import Any, ClassVar, get_args
 import pydantic
 import torch
 
+from common.data.prepare import prepare
 from common.data.split import count_rows, find_splits
 from common.data.tasks import Task, check_no_overlap, check_trains, load_task
 from common.errors import UserError
@@ -95,9 +96,13 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
         seed = None if method == "neighbours" else settings.seed
         return NewPairs(method=method, partners=settings.partners, equivalence=equivalence, seed=seed, **about)
     if method == "tasks":
-        others = tuple(map(load_task, dict.fromkeys(settings.augment_tasks)))
+        others = tuple(load_task(name) for name in dict.fromkeys(settings.augment_tasks) if name != settings.task)
+        if not others:
+            raise UserError(f"--augment-tasks: {task.name} has its own texts already")
         for other in others:
             _check_other(task, other, paths)
+            if not paths.splits(other.name).exists():
+                prepare(paths, other, settings.data_dir, settings.seed)
         return TextsOfTasks(tasks=tuple(other.name for other in others), others=others, **about)
     if settings.augment_file is not None:
         if task.tokens:
@@ -119,8 +124,6 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
 
 def _check_other(task: Task, other: Task, paths: Store) -> None:
     """Raise UserError where a task's texts cannot be rows of another one."""
-    if other.name == task.name:
-        raise UserError(f"--augment-tasks: {task.name} has its own texts already")
     if task.pair and not other.pair:
         raise UserError(f"--augment-tasks: {task.name} reads pairs, and a row of {other.name} is a single text")
     if task.tokens and not other.tokens:

@@ -39,8 +39,10 @@ def test_a_task_of_single_texts_reads_both_texts_of_pairs(paths):
     assert found.sentence1 == sorted(found.sentence1, key=theirs.index)
 
 
-def test_a_task_of_pairs_reads_pairs(paths):
-    found = augmented(paths, "tasks", task="mrpc", augment_tasks=("qqp",))
+def test_a_task_of_pairs_reads_pairs_of_tasks_that_are_prepared_first(glue, tmp_path):
+    paths = Workspace(tmp_path)
+    preprocess(tiny.prepare_settings(tmp_path, "mrpc", data_dir=glue))
+    found = augmented(paths, "tasks", task="mrpc", augment_tasks=("mrpc", "qqp"), data_dir=glue)
     theirs = set(zip(*train_of(paths, "qqp").sentences(), strict=True))
     assert len(found) > 5
     assert set(zip(*found.sentences(), strict=True)) <= theirs
@@ -53,7 +55,7 @@ def test_a_task_of_pairs_reads_pairs(paths):
         ("qqp", ("qqp",), "qqp has its own texts already"),
         ("sst-2", ("rotten-tomatoes",), "rotten-tomatoes has sentences of sst-2's validation and test"),
         ("ncbi-disease", ("sst-2",), "those of sst-2 are not"),
-        ("sst-2", ("mnli",), "run: python preprocess.py --task mnli"),
+        ("sst-2", ("ax",), "ax has no training rows"),
         ("sst-2", ("none",), "unknown task 'none'"),
     ],
 )

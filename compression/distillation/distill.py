@@ -44,6 +44,7 @@ from compression.students.init import (
 )
 from compression.students.saved import save_student
 from compression.students.settings import StudentSettings
+from compression.students.spec import TRANSFORMERS
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
@@ -149,8 +150,10 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
     if task.tokens and settings.student_arch == "ffn":
         raise UserError(f"{task.name} has a label for every word, and an FFN one state a text: take another student")
-    if task.spans and settings.pair_encoder != "align":
-        raise UserError(f"{task.name}: a student finds answers by --pair-encoder align (bilstm or conv)")
+    if task.spans and settings.pair_encoder != "align" and settings.student_arch not in TRANSFORMERS:
+        raise UserError(
+            f"{task.name}: words have to attend to the question: --pair-encoder align (bilstm, conv), or a transformer"
+        )
     if not task.pair and (settings.pair_encoder == "align" or settings.symmetric):
         flag = "--symmetric" if settings.symmetric else "--pair-encoder align"
         raise UserError(f"{flag} is for pairs of texts, {task.name} has single ones")

@@ -229,6 +229,23 @@ class Transformer(Encoder):
             result[(starts[batch, None] + steps)[mask]] = states[:, 1:-1][mask]
         return result
 
+    def words(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Return what the classifier reads of words of pairs' second texts, [words, hidden].
+
+        words: the index of each one's first token among all, and -1 for each pair's "no answer", the first token.
+        """
+        none = words < 0
+        pair = np.cumsum(none) - 1
+        second = np.cumsum(lengths)[::2]  # where each pair's second text starts
+        place = np.where(none, 0, words - second[pair] + lengths[::2][pair] + 2)
+        result = np.empty((len(words), self._size.hidden), np.float32)
+        for batch, states in self._batches(table, ids, lengths):
+            row = np.full(len(second), -1)
+            row[batch] = np.arange(len(batch))
+            own = np.flatnonzero(row[pair] >= 0)
+            result[own] = states[row[pair[own]], place[own]]
+        return result
+
     def _batches(
         self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -66,7 +66,8 @@ class Header:
         size = self.size
         if self.tokens and (not self.labels or self.arch == "ffn"):
             raise PackedError("words are labelled, by a model that cannot label them")
-        if size.spans and (len(self.labels) != 2 or not size.align or size.symmetric):
+        attends = size.align or self.arch in TRANSFORMERS
+        if size.spans and (len(self.labels) != 2 or not attends or size.symmetric):
             raise PackedError("questions are answered, by a model that cannot answer them")
         if self.multilabel and (self.tokens or not self.labels):
             raise PackedError("any number of labels for each word, or without labels")

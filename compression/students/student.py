@@ -58,6 +58,8 @@ class Student(nn.Module):
     def encode(self, batch: Batch) -> torch.Tensor:
         """Return the inputs of the classifier, [batch, width]; where every word has logits, [batch, words, width]."""
         sentences = self._vectors(batch)
+        if self.reads_together:
+            return _read(self.encoder(*sentences), batch)
         if batch.word_starts is not None and batch.second is None:
             return at_indices(self.encoder.states(*sentences[0]), batch.word_starts)
         if batch.word_starts is not None:
@@ -65,8 +67,6 @@ class Student(nn.Module):
             # "No answer" reads all tokens: the maximum of each unit.
             words = at_indices(compared, batch.word_starts[:, 1:])
             return torch.cat([compared.amax(1, keepdim=True), words], 1)
-        if self.reads_together:
-            return self.encoder(*sentences)
         if len(sentences) == 1:
             return self.encoder(*sentences[0])
         encoded = self._aligned(sentences, batch) if self.aligns else [self.encoder(*each) for each in sentences]
@@ -75,9 +75,7 @@ class Student(nn.Module):
     def traced(self, batch: Batch) -> tuple[torch.Tensor, Trace]:
         """Return the logits of `forward`, and a transformer's hidden states and attention maps."""
         trace = self.encoder.trace(*self._vectors(batch))
-        last = trace.hidden[-1]
-        read = last[:, 0] if batch.word_starts is None else at_indices(last[:, 1:], batch.word_starts)
-        return self.classifier(self.dropout(read)), trace
+        return self.classifier(self.dropout(_read(trace.hidden[-1], batch))), trace
 
     def vector(self, name: str) -> torch.Tensor:
         """Return a bias or the scale of a norm, by its name in StudentSpec.vectors."""
@@ -99,6 +97,21 @@ class Student(nn.Module):
             states = self.encoder.states(torch.cat([vectors, shared[..., None]], 2), lengths)
             texts.append((torch.cat([states, vectors], 2), lengths))
         return texts
+
+
+def _read(states: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Return what the classifier reads of a transformer's states, [batch, time, width] with those of special tokens.
+
+    It is the first token's state, [batch, width]; or those of words, [batch, words, width], of pairs the second text's
+    words after "no answer", which reads the first token's.
+    """
+    if batch.word_starts is None:
+        return states[:, 0]
+    if batch.second is None:
+        return at_indices(states, 1 + batch.word_starts)
+    places = 2 + batch.lengths[:, None] + batch.word_starts  # behind the first token, the first text and a separator
+    places[:, 0] = 0
+    return at_indices(states, places)
 
 
 def at_indices(states: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:

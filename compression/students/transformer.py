@@ -124,12 +124,8 @@ class TransformerEncoder(nn.Module):
         )
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Return the state of the first token of one or two sentences read as one text, [batch, width]."""
-        return self._layers(sentences).hidden[-1][:, 0]
-
-    def states(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the state at each token of a single sentence, [batch, time, width]."""
-        return self._layers(((vectors, lengths),)).hidden[-1][:, 1:-1]
+        """Return the states of one or two sentences read as one text, [batch, time, width], with special tokens'."""
+        return self._layers(sentences).hidden[-1]
 
     def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> Trace:
         """Return all hidden states, attention maps and scores."""

@@ -40,14 +40,21 @@ def rows_of(pairs):
     return Split(list(questions), list(contexts), np.full((len(pairs), 1, 2), -1), np.arange(len(pairs)))
 
 
-def student_of(arch, **given):
+ARCHS = ("bilstm", "conv", *packed_students.TRANSFORMERS)
+
+
+def student_of(arch):
     torch.manual_seed(0)
-    sizes = {"embedding_dim": 6, "encoder_hidden_dim": 5, "cls_hidden_dim": 7, "max_tokens": 30, "pooling": "max"}
-    settings = StudentSettings(embedding_type="char", pair_encoder="align", **sizes, **given)
+    sizes = {"embedding_dim": 6, "encoder_hidden_dim": 5, "cls_hidden_dim": 7, "max_tokens": 30}
+    if arch in packed_students.TRANSFORMERS:
+        sizes |= packed_students.TRANSFORMER
+    else:
+        sizes |= {"pooling": "max", "pair_encoder": "align"}
+    settings = StudentSettings(embedding_type="char", **sizes)
     return Student(arch, settings, outputs=2, pair=True, tokens=True).eval(), settings
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "conv"])
+@pytest.mark.parametrize("arch", ARCHS)
 def test_every_word_of_the_context_has_logits_whatever_the_batch(arch):
     student, settings = student_of(arch)
     encoded = encode_split(CharTokenizer(settings.max_tokens), rows_of(PAIRS))
@@ -72,8 +79,9 @@ def test_questions_and_contexts_are_encoded_word_by_word():
     assert context[[1, 5]].tolist() == question[[0, 2]].tolist()
 
 
-def test_a_word_depends_on_the_question():
-    student, settings = student_of("bilstm")
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_word_depends_on_the_question(arch):
+    student, settings = student_of(arch)
     tokenizer = CharTokenizer(settings.max_tokens)
     first, second = (
         student_logits(student, encode_split(tokenizer, rows_of([(question, "the film")])), CPU)
@@ -90,10 +98,21 @@ def test_no_answer_reads_the_maximum_over_the_context():
     assert torch.equal(inputs[0, 0], inputs[0, 1:].amax(0))
 
 
+def test_no_answer_reads_a_transformers_first_token():
+    student, settings = student_of("transformer")
+    batch = encode_split(CharTokenizer(settings.max_tokens), rows_of(PAIRS)).batch(np.arange(len(PAIRS)), CPU)
+    states = student.encoder(*student._vectors(batch))
+    read = student.encode(batch)
+    assert torch.equal(read[:, 0], states[:, 0])
+    # The first context's first word is behind the first token, the question and a separator.
+    assert torch.equal(read[0, 1], states[0, 2 + len(PAIRS[0][0].replace(" ", "")) + len(PAIRS[0][0].split())])
+
+
 @pytest.mark.parametrize("embedding", packed_students.EMBEDDINGS)
-@pytest.mark.parametrize("arch", ["bilstm", "conv"])
+@pytest.mark.parametrize("arch", ARCHS)
 def test_a_packed_student_answers_as_the_student_does(tmp_path, arch, embedding):
-    about = {**packed_students.ALIGNED, "labels": ENDS, "tokens": True, "max_tokens": 30, "f1": arch == "conv"}
+    about = {"pair": True, "labels": ENDS, "tokens": True, "max_tokens": 30, "f1": arch == "conv"}
+    about |= {} if arch in packed_students.TRANSFORMERS else packed_students.ALIGNED
     folder = packed_students.write_student(tmp_path / "s", arch, embedding, "affine-row", **about)
     pairs = [*PAIRS, ("wie?", "\u00fcn\u00efcode \u200b \u6f22\u5b57 caf\u00e9's"), ("", "")]
     model = load(packed_students.write_packed(folder))
@@ -149,7 +168,7 @@ def test_a_student_learns_to_answer(tmp_path, encoder):
     assert scores["distilled"] > 0.6
     assert scores["quantized"] > 0.5
     for changed, message in (
-        ({"pair_encoder": "compare"}, "a student finds answers by --pair-encoder align"),
+        ({"pair_encoder": "compare"}, "words have to attend to the question: --pair-encoder align"),
         ({"compression_actions": ("distill", "export")}, "answers questions is not exported to ONNX"),
     ):
         with pytest.raises(UserError, match=message):

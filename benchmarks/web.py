@@ -1,0 +1,107 @@
+"""The web page's module against the native C runtime, on the same texts in one run.
+
+    python benchmarks/web.py
+    python benchmarks/web.py --files sst-2-12k sst-2-100k --json
+
+Each packed file reads the test split of its task: by runtimes/web's module and wrapper in Node.js, whose engine (V8) is
+Chrome's, and by the C runtime's command line, fwt. Sentences a second are of the best of several passes; those of fwt
+contain reading lines and writing labels.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from command_lines import Command, built_fwt, measure_command
+
+from common.cli import print_json, run_script
+from common.data.split import load_split
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.workspace import Workspace, default_root
+from common.tables import text_table
+from compression.runtime import load
+from compression.runtime.zoo import packed_file
+
+HERE = Path(__file__).parent
+WEB = HERE.parent / "runtimes" / "web"
+STARTS, PASSES = 3, 5
+
+
+def run(given: argparse.Namespace) -> dict[str, Any]:
+    """Return a row for each packed file. Raises UserError where Node.js, fwt or the task's data are missing."""
+    node, fwt = shutil.which("node"), built_fwt()
+    if not node or not fwt:
+        raise UserError("this benchmark needs Node.js (node) and the C runtime (make -C runtimes/c)")
+    clock = "cpu" if given.cpu_time else "wall"
+    return {
+        "clock": clock,
+        "files": [_row(node, fwt, Path(packed_file(name)), Workspace(given.workspace), clock) for name in given.files],
+    }
+
+
+def _row(node: str, fwt: Path, file: Path, paths: Workspace, clock: str) -> dict[str, Any]:
+    model = load(file)
+    task = load_task(model.task)
+    if model.pair or model.tokens or not model.labels:
+        raise UserError(f"{file.name}: this benchmark is of single sentences with labels")
+    split = load_split(paths, task, "test")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        native = measure_command(
+            Command(file.stem, (str(fwt), "predict", str(file)), file, task.labels),
+            split, folder, clock, STARTS, PASSES,
+        )  # fmt: skip
+        texts = folder / "texts.txt"
+        texts.write_text("\n".join(" ".join(text.split()) for text in split.sentence1), encoding="utf-8")
+        files = (WEB / "featherweight.wasm", WEB / "featherweight.js", file, texts)
+        command = [node, HERE / "web_speed.mjs", *files, PASSES, clock]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"Node.js failed: {(done.stderr.strip().splitlines() or ['without a message'])[-1]}")
+    web = json.loads(done.stdout)
+    if web["labels"] != model.predict(split.sentence1):
+        raise UserError(f"{file.name}: the module's labels are not those of the NumPy runtime")
+    rate = len(split) / web["seconds"]
+    return {
+        "file": file.name,
+        "web": rate,
+        "native": native["rate"],
+        "ratio": rate / native["rate"],
+        "start": web["start"],
+    }
+
+
+def describe(result: dict[str, Any]) -> str:
+    """Return the result as a table."""
+    header = ["file", "module, sentences/s", "native, sentences/s", "module / native", "first answer of the module, ms"]
+    body = [
+        [row["file"], f"{row['web']:,.0f}", f"{row['native']:,.0f}", f"{row['ratio']:.2f}", f"{row['start']:.1f}"]
+        for row in result["files"]
+    ]
+    return text_table(header, body, [False] + [True] * 4)
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--files", nargs="+", default=["sst-2-12k", "sst-2-32k", "sst-2-100k"], help="packed files, or names of the zoo"
+    )
+    parser.add_argument("--workspace", type=Path, default=default_root(), help="where the tasks' data are")
+    parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds: for a busy machine")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args()
+    result = run(given)
+    print_json(result) if given.json else print(describe(result))
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -56,6 +56,8 @@ class AugmentTask:
     """Folder of downloaded models."""
     sides: Sides = "both"
     """Texts of a pair that a variant replaces words in."""
+    least_words: int = 1
+    """Words of a row, of both texts of a pair together, from which it has variants."""
 
     def open(self) -> PartFunction:
         """Load the models and the held-out rows."""
@@ -136,6 +138,8 @@ def augment(
     columns: list[list[str]] = [[] for _ in rows.sentences()]
     sources: list[int] = []
     for row, sentences in enumerate(zip(*rows.sentences(), strict=True)):
+        if sum(len(text.split()) for text in sentences) < settings.least_words:
+            continue
         for variant in _variants(sentences, [candidates[text] for text in sentences], first_row + row, settings):
             if held_out.isdisjoint(map(match_key, variant)):
                 sources.append(row)

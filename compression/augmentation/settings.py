@@ -45,6 +45,8 @@ class AugmentSettings(Settings):
     """N of TinyBERT's Algorithm 1: variants drawn of each row; duplicates are dropped."""
     replace_probability: float = pydantic.Field(0.4, gt=0, le=1)
     """p: probability that a word is replaced."""
+    least_words: int = pydantic.Field(1, gt=0)
+    """Vary only rows of at least this many words, of both texts of a pair together: short phrases teach little."""
     candidates: int = pydantic.Field(15, gt=0)
     """K: number of likely replacements of a word."""
     glove: Path | None = None
@@ -123,7 +125,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
         runs, varies = reads and not self.logits_from, self.augment == "tinybert"
         launches = runs or (augments and self.augment not in ("tasks", "file"))
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
-        of_varying = ("masked_lm", "variants", "replace_probability", "candidates", "glove", "sides")
+        of_varying = ("masked_lm", "variants", "replace_probability", "least_words", "candidates", "glove", "sides")
         pairing, both = self.augment in ("neighbours", "recombine", "closure"), "without --augment or --generate-loss"
         return unused_fields(
             (self.launcher != "local", ["workers"], "without --launcher processes, ray or slurm"),

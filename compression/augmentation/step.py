@@ -37,8 +37,17 @@ class Augment(Step):
     fraction: float
     """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
     seed: int
+    least_words: int
     settings: PreprocessSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_default(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave least_words out where all rows are varied: rows and logits made without it stay up to date."""
+        values = dump(self)
+        if values["least_words"] == 1:
+            del values["least_words"]
+        return values
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the splits, the GloVe vectors, and the masked language model where there is one."""
@@ -117,6 +126,7 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
         candidates=settings.candidates,
         fraction=task.augment_fraction,
         seed=settings.seed,
+        least_words=settings.least_words,
         **({"sides": settings.sides} if task.pair else {}),
         **about,
     )

@@ -53,6 +53,12 @@ def test_a_rows_variants_depend_on_the_seed_and_not_on_the_rows_before_it():
     assert whole.source_rows[len(first) :].tolist() == rest.source_rows.tolist()
 
 
+def test_only_rows_of_some_words_are_varied():
+    texts = ["one two", "one two three", "one two three four five six", ""]
+    assert set(plain(split_of(texts), n=20, least_words=6).source_rows.tolist()) == {2}
+    assert set(plain(split_of(texts, texts[::-1]), n=20, least_words=6).source_rows.tolist()) == {1, 2}
+
+
 def test_variants_differ_from_their_source_and_each_other_and_keep_its_label():
     result = plain(SENTENCES, n=20)
     assert (np.diff(result.source_rows) >= 0).all()

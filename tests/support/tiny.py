@@ -193,12 +193,23 @@ class WordSource:
 
 
 def augmented(
-    train, masked_lm, neighbours, single_piece, n, p, first_row=0, held_out=(), fraction=1.0, seed=1, sides="both"
+    train,
+    masked_lm,
+    neighbours,
+    single_piece,
+    n,
+    p,
+    first_row=0,
+    held_out=(),
+    fraction=1.0,
+    seed=1,
+    sides="both",
+    least_words=1,
 ):
     """Augment with candidates from plain functions of a lower-cased word."""
     from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 
-    work = AugmentTask(None, None, 15, n, p, fraction, (), seed, True, Path(), sides)
+    work = AugmentTask(None, None, 15, n, p, fraction, (), seed, True, Path(), sides, least_words)
     words = WordSource(masked_lm, neighbours, single_piece)
     return augment(train, first_row, CandidateSource(words, words), work, set(held_out))
 

@@ -1,0 +1,31 @@
+"""A transformer whose layers share a part, without segments, goes through every action; its file answers as it does."""
+
+import numpy as np
+import packed_students as packed
+import pytest
+import shrunk
+
+from compression.packing import pack_student
+from compression.runtime.model import load_bytes
+from compression.students.saved import load_student
+
+PAIRS = [("how do i paint a house", "what is the way to paint my house ?"), ("", "boat"), ("sell a piano",) * 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", ["attention", "feed-forward"])
+def test_every_action_follows_the_others(workspace, share):
+    given = {"student_arch": "transformer", "vocab_size": 100, "share": share, "segments": False, "layers": 3}
+    given |= {"encoder_hidden_dim": 6, "heads": 2, "intermediate_dim": 10, "rank": 3}
+    given |= {"prune_units": 0.4, "tune_epochs": 1, "bits": 4}
+    folders = shrunk.compressed(workspace, "distill", "factorize", "prune", "quantize", task="qqp", **given)
+    for folder in folders:
+        net, _, config = load_student(folder, shrunk.CPU)
+        assert (config.student["share"], config.student["segments"]) == (share, False)
+        owners = [[hasattr(block, part) for block in net.encoder.blocks] for part in ("attention", "up")]
+        shared, own = [True, False, False], [True, True, True]
+        assert owners == ([shared, own] if share == "attention" else [own, shared])
+        model = load_bytes(pack_student(folder))
+        assert np.abs(model.logits(PAIRS) - packed.torch_logits(folder, PAIRS)).max() < 1e-4
+        shrunk.check_saved_again(folder)
+    assert load_student(folders[2], shrunk.CPU)[2].student["intermediate_dim"] == 6

@@ -85,6 +85,9 @@ def test_every_key_of_the_student_files_is_a_setting():
         (["--student-arch", "conv", "--pooling", "last"], "--pooling last: a convolution has no last state; use max"),
         (["--student-arch", "conv", "--kernel-width", "4"], "--kernel-width: a window is centred .* odd \\(got 4\\)"),
         (["--student-arch", "conv", "--kernel-width", "257"], "--kernel-width"),
+        (["--student-arch", "recursive", "--share", "attention"], "--share attention: a recursive has one layer"),
+        (["--student-arch", "rnn", "--share", "feed-forward"], "a rnn has no layers that could share a part"),
+        (["--student-arch", "rnn", "--no-segments"], "--no-segments: a rnn has no segment embeddings"),
     ],
 )
 def test_contradictions_are_refused_at_construction(words, message):

@@ -13,18 +13,16 @@ PAIRS = [("how do i paint a house", "what is the way to paint my house ?"), ("",
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", ["attention", "feed-forward"])
-def test_every_action_follows_the_others(workspace, share):
-    given = {"student_arch": "transformer", "vocab_size": 100, "share": share, "segments": False, "layers": 3}
+def test_every_action_follows_the_others(workspace):
+    given = {"student_arch": "transformer", "vocab_size": 100, "share": "feed-forward", "segments": False, "layers": 3}
     given |= {"encoder_hidden_dim": 6, "heads": 2, "intermediate_dim": 10, "rank": 3}
     given |= {"prune_units": 0.4, "tune_epochs": 1, "bits": 4}
     folders = shrunk.compressed(workspace, "distill", "factorize", "prune", "quantize", task="qqp", **given)
     for folder in folders:
         net, _, config = load_student(folder, shrunk.CPU)
-        assert (config.student["share"], config.student["segments"]) == (share, False)
-        owners = [[hasattr(block, part) for block in net.encoder.blocks] for part in ("attention", "up")]
-        shared, own = [True, False, False], [True, True, True]
-        assert owners == ([shared, own] if share == "attention" else [own, shared])
+        assert (config.student["share"], config.student["segments"]) == ("feed-forward", False)
+        owners = {part: [hasattr(block, part) for block in net.encoder.blocks] for part in ("attention", "up")}
+        assert owners == {"attention": [True, True, True], "up": [True, False, False]}
         model = load_bytes(pack_student(folder))
         assert np.abs(model.logits(PAIRS) - packed.torch_logits(folder, PAIRS)).max() < 1e-4
         shrunk.check_saved_again(folder)

@@ -87,6 +87,8 @@ def check_sizes(settings: StudentSettings, config: dict[str, Any], teacher: str)
         if config[theirs] != getattr(settings, ours):
             flag, value = ours.replace("encoder_", "").replace("_", "-"), config[theirs]
             raise UserError(f"{_FLAG}: {theirs} of {teacher} is {value}: set --{flag} {value}")
+    if settings.embedding_dim > (width := config["hidden_size"]):
+        raise UserError(f"{_FLAG}: the embedding of {teacher} is {width} wide: set --embedding-rank {width} or less")
 
 
 def choose_layers(

@@ -312,6 +312,7 @@ def test_students_without_the_teachers_pieces_or_layers_are_refused(workspace, t
         ({"align_attention": 1.0, "heads": 1}, "compares head with head"),
         ({"init_from_teacher": ["first"], "heads": 1}, "set --heads"),
         ({"init_from_teacher": ["first"], "encoder_hidden_dim": 32}, "set --hidden-dim"),
+        ({"init_from_teacher": ["first"], "embedding_dim": 32}, "is 16 wide: set --embedding-rank 16 or less"),
     ],
 )
 def test_layers_of_other_shapes_are_refused(workspace, teacher, wrong, message):

@@ -16,7 +16,7 @@ PAIRS = [("how do i paint a house", "what is the way to paint my house ?"), ("",
 def test_every_action_follows_the_others(workspace):
     given = {"student_arch": "transformer", "vocab_size": 100, "share": "feed-forward", "segments": False, "layers": 3}
     given |= {"encoder_hidden_dim": 6, "heads": 2, "intermediate_dim": 10, "rank": 3}
-    given |= {"prune_units": 0.4, "tune_epochs": 1, "bits": 4}
+    given |= {"prune_units": 0.4, "bits": 4}
     folders = shrunk.compressed(workspace, "distill", "factorize", "prune", "quantize", task="qqp", **given)
     for folder in folders:
         net, _, config = load_student(folder, shrunk.CPU)

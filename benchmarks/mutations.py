@@ -158,10 +158,11 @@ def write_students(path: Path) -> None:
     kinds = [(arch, embedding, {}) for arch, embedding in itertools.product(made.ARCHS, made.EMBEDDINGS)]
     kinds += [(arch, "hash", {"pair": True}) for arch in made.ARCHS]
     kinds += [(arch, "char", {"tokens": True}) for arch in made.ARCHS if arch != "ffn"]
+    kinds += [(arch, "char", {"pair": True, **layout}) for arch, layout in made.tiny.LAYOUTS]
     kinds += [("ffn", "hash", {}) for _ in made.FORMS] + [("ffn", "char", {"labels": []})]
     kinds += [(arch, "hash", {"multilabel": True}) for arch in ("ffn", "bilstm")]
     sizes = {**SIZES, "max_tokens": 24, "model": made.pieces(vocab_size=72)}
-    small = {"encoder_hidden_dim": 4, "heads": 2, "layers": 1, "iterations": 2, "intermediate_dim": 3, "adapters": 2}
+    small = {"encoder_hidden_dim": 4, "heads": 2, "layers": 2, "iterations": 2, "intermediate_dim": 3, "adapters": 2}
     students = []
     with tempfile.TemporaryDirectory() as name:
         for number, (arch, embedding, more) in enumerate(kinds):

@@ -80,6 +80,14 @@ class Settings(pydantic.BaseModel):
 S = TypeVar("S", bound=Settings)
 
 
+def later(default: Any, **rules: Any) -> Any:
+    """Return a field that records leave out where it has its default.
+
+    For settings that are added: what was built without them stays up to date. rules: pydantic's, such as ge=0.
+    """
+    return pydantic.Field(default, exclude_if=lambda value: value == default, **rules)
+
+
 def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str] = str) -> S:
     """Return settings from layers of values; later layers win.
 

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from common.config import CONFIG_DIR, help_groups, load_yaml, parse_flags
+from common.config import CONFIG_DIR, build, help_groups, load_yaml, parse_flags
 from common.errors import UserError
 from common.teachers.settings import FinetuneSettings
 from compression.augmentation.settings import PreprocessSettings
@@ -54,6 +54,15 @@ def test_every_shipped_student_builds_and_pairs_enlarge_it(arch, task):
         assert settings.encoder_hidden_dim > alone.encoder_hidden_dim
 
 
+def test_records_leave_out_settings_that_were_added_where_they_have_their_default():
+    """So a student that was built before has the same key; what is read without them has their defaults."""
+    usual, other = StudentSettings(), StudentSettings(share="attention", segments=False)
+    assert not {"share", "segments"} & usual.model_dump().keys()
+    assert {"share": "attention", "segments": False}.items() <= other.model_dump().items()
+    for settings in (usual, other):
+        assert build(StudentSettings, settings.model_dump(mode="json")) == settings
+
+
 def test_every_key_of_the_student_files_is_a_setting():
     for file in (CONFIG_DIR / "students").glob("*.yaml"):
         values = load_yaml(file)
@@ -85,6 +94,9 @@ def test_every_key_of_the_student_files_is_a_setting():
         (["--student-arch", "conv", "--pooling", "last"], "--pooling last: a convolution has no last state; use max"),
         (["--student-arch", "conv", "--kernel-width", "4"], "--kernel-width: a window is centred .* odd \\(got 4\\)"),
         (["--student-arch", "conv", "--kernel-width", "257"], "--kernel-width"),
+        (["--student-arch", "recursive", "--share", "attention"], "--share attention: a recursive has one layer"),
+        (["--student-arch", "rnn", "--share", "feed-forward"], "a rnn has no layers that could share a part"),
+        (["--student-arch", "rnn", "--no-segments"], "--no-segments: a rnn has no segment embeddings"),
     ],
 )
 def test_contradictions_are_refused_at_construction(words, message):

@@ -2,7 +2,8 @@
 
 TinyBERT (Jiao et al., 2020, section 3.1) and MiniALBERT (Nouriborji et al., 2023, section 3.5) compare hidden states,
 attention and the output of the embeddings; of attention, TinyBERT the scores before the softmax, MiniALBERT the
-probabilities after it. Student and teacher read the same word pieces, so positions agree.
+probabilities after it; DistilBERT (Sanh et al., 2019, section 2) the last hidden states alone. Student and teacher read
+the same word pieces, so positions agree.
 """
 
 from __future__ import annotations
@@ -68,14 +69,14 @@ class AlignmentTeacher:
         model = load_teacher_of_any(folder, device, torch.float32).model
         return cls(model, teacher_vocabulary(folder), device)
 
-    def states(self, batch: Batch, attention: Attention | None, masked: torch.Tensor | None = None) -> States:
+    def states(self, batch: Batch, attention: Attention | None, masked: Sequence[torch.Tensor] = ()) -> States:
         """Return the states of a batch of the student's pieces.
 
-        attention: what to return of attention; masked: bool [batch, time] for a single sentence, the masked pieces.
+        attention: what to return of attention; masked: the masked pieces of each sentence, bool [batch, time], or none.
         """
         rows = [self.rows[each.ids] for each in batch.sentences]
-        if masked is not None:
-            rows = [torch.where(masked[..., None], self.mask, rows[0])]
+        if masked:
+            rows = [torch.where(hidden[..., None], self.mask, row) for hidden, row in zip(masked, rows, strict=True)]
         # Special tokens are added as to the student's vectors: ids below 2 ** 24 are exact as floats.
         vectors = tuple((row.float(), each.lengths) for row, each in zip(rows, batch.sentences, strict=True))
         ids, segments, lengths = framed(vectors, self.special_tokens[:, None].float())
@@ -121,7 +122,7 @@ class Aligner(nn.Module, Callback):
         """Whether training is in the epochs after --align-first, in which logits and labels are learned alone."""
         return self.first_share > 0 and not self.comes_first and not self.settings.align_throughout
 
-    def states(self, batch: Batch, masked: torch.Tensor | None = None) -> States:
+    def states(self, batch: Batch, masked: Sequence[torch.Tensor] = ()) -> States:
         """Return the teacher's states of a batch; see AlignmentTeacher.states."""
         return self.teacher.states(batch, self.compared, masked)
 
@@ -134,6 +135,9 @@ class Aligner(nn.Module, Callback):
         if weights.align_embedding:
             projected = self.embedding_projection(trace.hidden[0])
             total = total + weights.align_embedding * self.hidden_loss(projected, states.hidden[0], mask)
+        if weights.align_last:
+            projected = self.hidden_projection(trace.hidden[-1])
+            total = total + weights.align_last * self.hidden_loss(projected, states.hidden[-1], mask)
         for number, layer in enumerate(self.layers):
             if weights.align_hidden:
                 projected = self.hidden_projection(trace.hidden[number + 1])

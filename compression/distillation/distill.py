@@ -17,6 +17,7 @@ from common.devices import pick_device
 from common.errors import UserError
 from common.seeds import seed_everything
 from common.store.artifact import Artifact, artifact_at
+from common.store.files import read_json
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.training.loop import trained_parameters
@@ -117,7 +118,8 @@ class Distill(Step):
         if vectors is not None:
             student.embedding.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
         if settings.init_from_teacher and teacher is not None:
-            layers = layers_to_copy(settings.init_from_teacher, len(student.encoder.blocks), teacher)
+            depth = read_json(teacher / "huggingface" / "config.json")["num_hidden_layers"]
+            layers = layers_to_copy(settings.init_from_teacher, len(student.encoder.blocks), depth)
             start_from_teacher(student, shape, layers, teacher)
         if general is not None:
             start_from_general(student, general)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import nn
 
 from compression.students.student import Student
 from compression.students.transformer import Trace
+from compression.tokenizers.wordpiece import TeacherVocabulary
 
 MASKED = 0.15
 """Share of pieces to predict. Of these 80 % are masked, 10 % replaced by another piece, 10 % left (Devlin et al., 2019,
@@ -50,26 +52,63 @@ def mask(ids: torch.Tensor, lengths: torch.Tensor, pieces: int) -> Masked:
     )
 
 
+def at_chosen(states: torch.Tensor, sentences: Sequence[Masked]) -> torch.Tensor:
+    """Return the states of all chosen pieces, [batch, time, width] -> [chosen pieces, width], sentence by sentence.
+
+    states: of whole texts, a special token in front and one after each sentence.
+    """
+    parts, starts = [], torch.ones_like(sentences[0].lengths)
+    for each in sentences:
+        rows, steps = each.chosen.nonzero(as_tuple=True)
+        parts.append(states[rows, starts[rows] + steps])
+        starts = starts + each.lengths + 1
+    return torch.cat(parts)
+
+
 class MaskedStudent(nn.Module):
     """A student's embedding and encoder with a head that predicts pieces (ALBERT's, which shares the embedding)."""
 
-    def __init__(self, student: Student, width: int, embedding_dim: int) -> None:
-        """student: a transformer of word pieces, `width` wide, trained in place."""
+    def __init__(self, student: Student, width: int, embedding_dim: int, scale: float, pairs: bool) -> None:
+        """student: a transformer of word pieces, `width` wide, trained in place; scale: what logits are divided by.
+
+        pairs: whether it has BERT's head of two classes too, on the state of the first token.
+        """
         super().__init__()
         self.embedding, self.encoder, self.dropout = student.embedding, student.encoder, student.dropout
         self.mask = nn.Parameter(torch.randn(embedding_dim) * 0.02)
         self.transform = nn.Sequential(nn.Linear(width, embedding_dim), nn.GELU(), nn.LayerNorm(embedding_dim))
         self.bias = nn.Parameter(torch.zeros(len(self._table())))
+        self.scale = scale
+        self.pairs = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 2)) if pairs else None
 
-    def forward(self, batch: Masked) -> tuple[torch.Tensor, Trace]:
-        """Return the logits of the chosen pieces, [chosen pieces, vocabulary], and the encoder's states."""
-        vectors = torch.where(batch.hidden[..., None], self.mask, self.embedding(batch.ids))
-        trace = self.encoder.trace((self.dropout(vectors), batch.lengths))
-        # The first state is that of the special token in front.
-        states = trace.hidden[-1][:, 1 : 1 + batch.chosen.shape[1]]
-        # Embeddings are drawn with a standard deviation of 1: without the root, predictions start far too sure.
-        table = self._table() / self._table().shape[1] ** 0.5
-        return self.transform(states[batch.chosen]) @ table.T + self.bias, trace
+    def forward(self, sentences: Sequence[Masked]) -> tuple[torch.Tensor, Trace]:
+        """Return the logits of the chosen pieces, [chosen pieces, vocabulary], and the encoder's states.
+
+        sentences: one, or the two of pairs.
+        """
+        trace = self.encoder.trace(*((self.dropout(self._vectors(each)), each.lengths) for each in sentences))
+        states = at_chosen(trace.hidden[-1], sentences)
+        return self.transform(states) @ (self._table() / self.scale).T + self.bias, trace
+
+    def start_from(self, tensors: Mapping[str, torch.Tensor], vocabulary: TeacherVocabulary) -> None:
+        """Copy a teacher's vector of the mask, and its head where both embeddings have the same width, in place.
+
+        The student has its embedding (`start_from_layers`). tensors: the teacher's, by BERT's names.
+        """
+        theirs = {name.removeprefix("bert."): tensor.float().cpu() for name, tensor in tensors.items()}
+        vector = theirs["embeddings.word_embeddings.weight"][vocabulary.mask]
+        factorised = len(self.mask) < len(vector)
+        with torch.no_grad():
+            self.mask.copy_(vector @ self.encoder.projection.weight.dense() if factorised else vector)
+            if "cls.predictions.bias" not in theirs or factorised:
+                return
+            self.bias.copy_(theirs["cls.predictions.bias"][torch.from_numpy(vocabulary.rows)])
+            for layer, name in ((self.transform[0], "dense"), (self.transform[2], "LayerNorm")):
+                for kind, own in layer.named_parameters():
+                    own.copy_(theirs[f"cls.predictions.transform.{name}.{kind}"])
+
+    def _vectors(self, sentence: Masked) -> torch.Tensor:
+        return torch.where(sentence.hidden[..., None], self.mask, self.embedding(sentence.ids))
 
     def _table(self) -> torch.Tensor:
         return self.embedding.table.weight.dense()

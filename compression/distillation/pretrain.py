@@ -1,7 +1,8 @@
 """General distillation: a transformer student learns a language from plain text and a pre-trained teacher.
 
 The first of TinyBERT's two stages (Jiao et al., 2020, section 3.2), with MiniALBERT's losses (equation 11): those of
-masked pieces, of the teacher's predictions for them, and of its hidden states and attention maps.
+masked pieces, of the teacher's predictions for them, and of its hidden states and attention maps. DistilBERT (Sanh et
+al., 2019, section 2) adds a temperature and a start from the teacher, ALBERT and BERT what is predicted of two texts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pydantic
 import torch
 from torch import nn
 
-from common.data.ragged import EncodedText
+from common.config import later
 from common.data.tasks import known_tasks
 from common.devices import pick_device
 from common.errors import UserError
@@ -33,14 +34,15 @@ from common.training.losses import kl
 from common.training.models import GENERAL, WEIGHTS_FILE
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.corpus import corpus_file, read_corpus
-from compression.distillation.masking import MaskedStudent, mask
-from compression.distillation.settings import AlignSettings, DistillSettings, PretrainSettings, TrainSettings
+from compression.distillation.masking import MaskedStudent, at_chosen, mask
+from compression.distillation.sentences import changed, divided
+from compression.distillation.settings import AlignSettings, DistillSettings, PretrainSettings, TrainSettings, Words
 from compression.distillation.trainer import make_optimizer, run_recipe
 from compression.students.batch import Batch, EncodedRows
-from compression.students.init import check_arch
+from compression.students.init import check_arch, check_sizes, layers_to_copy, start_from_layers
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers.wordpiece import vocabulary_of
+from compression.tokenizers.wordpiece import TeacherVocabulary, vocabulary_of
 
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
 """Every fiftieth text chooses among epochs, a thousand at most."""
@@ -56,6 +58,7 @@ class Pretrain(Step):
     objective: PretrainSettings
     train: TrainSettings
     align: AlignSettings | None
+    init_from_teacher: Words = later(())
     settings: DistillSettings = pydantic.Field(exclude=True)
     teacher: GeneralTeacher = pydantic.Field(exclude=True)
 
@@ -68,18 +71,27 @@ class Pretrain(Step):
         return {"corpus": Artifact(corpus.key, file), "teacher": encoder_at(source)}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Train a fresh student and save it, without its classifier; a stopped run continues."""
+        """Train a student and save it, without its classifier; a stopped run continues."""
         settings, teacher = self.settings, self.teacher
         device = pick_device(settings.cpu)
         vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
         tokenizer = vocabulary.tokenizer(settings.max_tokens)
         alignment_teacher = AlignmentTeacher(teacher.model, vocabulary, device)
-        texts = read_corpus(inputs["corpus"].path, tokenizer)
+        rows = _rows(settings, inputs["corpus"].path, vocabulary)
         seed_everything(settings.seed)
-        student = Student(self.student_arch, self.student, outputs=1)
-        masked = MaskedStudent(student, self.student.encoder_hidden_dim, self.student.embedding_dim).to(device)
+        pairs = settings.sentence_task is not None
+        student = Student(self.student_arch, self.student, outputs=1, pair=pairs)
+        width, dim = self.student.encoder_hidden_dim, self.student.embedding_dim
+        # Embeddings are drawn with a standard deviation of 1: without the root, predictions start far too sure.
+        masked = MaskedStudent(student, width, dim, scale=1.0 if self.init_from_teacher else dim**0.5, pairs=pairs)
+        if self.init_from_teacher:
+            depth, tensors = teacher.model.config.num_hidden_layers, teacher.model.state_dict()
+            layers = layers_to_copy(self.init_from_teacher, len(student.encoder.blocks), depth)
+            start_from_layers(student, self.student, layers, tensors, vocabulary)
+            masked.start_from(tensors, vocabulary)
+        masked.to(device)
         aligner = Aligner(settings, alignment_teacher).to(device)
-        history = _train(settings, masked, aligner, texts, context)
+        history = _train(settings, masked, aligner, rows, context)
         kept = {name: tensor for name, tensor in student.state_dict().items() if not name.startswith("classifier.")}
         save_tensors(out / WEIGHTS_FILE, kept, {})
         tokenizer.save(out)
@@ -89,7 +101,7 @@ class Pretrain(Step):
             "stage": GENERAL,
             "task": GENERAL,
             "labels": (),
-            "pair": False,
+            "pair": pairs,
             "arch": self.student_arch,
             "seed": self.seed,
             "teacher": teacher.name,
@@ -109,16 +121,19 @@ def pretrain(settings: DistillSettings) -> Path:
     vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
     if vocabulary.mask is None:
         raise UserError(f"pretrain: {teacher.name}'s vocabulary has no piece that masks another")
-    if settings.output_weight and not teacher.has_head:
+    if settings.init_from_teacher:
+        check_sizes(settings, teacher.model.config.to_dict(), teacher.name)
+    if (settings.output_weight or settings.output_temperature != 1) and not teacher.has_head:
+        given = "--output-weight" if settings.output_weight else "--output-temperature"
         raise UserError(
-            f"--output-weight: {teacher.name} has no head that predicts masked pieces; leave the flag out, and learn "
+            f"{given}: {teacher.name} has no head that predicts masked pieces; leave the flag out, and learn "
             "from its hidden states and attention maps (--align-hidden, --align-attention)"
         )
     if settings.output_weight is None:
         settings = settings.model_copy(update={"output_weight": float(teacher.has_head)})
     if settings.aligns:
         check_alignment(settings, teacher.model.config.to_dict(), teacher.name)
-    elif not settings.output_weight and not settings.masked_lm_weight:
+    elif not settings.output_weight and not settings.masked_lm_weight and settings.sentence_task is None:
         raise UserError("pretrain: every loss has a weight of 0; give --align-hidden and its like, or others")
     step = Pretrain(
         seed=settings.seed,
@@ -127,6 +142,7 @@ def pretrain(settings: DistillSettings) -> Path:
         objective=settings.part(PretrainSettings).model_copy(update={"corpus": None}),
         train=settings.part(TrainSettings),
         align=settings.part(AlignSettings) if settings.aligns else None,
+        init_from_teacher=settings.init_from_teacher,
         settings=settings,
         teacher=teacher,
     )
@@ -135,20 +151,20 @@ def pretrain(settings: DistillSettings) -> Path:
 
 
 def _train(
-    settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, texts: EncodedText, context: Context
+    settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, encoded: EncodedRows, context: Context
 ) -> list[dict[str, Any]]:
     """Train in place; the best weights come back to the CPU. Returns one dict an epoch."""
-    rows, encoded, device = np.arange(len(texts)), EncodedRows(texts), masked.mask.device
+    rows, lengths, device = np.arange(len(encoded)), encoded.lengths, masked.mask.device
     held_out = rows[::_HELD_OUT_EVERY][:_HELD_OUT_MOST]
     learned = np.setdiff1d(rows, held_out) if len(rows) > _HELD_OUT_EVERY else rows
 
     def loss(rows: np.ndarray) -> torch.Tensor:
-        return _loss(settings, masked, aligner, encoded.batch(rows, device))
+        return pretraining_loss(settings, masked, aligner, encoded.batch(rows, device))
 
     def validate() -> float:
         """Return the mean loss over rows that are not learned from, with the same pieces masked every time."""
         masked.eval()
-        batches = [held_out[batch] for batch in sorted_batches(texts.lengths[held_out], _BATCH)]
+        batches = [held_out[batch] for batch in sorted_batches(lengths[held_out], _BATCH)]
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive("validation"))
             losses = [loss(batch).item() for batch in bar(batches, "validating")]
@@ -159,8 +175,7 @@ def _train(
         model=masked,
         optimizer=make_optimizer(settings, nn.ModuleList([masked, aligner])),
         batches=lambda epoch: [
-            learned[batch]
-            for batch in shuffled_batches(texts.lengths[learned], settings.batch_size, settings.seed, epoch)
+            learned[batch] for batch in shuffled_batches(lengths[learned], settings.batch_size, settings.seed, epoch)
         ],
         loss=loss,
         validate=validate,
@@ -175,15 +190,34 @@ def _train(
     return history
 
 
-def _loss(settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, text: Batch) -> torch.Tensor:
+def _rows(settings: DistillSettings, corpus: Path, vocabulary: TeacherVocabulary) -> EncodedRows:
+    """Return the texts of a corpus, or as pairs where something is predicted of these. Raises UserError for none."""
+    texts = read_corpus(corpus, vocabulary.tokenizer(settings.max_tokens))
+    if settings.sentence_task is None:
+        return EncodedRows(texts)
+    rows = divided(texts, vocabulary.pieces)
+    if not len(rows):
+        raise UserError(f"--corpus {corpus}: no text has two words, of which order or sequel could be predicted")
+    return rows
+
+
+def pretraining_loss(settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, text: Batch) -> torch.Tensor:
     """Return the weighted sum of all losses of a batch (MiniALBERT's equation 11)."""
-    batch = mask(text.ids, text.lengths, len(masked.bias))
-    predicted, trace = masked(batch)
-    total = settings.masked_lm_weight * nn.functional.cross_entropy(predicted, batch.targets)  # equation 6
+    task, stays = settings.sentence_task, None
+    if task is not None:
+        text, stays = changed(text, task)
+    sentences = [mask(each.ids, each.lengths, len(masked.bias)) for each in text.sentences]
+    predicted, trace = masked(sentences)
+    targets = torch.cat([each.targets for each in sentences])
+    total = settings.masked_lm_weight * nn.functional.cross_entropy(predicted, targets)  # equation 6
+    if stays is not None and masked.pairs is not None:
+        weight = settings.sentence_order_weight + settings.next_sentence_weight  # one of them is 0
+        total = total + weight * nn.functional.cross_entropy(masked.pairs(trace.hidden[-1][:, 0]), stays)
     if not settings.output_weight and not settings.aligns:
         return total
-    states = aligner.states(Batch(batch.ids, batch.lengths), batch.hidden)
+    ids = [Batch(each.ids, each.lengths) for each in sentences]
+    states = aligner.states(Batch(ids[0].ids, ids[0].lengths, *ids[1:]), [each.hidden for each in sentences])
     if settings.output_weight:
-        theirs = states.logits[:, 1 : 1 + text.ids.shape[1]][batch.chosen][:, aligner.teacher.rows]
-        total = total + settings.output_weight * kl(predicted, theirs, temperature=1.0)  # equation 10
+        theirs = at_chosen(states.logits, sentences)[:, aligner.teacher.rows]
+        total = total + settings.output_weight * kl(predicted, theirs, settings.output_temperature)  # equation 10
     return total + aligner.loss(trace, states)

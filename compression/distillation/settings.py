@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from common.config import OLD_NAMES, Settings
+from common.config import OLD_NAMES, Settings, later
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
@@ -12,6 +12,7 @@ from common.training.settings import LogitsSettings
 from compression.runtime import ALIGNING, TRANSFORMERS
 from compression.students.settings import StudentArch, StudentSettings
 
+SentenceTask = Literal["order", "next"]
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
 
 
@@ -90,6 +91,8 @@ class AlignSettings(Settings):
     """Weight of the loss between a transformer's hidden states and its teacher's, layer by layer."""
     align_attention: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between attention heads, layer by layer."""
+    align_last: float = later(0.0, ge=0)
+    """Weight of the loss between the last hidden states alone, whatever the number of layers, as in DistilBERT."""
     align_embedding: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between the embeddings that the first layers read."""
     hidden_loss: Literal["mse", "cosine"] = "mse"
@@ -105,7 +108,12 @@ class AlignSettings(Settings):
     @property
     def aligns(self) -> bool:
         """Whether hidden states, attention heads or embeddings are compared with the teacher's."""
-        return self.align_hidden > 0 or self.align_attention > 0 or self.align_embedding > 0
+        return self.aligns_states or self.align_attention > 0
+
+    @property
+    def aligns_states(self) -> bool:
+        """Whether hidden states or embeddings are compared with the teacher's."""
+        return self.align_hidden > 0 or self.align_last > 0 or self.align_embedding > 0
 
     @property
     def compared_attention(self) -> Literal["scores", "probabilities"] | None:
@@ -133,7 +141,8 @@ class AlignPhaseSettings(AlignSettings):
     @pydantic.model_validator(mode="after")
     def _check_phases(self) -> "AlignPhaseSettings":
         if self.align_first and not self.aligns:
-            raise ValueError("--align-first: say what to align: --align-hidden, --align-attention or --align-embedding")
+            flags = "--align-hidden, --align-last, --align-attention or --align-embedding"
+            raise ValueError(f"--align-first: say what to align: {flags}")
         if self.align_throughout and not self.align_first:
             raise ValueError("--align-throughout: without --align-first every epoch aligns")
         return self
@@ -161,16 +170,8 @@ class TrainSettings(Settings):
     """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
     """Split that chooses the weights; test only to reproduce the thesis."""
-    average_epochs: int = pydantic.Field(1, gt=0)
+    average_epochs: int = later(1, gt=0)
     """Keep the mean of the weights of this many epochs, those with the best validation scores. 1: the best one's."""
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_default(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave --average-epochs out where it changes nothing: students that were built without it stay up to date."""
-        values = dump(self)
-        if values.get("average_epochs") == 1:
-            del values["average_epochs"]
-        return values
 
 
 class LossSettings(LogitsSettings):
@@ -228,6 +229,23 @@ class PretrainSettings(Settings):
     """Weight of the masked-language-modelling loss."""
     output_weight: float | None = pydantic.Field(None, ge=0)
     """Weight of the KL divergence from the teacher's predictions; unset: 1 if the teacher has a head for them."""
+    sentence_order_weight: float = later(0.0, ge=0)
+    """Weight of predicting whether two consecutive parts of a text are in order, as in ALBERT."""
+    next_sentence_weight: float = later(0.0, ge=0)
+    """Weight of predicting whether a text is the next one or another's, as in BERT."""
+    output_temperature: float = later(1.0, gt=0)
+    """Temperature that both predictions are divided by in this divergence, which is multiplied by its square."""
+
+    @property
+    def sentence_task(self) -> SentenceTask | None:
+        """What is predicted of two texts; None where single texts are read."""
+        return "order" if self.sentence_order_weight else "next" if self.next_sentence_weight else None
+
+    @pydantic.model_validator(mode="after")
+    def _check_sentences(self) -> "PretrainSettings":
+        if self.sentence_order_weight and self.next_sentence_weight:
+            raise ValueError("--sentence-order-weight and --next-sentence-weight exclude each other")
+        return self
 
 
 class DistillSettings(
@@ -258,6 +276,11 @@ class DistillSettings(
                 raise ValueError("--pooling last: --pair-encoder align takes the maximum over tokens; use max")
         if self.symmetric and self.student_arch in TRANSFORMERS:
             raise ValueError(f"--symmetric: a {self.student_arch} reads a pair as one text, in its order")
+        if self.share != "none" and self.student_arch != "transformer":
+            has = "one layer" if self.student_arch == "recursive" else "no layers that could share a part"
+            raise ValueError(f"--share {self.share}: a {self.student_arch} has {has}")
+        if not self.segments and self.student_arch not in TRANSFORMERS:
+            raise ValueError(f"--no-segments: a {self.student_arch} has no segment embeddings")
         if self.student_arch in TRANSFORMERS and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from compression.export.onnx_graph import Graph
+from compression.runtime.shapes import LAYER_PARTS
 from compression.students.transformer import TransformerEncoder
 
 
@@ -26,7 +27,8 @@ class TransformerNodes:
         if hasattr(self.encoder.projection, "weight"):
             vectors = graph.linear("encoder.projection", vectors)
         summed = graph.node("Add", vectors, positions)
-        summed = graph.node("Add", summed, graph.node("Gather", graph.matrix("encoder.segments.weight"), segments))
+        if self.encoder.size.segments:
+            summed = graph.node("Add", summed, graph.node("Gather", graph.matrix("encoder.segments.weight"), segments))
         states = self._norm(summed, "norm")
         mask = graph.unsqueeze(graph.node("Less", steps, graph.unsqueeze(lengths, 1)), 1, 2)
         for number in range(self.encoder.depth):
@@ -71,11 +73,12 @@ class TransformerNodes:
         return self.graph.node("Expand", self.graph.constant(f"encoder.special_{number}", vector.numpy()), shape)
 
     def _layer(self, states: str, mask: str, number: int) -> str:
-        graph, name = self.graph, f"blocks.{number % len(self.encoder.blocks)}"
-        read = self._adapted(self._attend(states, mask, f"{name}.attention"), number, 0)
-        states = self._norm(graph.node("Add", states, read), f"{name}.attention_norm")
-        fed = self._adapted(self._feed_forward(states, name), number, 1)
-        return self._norm(graph.node("Add", states, fed), f"{name}.output_norm")
+        graph = self.graph
+        first, second = (f"blocks.{self.encoder.size.owner(part, number)}" for part in LAYER_PARTS)
+        read = self._adapted(self._attend(states, mask, f"{first}.attention"), number, 0)
+        states = self._norm(graph.node("Add", states, read), f"{first}.attention_norm")
+        fed = self._adapted(self._feed_forward(states, second), number, 1)
+        return self._norm(graph.node("Add", states, fed), f"{second}.output_norm")
 
     def _attend(self, states: str, mask: str, name: str) -> str:
         graph, attention = self.graph, self.encoder.get_submodule(name)

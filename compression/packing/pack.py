@@ -23,14 +23,16 @@ from compression.runtime.header import (
     CALIBRATED,
     MOST_ALIGNED,
     MULTILABEL,
+    NO_SEGMENTS,
     PAIR,
     POOL_MAX,
+    SHARING,
     SYMMETRIC,
     THRESHOLD,
     TOKENS,
 )
 from compression.runtime.model import MAGIC, VERSION
-from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS
+from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS, SHARES
 from compression.students.saved import load_student
 from compression.students.spec import StudentSpec
 from compression.students.student import Student
@@ -118,7 +120,8 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     settings, encoder = spec.settings, spec.encoder
     if encoder.align and settings.max_tokens > MOST_ALIGNED:
         raise UserError(f"cannot be packed: --pair-encoder align with texts of more than {MOST_ALIGNED:,} tokens")
-    header.byte(ARCHS.index(spec.arch))
+    about = SHARING * SHARES.index(encoder.share) | NO_SEGMENTS * (not encoder.segments)
+    header.byte(ARCHS.index(spec.arch) | about)
     header.byte(EMBEDDINGS.index(settings.embedding_type))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens
     flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * config.f1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from compression.runtime.shapes import GATES, TRANSFORMERS, EncoderSize
+from compression.runtime.shapes import GATES, LAYER_PARTS, TRANSFORMERS, EncoderSize
 from compression.runtime.weights import LARGEST
 
 Weights = dict[str, np.ndarray]
@@ -279,16 +279,18 @@ class Transformer(Encoder):
         vectors[tokens == FIRST], vectors[tokens == SEPARATOR] = self._weights["marks.weight"]
         if "projection.weight" in self._weights:
             vectors = self._linear(vectors, "projection")
-        positions = self._weights["positions.weight"][: tokens.shape[1]]
-        return self._norm(vectors + positions + self._weights["segments.weight"][segments], "norm")
+        vectors = vectors + self._weights["positions.weight"][: tokens.shape[1]]
+        if self._size.segments:
+            vectors += self._weights["segments.weight"][segments]
+        return self._norm(vectors, "norm")
 
     def _layer(self, states: np.ndarray, mask: np.ndarray, number: int) -> np.ndarray:
         """states: [texts, time, hidden] -> the same shape. mask: bool [texts, time], the tokens of each text."""
-        name = f"blocks.{0 if self._size.shared else number}."
-        read = self._adapt(self._attend(states, mask, f"{name}attention."), f"adapters.{number}.0.")
-        states = self._norm(states + read, f"{name}attention_norm")
-        output = self._linear(gelu(self._linear(states, f"{name}up")), f"{name}down")
-        return self._norm(states + self._adapt(output, f"adapters.{number}.1."), f"{name}output_norm")
+        first, second = (f"blocks.{self._size.owner(part, number)}." for part in LAYER_PARTS)
+        read = self._adapt(self._attend(states, mask, f"{first}attention."), f"adapters.{number}.0.")
+        states = self._norm(states + read, f"{first}attention_norm")
+        output = self._linear(gelu(self._linear(states, f"{second}up")), f"{second}down")
+        return self._norm(states + self._adapt(output, f"adapters.{number}.1."), f"{second}output_norm")
 
     def _attend(self, states: np.ndarray, mask: np.ndarray, name: str) -> np.ndarray:
         texts, time, _ = states.shape

@@ -11,6 +11,7 @@ from compression.runtime.shapes import (
     ARCHS,
     EMBEDDINGS,
     ENCODER_FIELDS,
+    SHARES,
     TRANSFORMERS,
     EncoderSize,
     student_shapes,
@@ -22,6 +23,8 @@ from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
 PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits of the settings' flags."""
+SHARING, NO_SEGMENTS = 16, 64
+"""What is added to the number of an architecture: an index in SHARES times the first, and the second."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 MOST_ALIGNED = 1 << 12
 """Tokens of a text whose every pair with a token of the other text has a score."""
@@ -32,7 +35,11 @@ class Header:
 
     def __init__(self, reader: Reader) -> None:
         """Raises PackedError."""
-        self.arch = ARCHS[reader.byte(len(ARCHS))]
+        form = reader.byte(NO_SEGMENTS * 2)
+        arch, share = form % SHARING, form % NO_SEGMENTS // SHARING
+        if arch >= len(ARCHS) or share >= len(SHARES):
+            raise PackedError(f"a field is {form}, which this version does not know")
+        self.arch = ARCHS[arch]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
         flags = reader.byte()
         self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
@@ -45,6 +52,7 @@ class Header:
         self.max_tokens, dim, classifier = reader.size(), reader.width(), reader.width()
         sizes = {name: getattr(reader, kind)() for name, kind in ENCODER_FIELDS[self.arch].items()}
         about = {"align": bool(flags & ALIGN), "symmetric": bool(flags & SYMMETRIC), "spans": self.pair and self.tokens}
+        about |= {"share": SHARES[share], "segments": form < NO_SEGMENTS}
         self.size = EncoderSize(self.arch, self.pair, self.max_tokens, dim, **sizes, **about)
         self._check_settings()
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
@@ -85,6 +93,10 @@ class Header:
             raise PackedError("texts have no order, of a model that does not compare them")
         if self.arch in TRANSFORMERS and (not size.depth or not size.heads or size.hidden % size.heads):
             raise PackedError("a transformer without layers, or whose heads do not divide its width")
+        if size.share != "none" and self.arch != "transformer":
+            raise PackedError("layers share a part, of a model that has none, or one layer")
+        if not size.segments and self.arch not in TRANSFORMERS:
+            raise PackedError("tokens do not know their text, of a model that reads each by itself")
 
     def read_streams(self, reader: Reader) -> None:
         """Decode everything after the header, to its last byte. Raises PackedError."""

@@ -9,6 +9,10 @@ from compression.runtime.tokenizers.hash import HASHES
 ARCHS = ("ffn", "rnn", "bilstm", "conv", "transformer", "recursive")
 TRANSFORMERS = ARCHS[4:]
 """Architectures that read a pair as one text."""
+LAYER_PARTS = ("attention", "feed-forward")
+"""Parts of a transformer's layer."""
+SHARES = ("none", *LAYER_PARTS)
+"""What all layers of a transformer may share; a file holds the index."""
 ALIGNING = ("bilstm", "conv")
 """Architectures that can align the texts of a pair."""
 EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
@@ -33,7 +37,7 @@ class EncoderSize(NamedTuple):
 
     depth: layers, or how often the one layer is used; align: whether the tokens of a pair attend to the other text;
     symmetric: whether the order of a pair's texts makes no difference; spans: whether the words of a pair's second text
-    have logits, not the pair.
+    have logits, not the pair; share: one of SHARES; segments: whether a transformer's tokens know their text.
     """
 
     arch: str
@@ -49,11 +53,16 @@ class EncoderSize(NamedTuple):
     align: bool = False
     symmetric: bool = False
     spans: bool = False
+    share: str = "none"
+    segments: bool = True
 
-    @property
-    def shared(self) -> bool:
-        """Whether one layer serves all iterations."""
-        return self.arch == "recursive"
+    def owner(self, part: str, layer: int) -> int:
+        """Return the layer whose weights a layer's part (of LAYER_PARTS) has: the first one where all share it."""
+        return 0 if self.arch == "recursive" or self.share == part else layer
+
+    def own_parts(self, layer: int) -> list[str]:
+        """Return the parts of a layer that have weights of their own."""
+        return [part for part in LAYER_PARTS if self.owner(part, layer) == layer]
 
     @property
     def positions(self) -> int:
@@ -122,14 +131,17 @@ def _transformer_shapes(size: EncoderSize) -> Shapes:
     shapes = _layer("projection", hidden, size.dim) if size.dim != hidden else {}
     # marks: the vectors of the two special tokens.
     shapes |= {"marks.weight": (2, size.dim), "positions.weight": (size.positions, hidden)}
-    shapes |= {"segments.weight": (2, hidden), **_layer("norm", hidden)}
-    for number in range(1 if size.shared else size.depth):
-        name = f"blocks.{number}."
-        for part in ("query", "key", "value", "output"):
-            shapes |= _layer(f"{name}attention.{part}", hidden, hidden)
-        shapes |= _layer(f"{name}attention_norm", hidden)
-        shapes |= _layer(f"{name}up", size.intermediate, hidden) | _layer(f"{name}down", hidden, size.intermediate)
-        shapes |= _layer(f"{name}output_norm", hidden)
+    shapes |= {"segments.weight": (2, hidden)} if size.segments else {}
+    shapes |= _layer("norm", hidden)
+    for number in range(size.depth):
+        name, parts = f"blocks.{number}.", size.own_parts(number)
+        if "attention" in parts:
+            for matrix in ("query", "key", "value", "output"):
+                shapes |= _layer(f"{name}attention.{matrix}", hidden, hidden)
+            shapes |= _layer(f"{name}attention_norm", hidden)
+        if "feed-forward" in parts:
+            shapes |= _layer(f"{name}up", size.intermediate, hidden) | _layer(f"{name}down", hidden, size.intermediate)
+            shapes |= _layer(f"{name}output_norm", hidden)
     for number in range(size.depth if size.adapters else 0):
         for name in (f"adapters.{number}.0", f"adapters.{number}.1"):
             shapes |= _layer(f"{name}.down", size.adapters, hidden) | _layer(f"{name}.up", hidden, size.adapters)

@@ -155,9 +155,9 @@ class CompressSettings(  # bases in the order of --help
         if "pretrain" in actions:
             if len(actions) > 1:
                 raise ValueError("--compression-actions pretrain stands alone: tasks start from it with --start-from")
-            if self.load_trained_model or self.start_from or self.init_from_teacher:
+            if self.load_trained_model or self.start_from:
                 raise ValueError(
-                    "pretrain starts from random weights: no --load-trained-model, --start-from, --init-from-teacher"
+                    "pretrain starts from random weights or --init-from-teacher: no --load-trained-model, --start-from"
                 )
             if self.teacher is None:
                 raise ValueError("pretrain needs --teacher: minilm, mpnet, a Hugging Face model's folder, or its name")
@@ -185,7 +185,7 @@ class CompressSettings(  # bases in the order of --help
         widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*_OF_UNITS}
         # Of several reasons the last is given: that of an action comes after those of other flags.
         return unused_fields(
-            (self.align_hidden or self.align_embedding, ["hidden_loss"], "without --align-hidden or --align-embedding"),
+            (self.aligns_states, ["hidden_loss"], "without --align-hidden, --align-last or --align-embedding"),
             (self.align_attention, ["attention_loss", "attention_states"], "without --align-attention"),
             (self.align_hidden or self.align_attention, ["layer_map"], "without --align-hidden or --align-attention"),
             (self.loss != "mse", ["temperature"], "without --loss temperature-softmax or kl"),
@@ -206,8 +206,10 @@ class CompressSettings(  # bases in the order of --help
             (trained or tuned, ["teacher", "batch_size", "max_grad_norm"], both + ", or --tune-epochs"),
             (trained, set(TrainSettings.model_fields) - {"batch_size", "max_grad_norm", "select_on"}, both),
             (trained, {*StudentSettings.model_fields, *widths, *AlignSettings.model_fields}, both),
-            (distilled, {*InitSettings.model_fields, "prune_aware", "align_first", "align_throughout"}, distilling),
-            (distilled, ["average_epochs"], distilling),
+            (trained, ["init_from_teacher"], both),
+            (distilled, set(InitSettings.model_fields) - {"init_from_teacher"}, distilling),
+            (distilled, ["prune_aware", "align_first", "align_throughout", "average_epochs"], distilling),
+            (self.output_weight != 0, ["output_temperature"], "with --output-weight 0"),
             (asked["pretrain"], PretrainSettings.model_fields, of_action + "pretrain"),
             (asked["factorize"], FactorizeSettings.model_fields, of_action + "factorize"),
             (asked["prune"], _OF_UNITS, of_action + "prune"),

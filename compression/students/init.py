@@ -1,4 +1,4 @@
-"""Starting a transformer student from a teacher's layers, or from a general student's.
+"""Starting a transformer student, general or of a task, from a teacher's layers, or from a general student's.
 
 A student starts from a teacher as DistilBERT does, from every other layer or any other choice (Sanh et al., 2019). Its
 layers are the teacher's in shape; its embedding may be narrower, and then starts from the best factorisation of the
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from common.config import build, flag, shown_default
 from common.data.tasks import Task, check_no_overlap
 from common.errors import UserError
 from common.store.files import read_json
@@ -22,7 +23,7 @@ from common.training.models import GENERAL, WEIGHTS_FILE, members_of, model_fold
 from compression.students.settings import StudentSettings
 from compression.students.spec import TRANSFORMERS
 from compression.students.student import Student
-from compression.tokenizers.wordpiece import teacher_vocabulary
+from compression.tokenizers.wordpiece import TeacherVocabulary, teacher_vocabulary
 
 _FLAG = "--init-from-teacher"
 _TEACHER_SIZES = {
@@ -31,7 +32,10 @@ _TEACHER_SIZES = {
     "intermediate_size": "intermediate_dim",
 }
 """BERT's names of the sizes that student and teacher must share."""
-_GENERAL_SIZES = ("embedding_type", "embedding_dim", "encoder_hidden_dim", "heads", "intermediate_dim")
+_GENERAL_SIZES = (
+    *("embedding_type", "embedding_dim", "encoder_hidden_dim", "heads", "intermediate_dim"),
+    *("share", "segments"),
+)
 """Settings that a student and a general one must share; the depth too."""
 _DEPTH = {"transformer": "layers", "recursive": "iterations"}
 _LAYER = {
@@ -69,12 +73,22 @@ def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
     config = check_layers(_FLAG, settings, arch, teacher)
     if not (teacher / "huggingface" / WEIGHTS_FILE).exists():
         raise UserError(f"{_FLAG}: {teacher.name} has adapters alone, its layers are those of its encoder")
+    check_sizes(settings, config, teacher.name)
+
+
+def check_sizes(settings: StudentSettings, config: dict[str, Any], teacher: str) -> None:
+    """Raise UserError, with the flag to set, where a teacher's layers have other sizes than the student's.
+
+    config: the teacher's config.json; teacher: its name.
+    """
     if config.get("model_type") != "bert":
-        raise UserError(f"{_FLAG}: {teacher.name} is a {config.get('model_type')}; layers can be copied from a bert")
+        raise UserError(f"{_FLAG}: {teacher} is a {config.get('model_type')}; layers can be copied from a bert")
     for theirs, ours in _TEACHER_SIZES.items():
         if config[theirs] != getattr(settings, ours):
             flag, value = ours.replace("encoder_", "").replace("_", "-"), config[theirs]
-            raise UserError(f"{_FLAG}: {theirs} of {teacher.name} is {value}: set --{flag} {value}")
+            raise UserError(f"{_FLAG}: {theirs} of {teacher} is {value}: set --{flag} {value}")
+    if settings.embedding_dim > (width := config["hidden_size"]):
+        raise UserError(f"{_FLAG}: the embedding of {teacher} is {width} wide: set --embedding-rank {width} or less")
 
 
 def choose_layers(
@@ -96,24 +110,37 @@ def choose_layers(
     return layers
 
 
-def layers_to_copy(how: Sequence[str], depth: int, teacher: Path) -> list[int]:
-    """Return the teacher's layer for each of the student's `depth` blocks, counted from 0.
+def layers_to_copy(how: Sequence[str], depth: int, theirs: int) -> list[int]:
+    """Return the teacher's layer, of `theirs`, for each of the student's `depth` blocks, counted from 0.
 
     how: every-other, first or last, or the numbers themselves. Raises UserError for a map that does not fit.
     """
-    theirs = read_json(teacher / "huggingface" / "config.json")["num_hidden_layers"]
     named = {"every-other": range(0, theirs, 2), "first": range(depth), "last": range(theirs - depth, theirs)}
     return choose_layers(_FLAG, how, depth, theirs, named)
 
 
 def start_from_teacher(student: Student, settings: StudentSettings, layers: Sequence[int], teacher: Path) -> None:
-    """Copy a teacher's embedding and layers into a fresh student, in place.
+    """Copy a fine-tuned teacher's embedding and layers into a fresh student, in place; see `start_from_layers`.
 
-    layers: the teacher's layer for each of the student's blocks. teacher: a model folder that passed `check_start`.
+    teacher: a model folder that passed `check_start`.
     """
     tensors, _ = load_tensors(teacher / "huggingface" / WEIGHTS_FILE)
-    theirs = {name.removeprefix("bert."): tensor.float() for name, tensor in tensors.items()}
-    vocabulary = teacher_vocabulary(teacher)
+    start_from_layers(student, settings, layers, tensors, teacher_vocabulary(teacher))
+
+
+def start_from_layers(
+    student: Student,
+    settings: StudentSettings,
+    layers: Sequence[int],
+    tensors: Mapping[str, torch.Tensor],
+    vocabulary: TeacherVocabulary,
+) -> None:
+    """Copy a teacher's embedding and layers into a fresh student, in place.
+
+    layers: the teacher's layer for each of the student's blocks; tensors: the teacher's, of sizes that `check_sizes`
+    accepts. A student without segments gets the first segment's embedding as a part of its positions.
+    """
+    theirs = {name.removeprefix("bert."): tensor.float().cpu() for name, tensor in tensors.items()}
     rows, special = torch.from_numpy(vocabulary.rows), torch.tensor(vocabulary.special_tokens)
     vectors = theirs["embeddings.word_embeddings.weight"]
     start: dict[str, torch.Tensor] = {}
@@ -125,6 +152,9 @@ def start_from_teacher(student: Student, settings: StudentSettings, layers: Sequ
         vectors = vectors @ basis.T
     start["embedding.table.weight.value"] = vectors[rows]
     start["encoder.marks.weight.value"] = vectors[special]
+    if not settings.segments:
+        first = theirs["embeddings.token_type_embeddings.weight"][0]
+        theirs["embeddings.position_embeddings.weight"] = theirs["embeddings.position_embeddings.weight"] + first
     names = {"positions": "position_embeddings", "segments": "token_type_embeddings", "norm": "LayerNorm"}
     names = {ours: f"embeddings.{name}" for ours, name in names.items()}
     for block, layer in enumerate(layers):
@@ -156,13 +186,13 @@ def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettin
         raise UserError(f"--start-from {name}: not a general student; compress.py's pretrain trains one")
     if config.arch != arch:
         raise UserError(f"--start-from {config.name} is a {config.arch}: --student-arch {config.arch}")
-    shared = [*_GENERAL_SIZES, _DEPTH[config.arch]]
-    if settings.adapters and config.student["adapters"]:
+    theirs, shared = build(StudentSettings, config.student), [*_GENERAL_SIZES, _DEPTH[config.arch]]
+    if settings.adapters and theirs.adapters:
         shared.append("adapters")
     for setting in shared:
-        if getattr(settings, setting) != config.student[setting]:
-            flag, value = setting.replace("_", "-"), config.student[setting]
-            raise UserError(f"--start-from {config.name}: --{flag} is {value}; give the same")
+        value = getattr(theirs, setting)
+        if getattr(settings, setting) != value:
+            raise UserError(f"--start-from {config.name}: {flag(setting)} is {shown_default(value)}; give the same")
     return folder
 
 

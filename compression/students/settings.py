@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.config import CONFIG_DIR, Settings, load_yaml
+from common.config import CONFIG_DIR, Settings, later, load_yaml
 
 StudentArch = Literal["bilstm", "rnn", "ffn", "conv", "transformer", "recursive"]
+Share = Literal["none", "attention", "feed-forward"]
 
 
 class StudentSettings(Settings):
@@ -34,6 +35,11 @@ class StudentSettings(Settings):
     """Number of times the single layer is applied (recursive)."""
     heads: int = pydantic.Field(12, gt=0, lt=256)
     """Attention heads (transformer, recursive); a divisor of the layers' width."""
+    share: Share = later("none")
+    """Part of a layer that all layers share, with the norm after it: attention or feed-forward, as in ALBERT
+    (transformer). A recursive student shares both."""
+    segments: bool = later(True)
+    """Add an embedding that says which text of a pair a token is in; DistilBERT has none (transformer, recursive)."""
     intermediate_dim: int = pydantic.Field(1200, gt=0)
     """Hidden units of a layer's feed-forward part (transformer, recursive)."""
     adapters: int = pydantic.Field(0, ge=0)

@@ -59,6 +59,8 @@ class StudentSpec:
             self.pair and settings.pair_encoder == "align",
             self.pair and settings.symmetric,
             self.pair and self.tokens,
+            settings.share,
+            settings.segments,
         )
 
     @property

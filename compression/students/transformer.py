@@ -10,10 +10,12 @@ recursive.yaml.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
+from compression.runtime.shapes import LAYER_PARTS
 from compression.students.layers import Linear, Table
 from compression.students.spec import StudentSpec
 
@@ -82,41 +84,50 @@ class Adapter(nn.Module):
 
 
 class Block(nn.Module):
-    """A layer's attention and feed-forward parts."""
+    """A layer's attention and feed-forward parts, each with its norm. An adapter follows each (eq. 4), or none does."""
 
-    def __init__(self, width: int, heads: int, intermediate: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, intermediate: int, dropout: float, parts: Sequence[str]) -> None:
+        """parts: those that have weights; a part that all layers share is the first block's."""
         super().__init__()
-        self.attention, self.attention_norm = Attention(width, heads), nn.LayerNorm(width, _NORM_EPS)
-        self.up, self.down = Linear(width, intermediate), Linear(intermediate, width)
-        self.output_norm = nn.LayerNorm(width, _NORM_EPS)
+        if "attention" in parts:
+            self.attention, self.attention_norm = Attention(width, heads), nn.LayerNorm(width, _NORM_EPS)
+        self.has_units = "feed-forward" in parts
+        if self.has_units:
+            self.up, self.down = Linear(width, intermediate), Linear(intermediate, width)
+            self.output_norm = nn.LayerNorm(width, _NORM_EPS)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, states: torch.Tensor, mask: torch.Tensor, adapters: nn.ModuleList, attended: Attended | None
+    def attend(
+        self, states: torch.Tensor, mask: torch.Tensor, adapter: nn.Module, attended: Attended | None
     ) -> torch.Tensor:
-        """[batch, time, width] -> the same. adapters: one after attention, one after feed-forward (eq. 4), or none."""
-        after_attention, after_feed_forward = adapters or (nn.Identity(), nn.Identity())
-        read = after_attention(self.attention(states, mask, attended))
-        states = self.attention_norm(states + self.dropout(read))
-        fed = after_feed_forward(self.down(nn.functional.gelu(self.up(states))))
+        """Apply the first part: [batch, time, width] -> the same."""
+        read = adapter(self.attention(states, mask, attended))
+        return self.attention_norm(states + self.dropout(read))
+
+    def feed_forward(self, states: torch.Tensor, adapter: nn.Module) -> torch.Tensor:
+        """Apply the second part: [batch, time, width] -> the same."""
+        fed = adapter(self.down(nn.functional.gelu(self.up(states))))
         return self.output_norm(states + self.dropout(fed))
 
 
 class TransformerEncoder(nn.Module):
-    """Embedding sum and layers. A recursive student's one block serves all iterations (equation 2)."""
+    """Embedding sum and layers. A recursive student's one block serves all iterations (equation 2); layers that share
+    their attention or feed-forward part (ALBERT, section 3.1) use the first one's."""
 
     def __init__(self, spec: StudentSpec) -> None:
         super().__init__()
         size, dropout = spec.encoder, spec.settings.dropout
-        width, self.depth = size.hidden, size.depth
+        width, self.depth, self.size = size.hidden, size.depth, size
         self.projection = Linear(size.dim, width) if size.dim != width else nn.Identity()
         self.marks = Table(2, size.dim, std=0.02)  # the special tokens, first and separator; a name in weights files
         self.positions = Table(size.positions, width, std=0.02)
-        self.segments = Table(2, width, std=0.02)
+        self.segments = Table(2, width, std=0.02) if size.segments else None
         self.norm = nn.LayerNorm(width, _NORM_EPS)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(width, size.heads, size.intermediate, dropout) for _ in range(1 if size.shared else size.depth)
+            Block(width, size.heads, size.intermediate, dropout, parts)
+            for number in range(size.depth)
+            if (parts := size.own_parts(number))
         )
         self.adapters = nn.ModuleList(
             nn.ModuleList(Adapter(width, size.adapters) for _ in range(2 if size.adapters else 0))
@@ -136,8 +147,10 @@ class TransformerEncoder(nn.Module):
         states, mask, lengths = self._start(sentences)
         hidden = [states]
         for number in range(self.depth):
-            block = self.blocks[number % len(self.blocks)]
-            hidden.append(block(hidden[-1], mask, self.adapters[number], attended))
+            first, second = (self.blocks[self.size.owner(part, number)] for part in LAYER_PARTS)
+            adapters = self.adapters[number] or (nn.Identity(), nn.Identity())
+            states = first.attend(hidden[-1], mask, adapters[0], attended)
+            hidden.append(second.feed_forward(states, adapters[1]))
         scores, maps = ([pair[i] for pair in attended or ()] for i in range(2))
         return Trace(hidden, maps, scores, lengths)
 
@@ -145,7 +158,9 @@ class TransformerEncoder(nn.Module):
         """Return the states that the first layer reads, its mask [batch, 1, 1, time], and lengths."""
         vectors, segments, lengths = framed(sentences, self.marks.weight.dense())
         steps = torch.arange(vectors.shape[1], device=vectors.device)
-        summed = self.projection(vectors) + self.positions(steps) + self.segments(segments)
+        summed = self.projection(vectors) + self.positions(steps)
+        if self.segments is not None:
+            summed = summed + self.segments(segments)
         return self.dropout(self.norm(summed)), (steps < lengths[:, None])[:, None, None], lengths
 
 

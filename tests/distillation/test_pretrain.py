@@ -1,5 +1,6 @@
 """General distillation: pieces are masked as by BERT, predictions are learned, any task starts from the result."""
 
+import functools
 import json
 
 import numpy as np
@@ -16,13 +17,18 @@ from common.store.workspace import Workspace
 from common.teachers.huggingface.general import load_general
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
+from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.distillation.corpus import read_corpus
-from compression.distillation.masking import mask
+from compression.distillation.masking import MaskedStudent, mask
+from compression.distillation.pretrain import pretraining_loss
+from compression.distillation.sentences import changed, divided
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
+from compression.students.batch import EncodedRows
 from compression.students.init import find_general
 from compression.students.settings import StudentSettings
-from compression.tokenizers.wordpiece import WordPieceTokenizer
+from compression.students.student import Student
+from compression.tokenizers.wordpiece import WordPieceTokenizer, vocabulary_of
 
 FROM_MINI = {"start_from": "mini", "only_original_data": True, "alpha": 1.0}
 SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
@@ -126,14 +132,118 @@ def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(work
         ({"start_from": "nobody"}, "no model 'nobody'"),
         ({"heads": 3}, "--start-from mini: --heads is 2"),
         ({"student_arch": "transformer"}, "mini is a recursive"),
+        ({"segments": False}, "--start-from mini: --segments is on; give the same"),
     ):
         with pytest.raises(UserError, match=message):
             started("sst-2", **wrong)
 
 
+def of_teachers_shape(**more):
+    """Settings of a student of one layer with the teacher's sizes, whose losses are DistilBERT's."""
+    shape = {"embedding_dim": 16, "encoder_hidden_dim": 16, "heads": 2, "intermediate_dim": 32, "layers": 1}
+    losses = {"masked_lm_weight": 2.0, "output_weight": 5.0, "output_temperature": 2.0, "align_last": 1.0}
+    return {**shape, **losses, "hidden_loss": "cosine", "weight_decay": 0.0, **more}
+
+
+def score_at_the_start(workspace, teacher, corpus, **given):
+    """The mean loss over held-out texts, negated, of a student that does not move."""
+    folder = pretrained(workspace, teacher, corpus, lr=1e-30, force=True, **of_teachers_shape(**given))
+    return json.loads((folder / "history.jsonl").read_text())["score"]
+
+
+@pytest.mark.slow
+def test_a_student_of_the_teachers_layers_has_its_predictions_and_its_states(workspace, masked_lm, corpus):
+    """Mask, head and embedding are the teacher's too; without segments, the first one's is in the positions."""
+    nothing, layers = {"masked_lm_weight": 0.0}, {"init_from_teacher": ("every-other",)}
+    started = functools.partial(score_at_the_start, workspace, masked_lm, corpus)
+    assert started(**nothing) < -1
+    for more in ({"segments": False}, {"sentence_order_weight": 1e-9}, {"next_sentence_weight": 1e-9}):
+        assert started(**nothing, **layers, **more) == pytest.approx(0, abs=1e-5)
+    kept = {"segments": False, "share": "attention", "model_name": "half", "layers": 2, "embedding_dim": 8}
+    assert started(**kept, init_from_teacher=("0", "0")) < -0.1
+    student = compressed(task="sst-2", workspace=workspace, **{**FROM_MINI, "start_from": "half"})
+    assert {name: read_config(student).student[name] for name in ("share", "segments")} == {
+        "share": "attention",
+        "segments": False,
+    }
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm, corpus, pairs):
+    """L = 5 T^2 KL(teacher / T || student / T) + 2 L_mlm + L_cos, and with pairs 3 times the cross-entropy of order."""
+    more = {"sentence_order_weight": 3.0} if pairs else {}
+    settings = CompressSettings(task="general", **of_teachers_shape(embedding_type="wordpiece", dropout=0.0, **more))
+    teacher = load_general(str(masked_lm))
+    vocabulary = vocabulary_of(teacher.tokenizer, "bert")
+    student = settings.student().model_copy(update={"vocab_size": len(vocabulary.pieces)})
+    torch.manual_seed(1)
+    masked = MaskedStudent(Student("transformer", student, 1, pairs), 16, 16, 4.0, pairs).eval()
+    aligner = Aligner(settings, AlignmentTeacher(teacher.model, vocabulary, torch.device("cpu")))
+    texts = read_corpus(corpus, vocabulary.tokenizer(24))
+    rows = divided(texts, vocabulary.pieces) if pairs else EncodedRows(texts)
+    batch = rows.batch(np.arange(5), torch.device("cpu"))
+
+    torch.manual_seed(2)
+    loss = pretraining_loss(settings, masked, aligner, batch)
+    torch.manual_seed(2)
+    stays = None
+    if pairs:
+        batch, stays = changed(batch, "order")
+        assert {0, 1} == set(stays.tolist())
+    sentences = [mask(each.ids, each.lengths, len(vocabulary.pieces)) for each in batch.sentences]
+    predicted, trace = masked(sentences)
+    divergences, masked_losses, cosines = [], [], []
+    for row in range(5):
+        ids, at = [vocabulary.special_tokens[0]], []
+        for number, each in enumerate(sentences):
+            length = int(each.lengths[row])
+            pieces = torch.from_numpy(vocabulary.rows)[each.ids[row, :length, 0]]
+            at += [(number, step, len(ids) + step) for step in each.chosen[row, :length].nonzero()[:, 0].tolist()]
+            ids += torch.where(each.hidden[row, :length], vocabulary.mask, pieces).tolist()
+            ids.append(vocabulary.special_tokens[1])
+        segments = [0] * len(ids)
+        if pairs:
+            segments = [int(place > sentences[0].lengths[row] + 1) for place in range(len(ids))]
+        with torch.no_grad():
+            theirs = teacher.model(
+                input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([segments]), output_hidden_states=True
+            )
+        for ours, his in zip(trace.hidden[-1][row, : len(ids)], theirs.hidden_states[-1][0], strict=True):
+            cosines.append(1 - (ours @ his / ours.norm() / his.norm()).item())
+        for number, step, place in at:
+            # The student's logits come sentence by sentence, and in each row by row.
+            order = [(n, r, s) for n, each in enumerate(sentences) for r, s in each.chosen.nonzero().tolist()]
+            ours = predicted[order.index((number, row, step))]
+            his = (theirs.logits[0, place][torch.from_numpy(vocabulary.rows)] / 2).softmax(-1)
+            divergences.append((his * (his.log() - (ours / 2).log_softmax(-1))).sum().item())
+            own = int((batch.sentences[number].ids)[row, step, 0])
+            masked_losses.append(-ours.log_softmax(-1)[own].item())
+    expected = 5 * 2**2 * np.mean(divergences) + 2 * np.mean(masked_losses) + np.mean(cosines)
+    if stays is not None:
+        logits = masked.pairs(trace.hidden[-1][:, 0]).log_softmax(-1)
+        expected += 3 * np.mean([-logits[row, stay].item() for row, stay in enumerate(stays.tolist())])
+    assert loss.item() == pytest.approx(expected, rel=1e-4)
+    assert len(divergences) == len(predicted)
+
+
+@pytest.mark.slow
+def test_the_order_of_sentences_is_learned_and_pairs_start_from_it(workspace, encoder, corpus):
+    given = {"layers": 1, "sentence_order_weight": 1.0, "masked_lm_weight": 0.0}
+    given |= {"epochs": 8, "patience": 8, "lr": 0.02, "batch_size": 8}
+    folder = pretrained(workspace, encoder, corpus, **given)
+    scores = [json.loads(line)["score"] for line in (folder / "history.jsonl").read_text().splitlines()]
+    assert scores[-1] > -0.2  # by chance it is -0.69
+    student = compressed(task="qqp", workspace=workspace, **FROM_MINI, lr=1e-30, weight_decay=0.0)
+    mine, there = (load_tensors(path / "model.safetensors")[0] for path in (student, folder))
+    name = "encoder.positions.weight.value"  # of two texts
+    assert torch.allclose(mine[name], there[name], atol=1e-6)
+
+
 def test_a_teacher_without_a_head_teaches_its_states_alone(workspace, encoder, corpus):
     with pytest.raises(UserError, match="has no head that predicts masked pieces"):
         pretrained(workspace, encoder, corpus, output_weight=1.0)
+    with pytest.raises(UserError, match="--output-temperature: tiny-bert has no head"):
+        pretrained(workspace, encoder, corpus, output_temperature=2.0)
     assert read_config(pretrained(workspace, encoder, corpus, layers=1)).task == "general"
 
 
@@ -152,6 +262,7 @@ def test_pretraining_has_no_epochs_that_only_align(workspace, encoder, corpus):
         ({"corpus": "mrpc"}, "not prepared yet; run: python preprocess.py --task mrpc"),
         ({"student_arch": "ffn", "embedding_type": "wordpiece"}, "a ffn has no layers"),
         ({"masked_lm_weight": 0.0, "output_weight": 0.0}, "every loss has a weight of 0"),
+        ({"init_from_teacher": ("first",)}, "--init-from-teacher: hidden_size of bert is 16: set --hidden-dim 16"),
     ],
 )
 def test_what_cannot_be_pretrained_is_refused(tmp_path, masked_lm, corpus, wrong, message):
@@ -164,7 +275,8 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path, masked_lm, corpus, wrong
     [
         ({"teacher": None}, "pretrain needs --teacher"),
         ({"compression_actions": ("pretrain", "distill")}, "stands alone"),
-        ({"start_from": "mini"}, "starts from random weights"),
+        ({"start_from": "mini"}, "starts from random weights or --init-from-teacher"),
+        ({"sentence_order_weight": 1.0, "next_sentence_weight": 1.0}, "exclude each other"),
     ],
 )
 def test_settings_that_contradict_pretraining_are_refused(wrong, message):

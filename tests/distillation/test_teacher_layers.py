@@ -115,6 +115,21 @@ def test_attention_is_compared_before_the_softmax_unless_probabilities_are_asked
     assert change_by_a_bias(attention_loss="kl") < 1e-5
 
 
+def test_the_last_states_alone_are_compared_whatever_the_number_of_layers(teacher, prepared):
+    """DistilBERT's cosine loss: the mean over tokens of 1 - cosine, here worked out row by row."""
+    given = {"align_hidden": 0.0, "align_last": 2.0, "hidden_loss": "cosine", "layers": 3}
+    student, settings, tokenizer = fresh(teacher, **given)
+    aligner = Aligner(settings, AlignmentTeacher.load(teacher, CPU))
+    batch = encode_split(tokenizer, rows_of(prepared, "sst-2")).batch(np.arange(9), CPU)
+    trace, states = student.traced(batch)[1], aligner.states(batch)
+    tokens = [
+        1 - (ours @ theirs / ours.norm() / theirs.norm()).item()
+        for row, length in enumerate(trace.lengths.tolist())
+        for ours, theirs in zip(trace.hidden[3][row, :length], states.hidden[1][row, :length], strict=True)
+    ]
+    assert aligner.loss(trace, states).item() == pytest.approx(2 * np.mean(tokens), rel=1e-5)
+
+
 @pytest.mark.parametrize("compared", ["scores", "probabilities"])
 def test_padding_has_no_part_in_the_loss_of_attention(prepared, compared):
     """What students and teachers have there is replaced, in the keys' columns and in the queries' rows."""
@@ -174,32 +189,26 @@ def test_a_full_rank_factorisation_is_the_embedding_itself(teacher, prepared):
     assert (states(width - 1) - whole).abs().mean() < 0.3 * (states(1) - whole).abs().mean()
 
 
-def copied(tmp_path, depth, *how):
-    (tmp_path / "huggingface").mkdir()
-    (tmp_path / "huggingface/config.json").write_text('{"num_hidden_layers": 6}')
-    return layers_to_copy(how, depth, tmp_path)
-
-
 @pytest.mark.parametrize(
     ("depth", "how", "layers"),
     [(2, ["first"], [0, 1]), (2, ["last"], [4, 5]), (3, ["every-other"], [0, 2, 4]), (2, ["5", "0"], [5, 0])],
 )
-def test_layers_to_copy(tmp_path, depth, how, layers):
-    assert copied(tmp_path, depth, *how) == layers
+def test_layers_to_copy(depth, how, layers):
+    assert layers_to_copy(how, depth, 6) == layers
 
 
 @pytest.mark.parametrize(
     ("depth", "how", "message"),
     [
-        (4, "every-other", "3 of the teacher's 6 layers for 4 of the student's"),
-        (7, "last", "layers for 7 of the student's"),
-        (1, "6", "1 of the teacher's 6 layers for 1"),
-        (1, "middle", "or numbers of layers"),
+        (4, ["every-other"], "3 of the teacher's 6 layers for 4 of the student's"),
+        (7, ["last"], "layers for 7 of the student's"),
+        (1, ["6"], "1 of the teacher's 6 layers for 1"),
+        (1, ["middle"], "or numbers of layers"),
     ],
 )
-def test_layers_that_cannot_be_copied_are_refused(tmp_path, depth, how, message):
+def test_layers_that_cannot_be_copied_are_refused(depth, how, message):
     with pytest.raises(UserError, match=message):
-        copied(tmp_path, depth, how)
+        layers_to_copy(how, depth, 6)
 
 
 def aligned(teacher_depth, depth, *how, **more):
@@ -303,6 +312,7 @@ def test_students_without_the_teachers_pieces_or_layers_are_refused(workspace, t
         ({"align_attention": 1.0, "heads": 1}, "compares head with head"),
         ({"init_from_teacher": ["first"], "heads": 1}, "set --heads"),
         ({"init_from_teacher": ["first"], "encoder_hidden_dim": 32}, "set --hidden-dim"),
+        ({"init_from_teacher": ["first"], "embedding_dim": 32}, "is 16 wide: set --embedding-rank 16 or less"),
     ],
 )
 def test_layers_of_other_shapes_are_refused(workspace, teacher, wrong, message):

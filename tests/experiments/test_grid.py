@@ -221,6 +221,13 @@ def test_table_7_1_has_the_cells_of_the_thesis():
     assert {settings_of(cell).epochs for cell in grid.cells} == {2}
 
 
+def test_the_sweep_of_sharing_has_a_student_for_each_part_and_width():
+    grid = load_grid(THESIS.parent / "sweeps" / "sharing.yaml")
+    shapes = [(s.student_arch, s.share, s.embedding_dim) for s in map(settings_of, grid.cells)]
+    shared = [("transformer", share) for share in ("none", "attention", "feed-forward")] + [("recursive", "none")]
+    assert shapes == [(*each, width) for each in shared for width in (64, 128, 384)]
+
+
 def test_the_sweep_of_packed_students_has_ten_students_in_four_ways():
     grid = load_grid(THESIS.parent / "sweeps" / "packed.yaml", ["task=rotten-tomatoes"])
     assert len(grid.cells) == 40

@@ -63,6 +63,12 @@ def test_pairs_without_an_order_are_exported(tmp_path):
     compare(folder, [[batch("hash", n, t + i, i) for i in range(2)] for n, t in SHAPES])
 
 
+@pytest.mark.parametrize(("arch", "layout"), tiny.LAYOUTS)
+def test_every_layout_of_a_transformer_is_exported(tmp_path, arch, layout):
+    folder = made.write_student(tmp_path / "s", arch, "char", pair=True, **layout)
+    compare(folder, [[batch("char", n, t + i, i) for i in range(2)] for n, t in SHAPES[2:4]])
+
+
 @pytest.mark.parametrize("arch", tiny.POOLINGS)
 def test_quantized_students_are_exported_too(tmp_path, arch):
     compare(made.write_student(tmp_path / "s", arch, "hash", "affine-row"), [[batch("hash", 7, 7, 1)]])

@@ -68,6 +68,22 @@ def test_pairs_answer_as_in_pytorch(tmp_path, arch, embedding):
     same(folder, [(TEXTS[i], TEXTS[i + 1]) for i in range(8)])
 
 
+@pytest.mark.parametrize(("arch", "layout"), tiny.LAYOUTS)
+@pytest.mark.parametrize("pair", [False, True])
+def test_every_layout_of_a_transformer_answers_as_in_pytorch(tmp_path, arch, layout, pair):
+    folder = saved.write_student(tmp_path / "s", arch, "char", "affine-row", pair=pair, **layout)
+    same(folder, PAIRS if pair else TEXTS[:6])
+
+
+def test_layers_that_share_a_part_take_less_room(tmp_path):
+    sizes = {}
+    for share in ("none", "attention", "feed-forward"):
+        more = {"transformer": {**saved.TRANSFORMER, "layers": 4}, "share": share}
+        sizes[share] = len(pack_student(saved.write_student(tmp_path / share, "transformer", "char", **more)))
+    assert 4 * 3 * 4 * 8 * 8 < sizes["none"] - sizes["attention"] < 4 * 3 * (4 * 8 * 8 + 100)
+    assert 4 * 3 * 2 * 8 * 9 < sizes["none"] - sizes["feed-forward"] < 4 * 3 * (2 * 8 * 9 + 100)
+
+
 PAIRS = [(TEXTS[i], TEXTS[j]) for i, j in ((0, 3), (1, 0), (2, 2), (3, 2), (0, 0), (4, 5))]
 
 

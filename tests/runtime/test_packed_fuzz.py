@@ -108,6 +108,19 @@ def test_only_a_bilstm_and_a_convolution_align(tmp_path, arch):
             load_bytes(assemble(header[:2] + bytes([header[2] | SYMMETRIC]) + header[3:], rest))
 
 
+@pytest.mark.parametrize("arch", ARCHS)
+def test_only_transformers_share_parts_or_have_no_segments(tmp_path, arch):
+    """What is added to the number of an architecture: 16 and 32 what its layers share, 64 no segments."""
+    header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", arch, "char")))
+    assert header[0] == ARCHS.index(arch)
+    refused = {48: "a field is", 128: "a field is", 15 - header[0]: "a field is"}
+    refused |= {} if arch == "transformer" else {16: "layers share a part", 32: "layers share a part"}
+    refused |= {} if arch in TRANSFORMERS else {64: "tokens do not know their text"}
+    for added, message in refused.items():
+        with pytest.raises(PackedError, match=message):
+            load_bytes(assemble(bytes([header[0] + added]) + header[1:], rest))
+
+
 def test_aligned_texts_have_a_limit(tmp_path):
     header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", "bilstm", "char", **made.ALIGNED)))
     length = header.index(bytes([512 & 127 | 128, 512 >> 7]))

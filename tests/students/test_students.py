@@ -25,9 +25,9 @@ SIZES |= {"heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 7, "adap
 every_kind = pytest.mark.parametrize(("arch", "embedding", "pooling", "pair"), tiny.STUDENT_KINDS)
 
 
-def build(arch, embedding, pooling, pair):
+def build(arch, embedding, pooling, pair, **more):
     torch.manual_seed(3)
-    settings = StudentSettings(embedding_type=embedding, pooling=pooling, **SIZES)
+    settings = StudentSettings(embedding_type=embedding, pooling=pooling, **SIZES, **more)
     return Student(arch, settings, outputs=3, pair=pair).eval()
 
 
@@ -67,14 +67,26 @@ def test_every_weight_learns_and_dropout_works_in_training_only(arch, embedding,
     check_every_weight_learns(build(arch, embedding, pooling, pair), batch_of(embedding, pair, range(5)))
 
 
+@pytest.mark.parametrize(("arch", "layout"), tiny.LAYOUTS)
+@pytest.mark.parametrize("pair", [False, True])
+def test_of_every_layout_every_weight_learns_whatever_the_batch(arch, layout, pair):
+    student = build(arch, "char", "last", pair, **layout)
+    check_rows_do_not_depend_on_the_batch(student, functools.partial(batch_of, "char", pair))
+    check_every_weight_learns(student, batch_of("char", pair, range(5)))
+    check_shapes(student, StudentSpec(arch, StudentSettings(embedding_type="char", **SIZES, **layout), 3, pair))
+
+
 @every_kind
 def test_the_spec_lists_the_shapes_of_the_torch_model(arch, embedding, pooling, pair):
-    student = build(arch, embedding, pooling, pair)
+    spec = StudentSpec(arch, StudentSettings(embedding_type=embedding, pooling=pooling, **SIZES), 3, pair)
+    check_shapes(build(arch, embedding, pooling, pair), spec)
+
+
+def check_shapes(student, spec):
     own = {name: tuple(matrix.dense().shape) for name, matrix in matrices(student)}
     for name, parameter in student.named_parameters():
         if name.removesuffix(".value") not in own:
             own[name.removesuffix("_ih").removesuffix("_hh")] = tuple(parameter.shape)  # two recurrent biases are one
-    spec = StudentSpec(arch, StudentSettings(embedding_type=embedding, pooling=pooling, **SIZES), 3, pair)
     assert spec.shapes() == own
     assert {name: tuple(student.vector(name).shape) for name in spec.vectors()}.items() <= own.items()
     assert {name.split(".")[0] for name in own} <= set(PARTS)
@@ -115,8 +127,53 @@ def test_recursive_students_of_berts_shapes_have_minialberts_sizes(rank, adapter
     with torch.device("meta"):
         student = Student("recursive", settings, outputs=2)
 
-    def count(module):
-        return sum(p.numel() for p in module.parameters())
-
     assert round((count(student.embedding) + count(student.encoder)) / 1e6) == millions
     assert round(count(student.encoder.adapters) / 1e6, 1) == (0.9 if adapters else 0)
+
+
+def count(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("arch", "share", "millions"),
+    [
+        ("transformer", "none", {64: 87, 128: 89, 256: 93, 768: 108}),
+        ("transformer", "attention", {128: 64, 768: 83}),
+        ("transformer", "feed-forward", {128: 38, 768: 57}),
+        ("recursive", "none", {64: 10, 128: 12, 256: 16, 768: 31}),
+    ],
+)
+def test_students_of_berts_shapes_have_the_sizes_of_alberts_tables(arch, share, millions):
+    """Millions of parameters in ALBERT's tables 3 and 4, by the embedding's width; some count a pooler, 0.6 million."""
+    bert = {"encoder_hidden_dim": 768, "heads": 12, "intermediate_dim": 3072, "vocab_size": 30_000, "max_tokens": 510}
+    for width, expected in millions.items():
+        sizes = {"embedding_dim": width, "layers": 12, "iterations": 12, "share": share, **bert}
+        with torch.device("meta"):
+            student = Student(arch, StudentSettings(embedding_type="wordpiece", **sizes), outputs=2)
+        assert (count(student.embedding) + count(student.encoder)) / 1e6 == pytest.approx(expected, abs=0.65), width
+
+
+def test_layers_that_share_a_part_compute_what_layers_with_equal_parts_do():
+    """A student whose layers' attention (then feed-forward) parts are made equal has the logits of one that shares."""
+    batch = batch_of("char", True, range(5))
+    parts = {"attention": ["attention", "attention_norm"], "feed-forward": ["up", "down", "output_norm"]}
+    for share, modules in parts.items():
+        whole, sharing = (build("transformer", "char", "last", True, share=each) for each in ("none", share))
+        first, *others = whole.encoder.blocks
+        for block in others:
+            for name in modules:
+                block.get_submodule(name).load_state_dict(first.get_submodule(name).state_dict())
+        sharing.load_state_dict({name: whole.state_dict()[name] for name in sharing.state_dict()})
+        with torch.no_grad():
+            assert torch.equal(whole(batch), sharing(batch))
+
+
+def test_a_student_without_segments_has_the_logits_of_one_whose_segments_are_zero():
+    batch = batch_of("char", True, range(5))
+    usual, without = (build("transformer", "char", "last", True, segments=each) for each in (True, False))
+    without.load_state_dict({name: usual.state_dict()[name] for name in without.state_dict()})
+    with torch.no_grad():
+        assert not torch.allclose(usual(batch), without(batch))
+        usual.encoder.segments.weight.value.zero_()
+        assert torch.equal(usual(batch), without(batch))

@@ -225,6 +225,12 @@ POOLINGS = {"bilstm": ("last", "max"), "rnn": ("last", "max"), "ffn": ("last",),
     "recursive": ("last",),
 }
 """Architecture -> how it can pool; an FFN has no states, a transformer its own place for them: theirs means nothing."""
+LAYOUTS = [
+    ("transformer", {"share": "attention"}),
+    ("transformer", {"share": "feed-forward", "segments": False}),
+    ("recursive", {"segments": False}),
+]
+"""Architecture and settings of transformers whose layers share a part, or that have no segment embeddings."""
 STUDENT_KINDS = [
     (arch, embedding, pooling, pair)
     for arch, poolings in POOLINGS.items()

@@ -38,7 +38,9 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
     the student's settings. Raises UserError when a layer would have no unit left.
     """
     first, last = (layer for layer in student.classifier if isinstance(layer, Linear))
-    feed_forward = [(block.up, block.down) for block in student.encoder.blocks] if student.reads_together else []
+    feed_forward = []
+    if student.reads_together:
+        feed_forward = [(block.up, block.down) for block in student.encoder.blocks if block.has_units]
     hidden = [*feed_forward, (first, last)]
     """Pairs of layers: units are the outputs of the one and the inputs of the other."""
     children = [] if student.reads_together else student.encoder.children()

@@ -1,0 +1,63 @@
+"""Pairs of consecutive texts to pre-train on: is the second the next one (BERT), or are the two in order (ALBERT)?
+
+A text is divided after the end of a sentence, the one nearest its middle, or between two words where it has one
+sentence. Half of the pairs are changed: the second text becomes another pair's (Devlin et al., 2019, section 3.1,
+task 2), or the two are exchanged (Lan et al., 2020, section 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from common.data.ragged import EncodedText, offsets_of
+from compression.distillation.settings import SentenceTask
+from compression.students.batch import Batch, EncodedRows
+
+ENDS = (".", "!", "?")
+"""Pieces that end a sentence."""
+
+
+def divided(text: EncodedText, pieces: Sequence[str]) -> EncodedRows:
+    """Return each text as a pair of its first and its second part; texts of one word are left out.
+
+    pieces: the vocabulary of word pieces.
+    """
+    ends = np.isin(pieces, ENDS)[text.ids[:, 0]]
+    begins = np.array([piece[0].isalnum() for piece in pieces])[text.ids[:, 0]]  # not ##ing, and no punctuation
+    lengths = text.lengths
+    steps = np.arange(len(text.ids)) - np.repeat(text.offsets[:-1], lengths)
+    most = 1 + lengths.max()
+    # A number for each place, the lowest for the best one: at the end of a sentence, near the middle, the earlier one.
+    places = np.where(np.roll(ends, 1), 0, most) + np.abs(2 * steps - np.repeat(lengths, lengths))
+    places = np.where(begins & (steps > 0), places * most + steps, 2 * most**2)
+    best = np.minimum.reduceat(places, text.offsets[:-1])
+    cuts, kept = best % most, best < 2 * most**2
+    is_first, is_kept = (np.repeat(each, lengths) for each in (cuts, kept))
+    is_first = steps < is_first
+    first = EncodedText(text.ids[is_kept & is_first], offsets_of(cuts[kept]))
+    return EncodedRows(first, EncodedText(text.ids[is_kept & ~is_first], offsets_of((lengths - cuts)[kept])))
+
+
+def changed(batch: Batch, task: SentenceTask) -> tuple[Batch, torch.Tensor]:
+    """Return a batch of pairs with about half of them changed, and which are as they were, int64 [batch], 1 or 0.
+
+    Draws are those of PyTorch's CPU generator. A batch of one pair has no other one whose second text it could take.
+    """
+    first, second = batch.sentences
+    stays = torch.rand(len(first.lengths)).to(first.ids.device) < 0.5
+    if task == "order":
+        return Batch(*_chosen(stays, first, second), Batch(*_chosen(stays, second, first))), stays.long()
+    stays = stays | (len(stays) == 1)
+    other = Batch(second.ids.roll(1, 0), second.lengths.roll(1, 0))
+    return Batch(first.ids, first.lengths, Batch(*_chosen(stays, second, other))), stays.long()
+
+
+def _chosen(first: torch.Tensor, one: Batch, other: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids and lengths of a batch that has the rows of `one` where `first` is true, else those of `other`."""
+    time = max(one.ids.shape[1], other.ids.shape[1])
+    ids = [torch.nn.functional.pad(each.ids, (0, 0, 0, time - each.ids.shape[1])) for each in (one, other)]
+    lengths = torch.where(first, one.lengths, other.lengths)
+    return torch.where(first[:, None, None], *ids)[:, : int(lengths.max())], lengths

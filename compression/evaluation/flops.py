@@ -21,8 +21,8 @@ def flops(predict: Predictor, split: Split) -> int:
     """Return the mean over ALONE texts of a split, each by itself and so without padding.
 
     A multiply-add of a matrix product is two operations (attention's products and an LSTM's steps are such products).
-    Nothing else is counted: biases, activations, normalisation, pooling, and embeddings, which are looked up. Zeros of a
-    pruned matrix count as the runtimes multiply them.
+    Nothing else is counted: biases, activations, normalisation, pooling, and embeddings, which are looked up. Zeros of
+    a pruned matrix count, as the runtimes multiply them.
     """
     rows = spread(split, ALONE)
     with _unfused(), FlopCounterMode(display=False) as counter:
@@ -43,7 +43,7 @@ def _unfused() -> Iterator[None]:
 
 
 def multiply_out(student: Student) -> None:
-    """Make matrices of low rank whole, in place: the runtimes do so when they load them, and multiply with the whole."""
+    """Make matrices of low rank whole, in place: the runtimes do so when they load a file."""
     products = [(name, module) for name, module in student.named_modules() if isinstance(module, Product)]
     for name, product in products:
         replace_matrix(student, name, Dense(product.dense().detach()))

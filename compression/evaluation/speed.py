@@ -45,13 +45,13 @@ def packed_speed(path: Path, runtime: Runtime, split: Split) -> dict[str, Any]:
     where the system does not say. Raises UserError for a file that the runtime does not read.
     """
     load_packed(path, runtime)
-    rows = [_texts(split.take(spread(split, most))) for most in (ROWS, ALONE)]
+    lines = [json.dumps(_texts(split.take(spread(split, most)))) for most in (ALONE, ROWS)]
     environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", timing.__name__, str(path.resolve()), runtime]
     # Not in the terminal's group: Ctrl-C is a request to stop, and this process is over in seconds.
     options = {"stdout": subprocess.PIPE, "check": True, "text": True, "start_new_session": True}
-    done = subprocess.run(command, input=json.dumps(rows), env=environment, **options)
+    done = subprocess.run(command, input="\n".join(lines), env=environment, **options)
     return {"runtime": runtime, **json.loads(done.stdout)}
 
 

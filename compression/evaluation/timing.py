@@ -1,6 +1,6 @@
 """How long a model takes to answer. As a program: how long a packed file takes, and the memory that it needs.
 
-    python -m compression.evaluation.timing FILE.fwt numpy < texts.json
+    python -m compression.evaluation.timing FILE.fwt numpy < texts.jsonl
 
 The process imports the runtime alone, so that its memory is what a program with a packed file takes.
 """
@@ -47,9 +47,12 @@ def _resident(field: str) -> int | None:
 
 
 def main() -> None:
-    """Print the times of a packed file's answers, and its peak memory, as JSON. stdin: texts, and those alone."""
+    """Print the times of a packed file's answers, and its peak memory, as JSON.
+
+    stdin: a line with the texts that are answered one by one, and one with those answered together, as JSON.
+    """
     path, runtime = sys.argv[1:]
-    texts, alone = json.load(sys.stdin)
+    alone = json.loads(sys.stdin.readline())
     if runtime == "c":
         from compression.runtime.native import load_native as load
     else:
@@ -59,6 +62,7 @@ def main() -> None:
     for text in alone:
         model.logits([text])
     memory = None if before is None else _resident("VmHWM") - before
+    texts = json.loads(sys.stdin.readline())  # not before: the model would take memory that these have freed
     print(json.dumps({**times(model.logits, texts, alone), "peak_memory": memory}))
 
 

@@ -81,7 +81,8 @@ def test_a_student_that_aligns_pairs(arch, tmp_path):
 
 @pytest.mark.parametrize("form", ["pruned", "affine-row", "codebook", "product"])
 def test_the_form_of_its_matrices_makes_no_difference(form, tmp_path):
-    assert counted(tmp_path, split([TEXT]), "bilstm", "hash", form) == counted(tmp_path, split([TEXT]), "bilstm", "hash")
+    rows = split([TEXT])
+    assert counted(tmp_path, rows, "bilstm", "hash", form) == counted(tmp_path, rows, "bilstm", "hash")
 
 
 def test_the_mean_is_over_texts_without_padding(tmp_path):

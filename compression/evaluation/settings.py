@@ -30,10 +30,10 @@ class EvaluateSettings(StageSettings):
     rows. configs/probes has examples."""
     time: bool = False
     """Also measure the model on one CPU thread, over rows spread evenly over the split: sentences a second of 1,000
-    rows, the median milliseconds of 100 rows one by one, and floating-point operations (FLOPs) of an average one of
-    these: two for each multiply-add of matrix products, and nothing else. A student's packed file is what is timed, in
-    a process of its own, and its peak memory is measured: what loading it and answering 100 rows one by one add to a
-    process with the runtime."""
+    rows, the median milliseconds of 100 rows one by one (both of CPU time), and floating-point operations (FLOPs) of an
+    average one of these: two for each multiply-add of matrix products, and nothing else. A student's packed file is
+    what is timed, in a process of its own, and its peak memory is measured: what loading it and answering 100 rows one
+    by one add to a process with the runtime."""
     json_: bool = False
     """Print the rows of results.json to stdout instead of a table."""
 

@@ -1,4 +1,4 @@
-"""How long a model takes to answer. As a program: how long a packed file takes, and the memory that it needs.
+"""How much CPU time a model takes to answer. As a program: how much a packed file takes, and the memory that it needs.
 
     python -m compression.evaluation.timing FILE.fwt numpy < texts.jsonl
 
@@ -21,12 +21,15 @@ _STATUS = Path("/proc/self/status")
 
 
 def times(answer: Callable[[Sequence[Any]], object], texts: Sequence[Any], alone: Sequence[Any]) -> dict[str, float]:
-    """Return sentences a second over all texts, and the milliseconds that the median of `alone` takes by itself."""
+    """Return sentences a second over all texts, and the milliseconds that the median of `alone` takes by itself.
+
+    Both are of CPU time: of one thread it is that of the clock on the wall, and other work disturbs it far less.
+    """
 
     def seconds(some: Sequence[Any]) -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         answer(some)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     answer(alone)  # the first answers are slower: memory is allocated, words are cached
     together = statistics.median(seconds(texts) for _ in range(PASSES))

@@ -117,7 +117,9 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
 
 def cost_text(cost: str, value: float) -> str:
     """Return '25 KB', or '0.52 ms' of a panel by milliseconds."""
-    return f"{value:.3g} ms" if cost == MILLISECONDS else human_bytes(value)
+    if cost != MILLISECONDS:
+        return human_bytes(value)
+    return f"{value:,.0f} ms" if value >= 999.5 else f"{value:.3g} ms"
 
 
 def _quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Point]:

@@ -21,7 +21,7 @@ _GREEN, _GREY, _BLUE, _ORANGE, _PURPLE = "#009e73", "#9a9a9a", "#0072b2", "#d55e
 _MEASURES = {
     GZIPPED: f"Size of the gzipped weights ({GZIPPED}), logarithmic",
     PACKED: f"Size of the packed file, all in ({PACKED}; teachers, quoted: the weights), logarithmic",
-    MILLISECONDS: "Milliseconds for one text on one CPU thread (teachers: in PyTorch), logarithmic",
+    MILLISECONDS: "Milliseconds for one text, CPU time on one thread (teachers: in PyTorch), logarithmic",
 }
 _SIZE_INCHES = (8.6, 5.9)
 _MARKER = 7

@@ -47,7 +47,7 @@ def speed_notes(rows: Iterable[Row]) -> list[str]:
     known = [
         (
             speeds,
-            f"Speeds are of one CPU thread, tokenizing included ({by}): sentences a second of up to 1,000 rows "
+            f"Speeds are of CPU time on one thread, tokenizing included ({by}): sentences a second of up to 1,000 rows "
             "together, and the median milliseconds of 100 rows one by one.",
         ),
         (

@@ -16,6 +16,7 @@ from typing import Any
 from common.cli import print_json, run_script
 from common.config import parse_flags
 from common.store.settings import start
+from common.tables import human_bytes
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.probe import probe, probe_text
 from compression.evaluation.settings import EvaluateSettings
@@ -39,7 +40,15 @@ def main() -> None:
         scores += f", ece {row['ece']:.4f}" if "ece" in row else ""
         print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {_sizes(row)}")
         if "speed" in row:
-            print("  {sentences_per_second:,} sentences/s, {milliseconds_for_one} ms for one".format(**row["speed"]))
+            print(f"  {_speed(row['speed'])}")
+
+
+def _speed(speed: dict[str, Any]) -> str:
+    """Return what was measured: of a teacher no memory, of a packed file alone no FLOPs."""
+    memory, flops = speed.get("peak_memory"), speed.get("flops")
+    text = "{runtime}: {sentences_per_second:,} sentences/s, {milliseconds_for_one} ms for one".format(**speed)
+    text += "" if memory is None else f", {human_bytes(memory)} of memory"
+    return text + ("" if flops is None else f", {flops:,} FLOPs")
 
 
 def _sizes(row: dict[str, Any]) -> str:

@@ -47,7 +47,7 @@ class Evaluate(Step):
 def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
     """Score a model. Returns one row a split; scores of an unchanged model on unchanged test splits are reused.
 
-    Only scores on test splits, of the model itself and without timing, are kept.
+    Only scores on test splits, of the model itself, are kept. Speeds are measured every time.
     """
     task = load_task(settings.task)
     path = find_packed(settings.paths, task, settings.model_name)
@@ -58,12 +58,17 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
 
         return score_packed(settings, path)
     folder, config = _model(settings)
-    if settings.packed or settings.time or settings.split != "test":
-        return _score(settings, folder, config)
-    alias = settings.paths.scores(task.name, config.task, config.name)
-    step, context = Evaluate(task=task.name, settings=settings), settings.context(f"scores of {config.name}")
-    scores = settings.paths.make(step, context, alias=alias, replace=True)
-    return kept_rows(scores.path, folder, config)
+    if settings.packed or settings.split != "test":
+        rows = _score(settings, folder, config)
+    else:
+        alias = settings.paths.scores(task.name, config.task, config.name)
+        step, context = Evaluate(task=task.name, settings=settings), settings.context(f"scores of {config.name}")
+        rows = kept_rows(settings.paths.make(step, context, alias=alias, replace=True).path, folder, config)
+    if not settings.time:
+        return rows
+    from compression.evaluation.scoring import with_speeds  # PyTorch loads here
+
+    return with_speeds(settings, folder, config, rows)
 
 
 def evaluation_inputs(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Artifact]:

@@ -18,7 +18,7 @@ from compression.evaluation.calibration import calibration_fields
 from compression.evaluation.models import F1_AT_THRESHOLD, data_fingerprint, split_names
 from compression.evaluation.packed import load_packed
 from compression.evaluation.settings import EvaluateSettings
-from compression.evaluation.speed import speed
+from compression.evaluation.speed import packed_speed
 from compression.runtime import Model, to_probabilities
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
             row |= calibration_fields(logits[labelled], split.labels[labelled], model.temperature)
         row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
         if settings.time:
-            row["speed"] = speed(lambda rows: packed_logits(model, rows), split)
+            row["speed"] = packed_speed(path, settings.runtime, split)
         rows.append(row)
     return rows
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
+import os
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
@@ -23,6 +28,7 @@ from common.teachers.logits import load_logits
 from common.training.metrics import agreement
 from common.training.models import ModelConfig, members_of, read_config
 from compression.evaluation.calibration import calibration_fields
+from compression.evaluation.flops import flops, multiply_out
 from compression.evaluation.models import (
     data_fingerprint,
     has_validation,
@@ -35,8 +41,9 @@ from compression.evaluation.packed_scores import labelled_score, packed_logits, 
 from compression.evaluation.predictions import write_predictions
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
-from compression.evaluation.speed import Predictor, speed
+from compression.evaluation.speed import Predictor, packed_speed, speed
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
+from compression.packing import pack_student
 from compression.packing.calibration import DIGITS
 from compression.packing.threshold import fit_packed
 from compression.runtime import Model
@@ -72,12 +79,48 @@ def score_model(
             row |= calibration_fields(logits[labelled], split.labels[labelled], temperature)
         row["data"] = data_fingerprint(paths, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
-        if settings.time:
-            row["speed"] = speed(predict, split)
         if out is not None:
             write_predictions(out, task, row, split, logits)
         rows.append(row)
     return rows
+
+
+def with_speeds(
+    settings: EvaluateSettings, folder: Path, config: ModelConfig, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return a model's rows with the field `speed`: of a student that of its packed file, of a teacher its own.
+
+    All is measured on one CPU thread. Raises UserError for a student that --runtime does not read.
+    """
+    task, cpu = load_task(settings.task), torch.device("cpu")
+    splits = [load_split(settings.paths, task, row["split"]) for row in rows]
+    with _one_thread():
+        if config.kind == "teacher":
+            predict = load_predictor(folder, config, cpu=True)
+            speeds = [{**speed(predict, split), "flops": flops(predict, split)} for split in splits]
+        else:
+            student, tokenizer, _ = load_student(folder, cpu)
+            multiply_out(student)
+            counted = [flops(lambda of: student_logits(student, encode_split(tokenizer, of), cpu), s) for s in splits]
+            with tempfile.TemporaryDirectory() as place:
+                path = Path(place) / f"{config.name}.fwt"
+                path.write_bytes(pack_student(folder))
+                timed = [packed_speed(path, settings.runtime, split) for split in splits]
+            speeds = [{**each, "flops": count} for each, count in zip(timed, counted, strict=True)]
+    return [{**row, "speed": each} for row, each in zip(rows, speeds, strict=True)]
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """PyTorch and the tokenizers of teachers have one thread."""
+    threads, parallel = torch.get_num_threads(), os.environ.get("TOKENIZERS_PARALLELISM", "true")
+    torch.set_num_threads(1)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        os.environ["TOKENIZERS_PARALLELISM"] = parallel
 
 
 def _validation(

@@ -1,27 +1,61 @@
-"""How fast a model answers."""
+"""Speed and memory of a model on one CPU thread, over rows spread evenly over a split."""
 
-import timeit
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from common.data.split import Split
 from common.progress import show_bars
+from compression.evaluation import timing
+from compression.evaluation.packed import Runtime, load_packed
 
-TIMED_PASSES = 3
+ROWS, ALONE = 1000, 100
+"""Most rows that are answered together, and one by one."""
+_ROOT = Path(__file__).parents[2]
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 Predictor = Callable[[Split], np.ndarray]
 """From a split to logits, as in common.training.metrics.score."""
 
 
-def speed(predict: Predictor, split: Split) -> dict[str, float]:
-    """Return speeds, tokenizing included. The best of a few passes counts: a busy machine disturbs it least."""
+def spread(split: Split, most: int) -> np.ndarray:
+    """Return the indices of at most so many rows, spread evenly over a split, int64 [rows]."""
+    return np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64)
+
+
+def speed(predict: Predictor, split: Split) -> dict[str, Any]:
+    """Return the speed of a model in PyTorch, tokenizing included. The caller sees to the one thread."""
     show_bars(False)
+    rows, alone = spread(split, ROWS), spread(split, ALONE)
+    return {"runtime": "pytorch", **timing.times(lambda some: predict(split.take(np.array(some))), rows, alone)}
 
-    def seconds(rows: Split) -> float:
-        return min(timeit.repeat(lambda: predict(rows), number=1, repeat=TIMED_PASSES))
 
-    return {
-        "sentences_per_second": round(len(split) / seconds(split), 1),
-        "milliseconds_for_one": round(1000 * seconds(split.take(np.arange(1))), 3),
-    }
+def packed_speed(path: Path, runtime: Runtime, split: Split) -> dict[str, Any]:
+    """Return speed and peak memory of a packed file, measured in a process of its own.
+
+    peak_memory: bytes that loading the file and answering texts one by one add to a process with the runtime; None
+    where the system does not say. Raises UserError for a file that the runtime does not read.
+    """
+    load_packed(path, runtime)
+    lines = [json.dumps(_texts(split.take(spread(split, most)))) for most in (ALONE, ROWS)]
+    environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", timing.__name__, str(path.resolve()), runtime]
+    # Not in the terminal's group: Ctrl-C is a request to stop, and this process is over in seconds.
+    options = {"stdout": subprocess.PIPE, "check": True, "text": True, "start_new_session": True}
+    done = subprocess.run(command, input="\n".join(lines), env=environment, **options)
+    return {"runtime": runtime, **json.loads(done.stdout)}
+
+
+def _texts(split: Split) -> list[Any]:
+    """The texts of a split as the runtimes read them: of pairs both."""
+    columns = split.sentences()
+    return list(zip(*columns, strict=True)) if len(columns) == 2 else columns[0]

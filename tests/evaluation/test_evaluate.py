@@ -184,11 +184,17 @@ def test_a_model_can_be_named_by_its_folder(workspace):
     assert scored(workspace, "sst-2", str(folder))[0]["metrics"] == scored(workspace, "sst-2", "s")[0]["metrics"]
 
 
-def test_speed_is_measured_when_asked_for(workspace):
-    student(workspace)
+def test_speed_is_measured_when_asked_for_and_scores_are_kept(workspace):
+    folder = student(workspace)
     (row,) = scored(workspace, "sst-2", "s", time=True)
-    assert row["speed"]["sentences_per_second"] > 0
-    assert row["speed"]["milliseconds_for_one"] > 0
+    speed = row.pop("speed")
+    assert saved_rows(Workspace(workspace), load_task("sst-2"), folder, read_config(folder)) == [row]
+    assert scored(workspace, "sst-2", "s") == [row]
+    assert (speed.pop("runtime"), speed.pop("flops")) == ("numpy", 2 * (6 * 7 + 7 * 2))
+    assert all(speed[name] > 0 for name in ("sentences_per_second", "milliseconds_for_one", "peak_memory"))
+    (teacher,) = scored(workspace, "sst-2", "tiny-bert", time=True)
+    assert list(teacher["speed"]) == ["runtime", "sentences_per_second", "milliseconds_for_one", "flops"]
+    assert teacher["speed"]["runtime"] == "pytorch"
 
 
 def test_scoring_a_row_does_not_depend_on_the_others(workspace):

@@ -52,7 +52,7 @@ def test_a_packed_file_is_scored_as_its_student(packed):
         assert (row["rows"], row["data"], row["bytes_packed"]) == (whole["rows"], whole["data"], whole["bytes_packed"])
     (row,) = scored(packed, "first-1k", split="validation", time=True)
     assert row["metrics"] == whole["validation"]
-    assert set(row["speed"]) == {"sentences_per_second", "milliseconds_for_one"}
+    assert list(row["speed"]) == ["runtime", "sentences_per_second", "milliseconds_for_one", "peak_memory"]
 
 
 def test_the_c_runtime_scores_and_answers_as_numpy(packed, c_library, tmp_path, capsys):
@@ -68,6 +68,12 @@ def test_the_c_runtime_scores_and_answers_as_numpy(packed, c_library, tmp_path, 
         assert ours[0] == theirs[0]
         values = ([float(cell.split()[-1]) for cell in cells[1:]] for cells in (ours, theirs))
         assert next(values) == pytest.approx(next(values), abs=1e-4)
+
+
+def test_the_c_runtime_times_a_student(packed, c_library):
+    (row,) = scored(packed, packed[1], packed=False, time=True, runtime="c")
+    assert row["speed"]["runtime"] == "c"
+    assert row["speed"]["peak_memory"] > 0
 
 
 def test_the_c_runtime_is_for_packed_files(packed, tmp_path, monkeypatch):

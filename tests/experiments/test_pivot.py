@@ -29,7 +29,7 @@ from pivot_rows import (
 
 from common.errors import UserError
 from compression.experiments.report import terminal_report, write_report
-from compression.experiments.report.pivot import Pivot, csv_pivot, pivots
+from compression.experiments.report.pivot import Pivot, csv_pivot, pivots, terminal_pivot
 from compression.experiments.report.pivot_layout import stage_label
 from compression.experiments.report.record import Quote
 from compression.experiments.report.table import escape_latex, latex_table, markdown_table
@@ -417,3 +417,35 @@ def test_cells_show_the_size_of_the_packed_file_where_the_layout_asks_for_it():
     (line,) = csv.DictReader(io.StringIO(csv_pivot(pivot)))
     assert line["no distil · accuracy, bytes_packed"] == "21400.0"
     assert line["alpha 0 · accuracy, bytes_packed"] == ""
+
+
+def test_speeds_follow_sizes_where_models_were_timed():
+    speed = {"runtime": "c", "sentences_per_second": 1000.0, "milliseconds_for_one": 0.5, "flops": 2_000_000}
+    slow = {"runtime": "pytorch", "sentences_per_second": 50.0, "milliseconds_for_one": 40.0, "flops": 90_000_000}
+    timed = [{**one, "speed": speed} for one in scored(ALPHA_0, 0.8, 0.9, 0.8, 0.9)]
+    pivot = only([*timed, teacher({"accuracy": 0.95}, speed=slow)], record({**STUDENT, "method": METHODS}))
+    table = pivot.table()
+    heads = ["/".join(head.levels) for head in table.heads]
+    first = heads.index("Sentences/s")
+    assert heads[first : first + 4] == ["Sentences/s", "ms for one", "MFLOPs for one", "× faster"]
+    assert heads[first - 1] == "S, MB"
+    shown = [[entry.text for entry in line.entries[first : first + 4]] for line in table.every]
+    assert shown == [["50.0", "40.0", "90.0", "–"], ["1,000", "0.500", "2.00", "80"]]
+    assert "Sentences/s & ms for one & MFLOPs for one & $\\times$ faster" in latex_table(table)
+    line = next(line for line in csv.DictReader(io.StringIO(csv_pivot(pivot))) if line["kind"] == "student")
+    names = ("sentences_per_second", "milliseconds_for_one", "flops", "times_faster")
+    assert [float(line[name]) for name in names] == [1000.0, 0.5, 2e6, 80.0]
+    assert any("(packed files by the C runtime, teachers by PyTorch)" in note for note in pivot.notes)
+    text, notes = terminal_pivot(pivot, 60)
+    assert "ms for one" not in text
+    assert not set(notes) & set(pivot.speed_notes)
+    sized = only(timed, record({**STUDENT, "method": METHODS}, sizes=True))
+    assert "ms for one" not in ["/".join(head.levels) for head in sized.table().heads]
+    assert not sized.speed_notes
+
+
+def test_speeds_are_left_out_where_the_models_of_a_row_differ():
+    speed = {"runtime": "numpy", "sentences_per_second": 1000.0, "milliseconds_for_one": 0.5}
+    first, *others = scored(ALPHA_0, 0.8, 0.9, 0.8, 0.9)
+    rows = [{**first, "speed": speed, "parameters": 7}, *({**one, "speed": speed} for one in others)]
+    assert not only(rows, record({**STUDENT, "method": METHODS})).speeds

@@ -223,3 +223,39 @@ def test_labels_alone_make_a_report(tmp_path: Path):
 def test_nothing_to_report(tmp_path: Path):
     with pytest.raises(UserError, match="no model was evaluated"):
         write_report(tmp_path, [], chain())
+
+
+OF_STUDENT = {"runtime": "numpy", "sentences_per_second": 20_000.0, "milliseconds_for_one": 0.5}
+OF_STUDENT |= {"peak_memory": 2_900_000, "flops": 12_000}
+ITS_TEACHER = {"runtime": "pytorch", "sentences_per_second": 100.0, "milliseconds_for_one": 20.0, "flops": 500_000_000}
+
+
+def test_speed_and_memory_are_columns_where_models_were_timed():
+    other = {**OF_STUDENT, "milliseconds_for_one": 0.3, "peak_memory": None}
+    rows = [row(speed=OF_STUDENT), row(model="ffn-s2", seed=2, speed=other), {**TEACHER, "speed": ITS_TEACHER}]
+    (results,) = group_rows([*rows, row(model="untimed")])
+    table = models_table(results)
+    shown = [
+        dict(zip((h.levels[0] for h in table.heads), (e.text for e in line.entries), strict=True))
+        for line in table.lines
+    ]
+    names = ("Sentences/s", "ms for one", "Peak memory, MB", "MFLOPs for one", "× faster than roberta")
+    assert [[line[name] for name in names] for line in shown] == [
+        ["100", "20.0", "–", "500", "1.0"],
+        ["20,000", "0.400", "2.90", "0.0120", "50"],
+        ["–", "–", "–", "–", "–"],
+    ]
+    text = terminal_table(rows)
+    assert "ms for one" in text.splitlines()[1]
+    assert "Peak memory, MB" not in text
+    assert max(map(len, text.splitlines())) <= 110
+    assert "(packed files by the NumPy runtime, teachers by PyTorch)" in " ".join(text.split())
+
+
+def test_of_two_teachers_each_is_named_in_times_faster():
+    (results,) = group_rows([
+        {**TEACHER, "speed": ITS_TEACHER},
+        {**TEACHER, "model": "bert", "speed": ITS_TEACHER},
+        row(speed=OF_STUDENT),
+    ])  # fmt: skip
+    assert "40 (roberta)" in markdown_table(models_table(results))

@@ -79,7 +79,18 @@ def test_scores_of_several_test_splits_are_means_and_a_model_without_one_is_left
 
 def test_peers_are_drawn_by_packed_size_and_are_not_on_our_skyline():
     (panel,) = panels([of_task("sst-2", grid("s", SMALL), fasttext())])
-    assert [(point.label, point.size) for point in panel.of("peer")] == [("fasttext-small", 31_000)]
+    assert [(point.label, point.cost) for point in panel.of("peer")] == [("fasttext-small", 31_000)]
     assert [(point.label, point.kind) for point in panel.best] == [("12k", "student"), ("minilm", "teacher")]
     assert panel.ours[-1].about.splitlines()[-1] == "90 MB of weights"
     assert panel.ours[0].about.splitlines()[-1] == "12 KB packed, 7,501 times smaller than minilm"
+
+
+def test_speeds_have_columns_where_models_were_timed():
+    one = grid("s", {"12k": SMALL["12k"]}, seeds=(1,))
+    speed = {"sentences_per_second": 20_000.0, "milliseconds_for_one": 0.25, "flops": 5_000}
+    rows = [{**row, "speed": speed} if row["stage"] != "teacher" else row for row in one.rows]
+    table = size_table(of_task("sst-2", Archived(one.record, rows), fasttext()), {"400 KB": {"accuracy": 0.9}})
+    assert "| Accuracy, % | Sentences/s | ms for one | MFLOPs for one | Target |" in table
+    assert "| 5,000 | 80.00 (1) | 20,000 | 0.250 | 0.0050 |  |" in table
+    assert "| 82.00 ± 0.00 (2) | – | – | – |  |" in table
+    assert "| 400 KB | – | – | – | – | – | – | – | ≥ 90.00 |" in table

@@ -48,7 +48,7 @@ def test_descriptions_of_points():
 def test_packed_sizes_are_compared_where_a_student_is_packed():
     packed, unpacked = row("ffn+q", 20_000, 0.8, bytes_packed=25_000), row("ffn", 30_000, 0.81)
     (panel,) = panels(group_rows([TEACHER, unpacked, packed]))
-    assert [(point.label, point.size) for point in panel.points] == [("ffn+q", 25_000), ("minilm", 100_000_000)]
+    assert [(point.label, point.cost) for point in panel.points] == [("ffn+q", 25_000), ("minilm", 100_000_000)]
     assert [point.about.splitlines()[2] for point in panel.points] == [
         "25 KB packed, 4,000 times smaller than minilm",
         "100 MB of weights",
@@ -87,7 +87,7 @@ def test_of_many_points_only_the_skyline_is_named_and_no_name_covers_another():
     assert not [pair for pair in itertools.combinations(boxes, 2) if pair[0].overlaps(pair[1])]
     inside = figure.axes[0].get_window_extent().padded(1)
     assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
-    markers = figure.axes[0].transData.transform([(p.size, 100 * p.score) for p in panel.points])
+    markers = figure.axes[0].transData.transform([(p.cost, 100 * p.score) for p in panel.points])
     assert not [box for box in boxes for x, y in markers if box.contains(x, y)]
 
 
@@ -108,12 +108,31 @@ POINTS = st.lists(
 
 
 def dominates(a: Point, b: Point) -> bool:
-    return a.size <= b.size and a.score >= b.score and (a.size, a.score) != (b.size, b.score)
+    return a.cost <= b.cost and a.score >= b.score and (a.cost, a.score) != (b.cost, b.score)
 
 
 @given(POINTS)
 def test_skyline_has_exactly_the_points_that_nothing_dominates(found: list[Point]):
     expected = [point for point in found if not any(dominates(other, point) for other in found)]
-    assert sorted(skyline(found), key=lambda p: p.size) == sorted(expected, key=lambda p: p.size)
-    sizes = [point.size for point in skyline(found)]
+    assert sorted(skyline(found), key=lambda p: p.cost) == sorted(expected, key=lambda p: p.cost)
+    sizes = [point.cost for point in skyline(found)]
     assert sizes == sorted(sizes)
+
+
+def timed(row: dict[str, Any], milliseconds: float) -> dict[str, Any]:
+    return {**row, "speed": {"milliseconds_for_one": milliseconds}}
+
+
+def test_a_panel_of_times_follows_where_students_were_timed():
+    small, large = row("small", 20_000, 0.8), row("large", 90_000, 0.85)
+    splits = group_rows([timed(TEACHER, 10.0), timed(small, 0.4), timed(large, 0.2), row("untimed", 9, 0.5)])
+    by_size, by_time = panels(splits, Quote(table="7.5"))
+    assert (by_size.cost, by_time.cost) == ("bytes_gzip", "milliseconds_for_one")
+    assert [(point.label, point.cost) for point in by_time.points] == [("large", 0.2), ("small", 0.4), ("minilm", 10.0)]
+    assert [point.label for point in by_time.best] == ["large", "minilm"]
+    assert by_time.points[0].about.splitlines()[2] == "0.2 ms for one text, 50 times faster than minilm"
+    assert by_time.tolerable == by_size.tolerable
+    axes = draw_skylines(splits).axes[1]
+    assert axes.get_xlabel().startswith("Milliseconds for one text")
+    assert list(map(axes.xaxis.get_major_formatter(), (0.03, 300, 1000))) == ["0.03 ms", "300 ms", "1,000 ms"]
+    assert len(panels(group_rows([timed(TEACHER, 10.0), small]))) == 1

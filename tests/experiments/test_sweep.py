@@ -284,6 +284,19 @@ def test_chains_share_one_distilled_student_and_find_that_of_another_sweep(done,
     assert {name for name in model_bytes(workspace) if name not in before} == set(models[1:])
 
 
+def test_a_sweep_that_is_timed_finds_the_models_of_one_that_was_not(done, tmp_path):
+    workspace, path = done
+    before, of_untimed = model_bytes(workspace), set(runs(workspace))
+    assert not any("speed" in row for row in results(workspace))
+    sweep(path, settings(workspace, name="timed", set_=("time=true", "seeds=[1]")))
+    assert [row["speed"]["runtime"] for row in results(workspace, "timed")] == ["numpy"] * len(METHODS)
+    assert model_bytes(workspace) == before
+    assert len(set(runs(workspace)) - of_untimed) == len(METHODS)
+    with pytest.raises(UserError, match="--runtime has no effect without --packed or --time"):
+        load_grid(path, ("runtime=c",))
+    load_grid(path, ("time=true", "runtime=c"))
+
+
 def test_cells_with_the_same_settings_are_one_run(done, tmp_path):
     workspace, _ = done
     axes = {"method": {"a": METHODS["labels"], "b": {**METHODS["labels"], "alpha": 1.0}}}

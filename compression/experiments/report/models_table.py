@@ -8,7 +8,24 @@ from common.tables import UNITS, human_bytes
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import quoted_shares
 from compression.experiments.report.results import grouped
-from compression.experiments.report.seed_groups import GZIPPED, MEASURED, PACKED, SeedGroup, SplitResults, Stat, mean
+from compression.experiments.report.seed_groups import (
+    GZIPPED,
+    MEASURED,
+    MILLISECONDS,
+    PACKED,
+    SeedGroup,
+    SplitResults,
+    Stat,
+    mean,
+)
+from compression.experiments.report.speed_columns import (
+    FASTER,
+    HEADINGS,
+    MEASURES,
+    ratio_entry,
+    speed_entry,
+    speed_notes,
+)
 from compression.experiments.report.table import Entry, Head, Line, Table, number_entry, text_entry
 
 TERMINAL_WIDTH = 110
@@ -49,12 +66,18 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
     groups = results.groups
     teachers = {teacher.name for group in groups if (teacher := results.teacher_of(group))}
     only_teacher = teachers.pop() if len(teachers) == 1 else None
-    than = "× smaller" if terminal else f"× smaller than {only_teacher or 'teacher'}"
+    of_teacher = "" if terminal else f" than {only_teacher or 'teacher'}"
+    than = f"× smaller{of_teacher}"
 
-    def ratio(group: SeedGroup, field: str) -> Entry:
-        value, teacher = results.times_smaller(group, field), results.teacher_of(group)
-        entry = number_entry(value, ",.0f" if value is None or value >= 9.95 else ".1f")
+    def ratio(group: SeedGroup, value: float | None) -> Entry:
+        entry, teacher = ratio_entry(value), results.teacher_of(group)
         return entry if only_teacher or value is None or not teacher else Entry(f"{entry.text} ({teacher.name})", value)
+
+    def smaller(field: str) -> list[Entry]:
+        return [ratio(group, results.times_smaller(group, field)) for group in groups]
+
+    def speeds(name: str) -> list[Entry]:
+        return [speed_entry(name, group.speed(name)) for group in groups]
 
     packed = results.size_field == PACKED
 
@@ -63,10 +86,11 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
 
     seconds = [mean((row.get("seconds") or {}).get("train") for row in group.rows) for group in groups]
     cells = any(group.rows[0].get("cell") for group in groups)  # names of cells include their training
+    timed = any(group.speed(MILLISECONDS) for group in groups)
     wide = not terminal
     columns = [
         (True, "Model", [Entry(group.label, group.label) for group in groups]),
-        (wide or not cells, "Trained on", [Entry(group.trained_on, group.trained_on) for group in groups]),
+        (wide or not (cells or timed), "Trained on", [Entry(group.trained_on, group.trained_on) for group in groups]),
         (wide, "Stage", [text_entry(group.rows[0].get("stage")) for group in groups]),
         (True, "Parameters", size("parameters")),
         (wide, "Trained parameters", size("trained_parameters")),
@@ -78,9 +102,11 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         (wide, "ECE, %", [score_entry(group.calibration_error) for group in groups]),
         (wide, "ECE before calibration, %", [score_entry(group.before_calibration) for group in groups]),
         (wide, "Training, s", [number_entry(each, ",.1f") for each in seconds]),
-        (wide, than, [ratio(group, "bytes_model") for group in groups]),
-        (wide or not packed, than if terminal else f"gzipped, {than}", [ratio(group, GZIPPED) for group in groups]),
-        (wide or packed, than if terminal else f"packed, {than}", [ratio(group, PACKED) for group in groups]),
+        (wide, than, smaller("bytes_model")),
+        (wide or not packed, than if terminal else f"gzipped, {than}", smaller(GZIPPED)),
+        (wide or packed, than if terminal else f"packed, {than}", smaller(PACKED)),
+        *((wide or name == MILLISECONDS, title, speeds(name)) for name, (title, _) in MEASURES.items()),
+        (True, f"{HEADINGS[FASTER]}{of_teacher}", [ratio(group, results.times_faster(group)) for group in groups]),
     ]
     shown = [
         (name, entries) for wanted, name, entries in columns if wanted and any(e.sort is not None for e in entries)
@@ -133,7 +159,7 @@ def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
         ),
         (any(group.selected_on_test for group in groups), SELECTED_ON_TEST),
     ]
-    return [note for applies, note in known if applies]
+    return [note for applies, note in known if applies] + speed_notes(row for group in groups for row in group.rows)
 
 
 def summary(results: SplitResults) -> str:

@@ -25,6 +25,7 @@ from compression.experiments.report.pivot_sizes import (
     Size,
     Sizes,
     kinds_of,
+    known_speeds,
     quoted_sizes,
     size_entries,
     size_heads,
@@ -34,6 +35,7 @@ from compression.experiments.report.record import ExperimentRecord, TableLayout
 from compression.experiments.report.reference import QuotedFigure, QuotedPoint, quoted_figures, quoted_points
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import DASH, Stat, mean, mean_over_splits, name_without_seed, stat
+from compression.experiments.report.speed_columns import speed_notes
 from compression.experiments.report.table import Entry, Head, Line, Table, plain_table
 
 SEEDS = 4
@@ -81,14 +83,28 @@ class PivotRow:
 
 @dataclasses.dataclass(frozen=True)
 class Pivot:
-    """One table. baselines: teachers, then the thesis's (quoted), in the columns that they belong to."""
+    """One table. baselines: teachers, then the thesis's (quoted), in the columns that they belong to.
+
+    speed_notes: how to read its speeds; own_notes: all else.
+    """
 
     title: str
     layout: TableLayout
     columns: Sequence[Column]
     rows: Sequence[PivotRow]
     baselines: Sequence[PivotRow]
-    notes: Sequence[str]
+    own_notes: Sequence[str]
+    speed_notes: Sequence[str]
+
+    @property
+    def notes(self) -> list[str]:
+        """How to read it."""
+        return [*self.own_notes, *self.speed_notes]
+
+    @property
+    def speeds(self) -> list[str]:
+        """Speeds that are known of any row. They are shown as sizes are."""
+        return known_speeds(row.sizes for row in (*self.baselines, *self.rows))
 
     @property
     def quotes_sizes(self) -> bool:
@@ -103,7 +119,7 @@ class Pivot:
         shown = [i for i, column in enumerate(self.columns) if quoted or not column.quoted]
         one_metric = short and not quoted and len({column.metric for column in self.columns}) == 1
         heads = [Head((SHORT.get(axis, axis) if short else axis,), numeric=False) for axis in self.layout.rows]
-        heads += size_heads(every[0].sizes, self.quotes_sizes, thesis) if sizes else []
+        heads += size_heads(every[0].sizes, self.quotes_sizes, thesis, self.speeds) if sizes else []
         for column in (self.columns[i] for i in shown):
             heads.append(Head(column.labels if one_metric else column.levels, quoted=column.quoted))
 
@@ -112,7 +128,8 @@ class Pivot:
             last = max((i for i, label in enumerate(row.labels) if label), default=0)
             mark = " †" * row.selected_on_test + " (quoted)" * row.quoted
             labels = [Entry(label + mark * (i == last), label) for i, label in enumerate(row.labels)]
-            numbers = size_entries(row.sizes, row.thesis, self.quotes_sizes, thesis) if sizes else []
+            own = (row.sizes, row.thesis, self.quotes_sizes, thesis, self.speeds)
+            numbers = size_entries(*own) if sizes else []
             return Line([*labels, *numbers, *(row.scores[i] for i in shown)], "quoted" if row.quoted else "")
 
         baselines = [line(row) for row in self.baselines if quoted or not row.quoted]
@@ -145,7 +162,11 @@ def _pivot(
     rows = [_row(table, labels, columns, figures, record.table.sizes, kinds, teachers) for labels in table.rows]
     blank = ("",) * (len(record.table.rows) - 1)
     baselines = [*_teachers(table, columns, teachers, blank, kinds), *_quoted_baselines(table, columns, blank, kinds)]
-    return Pivot(table.title, record.table, columns, rows, baselines, list(_notes(columns, rows, baselines)))
+    notes = list(_notes(columns, rows, baselines))
+    scored = [row for cell in table.cells.values() for row in cell.rows]
+    timed = [*scored, *(row for row in teachers if row["task"] in table.tasks)]
+    about_speeds = [] if record.table.sizes else speed_notes(timed)
+    return Pivot(table.title, record.table, columns, rows, baselines, notes, about_speeds)
 
 
 def _row(
@@ -307,7 +328,7 @@ def terminal_pivot(pivot: Pivot, width: int) -> tuple[str, list[str]] | None:
     for quoted, sizes in ((True, True), (False, True), (False, False)):
         text = plain_table(pivot.table(quoted, sizes, short=True))
         if max(map(len, text.splitlines())) <= width:
-            absent = [*([] if quoted else [ABOUT_QUOTES]), *([] if sizes else [ABOUT_SIZES])]
+            absent = [*([] if quoted else [ABOUT_QUOTES]), *([] if sizes else [ABOUT_SIZES, *pivot.speed_notes])]
             return text, [note.replace("Bold:", "*:") for note in pivot.notes if note not in absent]
     return None
 
@@ -316,7 +337,7 @@ def csv_pivot(pivot: Pivot) -> str:
     """Return the table for programs: labels, parameters, bytes, then mean, deviation and number of seeds by column.
 
     Scores are as in results.json, from 0 to 1 or a correlation; unknown values are empty. kind: student, teacher, or
-    quoted for the thesis's baselines.
+    quoted for the thesis's baselines. Speeds, by their names in results.json, where models were timed.
     """
     values = ("mean", "sd", "n", *(("bytes_packed",) if pivot.layout.sizes else ()))
     stream = io.StringIO()
@@ -324,7 +345,7 @@ def csv_pivot(pivot: Pivot) -> str:
     heads = [f"{' · '.join(column.levels)}, {value}" for column in pivot.columns for value in values]
     kinds = (*pivot.baselines, *pivot.rows)[0].sizes
     fields = ("parameters", "bytes", "bytes_of", "times_smaller", "thesis_bytes", "thesis_times_smaller")
-    names = [f"{kind}_{name}".lstrip("_") for kind in kinds for name in fields]
+    names = [f"{kind}_{name}".lstrip("_") for kind in kinds for name in (*fields, *pivot.speeds)]
     writer.writerow(["kind", *pivot.layout.rows, *names, "selected_on_test", *heads])
     for row in (*pivot.baselines, *pivot.rows):
         kind = "quoted" if row.quoted else "teacher" if row in pivot.baselines else "student"
@@ -332,5 +353,7 @@ def csv_pivot(pivot: Pivot) -> str:
         test = str(row.selected_on_test).lower()
         sizes = [(own, row.thesis.get(kind, Size())) for kind, own in row.sizes.items()]
         numbers = [(own.parameters, own.size, own.field, own.ratio, their.size, their.ratio) for own, their in sizes]
+        speeds = [tuple(map(own.speeds.get, pivot.speeds)) for own, _ in sizes]
+        numbers = [value for of_kind in zip(numbers, speeds, strict=True) for value in of_kind]
         writer.writerow([kind, *row.labels, *itertools.chain(*numbers), test, *scores])
     return stream.getvalue()

@@ -1,4 +1,4 @@
-"""Sizes of a table's rows: of all its tasks, or SS and SP of the thesis's table 7.5, single sentences and pairs."""
+"""Sizes and speeds of a table's rows: of all its tasks, or of single sentences and pairs (thesis, table 7.5)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from compression.experiments.report.reference import QUOTED_TEACHER, QuotedFigure, quoted_points
 from compression.experiments.report.results import Row, grouped
-from compression.experiments.report.seed_groups import mean
+from compression.experiments.report.seed_groups import MILLISECONDS, mean, speed_of
+from compression.experiments.report.speed_columns import FASTER, HEADINGS, MEASURES, ratio_entry, speed_entry
 from compression.experiments.report.table import Entry, Head, number_entry
 
 ALL, SINGLE, PAIRS = "", "single", "pairs"
-_NAMES = {ALL: ("P", "S"), SINGLE: ("P single", "SS"), PAIRS: ("P pairs", "SP")}
-"""Kind of tasks -> how parameters and bytes are headed."""
+_NAMES = {ALL: ("P", "S", ""), SINGLE: ("P single", "SS", " single"), PAIRS: ("P pairs", "SP", " pairs")}
+"""Kind of tasks -> how parameters and bytes are headed, and the end of speeds' headings."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +24,14 @@ class Size:
 
     size: bytes, in results.json's `field`: bytes_model of a distilled student or a teacher, bytes_gzip of a pruned or
     quantized one, as the thesis reports them. ratio: how many times the teacher's weights file is larger.
+    speeds: those of HEADINGS that are known.
     """
 
     parameters: float | None = None
     size: float | None = None
     field: str | None = None
     ratio: float | None = None
+    speeds: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 Sizes = Mapping[str, Size]
@@ -60,27 +63,36 @@ def quoted_sizes(figures: Iterable[QuotedFigure], kinds: Mapping[str, Sequence[s
     return found
 
 
-def size_heads(kinds: Iterable[str], ratios: bool, quoted: bool) -> list[Head]:
+def known_speeds(rows: Iterable[Sizes]) -> list[str]:
+    """Return the speeds that are known of any of the rows, in the order of HEADINGS."""
+    known = {name for sizes in rows for each in sizes.values() for name in each.speeds}
+    return [name for name in HEADINGS if name in known]
+
+
+def size_heads(kinds: Iterable[str], ratios: bool, quoted: bool, speeds: Sequence[str]) -> list[Head]:
     """Return the heads of `size_entries`."""
     heads = []
-    for parameters, size in map(_NAMES.__getitem__, kinds):
+    for parameters, size, ending in map(_NAMES.__getitem__, kinds):
         heads += [Head((parameters,)), Head((f"{size}, MB",))]
         heads += [Head((f"{size}, × smaller",))] if ratios else []
         if quoted:
             heads += [Head((f"{size}, MB, thesis (quoted)",), quoted=True)]
             heads += [Head((f"{size}, × smaller, thesis (quoted)",), quoted=True)]
+        heads += [Head((f"{HEADINGS[name]}{ending}",)) for name in speeds]
     return heads
 
 
-def size_entries(own: Sizes, thesis: Sizes, ratios: bool, quoted: bool) -> list[Entry]:
-    """Return a row's sizes of each kind: parameters and MB; with `ratios`, and the thesis's with `quoted`."""
+def size_entries(own: Sizes, thesis: Sizes, ratios: bool, quoted: bool, speeds: Sequence[str]) -> list[Entry]:
+    """Return a row's sizes of each kind: parameters and MB; with `ratios`, and the thesis's with `quoted`; then these
+    of its speeds, as `known_speeds` has them."""
     entries = []
     for kind, each in own.items():
         entries += [number_entry(each.parameters), _megabytes(each.size)]
-        entries += [_ratio(each.ratio)] if ratios else []
+        entries += [ratio_entry(each.ratio)] if ratios else []
         if quoted:
             theirs = thesis.get(kind, Size())
-            entries += [_megabytes(theirs.size), _ratio(theirs.ratio)]
+            entries += [_megabytes(theirs.size), ratio_entry(theirs.ratio)]
+        entries += [speed_entry(name, each.speeds.get(name)) for name in speeds]
     return entries
 
 
@@ -100,17 +112,18 @@ def _size(rows: Sequence[Row], teachers: Sequence[Row]) -> Size:
     (field,) = fields
     size = mean(row.get(field) for row in rows)
     names = {(row["task"], row.get("teacher")) for row in rows}
-    whole = mean(row.get("bytes_model") for row in teachers if (row["task"], row["model"]) in names)
+    theirs = [row for row in teachers if (row["task"], row["model"]) in names]
+    whole = mean(row.get("bytes_model") for row in theirs)
     ratio = whole / size if whole and size else None
     parameters = mean(mean(row.get("parameters") for row in own) for own in by_task.values())
-    return Size(parameters, size, None if size is None else field, ratio)
+    speeds = {name: mean(mean(speed_of(row, name) for row in own) for own in by_task.values()) for name in MEASURES}
+    slow, fast = mean(speed_of(row, MILLISECONDS) for row in theirs), speeds[MILLISECONDS]
+    speeds[FASTER] = slow / fast if slow and fast else None
+    known = {name: value for name, value in speeds.items() if value is not None}
+    return Size(parameters, size, None if size is None else field, ratio, known)
 
 
 def _megabytes(size: float | None) -> Entry:
     megabytes = None if size is None else size / 1e6
     digits = 3 if megabytes is None or megabytes < 10 else 1 if megabytes < 1000 else 0
     return Entry(number_entry(megabytes, f",.{digits}f").text, size)
-
-
-def _ratio(ratio: float | None) -> Entry:
-    return number_entry(ratio, ",.0f" if ratio is None or ratio >= 10 else ".1f")

@@ -1,4 +1,4 @@
-"""Points of the skyline: every seed group by size and score, the thesis's own, and which of them nothing dominates."""
+"""Points of the skyline: every seed group by cost (size or time) and score, the thesis's, and those not dominated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from common.tables import human_bytes
 from compression.experiments.report.models_table import metric_heading
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points, tolerable_scores
-from compression.experiments.report.seed_groups import MEASURED, SplitResults
+from compression.experiments.report.seed_groups import MEASURED, MILLISECONDS, SplitResults
+from compression.experiments.report.speed_columns import ratio_entry
 
 _FEW = 24
 """With more points than this in a panel, only those of the skyline have names and error bars."""
@@ -22,12 +23,13 @@ _MEASURED = {**MEASURED, "bytes_model": "of weights"}
 class Point:
     """A seed group, or a model of the thesis.
 
-    size: bytes; score: as in results.json; spread: its sample standard deviation, 0 for one seed; about: a description
-    in lines. kind: a peer is another library's, a baseline a quoted model that the thesis compares its own with.
+    cost: bytes, or milliseconds for one text; score: as in results.json; spread: its sample standard deviation, 0 for
+    one seed; about: a description in lines. kind: a peer is another library's, a baseline a quoted model that the
+    thesis compares its own with.
     """
 
     label: str
-    size: float
+    cost: float
     score: float
     spread: float = 0.0
     kind: Literal["student", "teacher", "peer", "quoted", "baseline"] = "student"
@@ -36,7 +38,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """Contents of one pair of axes: a metric on a split, by the size in a field of its rows.
+    """Contents of one pair of axes: a metric on a split, by a cost, a size of results.json or MILLISECONDS.
 
     points: our models, then other libraries', then the thesis's; the skyline is of our own alone. tolerable: the score
     from which the thesis calls a student of this task tolerable.
@@ -45,7 +47,7 @@ class Panel:
     title: str
     metric: str
     points: tuple[Point, ...]
-    size: str
+    cost: str
     tolerable: float | None = None
 
     def of(self, *kinds: str) -> list[Point]:
@@ -54,7 +56,7 @@ class Panel:
 
     @functools.cached_property
     def ours(self) -> list[Point]:
-        """Our models, from small to large."""
+        """Our models, from small to large, or from fast to slow."""
         return self.of("student", "teacher")
 
     @functools.cached_property
@@ -73,34 +75,51 @@ class Panel:
 
 
 def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[Panel]:
-    """Return a panel for each task, split and metric of which a model of ours has both a score and a size."""
+    """Return a panel for each task, split and metric of which a model of ours has both a score and a size.
+
+    Where students were timed, another one follows it, by milliseconds for one text; no times are quoted.
+    """
     found = []
     for results in splits:
+        timed = any(group.speed(MILLISECONDS) for group in results.groups if not group.is_teacher)
         for metric in results.metrics:
-            own = sorted(_points(results, metric), key=lambda point: point.kind == "peer")
-            every = (*own, *_quoted(results, metric, quote))
             tolerable = tolerable_scores(results.task).get(metric) if results.split.startswith("test") else None
             title = f"{results.task}, {results.split}"
-            found.append(Panel(title, metric, every, results.size_field, tolerable))
+            sized = (*_points(results, metric, results.size_field), *_quoted(results, metric, quote))
+            found.append(Panel(title, metric, sized, results.size_field, tolerable))
+            if timed:
+                points = tuple(_points(results, metric, MILLISECONDS))
+                found.append(Panel(title, metric, points, MILLISECONDS, tolerable))
     return [panel for panel in found if panel.ours]
 
 
-def _points(results: SplitResults, metric: str) -> list[Point]:
-    """The groups whose size and score are known, from small to large."""
+def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
+    """The groups whose cost and score are known, by cost; other libraries' last."""
     found = []
     for group in results.groups:
-        field, score = results.size_field_of(group), group.metric(metric)
-        size_bytes = group.size(field)
-        if size_bytes and score:
+        score, teacher = group.metric(metric), results.teacher_of(group)
+        if cost == MILLISECONDS:
+            value, ratio, word = group.speed(cost), results.times_faster(group), "faster"
+            about = f"{cost_text(cost, value)} for one text" if value else ""
+        else:
+            field = results.size_field_of(group)
+            value, ratio, word = group.size(field), results.times_smaller(group, field), "smaller"
+            about = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
+        if value and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
             seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
-            about = f"{group.label}\n{metric_heading(metric)}: {score.text}, {seeds}"
-            about += f"\n{human_bytes(size_bytes)} {_MEASURED[field]}"
-            teacher, ratio = results.teacher_of(group), results.times_smaller(group, field)
+            lines = [group.label, f"{metric_heading(metric)}: {score.text}, {seeds}", about]
             if teacher and ratio and teacher is not group:
-                about += f", {ratio:,.0f} times smaller than {teacher.name}"
-            found.append(Point(group.label, size_bytes, score.mean, score.sd or 0.0, kind, about))
-    return sorted(found, key=lambda point: point.size)
+                lines[-1] += f", {ratio_entry(ratio).text} times {word} than {teacher.name}"
+            found.append(Point(group.label, value, score.mean, score.sd or 0.0, kind, "\n".join(lines)))
+    return sorted(found, key=lambda point: (point.kind == "peer", point.cost))
+
+
+def cost_text(cost: str, value: float) -> str:
+    """Return '25 KB', or '0.52 ms' of a panel by milliseconds."""
+    if cost != MILLISECONDS:
+        return human_bytes(value)
+    return f"{value:,.0f} ms" if value >= 999.5 else f"{value:.3g} ms"
 
 
 def _quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Point]:
@@ -118,16 +137,17 @@ def _quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Poi
             about += f"\n{human_bytes(point.size_bytes)} on disk"
             kind = "baseline" if point.baseline else "quoted"
             found.append(Point(point.name, point.size_bytes, score, kind=kind, about=about))
-    return sorted(found, key=lambda point: point.size)
+    return sorted(found, key=lambda point: point.cost)
 
 
 def skyline(candidates: Sequence[Point]) -> list[Point]:
-    """Return the points that no other dominates, by size.
+    """Return the points that no other dominates, by cost.
 
-    A point is dominated when another is no larger and no worse, and smaller or better (Börzsönyi et al., 2001).
+    A point is dominated when another costs no more and is no worse, and costs less or is better (Börzsönyi et al.,
+    2001).
     """
     best: list[Point] = []
-    for point in sorted(candidates, key=lambda point: (point.size, -point.score)):
-        if not best or point.score > best[-1].score or (point.score, point.size) == (best[-1].score, best[-1].size):
+    for point in sorted(candidates, key=lambda point: (point.cost, -point.score)):
+        if not best or point.score > best[-1].score or (point.score, point.cost) == (best[-1].score, best[-1].cost):
             best.append(point)
     return best

@@ -21,13 +21,12 @@ import pydantic
 
 from common.errors import UserError
 from common.store.files import write_text
-from common.tables import human_bytes
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.archive import Archived, read_finished
 from compression.experiments.report.models_table import SELECTED_ON_TEST, metric_heading, models_table, warning
 from compression.experiments.report.overview import described, draw_overview, overview_table, overviews
 from compression.experiments.report.pivot import pivots
-from compression.experiments.report.points import panels
+from compression.experiments.report.points import cost_text, panels
 from compression.experiments.report.record import Quote
 from compression.experiments.report.seed_groups import SplitResults, group_rows, merged
 from compression.experiments.report.size_table import LIMITS, Targets, size_table
@@ -162,7 +161,7 @@ class Page:
 def described_skyline(results: SplitResults, quote: Quote | None) -> str:
     """Return the contents of a skyline of packed sizes, a point a line: the picture's `Description`."""
     return "\n".join(
-        f"{metric_heading(panel.metric)}: {point.label} {100 * point.score:.2f} in {human_bytes(point.size)}"
+        f"{metric_heading(panel.metric)}: {point.label} {100 * point.score:.2f} in {cost_text(panel.cost, point.cost)}"
         for panel in panels([results], quote)
         for point in panel.points
     )

@@ -16,6 +16,7 @@ GZIPPED, PACKED = "bytes_gzip", "bytes_packed"
 MEASURED = {GZIPPED: "gzipped", PACKED: "packed"}
 """Sizes that models are compared by, and the words for them: the thesis's, of the weights file gzipped (zeros stay in
 it, so bytes_model would not show the gain of pruning), and that of the file with everything a prediction needs."""
+MILLISECONDS = "milliseconds_for_one"
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
 _SHARED += ("alpha", "augmented", "teacher", "select_on", "parameters")
 """Fields that all seeds of a group share, besides task, split and name."""
@@ -49,6 +50,11 @@ def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that are known, or None when none is."""
     found = stat(values)
     return found.mean if found else None
+
+
+def speed_of(row: Row, name: str) -> float | None:
+    """Return a speed of a row, or None where the model was not timed."""
+    return (row.get("speed") or {}).get(name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +104,10 @@ class SeedGroup:
     def metric(self, name: str) -> Stat | None:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return stat((row.get("metrics") or {}).get(name) for row in self.rows)
+
+    def speed(self, name: str) -> float | None:
+        """Return the mean of one of the speeds of results.json over the seeds; None where no model was timed."""
+        return mean(speed_of(row, name) for row in self.rows)
 
     @property
     def calibration_error(self) -> Stat | None:
@@ -154,6 +164,12 @@ class SplitResults:
         teacher = self.teacher_of(group)
         whole, size = teacher.size("bytes_model") if teacher else None, group.size(field)
         return whole / size if whole and size else None
+
+    def times_faster(self, group: SeedGroup) -> float | None:
+        """Return the teacher's milliseconds for one text divided by the group's."""
+        teacher = self.teacher_of(group)
+        slow, fast = teacher.speed(MILLISECONDS) if teacher else None, group.speed(MILLISECONDS)
+        return slow / fast if slow and fast else None
 
     @functools.cached_property
     def best_student(self) -> SeedGroup | None:

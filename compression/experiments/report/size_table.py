@@ -17,7 +17,8 @@ from common.tables import human_bytes
 from compression.experiments.report.models_table import metric_heading, score_entry, warning
 from compression.experiments.report.pivot_layout import averaged
 from compression.experiments.report.reference import QUOTED_TEACHER, quoted_points
-from compression.experiments.report.seed_groups import SplitResults
+from compression.experiments.report.seed_groups import SeedGroup, SplitResults
+from compression.experiments.report.speed_columns import FASTER, HEADINGS, speed_entry
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
 
 LIMITS = (12_000, 32_000, 100_000, 400_000)
@@ -33,10 +34,12 @@ def size_table(
 ) -> str:
     """Return the table in Markdown. quotes: models of the thesis's table 7.5, under its teacher's row.
 
-    A group is in the smallest class that all its seeds fit, by the packed file. Raises UserError for a target of an
+    A group is in the smallest class that all its seeds fit, by the packed file. Speeds have columns where models were
+    timed. Raises UserError for a target of an
     unknown class or metric, and an unknown model of the thesis.
     """
     targets, metrics = targets or {}, results.metrics
+    timed = [name for name in HEADINGS if any(_speed(results, group, name) for group in results.groups)]
     classes = ["teachers", *map(human_bytes, limits), LARGER]
     points = {point.name: point for point in quoted_points(results.task)}
     _check_known("targets: no class", targets, classes[1:-1])
@@ -56,15 +59,17 @@ def size_table(
             wanted = {} if group.is_peer else targets.get(own_class, {})
             target = _target(wanted, {name: score.mean for name, score in zip(metrics, scores, strict=True) if score})
         numbers = [number_entry(group.size("parameters")), *map(score_entry, scores)]
+        numbers += [speed_entry(name, _speed(results, group, name)) for name in timed]
         rows.append((own_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
     for name in dict.fromkeys([QUOTED_TEACHER, *quotes]) if quotes else ():
         point = points[name]  # the thesis's sizes are of weights alone, gzipped where pruned or quantized
         own_class = "teachers" if name == QUOTED_TEACHER else size_class(point.size_bytes, limits)
         scores = [number_entry(point.metrics.get(metric), ".2f", 0.01) for metric in metrics]
         numbers = [text_entry(_weights(point.size_bytes)), number_entry(point.parameters), *scores]
+        numbers += [speed_entry(name, None) for name in timed]
         rows.append((own_class, [Entry(f"{name} (quoted)"), *numbers, Entry("")]))
     reached = {own_class for own_class, entries in rows if entries[-1].text}
-    nothing = [text_entry(None)] * (3 + len(metrics))
+    nothing = [text_entry(None)] * (3 + len(metrics) + len(timed))
     rows += [(name, [*nothing, Entry(_target(targets[name]))]) for name in targets if name not in reached]
     rows.sort(key=lambda row: classes.index(row[0]))
     firsts = ["", *(name for name, _ in rows)]
@@ -74,7 +79,7 @@ def size_table(
     ]
     names = [averaged(metric_heading(name), results.split.split(" and ")) for name in metrics]
     heads = [Head((name,), numeric=False) for name in ("Size class", "Model")]
-    heads += [Head((name,)) for name in ("Packed file", "Parameters", *names)]
+    heads += [Head((name,)) for name in ("Packed file", "Parameters", *names, *map(HEADINGS.__getitem__, timed))]
     heads += [Head(("Target",), numeric=False)] if targets else []
     text = markdown_table(Table(results.task, heads, lines))
     return text + warning(any(group.selected_on_test for group in results.groups))
@@ -83,6 +88,11 @@ def size_table(
 def size_class(size: float, limits: Sequence[int] = LIMITS) -> str:
     """Return the smallest class that a file of so many bytes fits: '12 KB'."""
     return [*map(human_bytes, limits), LARGER][bisect.bisect_left(limits, size)]
+
+
+def _speed(results: SplitResults, group: SeedGroup, name: str) -> float | None:
+    """One of HEADINGS."""
+    return results.times_faster(group) if name == FASTER else group.speed(name)
 
 
 def _check_known(error: str, names: Iterable[str], known: Iterable[str]) -> None:

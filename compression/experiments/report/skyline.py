@@ -1,4 +1,4 @@
-"""The skyline: a score against size, and the models that no smaller one equals (figures 7.2 to 7.4 of the thesis)."""
+"""The skyline: a score against size or time, and the models that none dominates (figures 7.2 to 7.4 of the thesis)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from common.tables import human_bytes
 from compression.experiments.report.models_table import metric_heading
-from compression.experiments.report.points import Panel, Point, panels
+from compression.experiments.report.points import Panel, Point, cost_text, panels
 from compression.experiments.report.record import Quote
-from compression.experiments.report.seed_groups import GZIPPED, PACKED, SplitResults
+from compression.experiments.report.seed_groups import GZIPPED, MILLISECONDS, PACKED, SplitResults
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +21,7 @@ _GREEN, _GREY, _BLUE, _ORANGE, _PURPLE = "#009e73", "#9a9a9a", "#0072b2", "#d55e
 _MEASURES = {
     GZIPPED: f"Size of the gzipped weights ({GZIPPED}), logarithmic",
     PACKED: f"Size of the packed file, all in ({PACKED}; teachers, quoted: the weights), logarithmic",
+    MILLISECONDS: "Milliseconds for one text, CPU time on one thread (teachers: in PyTorch), logarithmic",
 }
 _SIZE_INCHES = (8.6, 5.9)
 _MARKER = 7
@@ -47,7 +47,7 @@ _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) -> Figure:
-    """Return a figure with a panel for each task, split and metric. quote: whether to draw the thesis's models too.
+    """Return a figure with the panels of `panels`. quote: whether to draw the thesis's models too.
 
     Every point's marker has `point_id` as its gid, by which SVG knows it.
     """
@@ -77,13 +77,14 @@ def point_id(panel: int, point: int) -> str:
 
 
 def _at(point: Point) -> tuple[float, float]:
-    return point.size, 100 * point.score
+    return point.cost, 100 * point.score
 
 
 def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
     axes.set_xscale("log")
     steps = {"drawstyle": "steps-post", "color": _GREEN, "linewidth": 1.8, "zorder": 2.5}
-    axes.plot(*zip(*map(_at, panel.best), strict=True), label="skyline: best up to a size", **steps)
+    word = "time" if panel.cost == MILLISECONDS else "size"
+    axes.plot(*zip(*map(_at, panel.best), strict=True), label=f"skyline: best up to a {word}", **steps)
     if panel.tolerable is not None:
         line = {"color": _PURPLE, "linestyle": ":", "linewidth": 1.1, "zorder": 2}
         axes.axhline(100 * panel.tolerable, label="tolerable: GLUE's BiLSTM (quoted)", **line)
@@ -112,25 +113,25 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
 
 def _ends(point: Point, spread: float) -> list[tuple[float, float]]:
     """The lower and the upper end of a point's error bar."""
-    return [(point.size, 100 * (point.score + side * spread)) for side in (-1, 1)]
+    return [(point.cost, 100 * (point.score + side * spread)) for side in (-1, 1)]
 
 
 def _set_limits(axes: Axes, panel: Panel) -> None:
     """Leave room for names on the left and above, where no points are, and put ticks such as 100 KB on the x axis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    sizes = [point.size for point in panel.points]
+    costs = [point.cost for point in panel.points]
     scores = [score for point in panel.points for _, score in _ends(point, point.spread)]
     scores += [] if panel.tolerable is None else [100 * panel.tolerable]
-    span = max(sizes) / min(sizes)
-    axes.set_xlim(min(sizes) / (2 * span**0.2), max(sizes) * 2 * span**0.04)
+    span = max(costs) / min(costs)
+    axes.set_xlim(min(costs) / (2 * span**0.2), max(costs) * 2 * span**0.04)
     pad = max(0.12 * (max(scores) - min(scores)), 1.0)
     axes.set_ylim(min(scores) - pad, max(scores) + pad)
     axes.set_yticks([tick for tick in axes.get_yticks() if min(scores) - pad <= tick <= min(100, max(scores) + pad)])
     axes.xaxis.set_major_locator(LogLocator(subs=(1,) if span > 1000 else (1, 3) if span > 10 else (1, 2, 3, 5, 7)))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
-    axes.set_xlabel(_MEASURES[panel.size])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: cost_text(panel.cost, value)))
+    axes.set_xlabel(_MEASURES[panel.cost])
 
 
 def _place_labels(axes: Axes, panel: Panel) -> None:
@@ -140,7 +141,7 @@ def _place_labels(axes: Axes, panel: Panel) -> None:
     """
     column = [(point.label, _at(point)) for point in panel.best if point.kind != "teacher"]
     if column and not panel.few:
-        _place_column(axes, column, min(point.size for point in panel.points))
+        _place_column(axes, column, min(point.cost for point in panel.points))
     obstacles = list(_obstacles(axes, panel))
     ours = sorted(panel.ours, key=lambda point: (point.kind != "teacher", point not in panel.best, -point.score))
     for point in (*ours, *panel.of("peer", "baseline")):
@@ -157,7 +158,7 @@ def _obstacles(axes: Axes, panel: Panel) -> Iterator[Bbox]:
     for point in panel.points:
         yield Bbox(axes.transData.transform(_ends(point, panel.shown_spread(point)))).padded(_MARKER)
     for left, right in itertools.pairwise(panel.best):
-        corner = (right.size, 100 * left.score)
+        corner = (right.cost, 100 * left.score)
         for ends in ([_at(left), corner], [corner, _at(right)]):
             yield Bbox(axes.transData.transform(ends)).padded(1)
 

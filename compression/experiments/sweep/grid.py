@@ -27,6 +27,9 @@ from compression.experiments.sweep.grid_file import (
 )
 from compression.shrinking.settings import Action
 
+TIMING = ("time", "runtime")
+"""Settings of evaluate that are the runs' too: whether models are timed, and by which runtime."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
@@ -59,6 +62,12 @@ class Grid:
     quote: Quote | None
 
     @property
+    def timing(self) -> dict[str, Any]:
+        """Those of TIMING that are given, where models are timed."""
+        given = {name: self.settings[name] for name in TIMING if name in self.settings}
+        return given if given.get("time") else {}
+
+    @property
     def augmented(self) -> tuple[str, ...]:
         """Names of the augmented rows that its runs are trained on."""
         given = {name: value for name, value in self.settings.items() if name == "augmented"}
@@ -76,7 +85,8 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
     file, chosen = narrowed(file, parse_assignments(assignments))
     overrides = {**chosen, **(flags or {})}
     fixed = with_task_path(path, {**underscored(file.settings), **overrides})
-    check_known(fixed, [*(kind for job in file.shared for kind in job), "compress"])
+    kinds = [*(kind for job in file.shared for kind in job), "compress"]
+    check_known([name for name in fixed if name not in TIMING], kinds)
     seeds = tuple(dict.fromkeys(map(seed_number, file.seeds))) or (DEFAULT_SEED,)
     cells = tuple(_cells(file, seeds, fixed, overrides, path))
     if file.axes and not cells:
@@ -86,9 +96,12 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
         task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)
     }
     one_seed = [job for cell in cells if cell.seed == seeds[0] for job in cell.jobs] if chosen else []
-    check_jobs([*itertools.chain.from_iterable(shared.values()), *one_seed], chosen)
     axes = {axis: tuple(map(label_of, values)) for axis, values in file.axes.items()}
-    return Grid(file.name, file.title or file.name, fixed, axes, seeds, shared, cells, file.table, file.quote)
+    grid = Grid(file.name, file.title or file.name, fixed, axes, seeds, shared, cells, file.table, file.quote)
+    timing = {name: fixed[name] for name in TIMING if name in fixed}
+    evaluated = [Job("evaluate", {**timing, "task": tasks[0]})] if timing else []
+    check_jobs([*itertools.chain.from_iterable(shared.values()), *one_seed, *evaluated], chosen)
+    return grid
 
 
 def _cells(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,10 +37,13 @@ class RunIdentity(NamedTuple):
     inputs: dict[str, str]
 
 
-def identify(settings: CompressSettings, chains: Sequence[Sequence[str]]) -> RunIdentity:
+def identify(
+    settings: CompressSettings, chains: Sequence[Sequence[str]], timing: Mapping[str, Any] | None = None
+) -> RunIdentity:
     """Return the identity of a run. Raises UserError for an input that is missing or out of date.
 
-    chains: lists of actions, each beginning with distill; empty for the settings' own.
+    chains: lists of actions, each beginning with distill; empty for the settings' own. timing: how its models are
+    timed, if they are: such a run is another one, which finds the models built where they are.
     """
     chains = [list(chain) for chain in chains] or [list(settings.compression_actions)]
     step = Distill.of(settings)
@@ -48,7 +51,7 @@ def identify(settings: CompressSettings, chains: Sequence[Sequence[str]]) -> Run
     splits = find_splits(settings.paths, step.definition)
     later = [[_dump(settings, action) for action in chain] for chain in chains]
     return RunIdentity(
-        id=fingerprint([step.key(inputs), later]),
+        id=fingerprint([step.key(inputs), later, *([timing] if timing else [])]),
         family=step.model_copy(update={"seed": 0}).key(inputs)[:8],
         settings={**flat(step.model_dump(mode="json")), "chains": chains},
         inputs={role: artifact.key for role, artifact in {**inputs, "splits": splits}.items()},
@@ -78,7 +81,7 @@ def plan_runs(
         if given["task"] in teachers:
             given.setdefault("teacher", teachers[given["task"]])
         settings = Job("compress", given).settings()
-        identity = identify(settings, cell.chains)
+        identity = identify(settings, cell.chains, grid.timing)
         # Runs may differ in any setting: part of a hash of them distinguishes their names, which end in the seed.
         stem = student_name(settings).removesuffix(f"-s{cell.seed}")
         given["model_name"] = f"{stem}-{identity.family}-s{cell.seed}"
@@ -90,6 +93,7 @@ def plan_runs(
                 jobs=tuple(to_plain(job.given) for job in dataclasses.replace(cell, given=given).jobs),
                 settings=identity.settings,
                 inputs=identity.inputs,
+                timing=grid.timing,
                 experiment=experiment,
                 observers=tuple(observers),
                 threads=threads,

@@ -44,6 +44,8 @@ class RunTask:
     settings: dict[str, Any]
     """Settings of all its steps."""
     inputs: dict[str, str]
+    timing: dict[str, Any]
+    """Settings of evaluate that say whether and how its models are timed."""
     experiment: str
     observers: tuple[str, ...]
     threads: int
@@ -143,5 +145,5 @@ def _models_and_rows(run: RunTask) -> tuple[list[SavedModel], list[Row]]:
         for folder in compress(Job("compress", given).settings()):
             if folder.name not in models:
                 models[folder.name] = SavedModel(name=folder.name, key=read_config(folder).key)
-                rows += evaluate(Job("evaluate", {**shared, "model_name": folder.name}).settings())
+                rows += evaluate(Job("evaluate", {**shared, **run.timing, "model_name": folder.name}).settings())
     return list(models.values()), rows

@@ -3784,34 +3784,38 @@ typedef struct {
   float *rows;
 } fw__side;
 
-/* ---- Transformers: the layers of some tokens are computed together, so that weights are read once for them ---- */
+/* ---- Transformers: some tokens pass a layer together, so that its weights are read once for them ---- */
 
-#define FW__GROUP 8u
+#define FW__GROUP 8u     /* tokens whose sums are in registers at a time */
+#define FW__TOGETHER 64u /* tokens of which all that is between two layers is kept, at most */
 
 /* What is known of a text while it passes the layers. */
 typedef struct {
   const fw_model *m;
-  size_t tokens, padded, apart, wide;  /* padded: to whole groups; from one row to the next, and to the next of `units` */
-  float *states, *keys, *values;       /* [padded][apart] */
-  float *query, *read, *units, *score; /* of a group; [tokens] */
+  size_t tokens, padded, together; /* padded: to whole groups */
+  size_t apart, wide;              /* from one row to the next, and in `units` */
+  float *states, *keys, *values;   /* [padded][apart] */
+  float *query, *read, *units;     /* [together][apart], [together][wide] */
+  float *scores;                   /* [tokens] */
 } fw__sequence;
 
-/* Write the outputs of a group's rows. */
-static void fw__apply_group(const fw_model *m, const fw__dense *layer, const float *in, size_t in_apart,
-                            float *restrict out, size_t out_apart) {
+/* Write a layer's outputs of some rows, a number of whole groups. */
+static void fw__apply_rows(const fw_model *m, const fw__dense *layer, size_t rows, const float *in, size_t in_apart,
+                           float *restrict out, size_t out_apart) {
 #ifdef FW__LANES
-  for (uint32_t o = 0; o < layer->stride; o += FW__LANES) {
-    const float *weights = layer->weights + o;
-    fw__vector sums[FW__GROUP];
-    for (uint32_t n = 0; n < FW__GROUP; n++) sums[n] = *(const fw__vector *)(const void *)(layer->bias + o);
-    for (uint32_t i = 0; i < layer->inputs; i++, weights += layer->stride)
-      for (uint32_t n = 0; n < FW__GROUP; n++)
-        sums[n] += in[n * in_apart + i] * *(const fw__vector *)(const void *)weights;
-    for (uint32_t n = 0; n < FW__GROUP; n++) *(fw__vector *)(void *)(out + n * out_apart + o) = sums[n];
-  }
+  for (uint32_t o = 0; o < layer->stride; o += FW__LANES)
+    for (size_t row = 0; row < rows; row += FW__GROUP) {
+      const float *weights = layer->weights + o, *from = in + row * in_apart;
+      fw__vector sums[FW__GROUP];
+      for (uint32_t n = 0; n < FW__GROUP; n++) sums[n] = *(const fw__vector *)(const void *)(layer->bias + o);
+      for (uint32_t i = 0; i < layer->inputs; i++, weights += layer->stride)
+        for (uint32_t n = 0; n < FW__GROUP; n++)
+          sums[n] += from[n * in_apart + i] * *(const fw__vector *)(const void *)weights;
+      for (uint32_t n = 0; n < FW__GROUP; n++) *(fw__vector *)(void *)(out + (row + n) * out_apart + o) = sums[n];
+    }
   if (layer->stride) return;
 #endif
-  for (uint32_t n = 0; n < FW__GROUP; n++) fw__apply(m, layer, in + n * in_apart, out + n * out_apart);
+  for (size_t row = 0; row < rows; row++) fw__apply(m, layer, in + row * in_apart, out + row * out_apart);
 }
 
 /* Return 1 / sqrt(x) of a positive number: Newton's method, from a guess by the number's bits. */
@@ -3867,23 +3871,22 @@ static void fw__settle(const float *read, const float *norm, uint32_t count, flo
   for (uint32_t i = 0; i < count; i++) state[i] = state[i] * scale * norm[i] + norm[count + i];
 }
 
-/* Write what two layers, with gelu between them, make of a group's rows. */
-static void fw__feed(const fw__sequence *s, const fw__dense *up, const float *in, float *out) {
+/* Write what two layers, with gelu between them, make of some rows. */
+static void fw__feed(const fw__sequence *s, const fw__dense *up, size_t rows, const float *in, float *out) {
   const fw__dense *down = up + 1;
-  fw__apply_group(s->m, up, in, s->apart, s->units, s->wide);
-  for (uint32_t n = 0; n < FW__GROUP; n++) fw__gelu(s->units + n * s->wide, up->outputs);
-  fw__apply_group(s->m, down, s->units, s->wide, out, s->apart);
+  fw__apply_rows(s->m, up, rows, in, s->apart, s->units, s->wide);
+  for (size_t row = 0; row < rows; row++) fw__gelu(s->units + row * s->wide, up->outputs);
+  fw__apply_rows(s->m, down, rows, s->units, s->wide, out, s->apart);
 }
 
-/* Add what a group has read, in `query`, to its states, after an adapter where there are adapters, and normalise. */
-static void fw__settle_group(const fw__sequence *s, float *states, uint32_t adapter, const float *norm) {
+/* Add to some states what is in `query`, after an adapter where there are adapters, and normalise them. */
+static void fw__settle_rows(const fw__sequence *s, uint32_t adapter, const float *norm, size_t rows, float *states) {
   const fw_model *m = s->m;
   if (m->adapters) {
-    fw__feed(s, m->layers + fw__of_layers(m) + 2 * adapter, s->query, s->read);
-    for (size_t i = 0; i < FW__GROUP * s->apart; i++) s->query[i] += s->read[i];
+    fw__feed(s, m->layers + fw__of_layers(m) + 2 * adapter, rows, s->query, s->read);
+    for (size_t i = 0; i < rows * s->apart; i++) s->query[i] += s->read[i];
   }
-  for (uint32_t n = 0; n < FW__GROUP; n++)
-    fw__settle(s->query + n * s->apart, norm, m->hidden, states + n * s->apart);
+  for (size_t at = 0; at < rows * s->apart; at += s->apart) fw__settle(s->query + at, norm, m->hidden, states + at);
 }
 
 /* Apply a layer to the first `count` states, which attend to all. */
@@ -3891,48 +3894,50 @@ static void fw__apply_layer(const fw__sequence *s, uint32_t number, const float 
   const fw_model *m = s->m;
   uint32_t hidden = m->hidden, own = m->arch == FW_RECURSIVE ? 0 : number, width = hidden / m->heads;
   const fw__dense *layer = m->layers + own * FW__OF_LAYER;
-  size_t apart = s->apart, group = FW__GROUP * apart;
+  size_t apart = s->apart;
   float scale = fw__inverse_root((float)width);
   vectors += own * fw__layer_vectors(m);
-  for (size_t at = 0; at < s->padded * apart; at += group) {
-    fw__apply_group(m, &layer[FW__KEY], s->states + at, apart, s->keys + at, apart);
-    fw__apply_group(m, &layer[FW__VALUE], s->states + at, apart, s->values + at, apart);
-  }
-  for (size_t at = 0; at < count * apart; at += group) {
-    float *states = s->states + at;
-    fw__apply_group(m, &layer[FW__QUERY], states, apart, s->query, apart);
-    for (size_t n = 0; n < group; n += apart)
-      for (uint32_t i = 0; i < hidden; i += width)
-        fw__attend(s->query + n + i, s->keys + i, s->values + i, apart, s->tokens, width, scale, s->score,
-                   s->read + n + i);
-    fw__apply_group(m, &layer[FW__OUTPUT], s->read, apart, s->query, apart);
-    fw__settle_group(s, states, 2 * number, vectors + 4 * (size_t)hidden);
-    fw__feed(s, &layer[FW__UP], states, s->query);
-    fw__settle_group(s, states, 2 * number + 1, vectors + 7 * (size_t)hidden + m->intermediate);
+  fw__apply_rows(m, &layer[FW__KEY], s->padded, s->states, apart, s->keys, apart);
+  fw__apply_rows(m, &layer[FW__VALUE], s->padded, s->states, apart, s->values, apart);
+  for (size_t first = 0, rows; first < count; first += rows) {
+    float *states = s->states + first * apart;
+    rows = count - first < s->together ? count - first : s->together;
+    fw__apply_rows(m, &layer[FW__QUERY], rows, states, apart, s->query, apart);
+    for (size_t at = 0; at < rows * apart; at += apart)
+      for (size_t head = 0; head < hidden; head += width)
+        fw__attend(s->query + at + head, s->keys + head, s->values + head, apart, s->tokens, width, scale, s->scores,
+                   s->read + at + head);
+    fw__apply_rows(m, &layer[FW__OUTPUT], rows, s->read, apart, s->query, apart);
+    fw__settle_rows(s, 2 * number, vectors + 4 * (size_t)hidden, rows, states);
+    fw__feed(s, &layer[FW__UP], rows, states, s->query);
+    fw__settle_rows(s, 2 * number + 1, vectors + 7 * (size_t)hidden + m->intermediate, rows, states);
   }
 }
 
-/* Write the states of the first layer: a token in front, then the tokens of one or two texts, and one behind each. */
+/* Write what the first layer reads: a token in front, then the tokens of one or two texts, and one behind each. */
 static void fw__embed(const fw__work *w, const fw__sequence *s, const fw__side *sides, const float *norm) {
   const fw_model *m = w->m;
-  uint32_t hidden = m->hidden, dim = m->dim;
-  const fw__side *side = sides;
-  size_t next = 0; /* of the side's tokens; the one in front is the first text's */
+  uint32_t hidden = m->hidden;
+  int projected = m->dim != hidden;
+  size_t next = 0, text = 0, apart = projected ? s->wide : s->apart; /* next: of the text's tokens */
   for (size_t first = 0; first < s->padded; first += FW__GROUP) {
-    float *states = s->states + first * s->apart, *in = dim == hidden ? states : s->units;
-    size_t apart = dim == hidden ? s->apart : s->wide, here = s->tokens - first;
-    if (here > FW__GROUP) here = FW__GROUP;
-    memset(in, 0, sizeof *in * FW__GROUP * apart);
+    float *states = s->states + first * s->apart, *in = projected ? s->units : states;
+    size_t here = s->tokens - first < FW__GROUP ? s->tokens - first : FW__GROUP;
     uint32_t segments[FW__GROUP];
+    memset(in, 0, sizeof *in * FW__GROUP * apart);
     for (size_t n = 0; n < here; n++) {
-      float *to = in + n * apart;
-      int mark = first + n == 0 ? 0 : next == side->count ? 1 : -1;
-      segments[n] = (uint32_t)(side - sides);
-      if (mark < 0) fw__vector_of(w, side->tokens + (side->count - ++next) * fw__token_size(m), to);
-      else memmove(to, fw__row_of(m, &m->marks, (uint32_t)mark, to), sizeof *to * (size_t)dim);
-      if (mark == 1) side++, next = 0;
+      const fw__side *side = &sides[text];
+      float *vector = in + n * apart;
+      uint32_t behind = next == side->count;
+      segments[n] = (uint32_t)text;
+      if (first + n && !behind) {
+        fw__vector_of(w, side->tokens + (side->count - ++next) * fw__token_size(m), vector);
+        continue;
+      }
+      memmove(vector, fw__row_of(m, &m->marks, behind, vector), sizeof *vector * (size_t)m->dim);
+      if (behind) text++, next = 0;
     }
-    if (dim != hidden) fw__apply_group(m, &m->encoder[0], in, apart, states, s->apart);
+    if (projected) fw__apply_rows(m, &m->encoder[0], FW__GROUP, in, apart, states, s->apart);
     for (size_t n = 0; n < here; n++) {
       float *state = states + n * s->apart;
       const float *segment = fw__row_of(m, &m->segments, segments[n], s->query);
@@ -3947,26 +3952,27 @@ static void fw__encode_sequence(fw__work *w, const fw__side *sides, uint32_t tex
                                 const fw__wanted *wanted) {
   const fw_model *m = w->m;
   uint32_t hidden = m->hidden, units = m->intermediate > m->adapters ? m->intermediate : m->adapters;
-  const float *norm = m->floats + m->vectors + (m->dim != hidden ? hidden : 0);
-  fw__sequence s = {m, 1, 0, (hidden + 15) & ~15u, ((units > m->dim ? units : m->dim) + 15) & ~15u,
-                    NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+  const float *norm = m->floats + m->vectors + (m->dim != hidden ? hidden : 0), *vectors = norm + 2 * (size_t)hidden;
+  fw__sequence s = {m, 1, 0, FW__TOGETHER, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
   for (uint32_t i = 0; i < texts; i++) s.tokens += sides[i].count + 1;
   s.padded = (s.tokens + FW__GROUP - 1) / FW__GROUP * FW__GROUP;
+  if (s.together > s.padded) s.together = s.padded;
+  s.apart = (hidden + 15) & ~15u;
+  s.wide = ((units > m->dim ? units : m->dim) + 15) & ~15u;
   s.states = (float *)fw__room(w, s.padded * s.apart, sizeof(float));
   s.keys = (float *)fw__room(w, s.padded * s.apart, sizeof(float));
   s.values = (float *)fw__room(w, s.padded * s.apart, sizeof(float));
-  s.query = (float *)fw__room(w, FW__GROUP * s.apart, sizeof(float));
-  s.read = (float *)fw__room(w, FW__GROUP * s.apart, sizeof(float));
-  s.units = (float *)fw__room(w, FW__GROUP * s.wide, sizeof(float));
-  s.score = (float *)fw__room(w, s.tokens, sizeof(float));
+  s.query = (float *)fw__room(w, s.together * s.apart, sizeof(float));
+  s.read = (float *)fw__room(w, s.together * s.apart, sizeof(float));
+  s.units = (float *)fw__room(w, s.together * s.wide, sizeof(float));
+  s.scores = (float *)fw__room(w, s.tokens, sizeof(float));
   if (w->full) return;
   memset(s.states, 0, sizeof(float) * s.padded * s.apart);
-  memset(s.query, 0, sizeof(float) * FW__GROUP * s.apart);
-  memset(s.read, 0, sizeof(float) * FW__GROUP * s.apart);
+  memset(s.query, 0, sizeof(float) * s.together * s.apart);
+  memset(s.read, 0, sizeof(float) * s.together * s.apart);
   fw__embed(w, &s, sides, norm);
-  for (uint32_t number = 0; number < m->depth; number++) /* of the last layer the first token is enough for a text */
-    fw__apply_layer(&s, number, norm + 2 * (size_t)hidden,
-                    number + 1 < m->depth || wanted->words ? s.padded : FW__GROUP);
+  for (uint32_t number = 0; number < m->depth; number++) /* of the last layer the first state is enough for a text */
+    fw__apply_layer(&s, number, vectors, number + 1 < m->depth || wanted->words ? s.padded : FW__GROUP);
   memcpy(out, s.states, sizeof *out * (size_t)hidden);
   for (size_t word = 0; word < wanted->words; word++)
     memcpy(wanted->rows + word * wanted->apart, s.states + (1 + wanted->starts[word]) * s.apart,
@@ -4300,7 +4306,7 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   if (fw__is_transformer(m)) {
     uint64_t apart = (uint64_t)m->hidden + 15, wide = (uint64_t)m->dim + m->intermediate + m->adapters + 15;
     uint64_t tokens = (1 + (uint64_t)m->pair) * (most + 1) + FW__GROUP;
-    floats += tokens * (3 * apart + 1) + FW__GROUP * (2 * apart + wide) + 8 * 16;
+    floats += tokens * (3 * apart + 1) + (tokens < FW__TOGETHER ? tokens : FW__TOGETHER) * (2 * apart + wide);
     floats += most * (fw__token_size(m) / sizeof(float));
   }
   if (m->align) {

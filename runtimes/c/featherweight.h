@@ -19,12 +19,12 @@ and elsewhere the #include alone. A prediction:
 
 Memory. fw_open reads the file's header once, on the stack (FW_WINDOW and some 3 KB), to know its sizes; it keeps
 nothing but numbers. fw_load decodes the file, whose arrays are entropy coded, into `memory`: the header (labels,
-vocabulary), the codes of the embedding and of positions, a byte each, and all other matrices as float32 (with FW_COMPACT
-as codes too); a table of floats stays float32. The first fw_used(&model) bytes are read by every prediction; what lies behind them was
-needed for decoding only and may serve as a workspace. The file's bytes are not needed after fw_load. A workspace belongs
-to one thread: it holds the text in its forms, the tokens and the encoder's state, and one half of it, at most 2 MiB, is
-a cache of words (none in a workspace below 8 KB); fw_start marks the cache as empty. A model that is loaded is only read:
-threads may share it.
+vocabulary), the codes of the embedding and of positions, a byte each, and all other matrices as float32 (with
+FW_COMPACT as codes too); a table of floats stays float32. The first fw_used(&model) bytes are read by every
+prediction; what lies behind them was needed for decoding only and may serve as a workspace. The file's bytes are not
+needed after fw_load. A workspace belongs to one thread: it holds the text in its forms, the tokens and the encoder's
+state, and one half of it, at most 2 MiB, is a cache of words (none in a workspace below 8 KB); fw_start marks the
+cache as empty. A model that is loaded is only read: threads may share it.
 
 Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md is
 the format; the answers are those of compression/runtime, the NumPy runtime.
@@ -2322,8 +2322,8 @@ static void fw__clear(fw__dense *dense) {
   memset(dense->bias, 0, sizeof(float) * (size_t)fw__padded(dense));
 }
 
-/* Check the matrices of a layer, and expand them unless it is of codes; its bias is the next of the vectors. From output
- * `from` to `to` all is doubled. */
+/* Check the matrices of a layer, and expand them unless it is of codes; its bias is the next of the vectors. From
+ * output `from` to `to` all is doubled. */
 static int fw__fill(fw_model *m, fw__dense *dense, uint32_t from, uint32_t to, const float **vectors) {
   int status = 0;
   uint32_t first = 0;
@@ -3757,8 +3757,8 @@ static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wante
   for (uint32_t i = 0; i < m->hidden; i++) out[i] = fw__clipped(out[i]);
 }
 
-/* Write what a token reads of others, [width]: the sum of their values with the softmax of the scores `scale` own . key as
- * weights. Keys and values are `apart` numbers one behind the other. scores: [count], written. */
+/* Write what a token reads of others, [width]: the sum of their values, whose weights are the softmax of scale own . key.
+ * Keys and values are `apart` numbers one behind the other. scores: [count], written. */
 static void fw__attend(const float *own, const float *keys, const float *values, size_t apart, size_t count,
                        uint32_t width, float scale, float *restrict scores, float *restrict read) {
   float most = 0, sum = 0;

@@ -13,7 +13,6 @@ from compression.runtime import PackedError, load, native
 LONG = ["the " * 300, "the film " * 31, "x" * 63, "a " * 13, "a"]
 """Texts of more tokens than pass a layer together, of whole groups of them, and of parts of one."""
 SANITIZERS = "CFLAGS=-g -fsanitize=address,undefined -fno-sanitize-recover=all"
-FLAT = {"adapters": 0, "layers": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +42,7 @@ def test_answers_are_those_of_the_numpy_runtime(tmp_path, arch, embedding, kind)
     number = made.TRANSFORMERS.index(arch) + 2 * made.EMBEDDINGS.index(embedding) + 8 * len(kind)
     more = sizes(adapters=4 * (number % 2)) | {"embedding_dim": (6, 8)[number // 2 % 2]}
     theirs, ours = both(tmp_path, arch, embedding, made.FORMS[number % len(made.FORMS)], **more, **kind)
-    check(theirs, ours, [*TEXTS, *LONG])
+    check(theirs, ours, [*TEXTS[::4], *LONG])
     texts = [("a film", "fine"), ("the the", "")] if theirs.pair else ["a film", "the the"]
     expected = theirs.logits(texts)
     # Texts make a difference, next to which that of the runtimes is small.
@@ -58,21 +57,21 @@ def test_matrices_of_every_form(tmp_path, form):
 @pytest.mark.parametrize(
     "given",
     [
-        {"encoder_hidden_dim": 1, "heads": 1, "intermediate_dim": 1, "adapters": 1},
-        {"encoder_hidden_dim": 16, "heads": 16, "intermediate_dim": 40, **FLAT},
+        {"encoder_hidden_dim": 1, "heads": 1, "intermediate_dim": 1, "adapters": 1, "layers": 9},
+        {"encoder_hidden_dim": 16, "heads": 16, "intermediate_dim": 40, "adapters": 0, "layers": 1},
         {"encoder_hidden_dim": 33, "heads": 3, "intermediate_dim": 15, "adapters": 17},
-        {"encoder_hidden_dim": 48, "heads": 1, "intermediate_dim": 5, "adapters": 70, "layers": 9},
+        {"encoder_hidden_dim": 48, "heads": 1, "intermediate_dim": 5, "adapters": 70},
     ],
-    ids=["one", "vectors", "parts", "deep"],
+    ids=["one", "vectors", "parts", "wide"],
 )
 @pytest.mark.parametrize("pair", [False, True])
 def test_sizes_beyond_a_vector_of_the_processor(tmp_path, given, pair):
     more = sizes(**given) | {"pair": pair, "embedding_dim": 3 if pair else given["encoder_hidden_dim"]}
-    check(*both(tmp_path, "transformer", "char", max_tokens=90, **more), ["", *TEXTS[-8:], *LONG])
+    check(*both(tmp_path, "transformer", "char", "ternary", max_tokens=90, **more), ["", *TEXTS[-4:], *LONG])
 
 
 def test_a_layer_that_is_applied_many_times(tmp_path):
-    check(*both(tmp_path, "recursive", "hash", **sizes(iterations=40)), TEXTS[-8:])
+    check(*both(tmp_path, "recursive", "hash", **sizes(iterations=7)), TEXTS[-8:])
 
 
 @pytest.mark.parametrize("kind", [{"labels": []}, {"multilabel": True}, {"max_tokens": 3}])

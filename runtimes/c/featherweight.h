@@ -19,12 +19,12 @@ and elsewhere the #include alone. A prediction:
 
 Memory. fw_open reads the file's header once, on the stack (FW_WINDOW and some 3 KB), to know its sizes; it keeps
 nothing but numbers. fw_load decodes the file, whose arrays are entropy coded, into `memory`: the header (labels,
-vocabulary), the embedding's codes, a byte each, and all other matrices as float32 (with FW_COMPACT as codes too); a
-table of floats stays float32. The first fw_used(&model) bytes are read by every prediction; what lies behind them was
-needed for decoding only and may serve as a workspace. The file's bytes are not needed after fw_load. A workspace belongs
-to one thread: it holds the text in its forms, the tokens and the encoder's state, and one half of it, at most 2 MiB, is
-a cache of words (none in a workspace below 8 KB); fw_start marks the cache as empty. A model that is loaded is only read:
-threads may share it.
+vocabulary), the codes of the embedding and of positions, a byte each, and all other matrices as float32 (with
+FW_COMPACT as codes too); a table of floats stays float32. The first fw_used(&model) bytes are read by every
+prediction; what lies behind them was needed for decoding only and may serve as a workspace. The file's bytes are not
+needed after fw_load. A workspace belongs to one thread: it holds the text in its forms, the tokens and the encoder's
+state, and one half of it, at most 2 MiB, is a cache of words (none in a workspace below 8 KB); fw_start marks the
+cache as empty. A model that is loaded is only read: threads may share it.
 
 Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md is
 the format; the answers are those of compression/runtime, the NumPy runtime.
@@ -33,6 +33,9 @@ Settings, defined before the implementation:
 
     FW_COMPACT      for microcontrollers: all codes stay codes, a byte each, and are multiplied as such, byte pairs have
                     indexes of 16 bits (files of more than 65,534 of them are refused), and there are no vectors
+
+    FW_NO_TRANSFORMERS
+                    files of transformers and recursive transformers are refused: for programs without room for them
 
     FW_ASCII        for programs without room for the tables of Unicode: texts with other characters are refused
 
@@ -101,16 +104,22 @@ typedef struct fw__array {
 typedef struct fw__matrix {
   uint32_t rows, columns, form, option, levels, floats, next;
   fw__array *zero_point, *codes, *mask, *planes[4];
-  struct fw__matrix *left, *right;
+  struct fw__matrix *left, *right, *after; /* after: the file's next one that is no product */
 } fw__matrix;
 
+/* A matrix whose rows are read one at a time: as floats, or without them from its codes. */
+typedef struct {
+  float *values;
+  fw__matrix *matrix;
+} fw__rows;
+
 /* A linear layer as it is multiplied with: [inputs][stride] with the outputs side by side, or, if stride is 0,
- * [outputs][inputs]. Without weights it is one matrix, or two side by side, whose codes are multiplied with; the outputs
- * from `from` to `to` are doubled. */
+ * [outputs][inputs]. It is made from one matrix, or from two side by side; without weights their codes are multiplied
+ * with. The outputs from `from` to `to` are doubled. */
 typedef struct {
   float *weights, *bias;
   uint32_t inputs, outputs, stride;
-  fw__matrix *coded[2];
+  fw__matrix *matrices[2];
   uint32_t from, to;
 } fw__dense;
 
@@ -160,12 +169,13 @@ typedef struct fw_model {
       adapters, cls, input, width, blocks, vocab_size, rows;
   fw__string label_list;
   fw__array *first, *main, *first_end, *main_end, *states;
-  uint32_t first_tables, main_tables, most_tables, coded, floats_count, vectors, total, matrix_count;
-  fw__matrix *matrices;
+  uint32_t first_tables, main_tables, most_tables, floats_count, vectors, total;
+  fw__matrix *matrices, *last_matrix;
   fw__array *float_planes[4];
-  float *floats, *row, *factor, *rank_row, *table, *importance;
+  float *floats, *row, *factor, *rank_row;
   uint32_t longest_row, longest_factor, longest_rank;
-  fw__dense encoder[2], fusion, classifier[2];
+  fw__rows table, importance, marks, positions, segments;
+  fw__dense encoder[2], fusion, classifier[2], *layers; /* layers: of a transformer, and behind them its adapters */
   float scale; /* of the scores of aligned tokens */
   struct fw__table *tables;
   uint32_t *ends;
@@ -252,6 +262,11 @@ FW_API const char *fw_unicode(void);
 #define FW__ONLY_ASCII 1
 #else
 #define FW__ONLY_ASCII 0
+#endif
+#ifdef FW_NO_TRANSFORMERS
+#define FW__TRANSFORMERS 0
+#else
+#define FW__TRANSFORMERS 1
 #endif
 #ifdef FW_COMPACT
 #define FW__COMPACT 1
@@ -1033,7 +1048,8 @@ FW_API const char *fw_error(int status) {
       "a vocabulary that contradicts itself",
       "a coded stream is damaged",
       "a weight is not finite, too large, or has no centroid",
-      "this build does not know the file's architecture, or is too small for its header or vocabulary",
+      FW__TRANSFORMERS ? "this build is too small for the file's header or vocabulary"
+                       : "this build reads no transformers, or is too small for the file's header or vocabulary",
       "too little memory for the model",
       "the text needs a larger workspace",
       FW__ONLY_ASCII ? "the text is not ASCII" : "the text is not UTF-8",
@@ -1487,28 +1503,35 @@ static uint32_t fw__add_floats(fw__pass *p, uint64_t count) {
   return start;
 }
 
-/* Read a matrix's description. stays: predictions read its codes; factor: it is one of a product's. */
-static void fw__read_matrix(fw__pass *p, fw__matrix *matrix, uint32_t rows, uint32_t columns, int stays, int factor) {
+/* Read a matrix's description. stays: predictions read its codes; factor: it is one of a product's. Returns whether it
+ * has codes; *to is NULL in the first pass. */
+static int fw__read_matrix(fw__pass *p, fw__matrix **to, uint32_t rows, uint32_t columns, int stays, int factor) {
   fw__reader *r = p->r;
+  fw_model *m = p->m;
   uint32_t count = fw__counted(p, rows, columns), width = columns > 1 ? columns : FW__BLOCK;
+  fw__matrix local, *matrix = fw__get(p, 1, sizeof local, !factor);
+  *to = matrix;
+  if (!matrix) matrix = &local;
   memset(matrix, 0, sizeof *matrix);
   matrix->rows = rows;
   matrix->columns = columns;
-  if (columns > p->m->longest_row) p->m->longest_row = columns;
+  if (columns > m->longest_row) m->longest_row = columns;
   matrix->form = fw__byte(r, FW__PRODUCT + 1);
-  if (r->error) return;
+  if (r->error) return 0;
   if (matrix->form == FW__PRODUCT) {
-    fw__matrix locals[2], *two = fw__get(p, 2, sizeof *two, 0);
     if (factor) r->error = FW_SETTINGS;
     uint32_t rank = fw__size(r, FW__MOST_VALUES);
-    if (r->error) return;
-    if (!two) two = locals;
-    fw__read_matrix(p, matrix->left = &two[0], rows, rank, 0, 1);
-    if (r->error) return;
-    fw__read_matrix(p, matrix->right = &two[1], rank, columns, 0, 1);
-    if (rank > p->m->longest_rank) p->m->longest_rank = rank;
-    if ((uint64_t)rank * columns > p->m->longest_factor && !r->error) p->m->longest_factor = rank * columns;
-    return;
+    if (r->error) return 0;
+    fw__read_matrix(p, &matrix->left, rows, rank, 0, 1);
+    if (r->error) return 0;
+    fw__read_matrix(p, &matrix->right, rank, columns, 0, 1);
+    if (rank > m->longest_rank) m->longest_rank = rank;
+    if ((uint64_t)rank * columns > m->longest_factor && !r->error) m->longest_factor = rank * columns;
+    return 0;
+  }
+  if (*to) {
+    *(m->last_matrix ? &m->last_matrix->after : &m->matrices) = matrix;
+    m->last_matrix = matrix;
   }
   matrix->option = fw__byte(r, 8);
   uint32_t scales = 1;
@@ -1531,9 +1554,10 @@ static void fw__read_matrix(fw__pass *p, fw__matrix *matrix, uint32_t rows, uint
     matrix->codes = fw__read_array(p, count, width, 0, stays);
     matrix->floats = fw__add_floats(p, (uint64_t)matrix->levels * (matrix->option & FW__PER_ROW ? rows : 1));
   }
+  return matrix->form == FW__AFFINE || matrix->form == FW__CODEBOOK;
 }
 
-static int fw__is_transformer(const fw_model *m) { return m->arch >= FW_TRANSFORMER; }
+static int fw__is_transformer(const fw_model *m) { return FW__TRANSFORMERS && m->arch >= FW_TRANSFORMER; }
 
 /* Read the word pieces: each has a number of characters of the previous one. Sizes in the first pass, bytes in the
  * second. */
@@ -1648,31 +1672,71 @@ static void fw__read_vocabulary(fw__pass *p) {
 
 static uint32_t fw__stride(uint32_t outputs) { return outputs < 16 ? 0 : (outputs + 15) & ~15u; }
 
-/* matrices: its first one, and how many there are. */
-static void fw__get_dense(fw__pass *p, fw__dense *dense, uint32_t outputs, uint32_t inputs, uint32_t first,
-                          uint32_t matrices) {
-  uint32_t all = ((1u << matrices) - 1) << first;
-  int coded = FW__COMPACT && matrices && (p->m->coded & all) == all;
-  memset(dense, 0, sizeof *dense);
+/* Return how many numbers fw__apply writes. */
+static uint32_t fw__padded(const fw__dense *dense) { return dense->stride ? dense->stride : dense->outputs; }
+
+/* Read a matrix whose rows are read one at a time, by predictions too. stays: its codes stay codes. */
+static void fw__read_rows(fw__pass *p, fw__rows *rows, uint32_t count, uint32_t columns, int stays) {
+  int coded = fw__read_matrix(p, &rows->matrix, count, columns, stays, 0) && stays;
+  rows->values = coded || p->r->error ? NULL : fw__get(p, (uint64_t)count * columns, 4, 1);
+}
+
+static void fw__place_dense(fw__pass *p, fw__dense *dense, uint32_t outputs, uint32_t inputs, int coded) {
+  if (p->r->error) return;
   dense->outputs = outputs;
   dense->inputs = inputs;
   dense->stride = coded ? 0 : fw__stride(outputs);
-  for (uint32_t i = 0; i < matrices && coded && p->keep; i++) dense->coded[i] = &p->m->matrices[first + i];
-  if (!coded) dense->weights = fw__get(p, (uint64_t)inputs * (dense->stride ? dense->stride : outputs), 4, 1);
-  dense->bias = fw__get(p, dense->stride ? dense->stride : outputs, 4, 1);
+  if (!coded) dense->weights = fw__get(p, (uint64_t)inputs * fw__padded(dense), 4, 1);
+  dense->bias = fw__get(p, fw__padded(dense), 4, 1);
 }
 
-static int fw__is_coded(const fw__matrix *matrix) { return matrix->form == FW__AFFINE || matrix->form == FW__CODEBOOK; }
+/* Read a layer's matrix, or two side by side. more: inputs of the second one. */
+static void fw__read_dense(fw__pass *p, fw__dense *dense, uint32_t outputs, uint32_t inputs, uint32_t more) {
+  memset(dense, 0, sizeof *dense);
+  int coded = fw__read_matrix(p, &dense->matrices[0], outputs, inputs, FW__COMPACT, 0);
+  if (more && !p->r->error) coded &= fw__read_matrix(p, &dense->matrices[1], outputs, more, FW__COMPACT, 0);
+  fw__place_dense(p, dense, outputs, inputs + more, coded && FW__COMPACT);
+}
+
+/* The matrices of a transformer's layer; those of an adapter are two that are multiplied with as up and down are. */
+enum { FW__QUERY, FW__KEY, FW__VALUE, FW__OUTPUT, FW__UP, FW__DOWN, FW__OF_LAYER, FW__OF_ADAPTERS = 4 };
+
+/* Return how many matrices the layers of a transformer have without adapters, which each application has its own of. */
+static uint32_t fw__of_layers(const fw_model *m) { return FW__OF_LAYER * (m->arch == FW_RECURSIVE ? 1 : m->depth); }
+
+static uint32_t fw__of_adapters(const fw_model *m) { return m->adapters ? FW__OF_ADAPTERS * m->depth : 0; }
+
+/* Return the numbers of a layer's biases and norms: of query, key, value and output, a norm of two numbers for each,
+ * of up and down, and another norm. */
+static uint64_t fw__layer_vectors(const fw_model *m) { return 9 * (uint64_t)m->hidden + m->intermediate; }
+
+static void fw__read_transformer(fw__pass *p) {
+  fw_model *m = p->m;
+  uint32_t hidden = m->hidden, of_layers = fw__of_layers(m), all = of_layers + fw__of_adapters(m);
+  if (m->dim != hidden) fw__read_dense(p, &m->encoder[0], hidden, m->dim, 0);
+  if (!p->r->error) fw__read_rows(p, &m->marks, 2, m->dim, 1);
+  if (!p->r->error) fw__read_rows(p, &m->positions, 1 + (1 + (uint32_t)m->pair) * (m->max_tokens + 1), hidden, 1);
+  if (!p->r->error) fw__read_rows(p, &m->segments, 2, hidden, 1);
+  if (!p->r->error) m->layers = fw__get(p, all, sizeof *m->layers, 1);
+  for (uint32_t i = 0; i < all && !p->r->error; i++) {
+    fw__dense local, *dense = m->layers ? &m->layers[i] : &local;
+    uint32_t part = i < of_layers ? i % FW__OF_LAYER : FW__UP + (i - of_layers) % 2;
+    uint32_t units = i < of_layers ? m->intermediate : m->adapters;
+    fw__read_dense(p, dense, part == FW__UP ? units : hidden, part == FW__DOWN ? units : hidden, 0);
+  }
+}
 
 static uint32_t fw__gates(const fw_model *m) { return m->arch == FW_BILSTM ? 4 * m->hidden : m->hidden; }
 
 static void fw__read_header(fw__pass *p) {
   fw_model *m = p->m;
   fw__reader *r = p->r;
-  m->total = m->floats_count = m->first_tables = m->main_tables = m->most_tables = m->matrix_count = m->coded = 0;
+  m->total = m->floats_count = m->first_tables = m->main_tables = m->most_tables = 0;
   m->longest_row = m->longest_factor = m->longest_rank = 0;
   m->first = m->main = m->first_end = m->main_end = NULL;
+  m->matrices = m->last_matrix = NULL;
   m->arch = (int)fw__byte(r, 6);
+  if (m->arch >= FW_TRANSFORMER && !FW__TRANSFORMERS) r->error = FW_UNSUPPORTED;
   m->embedding = (int)fw__byte(r, 4);
   uint32_t flags = fw__byte(r, 256);
   m->pair = !!(flags & FW__PAIR);
@@ -1718,51 +1782,37 @@ static void fw__read_header(fw__pass *p) {
     r->error = FW_LIMIT;
     return;
   }
-  if (fw__is_transformer(m)) {
-    r->error = FW_UNSUPPORTED;
-    return;
-  }
   m->vocab_size = m->embedding == FW_HASH ? fw__size(r, FW__MOST_VALUES) : 0;
   m->growth = 4; /* a sign of word pieces gets two spaces */
   if (m->embedding == FW_BPE) fw__read_vocabulary(p);
   if (m->embedding == FW_WORDPIECE) fw__read_pieces(p);
   if (r->error) return;
   m->rows = m->embedding == FW_WORDPIECE ? m->pieces + 1 : m->embedding == FW_CHAR ? 33 : fw__size(r, FW__MOST_VALUES);
-  m->width = m->arch == FW_FFN ? m->dim : m->arch == FW_CONV ? m->hidden : 2 * m->hidden;
+  m->width = m->arch == FW_FFN ? m->dim : m->arch == FW_RNN || m->arch == FW_BILSTM ? 2 * m->hidden : m->hidden;
   m->input = m->dim + m->align; /* whether the other text has the token */
-  m->blocks = !m->pair ? 1 : m->symmetric ? 3 : 4;
-  uint32_t inputs = m->width * m->blocks, of_token = m->width + m->dim, gates = fw__gates(m), number = 0;
-  uint32_t shapes[9][2], first = 1, fusion = FW__NONE;
-#define FW__SHAPE(a, b) (shapes[number][0] = (a), shapes[number][1] = (b), number++)
-  FW__SHAPE(m->rows, m->dim);
-  if (m->vocab_size) FW__SHAPE(3 * m->vocab_size, 1);
-  if (m->arch == FW_CONV) FW__SHAPE(2 * m->hidden, m->kernel * m->input);
-  for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM); i++) {
-    FW__SHAPE(gates, m->input);
-    FW__SHAPE(gates, m->hidden);
+  m->blocks = !m->pair || fw__is_transformer(m) ? 1 : m->symmetric ? 3 : 4;
+  uint32_t inputs = m->width * m->blocks, of_token = m->width + m->dim, gates = fw__gates(m);
+  fw__read_rows(p, &m->table, m->rows, m->dim, 1);
+  if (m->vocab_size && !r->error) fw__read_rows(p, &m->importance, 3 * m->vocab_size, 1, FW__COMPACT);
+  if (m->arch == FW_CONV && !r->error) fw__read_dense(p, &m->encoder[0], 2 * m->hidden, m->kernel * m->input, 0);
+  for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM) && !r->error; i++)
+    fw__read_dense(p, &m->encoder[i], gates, m->input, m->hidden);
+  if (fw__is_transformer(m) && !r->error) fw__read_transformer(p);
+  if (m->align && !r->error) {
+    fw__read_matrix(p, &m->fusion.matrices[0], m->width, 4 * of_token, 0, 0);
+    fw__place_dense(p, &m->fusion, m->width, 3 * of_token, 0);
   }
-  if (m->align) {
-    fusion = number;
-    FW__SHAPE(m->width, 4 * of_token);
-  }
-  FW__SHAPE(m->cls, inputs);
-  FW__SHAPE(m->outputs, m->cls);
-#undef FW__SHAPE
+  if (!r->error) fw__read_dense(p, &m->classifier[0], m->cls, inputs, 0);
+  if (!r->error) fw__read_dense(p, &m->classifier[1], m->outputs, m->cls, 0);
   if (r->error) return;
-  fw__matrix local;
-  m->matrix_count = number;
-  m->matrices = fw__get(p, number, sizeof local, 1);
-  for (uint32_t i = 0; i < number && !r->error; i++) {
-    fw__matrix *matrix = m->matrices ? &m->matrices[i] : &local;
-    fw__read_matrix(p, matrix, shapes[i][0], shapes[i][1], !i || (FW__COMPACT && i != fusion), 0);
-    m->coded |= (uint32_t)fw__is_coded(matrix) << i;
-  }
-  if (r->error) return;
+  uint64_t hidden = m->hidden;
   m->vectors = m->floats_count;
-  if (m->arch == FW_CONV) fw__add_floats(p, 2 * (uint64_t)m->hidden);
-  if (m->arch == FW_RNN || m->arch == FW_BILSTM) {
-    fw__add_floats(p, gates);
-    fw__add_floats(p, gates);
+  if (m->arch == FW_CONV) fw__add_floats(p, 2 * hidden);
+  if (m->arch == FW_RNN || m->arch == FW_BILSTM) fw__add_floats(p, 2 * (uint64_t)gates);
+  if (fw__is_transformer(m)) {
+    uint64_t layers = fw__of_layers(m) / FW__OF_LAYER, adapters = fw__of_adapters(m) / 2;
+    fw__add_floats(p, (m->dim != hidden ? 3 : 2) * hidden + layers * fw__layer_vectors(m));
+    fw__add_floats(p, adapters * (hidden + m->adapters));
   }
   if (m->align) fw__add_floats(p, 1 + (uint64_t)m->width);
   fw__add_floats(p, m->cls);
@@ -1770,20 +1820,7 @@ static void fw__read_header(fw__pass *p) {
   for (int i = 0; i < 4 && !r->error; i++) m->float_planes[i] = fw__read_array(p, m->floats_count, FW__BLOCK, 0, 0);
   if (!r->error && r->at != r->end) r->error = FW_FIELD;
   if (r->error) return;
-  /* What stays. */
   m->floats = fw__get(p, m->floats_count, 4, 1);
-  m->table = m->coded & 1 ? NULL : fw__get(p, (uint64_t)m->rows * m->dim, 4, 1);
-  m->importance = NULL;
-  if (m->vocab_size) {
-    if (!FW__COMPACT || !(m->coded & 2)) m->importance = fw__get(p, 3 * (uint64_t)m->vocab_size, 4, 1);
-    first++;
-  }
-  if (m->arch == FW_CONV) fw__get_dense(p, &m->encoder[0], 2 * m->hidden, m->kernel * m->input, first++, 1);
-  for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM); i++, first += 2)
-    fw__get_dense(p, &m->encoder[i], gates, m->input + m->hidden, first, 2);
-  if (m->align) fw__get_dense(p, &m->fusion, m->width, 3 * of_token, first++, 0);
-  fw__get_dense(p, &m->classifier[0], m->cls, inputs, first, 1);
-  fw__get_dense(p, &m->classifier[1], m->outputs, m->cls, first + 1, 1);
   fw__place_arrays(p, 0);
   /* What a part of decoding needs. Pairs are decoded before the codes that stay, and so in their place; tables of codes
    * are read before rows of weights are. */
@@ -2214,6 +2251,13 @@ static void fw__row(const float *floats, fw__matrix *matrix, uint32_t row, float
   fw__cells(floats, matrix, row, 0, matrix->columns, out);
 }
 
+/* Return where a row's floats are, which are written into `room` where the matrix stays codes. */
+static const float *fw__row_of(const fw_model *m, const fw__rows *rows, uint32_t row, float *room) {
+  if (rows->values) return rows->values + (size_t)row * rows->matrix->columns;
+  fw__row(m->floats, rows->matrix, row, room);
+  return room;
+}
+
 /* Return whether no number is infinite, NaN or too large. */
 static int fw__checked(const float *values, size_t count) {
   int right = 1;
@@ -2264,26 +2308,50 @@ static void fw__put_row(fw__dense *dense, uint32_t output, uint32_t first, const
   for (uint32_t i = 0; i < count; i++) to[i * step] = row[i];
 }
 
-/* Check a matrix, and write it into the inputs of a layer from number `first` on unless the layer is of codes. From
- * output `from` to `to` it is doubled. */
-static int fw__fill(fw_model *m, fw__matrix *matrix, fw__dense *dense, uint32_t first, uint32_t from, uint32_t to) {
+/* Check a matrix, and expand it unless it stays codes. */
+static int fw__fill_rows(fw_model *m, const fw__rows *rows) {
+  fw__matrix *matrix = rows->matrix;
   int status = fw__start_matrix(m, matrix);
+  for (uint32_t row = 0; row < matrix->rows && !status; row++)
+    status = fw__checked_row(m, matrix, row, rows->values ? rows->values + (size_t)row * matrix->columns : m->row);
+  return status;
+}
+
+static void fw__clear(fw__dense *dense) {
+  if (dense->weights) memset(dense->weights, 0, sizeof(float) * (size_t)dense->inputs * fw__padded(dense));
+  memset(dense->bias, 0, sizeof(float) * (size_t)fw__padded(dense));
+}
+
+/* Check the matrices of a layer, and expand them unless it is of codes; its bias is the next of the vectors. From
+ * output `from` to `to` all is doubled. */
+static int fw__fill(fw_model *m, fw__dense *dense, uint32_t from, uint32_t to, const float **vectors) {
+  int status = 0;
+  uint32_t first = 0;
   dense->from = from;
   dense->to = to;
-  for (uint32_t row = 0; row < matrix->rows && !status; row++) {
-    status = fw__checked_row(m, matrix, row, m->row);
-    if (!dense->weights) continue;
-    for (uint32_t i = 0; i < matrix->columns && row >= from && row < to; i++) m->row[i] *= 2.0f;
-    fw__put_row(dense, row, first, m->row, matrix->columns);
+  fw__clear(dense);
+  for (uint32_t part = 0; part < 2 && dense->matrices[part] && !status; part++) {
+    fw__matrix *matrix = dense->matrices[part];
+    status = fw__start_matrix(m, matrix);
+    for (uint32_t row = 0; row < matrix->rows && !status; row++) {
+      status = fw__checked_row(m, matrix, row, m->row);
+      if (!dense->weights) continue;
+      for (uint32_t i = 0; i < matrix->columns && row >= from && row < to; i++) m->row[i] *= 2.0f;
+      fw__put_row(dense, row, first, m->row, matrix->columns);
+    }
+    first += matrix->columns;
   }
+  for (uint32_t i = 0; i < dense->outputs; i++) dense->bias[i] = *(*vectors)++ * (i >= from && i < to ? 2.0f : 1.0f);
   return status;
 }
 
 /* Write the fusion of aligned tokens. Of four inputs three are left:
  * own * A + read * B + (own - read) * C + own * read * D = own * (A + C) + read * (B - C) + own * read * D */
-static int fw__fill_fusion(fw_model *m, fw__matrix *matrix) {
+static int fw__fill_fusion(fw_model *m, const float **vectors) {
+  fw__matrix *matrix = m->fusion.matrices[0];
   uint32_t count = matrix->columns / 4;
   int status = fw__start_matrix(m, matrix);
+  fw__clear(&m->fusion);
   for (uint32_t row = 0; row < matrix->rows && !status; row++) {
     float *own = m->row, *read = own + count, *difference = read + count;
     status = fw__checked_row(m, matrix, row, own);
@@ -2294,20 +2362,28 @@ static int fw__fill_fusion(fw_model *m, fw__matrix *matrix) {
     }
     fw__put_row(&m->fusion, row, 0, own, 3 * count);
   }
+  m->scale = *(*vectors)++;
+  for (uint32_t i = 0; i < m->width; i++) m->fusion.bias[i] = *(*vectors)++;
   return status;
 }
 
-static void fw__fill_bias(fw__dense *dense, const float *bias, uint32_t from, uint32_t to) {
-  for (uint32_t i = 0; i < dense->outputs; i++) dense->bias[i] = bias[i] * (i >= from && i < to ? 2.0f : 1.0f);
+/* The biases of a transformer's layers, with its norms between them, which stay where they are. */
+static int fw__fill_transformer(fw_model *m, const float **vectors) {
+  uint32_t of_layers = fw__of_layers(m), all = of_layers + fw__of_adapters(m);
+  int status = m->dim != m->hidden ? fw__fill(m, &m->encoder[0], 0, 0, vectors) : 0;
+  if (!status) status = fw__fill_rows(m, &m->marks);
+  if (!status) status = fw__fill_rows(m, &m->positions);
+  if (!status) status = fw__fill_rows(m, &m->segments);
+  *vectors += 2 * (size_t)m->hidden;
+  for (uint32_t i = 0; i < all && !status; i++) {
+    uint32_t part = i < of_layers ? i % FW__OF_LAYER : FW__QUERY;
+    status = fw__fill(m, &m->layers[i], 0, 0, vectors);
+    if (part == FW__OUTPUT || part == FW__DOWN) *vectors += 2 * (size_t)m->hidden;
+  }
+  return status;
 }
 
-static void fw__clear(fw__dense *dense) {
-  uint32_t outputs = dense->stride ? dense->stride : dense->outputs;
-  if (dense->weights) memset(dense->weights, 0, sizeof(float) * (size_t)dense->inputs * outputs);
-  memset(dense->bias, 0, sizeof(float) * (size_t)outputs);
-}
-
-/* Expand all matrices but the codes of the embedding, and of FW_COMPACT's other matrices, which are only checked. */
+/* Expand all matrices but the codes of tables, and of FW_COMPACT's other matrices, which are only checked. */
 static int fw__make_weights(fw_model *m) {
   for (uint32_t i = 0; i < m->floats_count; i++) {
     uint32_t bits = 0;
@@ -2315,47 +2391,19 @@ static int fw__make_weights(fw_model *m) {
     m->floats[i] = fw__float_of(bits);
   }
   if (!fw__checked(m->floats, m->floats_count)) return FW_WEIGHT;
-  fw__matrix *matrix = m->matrices;
   const float *vectors = m->floats + m->vectors;
-  int status = fw__start_matrix(m, matrix);
-  for (uint32_t row = 0; row < m->rows && !status; row++)
-    status = fw__checked_row(m, matrix, row, m->table ? m->table + (size_t)row * m->dim : m->row);
-  matrix++;
-  if (!status && m->vocab_size) {
-    status = fw__start_matrix(m, matrix);
-    for (uint32_t row = 0; row < matrix->rows && !status; row++)
-      status = fw__checked_row(m, matrix, row, m->importance ? m->importance + row : m->row);
-    matrix++;
-  }
-  if (m->arch == FW_CONV && !status) {
-    fw__clear(&m->encoder[0]);
-    status = fw__fill(m, matrix++, &m->encoder[0], 0, 0, 0);
-    fw__fill_bias(&m->encoder[0], vectors, 0, 0);
-    vectors += 2 * (size_t)m->hidden;
-  }
+  int status = fw__fill_rows(m, &m->table);
+  if (!status && m->vocab_size) status = fw__fill_rows(m, &m->importance);
+  if (m->arch == FW_CONV && !status) status = fw__fill(m, &m->encoder[0], 0, 0, &vectors);
   for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM) && !status; i++) {
     /* tanh(x) = 2 sigmoid(2 x) - 1: the candidate's gate, or all of an RNN, is doubled here, so that every gate is a
      * sigmoid. */
-    uint32_t gates = fw__gates(m), from = m->arch == FW_BILSTM ? 2 * m->hidden : 0, to = from + m->hidden;
-    fw__clear(&m->encoder[i]);
-    status = fw__fill(m, matrix++, &m->encoder[i], 0, from, to);
-    if (!status) status = fw__fill(m, matrix++, &m->encoder[i], m->input, from, to);
-    fw__fill_bias(&m->encoder[i], vectors, from, to);
-    vectors += gates;
+    uint32_t from = m->arch == FW_BILSTM ? 2 * m->hidden : 0;
+    status = fw__fill(m, &m->encoder[i], from, from + m->hidden, &vectors);
   }
-  if (m->align && !status) {
-    fw__clear(&m->fusion);
-    status = fw__fill_fusion(m, matrix++);
-    m->scale = *vectors++;
-    fw__fill_bias(&m->fusion, vectors, 0, 0);
-    vectors += m->width;
-  }
-  for (int i = 0; i < 2 && !status; i++) {
-    fw__clear(&m->classifier[i]);
-    status = fw__fill(m, matrix++, &m->classifier[i], 0, 0, 0);
-    fw__fill_bias(&m->classifier[i], vectors, 0, 0);
-    vectors += m->classifier[i].outputs;
-  }
+  if (fw__is_transformer(m) && !status) status = fw__fill_transformer(m, &vectors);
+  if (m->align && !status) status = fw__fill_fusion(m, &vectors);
+  for (int i = 0; i < 2 && !status; i++) status = fw__fill(m, &m->classifier[i], 0, 0, &vectors);
   return status;
 }
 
@@ -2433,18 +2481,14 @@ static int fw__load(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   if (limit > FW__MOST_VALUES) limit = FW__MOST_VALUES;
   int status = fw__decode_stream(m, r, lanes, m->first, limit);
   if (status) return status;
-  for (uint32_t i = 0; i < m->matrix_count; i++) {
-    fw__matrix *of[3] = {&m->matrices[i], m->matrices[i].left, m->matrices[i].right};
-    for (int part = 0; part < 3; part++) {
-      if (!of[part] || !of[part]->mask) continue;
-      uint32_t ones = 0, count = of[part]->rows * of[part]->columns;
-      for (uint32_t n = 0; n < count; n++) {
-        if (fw__at(of[part]->mask, n) > 1) return FW_STREAM;
-        ones += fw__at(of[part]->mask, n);
-      }
-      for (int plane = 0; plane < 4; plane++)
-        if (of[part]->planes[plane]) of[part]->planes[plane]->count = ones;
+  for (fw__matrix *matrix = m->matrices; matrix; matrix = matrix->after) {
+    uint32_t ones = 0, count = matrix->mask ? matrix->mask->count : 0;
+    for (uint32_t n = 0; n < count; n++) {
+      if (fw__at(matrix->mask, n) > 1) return FW_STREAM;
+      ones += fw__at(matrix->mask, n);
     }
+    for (int plane = 0; plane < 4 && matrix->mask; plane++)
+      if (matrix->planes[plane]) matrix->planes[plane]->count = ones;
   }
   if (m->embedding == FW_BPE) {
     status = fw__read_pairs(m, r, lanes);
@@ -2943,8 +2987,7 @@ static void fw__hash_word(fw__work *w, const uint32_t *word, size_t count) {
     token.word = (uint32_t)digest;
     token.row[sector] = (uint32_t)(code / m->vocab_size);
     uint32_t weight = (uint32_t)(code % m->vocab_size) + sector * m->vocab_size;
-    if (m->importance) token.weight[sector] = m->importance[weight];
-    else fw__row(m->floats, &m->matrices[1], weight, &token.weight[sector]);
+    token.weight[sector] = *fw__row_of(m, &m->importance, weight, &token.weight[sector]);
   }
   fw__token(w, &token, sizeof token);
 }
@@ -3384,11 +3427,11 @@ static void fw__apply_codes(const fw_model *m, const fw__dense *layer, const flo
   for (uint32_t o = 0; o < layer->outputs; o++) {
     const float *at = in;
     float sum = 0;
-    for (uint32_t part = 0; part < 2 && layer->coded[part]; part++)
-      for (uint32_t first = 0, count; first < layer->coded[part]->columns; first += count, at += count) {
-        count = layer->coded[part]->columns - first;
+    for (uint32_t part = 0; part < 2 && layer->matrices[part]; part++)
+      for (uint32_t first = 0, count; first < layer->matrices[part]->columns; first += count, at += count) {
+        count = layer->matrices[part]->columns - first;
         if (count > 32) count = 32;
-        fw__cells(m->floats, layer->coded[part], o, first, count, weights);
+        fw__cells(m->floats, layer->matrices[part], o, first, count, weights);
         sum += fw__dot(weights, at, count);
       }
     out[o] = layer->bias[o] + (o >= layer->from && o < layer->to ? 2.0f : 1.0f) * sum;
@@ -3481,16 +3524,15 @@ static void fw__vector_of(const fw__work *w, const uint8_t *token, float *restri
     memcpy(&hashed, token, sizeof hashed);
     memset(out, 0, sizeof *out * (size_t)dim);
     for (int sector = 0; sector < 3; sector++) {
-      const float *row = m->table ? m->table + (size_t)hashed.row[sector] * dim : w->row;
-      if (!m->table) fw__row(m->floats, &m->matrices[0], hashed.row[sector], w->row);
+      const float *row = fw__row_of(m, &m->table, hashed.row[sector], w->row);
       for (uint32_t i = 0; i < dim; i++) out[i] += hashed.weight[sector] * row[i];
     }
     return;
   }
   uint32_t id;
   memcpy(&id, token, sizeof id);
-  if (m->table) memcpy(out, m->table + (size_t)id * dim, sizeof *out * (size_t)dim);
-  else fw__row(m->floats, &m->matrices[0], id, out);
+  const float *row = fw__row_of(m, &m->table, id, out);
+  if (row != out) memcpy(out, row, sizeof *out * (size_t)dim);
 }
 
 /* ---- A cache of words: what stands between spaces, in ASCII, and its tokens, or for a mean the sum of their vectors
@@ -3646,7 +3688,7 @@ static void fw__encode_mean(fw__work *w, float *out) {
 static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wanted *wanted) {
   const fw_model *m = w->m;
   const fw__dense *layer = &m->encoder[backward];
-  uint32_t hidden = m->hidden, outputs = layer->stride ? layer->stride : layer->outputs;
+  uint32_t hidden = m->hidden, outputs = fw__padded(layer);
   int lstm = m->arch == FW_BILSTM;
   size_t word = backward ? wanted->words : 0;
   float *restrict in = (float *)fw__room(w, (size_t)m->input + hidden, sizeof(float));
@@ -3691,7 +3733,7 @@ static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wante
   const fw__dense *layer = &m->encoder[0];
   size_t reach = m->kernel / 2, window = m->kernel, kept = window + 32, dim = m->input, filled = reach, word = 0;
   float *vectors = (float *)fw__room(w, kept * dim, sizeof(float));
-  float *restrict both = (float *)fw__room(w, layer->stride ? layer->stride : layer->outputs, sizeof(float));
+  float *restrict both = (float *)fw__room(w, fw__padded(layer), sizeof(float));
   if (w->full) return;
   memset(vectors, 0, sizeof(float) * kept * dim);
   size_t next = 0, start = 0; /* the next token to be filled in; where the window of the current one begins */
@@ -3715,6 +3757,228 @@ static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wante
   for (uint32_t i = 0; i < m->hidden; i++) out[i] = fw__clipped(out[i]);
 }
 
+/* Write what a token reads of others, [width]: the sum of their values, whose weights are the softmax of scale own . key.
+ * Keys and values are `apart` numbers one behind the other. scores: [count], written. */
+static void fw__attend(const float *own, const float *keys, const float *values, size_t apart, size_t count,
+                       uint32_t width, float scale, float *restrict scores, float *restrict read) {
+  float most = 0, sum = 0;
+  for (size_t i = 0; i < count; i++) {
+    scores[i] = scale * fw__dot(own, keys + i * apart, width);
+    if (!i || scores[i] > most) most = scores[i];
+  }
+  for (size_t i = 0; i < count; i++) scores[i] = fw__exp(scores[i] - most);
+  memset(read, 0, sizeof *read * (size_t)width);
+  for (size_t i = 0; i < count; i++) {
+    const float *value = values + i * apart, power = scores[i];
+    sum += power;
+    for (uint32_t n = 0; n < width; n++) read[n] += power * value[n];
+  }
+  for (uint32_t n = 0; n < width; n++) read[n] /= sum;
+}
+
+/* A text whose tokens are found, the last one first. rows: where texts are aligned, of each token its state, its vector
+ * and whether the other text has it. */
+typedef struct {
+  const uint8_t *tokens;
+  size_t count;
+  float *rows;
+} fw__side;
+
+/* ---- Transformers: some tokens pass a layer together, so that its weights are read once for them ---- */
+
+#define FW__GROUP 8u     /* tokens whose sums are in registers at a time */
+#define FW__TOGETHER 64u /* tokens of which all that is between two layers is kept, at most */
+
+/* What is known of a text while it passes the layers. */
+typedef struct {
+  const fw_model *m;
+  size_t tokens, padded, together; /* padded: to whole groups */
+  size_t apart, wide;              /* from one row to the next, and in `units` */
+  float *states, *keys, *values;   /* [padded][apart] */
+  float *query, *read, *units;     /* [together][apart], [together][wide] */
+  float *scores;                   /* [tokens] */
+} fw__sequence;
+
+/* Write a layer's outputs of some rows, a number of whole groups. */
+static void fw__apply_rows(const fw_model *m, const fw__dense *layer, size_t rows, const float *in, size_t in_apart,
+                           float *restrict out, size_t out_apart) {
+#ifdef FW__LANES
+  for (uint32_t o = 0; o < layer->stride; o += FW__LANES)
+    for (size_t row = 0; row < rows; row += FW__GROUP) {
+      const float *weights = layer->weights + o, *from = in + row * in_apart;
+      fw__vector sums[FW__GROUP];
+      for (uint32_t n = 0; n < FW__GROUP; n++) sums[n] = *(const fw__vector *)(const void *)(layer->bias + o);
+      for (uint32_t i = 0; i < layer->inputs; i++, weights += layer->stride)
+        for (uint32_t n = 0; n < FW__GROUP; n++)
+          sums[n] += from[n * in_apart + i] * *(const fw__vector *)(const void *)weights;
+      for (uint32_t n = 0; n < FW__GROUP; n++) *(fw__vector *)(void *)(out + (row + n) * out_apart + o) = sums[n];
+    }
+  if (layer->stride) return;
+#endif
+  for (size_t row = 0; row < rows; row++) fw__apply(m, layer, in + row * in_apart, out + row * out_apart);
+}
+
+/* Return 1 / sqrt(x) of a positive number: Newton's method, from a guess by the number's bits. */
+static float fw__inverse_root(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  float root = fw__float_of(0x5F3759DFu - (bits >> 1));
+  for (int i = 0; i < 4; i++) root *= 1.5f - 0.5f * x * root * root;
+  return root;
+}
+
+/* Write x times the share of the normal distribution below x; the error function is a quotient of polynomials, as in
+ * Eigen. */
+static void fw__gelu(float *values, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    float x = values[i] * 0.707106781f;
+    x = x < -4.0f ? -4.0f : x;
+    x = x > 4.0f ? 4.0f : x;
+    float square = x * x, over = -2.72614225801306e-10f, under = -1.45660718464996e-05f;
+    over = over * square + 2.77068142495902e-08f;
+    over = over * square - 2.10102402082508e-06f;
+    over = over * square - 5.69250639462346e-05f;
+    over = over * square - 7.34990630326855e-04f;
+    over = over * square - 2.95459980854025e-03f;
+    over = over * square - 1.60960333262415e-02f;
+    under = under * square - 2.13374055278905e-04f;
+    under = under * square - 1.68282697438203e-03f;
+    under = under * square - 7.37332916720468e-03f;
+    under = under * square - 1.42647390514189e-02f;
+    values[i] *= 0.5f + 0.5f * (x * over / under);
+  }
+}
+
+static float fw__sum(const float *values, uint32_t count) {
+  float sums[8] = {0};
+  uint32_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    for (uint32_t n = 0; n < 8; n++) sums[n] += values[i + n];
+  for (; i < count; i++) sums[i & 7] += values[i];
+  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+
+/* Add to a state what a layer has read, and normalise it. norm: the scales, then the biases. */
+static void fw__settle(const float *read, const float *norm, uint32_t count, float *restrict state) {
+  const float most = 1e12f; /* no real state is cut; squares of any file's stay finite */
+  for (uint32_t i = 0; i < count; i++) {
+    state[i] += read[i];
+    state[i] = state[i] > most ? most : state[i] < -most ? -most : state[i];
+  }
+  float share = 1.0f / (float)count, mean = share * fw__sum(state, count);
+  for (uint32_t i = 0; i < count; i++) state[i] -= mean;
+  float scale = fw__inverse_root(share * fw__dot(state, state, count) + 1e-12f);
+  for (uint32_t i = 0; i < count; i++) state[i] = state[i] * scale * norm[i] + norm[count + i];
+}
+
+/* Write what two layers, with gelu between them, make of some rows. */
+static void fw__feed(const fw__sequence *s, const fw__dense *up, size_t rows, const float *in, float *out) {
+  const fw__dense *down = up + 1;
+  fw__apply_rows(s->m, up, rows, in, s->apart, s->units, s->wide);
+  for (size_t row = 0; row < rows; row++) fw__gelu(s->units + row * s->wide, up->outputs);
+  fw__apply_rows(s->m, down, rows, s->units, s->wide, out, s->apart);
+}
+
+/* Add to some states what is in `query`, after an adapter where there are adapters, and normalise them. */
+static void fw__settle_rows(const fw__sequence *s, uint32_t adapter, const float *norm, size_t rows, float *states) {
+  const fw_model *m = s->m;
+  if (m->adapters) {
+    fw__feed(s, m->layers + fw__of_layers(m) + 2 * adapter, rows, s->query, s->read);
+    for (size_t i = 0; i < rows * s->apart; i++) s->query[i] += s->read[i];
+  }
+  for (size_t at = 0; at < rows * s->apart; at += s->apart) fw__settle(s->query + at, norm, m->hidden, states + at);
+}
+
+/* Apply a layer to the first `count` states, which attend to all. */
+static void fw__apply_layer(const fw__sequence *s, uint32_t number, const float *vectors, size_t count) {
+  const fw_model *m = s->m;
+  uint32_t hidden = m->hidden, own = m->arch == FW_RECURSIVE ? 0 : number, width = hidden / m->heads;
+  const fw__dense *layer = m->layers + own * FW__OF_LAYER;
+  size_t apart = s->apart;
+  float scale = fw__inverse_root((float)width);
+  vectors += own * fw__layer_vectors(m);
+  fw__apply_rows(m, &layer[FW__KEY], s->padded, s->states, apart, s->keys, apart);
+  fw__apply_rows(m, &layer[FW__VALUE], s->padded, s->states, apart, s->values, apart);
+  for (size_t first = 0, rows; first < count; first += rows) {
+    float *states = s->states + first * apart;
+    rows = count - first < s->together ? count - first : s->together;
+    fw__apply_rows(m, &layer[FW__QUERY], rows, states, apart, s->query, apart);
+    for (size_t at = 0; at < rows * apart; at += apart)
+      for (size_t head = 0; head < hidden; head += width)
+        fw__attend(s->query + at + head, s->keys + head, s->values + head, apart, s->tokens, width, scale, s->scores,
+                   s->read + at + head);
+    fw__apply_rows(m, &layer[FW__OUTPUT], rows, s->read, apart, s->query, apart);
+    fw__settle_rows(s, 2 * number, vectors + 4 * (size_t)hidden, rows, states);
+    fw__feed(s, &layer[FW__UP], rows, states, s->query);
+    fw__settle_rows(s, 2 * number + 1, vectors + 7 * (size_t)hidden + m->intermediate, rows, states);
+  }
+}
+
+/* Write what the first layer reads: a token in front, then the tokens of one or two texts, and one behind each. */
+static void fw__embed(const fw__work *w, const fw__sequence *s, const fw__side *sides, const float *norm) {
+  const fw_model *m = w->m;
+  uint32_t hidden = m->hidden;
+  int projected = m->dim != hidden;
+  size_t next = 0, text = 0, apart = projected ? s->wide : s->apart; /* next: of the text's tokens */
+  for (size_t first = 0; first < s->padded; first += FW__GROUP) {
+    float *states = s->states + first * s->apart, *in = projected ? s->units : states;
+    size_t here = s->tokens - first < FW__GROUP ? s->tokens - first : FW__GROUP;
+    uint32_t segments[FW__GROUP];
+    memset(in, 0, sizeof *in * FW__GROUP * apart);
+    for (size_t n = 0; n < here; n++) {
+      const fw__side *side = &sides[text];
+      float *vector = in + n * apart;
+      uint32_t behind = next == side->count;
+      segments[n] = (uint32_t)text;
+      if (first + n && !behind) {
+        fw__vector_of(w, side->tokens + (side->count - ++next) * fw__token_size(m), vector);
+        continue;
+      }
+      memmove(vector, fw__row_of(m, &m->marks, behind, vector), sizeof *vector * (size_t)m->dim);
+      if (behind) text++, next = 0;
+    }
+    if (projected) fw__apply_rows(m, &m->encoder[0], FW__GROUP, in, apart, states, s->apart);
+    for (size_t n = 0; n < here; n++) {
+      float *state = states + n * s->apart;
+      const float *segment = fw__row_of(m, &m->segments, segments[n], s->query);
+      for (uint32_t i = 0; i < hidden; i++) state[i] += segment[i];
+      fw__settle(fw__row_of(m, &m->positions, (uint32_t)(first + n), s->query), norm, hidden, state);
+    }
+  }
+}
+
+/* Encode one or two texts, which are read as one: the state of the token in front, and those of words. */
+static void fw__encode_sequence(fw__work *w, const fw__side *sides, uint32_t texts, float *out,
+                                const fw__wanted *wanted) {
+  const fw_model *m = w->m;
+  uint32_t hidden = m->hidden, units = m->intermediate > m->adapters ? m->intermediate : m->adapters;
+  const float *norm = m->floats + m->vectors + (m->dim != hidden ? hidden : 0), *vectors = norm + 2 * (size_t)hidden;
+  fw__sequence s = {m, 1, 0, FW__TOGETHER, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+  for (uint32_t i = 0; i < texts; i++) s.tokens += sides[i].count + 1;
+  s.padded = (s.tokens + FW__GROUP - 1) / FW__GROUP * FW__GROUP;
+  if (s.together > s.padded) s.together = s.padded;
+  s.apart = (hidden + 15) & ~15u;
+  s.wide = ((units > m->dim ? units : m->dim) + 15) & ~15u;
+  s.states = (float *)fw__room(w, s.padded * s.apart, sizeof(float));
+  s.keys = (float *)fw__room(w, s.padded * s.apart, sizeof(float));
+  s.values = (float *)fw__room(w, s.padded * s.apart, sizeof(float));
+  s.query = (float *)fw__room(w, s.together * s.apart, sizeof(float));
+  s.read = (float *)fw__room(w, s.together * s.apart, sizeof(float));
+  s.units = (float *)fw__room(w, s.together * s.wide, sizeof(float));
+  s.scores = (float *)fw__room(w, s.tokens, sizeof(float));
+  if (w->full) return;
+  memset(s.states, 0, sizeof(float) * s.padded * s.apart);
+  memset(s.query, 0, sizeof(float) * s.together * s.apart);
+  memset(s.read, 0, sizeof(float) * s.together * s.apart);
+  fw__embed(w, &s, sides, norm);
+  for (uint32_t number = 0; number < m->depth; number++) /* of the last layer the first state is enough for a text */
+    fw__apply_layer(&s, number, vectors, number + 1 < m->depth || wanted->words ? s.padded : FW__GROUP);
+  memcpy(out, s.states, sizeof *out * (size_t)hidden);
+  for (size_t word = 0; word < wanted->words; word++)
+    memcpy(wanted->rows + word * wanted->apart, s.states + (1 + wanted->starts[word]) * s.apart,
+           sizeof(float) * (size_t)hidden);
+}
+
 /* Encode the workspace's tokens: out is [width], or NULL where only states of words are wanted. */
 static int fw__encode_tokens(fw__work *w, float *out, const fw__wanted *wanted) {
   const fw_model *m = w->m;
@@ -3726,6 +3990,9 @@ static int fw__encode_tokens(fw__work *w, float *out, const fw__wanted *wanted) 
     fw__encode_mean(w, out);
   } else if (m->arch == FW_CONV) {
     fw__encode_windows(w, out, wanted);
+  } else if (fw__is_transformer(m)) {
+    fw__side text = {w->base + w->end, w->count, NULL};
+    fw__encode_sequence(w, &text, 1, out, wanted);
   } else {
     fw__run(w, 0, out, wanted);
     fw__run(w, 1, out + m->hidden, wanted);
@@ -3737,8 +4004,8 @@ static int fw__encode_tokens(fw__work *w, float *out, const fw__wanted *wanted) 
 static void fw__classify(fw__work *w, const float *encoded, float *logits) {
   const fw__dense *first = &w->m->classifier[0], *last = &w->m->classifier[1];
   size_t used = w->used;
-  float *hidden = (float *)fw__room(w, first->stride ? first->stride : first->outputs, sizeof(float));
-  float *out = (float *)fw__room(w, last->stride ? last->stride : last->outputs, sizeof(float));
+  float *hidden = (float *)fw__room(w, fw__padded(first), sizeof(float));
+  float *out = (float *)fw__room(w, fw__padded(last), sizeof(float));
   w->used = used;
   if (w->full) return;
   fw__apply(w->m, first, encoded, hidden);
@@ -3802,13 +4069,27 @@ static int fw__encode_text(fw__work *w, const char *text, size_t length, float *
   return status;
 }
 
-/* A text of a pair that is aligned: its tokens, the last one first, and for each of them a row of its state, its vector
- * and whether the other text has it. */
-typedef struct {
-  const uint8_t *tokens;
-  size_t count;
-  float *rows;
-} fw__side;
+/* Find the tokens of both texts of a pair. */
+static int fw__find_both(fw__work *w, const char *const *texts, const size_t *lengths, fw__side *sides) {
+  for (int side = 0; side < 2; side++) {
+    int status = fw__find_tokens(w, texts[side], lengths[side]);
+    if (status) return status;
+    sides[side].tokens = w->base + w->end;
+    sides[side].count = w->count;
+  }
+  return FW_OK;
+}
+
+/* Encode a pair that is read as one text. */
+static int fw__encode_joined(fw__work *w, const char *const *texts, const size_t *lengths, float *out) {
+  static const fw__wanted none = {NULL, 0, NULL, 0};
+  fw__side sides[2];
+  int status = fw__find_both(w, texts, lengths, sides);
+  if (status) return status;
+  w->row = (float *)fw__room(w, w->m->dim, sizeof(float));
+  fw__encode_sequence(w, sides, 2, out, &none);
+  return w->full ? FW_WORKSPACE : FW_OK;
+}
 
 /* Return whether a text has a token. */
 static int fw__has_token(const fw__side *side, const uint8_t *token, size_t size) {
@@ -3826,22 +4107,10 @@ static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *ot
   float *restrict read = in + of_token, *restrict product = read + of_token;
   memset(out, 0, sizeof *out * (size_t)m->width); /* the relu: no maximum is below 0 */
   for (size_t token = 0; token < text->count; token++) {
-    const float *own = text->rows + token * apart, *row = other->rows;
-    float most = 0, sum = 0;
-    for (size_t i = 0; i < other->count; i++, row += apart) {
-      scores[i] = m->scale * fw__dot(own, row, of_token);
-      if (!i || scores[i] > most) most = scores[i];
-    }
-    memset(read, 0, sizeof *read * (size_t)of_token);
-    row = other->rows;
-    for (size_t i = 0; i < other->count; i++, row += apart) {
-      float power = fw__exp(scores[i] - most);
-      sum += power;
-      for (uint32_t n = 0; n < of_token; n++) read[n] += power * row[n];
-    }
+    const float *own = text->rows + token * apart;
+    fw__attend(own, other->rows, other->rows, apart, other->count, of_token, m->scale, scores, read);
     for (uint32_t n = 0; n < of_token; n++) {
       in[n] = own[n];
-      read[n] /= sum;
       product[n] = own[n] * read[n];
     }
     fw__apply(m, &m->fusion, in, fused);
@@ -3853,18 +4122,14 @@ static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *ot
 /* Encode two texts whose tokens attend to each other's; out: [2 width]. */
 static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_t *lengths, float *out) {
   const fw_model *m = w->m;
-  size_t size = fw__token_size(m), apart = (size_t)m->width + m->input, longest = 0;
+  size_t size = fw__token_size(m), apart = (size_t)m->width + m->input;
   fw__side sides[2];
-  for (int side = 0; side < 2; side++) {
-    int status = fw__find_tokens(w, texts[side], lengths[side]);
-    if (status) return status;
-    sides[side].tokens = w->base + w->end;
-    sides[side].count = w->count;
-    if (w->count > longest) longest = w->count;
-  }
+  int status = fw__find_both(w, texts, lengths, sides);
+  if (status) return status;
+  size_t longest = sides[0].count > sides[1].count ? sides[0].count : sides[1].count;
   for (int i = 0; i < 2; i++) sides[i].rows = (float *)fw__room(w, sides[i].count * apart, sizeof(float));
   float *in = (float *)fw__room(w, 3 * ((size_t)m->width + m->dim), sizeof(float));
-  float *fused = (float *)fw__room(w, m->fusion.stride ? m->fusion.stride : m->width, sizeof(float));
+  float *fused = (float *)fw__room(w, fw__padded(&m->fusion), sizeof(float));
   float *scores = (float *)fw__room(w, longest, sizeof(float));
   uint32_t *all = (uint32_t *)fw__room(w, longest, sizeof *all);
   w->row = (float *)fw__room(w, m->dim, sizeof(float));
@@ -3884,7 +4149,7 @@ static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_
     w->inputs = sides[side].rows + m->width;
     w->inputs_apart = apart;
     w->count = sides[side].count;
-    int status = fw__encode_tokens(w, NULL, &wanted);
+    status = fw__encode_tokens(w, NULL, &wanted);
     if (status) return status;
   }
   fw__fuse(m, &sides[0], &sides[1], in, scores, fused, out);
@@ -3902,16 +4167,18 @@ FW_API int fw_logits(const fw_model *model, const char *text, size_t length, con
   float *encoded = (float *)fw__room(&w, width * model->blocks, sizeof *encoded);
   if (!encoded) return FW_WORKSPACE;
   float *u = encoded, *v = encoded + width;
+  const char *const texts[] = {text, second};
+  const size_t lengths[] = {length, second_length};
   if (model->align) {
-    const char *const texts[] = {text, second};
-    const size_t lengths[] = {length, second_length};
     status = fw__encode_aligned(&w, texts, lengths, encoded);
+  } else if (model->pair && fw__is_transformer(model)) {
+    status = fw__encode_joined(&w, texts, lengths, encoded);
   } else {
     status = fw__encode_text(&w, text, length, u);
     if (model->pair && !status) status = fw__encode_text(&w, second, second_length, v);
   }
   if (status) return status;
-  if (model->pair) {
+  if (model->blocks > 1) {
     float *differences = encoded + width * (model->blocks - 2), *products = differences + width;
     for (size_t i = 0; i < width; i++) {
       float one = u[i], two = v[i];
@@ -4033,10 +4300,16 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   if (m->tokens) floats += (uint64_t)longest * (m->width + 1);
   uint64_t symbols = m->embedding == FW_BPE ? m->symbol_count : 0, bytes;
   if (longest > UINT32_MAX) return SIZE_MAX;
+  /* Tokens: no byte becomes more than six characters without rules. Of pairs, those of the first text stay. */
+  uint64_t most = ((uint64_t)longest + 4) * (m->growth < 6 ? 6 : m->growth);
+  if (most > m->max_tokens) most = m->max_tokens;
+  if (fw__is_transformer(m)) {
+    uint64_t apart = (uint64_t)m->hidden + 15, wide = (uint64_t)m->dim + m->intermediate + m->adapters + 15;
+    uint64_t tokens = (1 + (uint64_t)m->pair) * (most + 1) + FW__GROUP;
+    floats += tokens * (3 * apart + 1) + (tokens < FW__TOGETHER ? tokens : FW__TOGETHER) * (2 * apart + wide);
+    floats += most * (fw__token_size(m) / sizeof(float));
+  }
   if (m->align) {
-    /* Of both texts: no byte becomes more than six characters without rules. Tokens of the first text stay. */
-    uint64_t most = ((uint64_t)longest + 4) * (m->growth < 6 ? 6 : m->growth);
-    if (most > m->max_tokens) most = m->max_tokens;
     floats += most * (2 * ((uint64_t)m->width + m->input) + 2) + 3 * ((uint64_t)m->width + m->dim) + m->width + 16;
     floats += most * (fw__token_size(m) / sizeof(float));
   }

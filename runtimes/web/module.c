@@ -1,6 +1,7 @@
 /* The WebAssembly module: one model and its workspace, in the memory of one instance. featherweight.js uses it. */
 #define FW_API static __attribute__((unused))
 #define FW_TABLES_ELSEWHERE
+#define FW_NO_TRANSFORMERS
 #define FEATHERWEIGHT_IMPLEMENTATION
 #include "../c/featherweight.h"
 

@@ -18,15 +18,20 @@ from compression.runtime.model import load_bytes
 
 FILES = 1_500
 TEXT = "A film, 2!"
+TRANSFORMER = {"encoder_hidden_dim": 4, "heads": 2, "layers": 2, "iterations": 2, "intermediate_dim": 3, "adapters": 2}
+TRANSFORMER = {"transformer": TRANSFORMER, "max_tokens": 20}
 MORE = (
     ("rnn", "char", "float32", {"tokens": True}),
     ("conv", "bpe", "codebook-row", {"tokens": True, "vocab_size": 72}),
     ("ffn", "wordpiece", "affine-column", {}),
     ("bilstm", "hash", "float16", {}),
+    ("transformer", "hash", "affine-row", {"pair": True, **TRANSFORMER}),
+    ("transformer", "char", "pruned", {"max_tokens": 7, "embedding_dim": 4, **TRANSFORMER}),
+    ("recursive", "wordpiece", "product", {"tokens": True, **TRANSFORMER}),
 )
 """Kinds that damage.TINY does not have."""
 UNSUPPORTED, TOO_LARGE = 13, 18
-"""Statuses: of an architecture that the C runtime does not read; of fuzz.c, of a file that wants too much memory."""
+"""Statuses: of a file that the build is too small for; of fuzz.c, of one that wants too much memory."""
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, get_args
 import pydantic
 import torch
 
+from common.config import later
 from common.data.prepare import prepare
 from common.data.split import count_rows, find_splits
 from common.data.tasks import Task, check_no_overlap, check_trains, load_task
@@ -37,17 +38,9 @@ class Augment(Step):
     fraction: float
     """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
     seed: int
-    least_words: int
+    least_words: int = later(1)
     settings: PreprocessSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_default(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave least_words out where all rows are varied: rows and logits made without it stay up to date."""
-        values = dump(self)
-        if values["least_words"] == 1:
-            del values["least_words"]
-        return values
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the splits, the GloVe vectors, and the masked language model where there is one."""

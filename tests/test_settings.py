@@ -143,5 +143,5 @@ def test_a_seed_and_a_seeds_name_exclude_each_other(tmp_path):
 def test_choices_among_numbers_are_read_from_words():
     settings = settings_of("--compression-actions", "distill", "quantize", "--bits", "4", "--bits-encoder", "2")
     assert (settings.bits, settings.bits_encoder, settings.bits_embedding) == (4, 2, None)
-    with pytest.raises(UserError, match="--bits: should be 8, 6, 4, 3 or 2"):
+    with pytest.raises(UserError, match="--bits: should be 16, 8, 6, 4, 3 or 2"):
         settings_of("--bits", "5")

@@ -16,6 +16,7 @@ from common.data.split import Split
 from common.progress import show_bars
 from compression.evaluation import timing
 from compression.evaluation.packed import Runtime, load_packed
+from compression.runtime import native
 
 ROWS, ALONE = 1000, 100
 """Most rows that are answered together, and one by one."""
@@ -48,7 +49,13 @@ def packed_speed(path: Path, runtime: Runtime, split: Split) -> dict[str, Any]:
     lines = [json.dumps(_texts(split.take(spread(split, most)))) for most in (ALONE, ROWS)]
     environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", timing.__name__, str(path.resolve()), runtime]
+    command = [
+        sys.executable,
+        "-m",
+        timing.__name__,
+        str(path.resolve()),
+        *([native.LIBRARY] if runtime == "c" else []),
+    ]
     # Not in the terminal's group: Ctrl-C is a request to stop, and this process is over in seconds.
     options = {"stdout": subprocess.PIPE, "check": True, "text": True, "start_new_session": True}
     done = subprocess.run(command, input="\n".join(lines), env=environment, **options)

@@ -1,6 +1,8 @@
 """How much CPU time a model takes to answer. As a program: how much a packed file takes, and the memory that it needs.
 
-    python -m compression.evaluation.timing FILE.fwt numpy < texts.jsonl
+    python -m compression.evaluation.timing FILE.fwt [LIBRARY] < texts.jsonl
+
+LIBRARY is that of the C runtime; without it NumPy reads the file.
 
 The process imports the runtime alone, so that its memory is what a program with a packed file takes.
 """
@@ -54,10 +56,13 @@ def main() -> None:
 
     stdin: a line with the texts that are answered one by one, and one with those answered together, as JSON.
     """
-    path, runtime = sys.argv[1:]
+    path, *library = sys.argv[1:]
     alone = json.loads(sys.stdin.readline())
-    if runtime == "c":
-        from compression.runtime.native import load_native as load
+    if library:
+        from compression.runtime import native
+
+        (native.LIBRARY,) = library
+        load = native.load_native
     else:
         from compression.runtime import load
     before = _resident("VmRSS")

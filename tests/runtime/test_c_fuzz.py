@@ -97,7 +97,7 @@ def test_damaged_files_are_refused_or_answer_as_in_numpy(students, settings):
 def test_the_loop_finds_nothing(students, tmp_path):
     for number, each in enumerate(students):
         (tmp_path / f"{number}.fwt").write_bytes(damage.assemble(each.header, each.rest))
-    command = [c_runtime.built("fuzz"), "loop", "1", "3", *sorted(tmp_path.glob("*.fwt"))]
+    command = [c_runtime.built("fuzz"), "loop", "3", "3", *sorted(tmp_path.glob("*.fwt"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
     lines = done.stdout.splitlines()

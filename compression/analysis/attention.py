@@ -18,6 +18,7 @@ from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.load import load_teacher
 from common.training.models import ModelConfig, read_config
 from compression.analysis.pictures import wrapped
+from compression.distillation.alignment import uniform_layers
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split
 from compression.students.spec import TRANSFORMERS
@@ -63,8 +64,8 @@ def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu:
     if config.teacher is None or not (teacher / "huggingface").is_dir():  # none, an ensemble, fairseq's, or it is gone
         return [own]
     theirs = _of_teacher(teacher, config.teacher, split, cpu)
-    shares = [-(-layer * len(theirs.layers) // len(own.layers)) for layer in own.layers]
-    return [dataclasses.replace(theirs, layers=shares, maps=theirs.maps[np.array(shares) - 1]), own]
+    layers = uniform_layers(len(own.layers), len(theirs.layers))
+    return [dataclasses.replace(theirs, layers=[1 + layer for layer in layers], maps=theirs.maps[layers]), own]
 
 
 def _of_student(folder: Path, config: ModelConfig, split: Split, cpu: bool) -> AttentionMaps:

@@ -36,9 +36,12 @@ class NewRows(Step):
         """Return the splits."""
         return {"splits": find_splits(paths, self.task)}
 
-    def _write(self, out: Path, paths: Workspace, candidates: Iterator[Split]) -> None:
+    def _train(self, paths: Workspace) -> Split:
+        """Return the task's rows of train."""
+        return read_split(paths.split(self.task.name, "train"), "")
+
+    def _write(self, out: Path, paths: Workspace, train: Split, candidates: Iterator[Split]) -> None:
         """Write those of the candidates that are fresh. Raises UserError for none."""
-        train = read_split(paths.split(self.task.name, "train"), "")
         fresh = Fresh(match_keys(train), held_out_keys(held_out_files(paths, self.task)))
         target, schema = out / AUGMENTED_FILE, split_table(train.take(np.arange(0))).schema
         write_row_groups(target, schema, (split_table(rows.take(fresh.choose(rows))) for rows in candidates))
@@ -47,13 +50,13 @@ class NewRows(Step):
 
     def _write_texts(self, out: Path, paths: Workspace, rows: Split) -> None:
         """Write those of the rows that are fresh and, of single texts, not a part of a held-out one, without labels."""
-        train = read_split(paths.split(self.task.name, "train"), "")
+        train = self._train(paths)
         labels, sources = unknown_labels(train.labels, len(rows)), np.full(len(rows), -1)
         rows = dataclasses.replace(rows, labels=labels, source_rows=sources)
         leaking, keys = np.zeros(len(rows), bool), match_keys(rows)
         for file in held_out_files(paths, self.task):
             leaking[touching(keys, match_keys(read_split(file, "")))] = True
-        self._write(out, paths, iter([rows.take(np.flatnonzero(~leaking))]))
+        self._write(out, paths, train, iter([rows.take(np.flatnonzero(~leaking))]))
 
 
 class NewPairs(NewRows):
@@ -74,7 +77,7 @@ class NewPairs(NewRows):
         work = PairTask(self.method, self.partners, self.seed or 0, label, source, held_out_files(paths, task))
         map_parts(source, found, work, self.settings.launch, context.name, context.work)
         with at_once():
-            self._write(out, paths, read_row_groups(found))
+            self._write(out, paths, self._train(paths), read_row_groups(found))
         say(f"{count_rows(out / AUGMENTED_FILE):,} new pairs of the texts of {count_rows(source):,}")
         return {"task": task.name}
 

@@ -47,10 +47,17 @@ def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
     if not settings.align_hidden and not settings.align_attention:
         return []
     depth = settings.iterations if settings.student_arch == "recursive" else settings.layers
-    # The last of each share of the teacher's layers; shares of 6 layers for 4 end at 1.5, 3, 4.5 and 6, rounded up.
-    uniform = [-(-(layer + 1) * teacher_depth // depth) - 1 for layer in range(depth)] if depth <= teacher_depth else []
+    uniform = uniform_layers(depth, teacher_depth) if depth <= teacher_depth else []
     named = {"uniform": uniform, "last": range(teacher_depth - depth, teacher_depth)}
     return choose_layers("--layer-map", settings.layer_map, depth, teacher_depth, named)
+
+
+def uniform_layers(depth: int, teacher_depth: int) -> list[int]:
+    """Return the last layer of each share of the teacher's, counted from 0, one for each of the student's layers.
+
+    Shares of 6 layers for 4 end at 1.5, 3, 4.5 and 6, rounded up.
+    """
+    return [-(-(layer + 1) * teacher_depth // depth) - 1 for layer in range(depth)]
 
 
 class AlignmentTeacher:

@@ -252,10 +252,12 @@ def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
 def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, settings: PredictSettings) -> None:
     """Ask for texts on a terminal and answer each at once, until Ctrl-D; questions and errors go to stderr."""
     sys.stdout.reconfigure(encoding="utf-8")
-    names = ("question", "context") if model.kind == "answers" else ("first", "second") if model.pair else ("",)
-    expected = {"answers": "a question and its context, a line each"}.get(
-        model.kind, "two sentences, a line each" if model.pair else "a sentence"
-    )
+    if model.kind == "answers":
+        names, expected = ("question", "context"), "a question and its context, a line each"
+    elif model.pair:
+        names, expected = ("first", "second"), "two sentences, a line each"
+    else:
+        names, expected = ("",), "a sentence"
     _ask(f"{model.name}, {model.task}: type {expected}; Ctrl-D ends\n")
     while True:
         lines = []

@@ -189,13 +189,28 @@ def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact
         cached = cached_files(settings.vocab_size, settings.embedding_dim, settings.bpe_source)
         if files := own if all(own) else cached:
             inputs |= {"bpe_model": Artifact.of_file(files[0]), "bpe_vectors": Artifact.of_file(files[1])}
+    if settings.embedding_init not in ("vectors", "teacher", "random"):
+        inputs["embedding"] = artifact_at(_runs(settings, task, settings.embedding_init))
     needs_vocabulary = settings.embedding_type == "wordpiece" and not settings.start_from
     if needs_vocabulary or settings.embedding_init == "teacher" or settings.init_from_teacher or settings.aligns:
         teacher = find_teacher(settings, task)
         if teacher is None:
             raise UserError("no teacher takes part where only labels are learned from, and its vocabulary is needed")
-        inputs["teacher"] = artifact_at(find_model(settings.paths, task, teacher)[0])
+        inputs["teacher"] = artifact_at(_runs(settings, task, teacher))
     return inputs
+
+
+def _runs(settings: DistillSettings, task: Task, teacher: str) -> Path:
+    """Return the folder of a teacher that can be run. Raises UserError for other models."""
+    folder, config = find_model(settings.paths, task, teacher)
+    if config.kind != "teacher":
+        raise UserError(f"--embedding-init {teacher}: this is a student")
+    if config.imported:
+        other = "--embedding-init the name of another teacher, vectors or random"
+        raise UserError(
+            f"{teacher} was imported as logits: it has no vocabulary or vectors to start from; give {other}"
+        )
+    return folder
 
 
 def _tokenizer_and_vectors(
@@ -229,8 +244,8 @@ def _tokenizer_and_vectors(
         model_file, vector_file = find_files(*wanted, sentences, folder, own, init == "vectors")
     tokenizer = BpeTokenizer(model_file, student.max_tokens)
     vectors = None
-    if init == "teacher":
-        teacher = inputs["teacher"].path
+    if teacher := inputs.get("embedding") or (inputs["teacher"] if init == "teacher" else None):
+        teacher = teacher.path
         vectors = find_teacher_vectors(tokenizer.pieces, teacher, student.embedding_dim, folder, settings.cpu)
     elif init == "vectors":  # a model of the user's own may have unused pieces
         vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]

@@ -73,9 +73,10 @@ class RowsSettings(Settings):
 class InitSettings(Settings):
     """Initialisation."""
 
-    embedding_init: Literal["vectors", "teacher", "random"] = "vectors"
-    """Initial embeddings of byte pairs: BPEmb's or word2vec's vectors, the teacher's embedding of each pair, or random
-    ones, which take no time."""
+    embedding_init: str = "vectors"
+    """Initial embeddings of byte pairs: vectors (BPEmb's or word2vec's), teacher (what the teacher makes of each pair),
+    the name of another teacher of the task (where the teacher was imported as logits), or random, which takes no
+    time."""
     start_from: str | None = None
     """General student (from `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     adapter_tuning: bool = False

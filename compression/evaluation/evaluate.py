@@ -33,7 +33,7 @@ class Evaluate(Step):
     settings: EvaluateSettings = pydantic.Field(exclude=True)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the model, the splits, and its teacher's logits over splits without labels."""
+        """Return the model, the splits, and the logits that `evaluation_inputs` adds."""
         return evaluation_inputs(paths, load_task(self.settings.task), *_model(self.settings))
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
@@ -74,9 +74,12 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
 def evaluation_inputs(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Artifact]:
     """Return what a model's scores depend on: the model, the splits, its teacher's logits over unlabelled splits.
 
-    Raises UserError for one that is missing.
+    Of a teacher that was imported as logits those over the test splits. Raises UserError for one that is missing.
     """
     splits = find_splits(paths, task)
+    if config.imported:
+        own = {f"logits {name}": find_logits(paths, task, config.name, name) for name in task.test_splits}
+        return {"model": artifact_at(folder), "splits": splits, **own}
     labelled = read_manifest(splits.path).facts["labelled"]
     names = (*task.test_splits, *(["validation"] if has_validation(task, config) else []))
     unlabelled = [name for name in names if not labelled.get(name, 1)] if config.teacher else []

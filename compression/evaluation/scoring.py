@@ -54,12 +54,18 @@ from compression.students.scoring import encode_split, student_logits
 def score_model(
     settings: EvaluateSettings, folder: Path, config: ModelConfig, out: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Return a row for each split. out: folder for the predictions, if they are kept."""
+    """Return a row for each split. out: folder for the predictions, if they are kept.
+
+    A teacher that was imported as logits has the scores of those, and no sizes.
+    """
     task, paths = load_task(settings.task), settings.paths
     packed = load_own_packed(settings, folder, config) if settings.packed else None
-    predict = (
-        load_predictor(folder, config, settings.cpu) if packed is None else functools.partial(packed_logits, packed)
-    )
+    if config.imported:
+        predict = None
+    elif packed is None:
+        predict = load_predictor(folder, config, settings.cpu)
+    else:
+        predict = functools.partial(packed_logits, packed)
     validation, temperature, threshold = _validation(paths, task, config, predict)
     same_for_all_splits = {**_model_fields(paths, task, folder, config), "validation": validation}
     if packed:
@@ -69,7 +75,7 @@ def score_model(
     for name in split_names(task, settings.split):
         split = load_split(paths, task, name)
         started = time.perf_counter()
-        logits = predict(split)
+        logits = predict(split) if predict else load_logits(paths, task, config.name, name)
         seconds = time.perf_counter() - started
         row = identity(task, name, config, folder) | same_for_all_splits
         row["stage"] = "packed" if settings.packed else config.stage
@@ -124,12 +130,12 @@ def _one_thread() -> Iterator[None]:
 
 
 def _validation(
-    paths: Workspace, task: Task, config: ModelConfig, predict: Predictor
+    paths: Workspace, task: Task, config: ModelConfig, predict: Predictor | None
 ) -> tuple[dict[str, float] | None, float | None, float | None]:
     """Return a student's scores over validation, and the temperature and the threshold that its packed file has; None
     where unknown."""
     # A teacher's pass over validation costs minutes and chooses nothing. A workspace may hold test rows only.
-    if not has_validation(task, config) or not paths.split(task.name, "validation").exists():
+    if not predict or not has_validation(task, config) or not paths.split(task.name, "validation").exists():
         return None, None, None
     split = load_split(paths, task, "validation")
     logits, rows = predict(split), np.flatnonzero(split.labelled)
@@ -142,7 +148,7 @@ def _validation(
 def _model_fields(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Any]:
     """Return the fields that are the same for every split: sizes and settings."""
     trained = {} if config.trained_parameters is None else {"trained_parameters": config.trained_parameters}
-    models = members_of(folder) or [folder]
+    models = [] if config.imported else members_of(folder) or [folder]
     weights = (weights_of(model, read_config(model), stored_tensors(model)) for model in models)
     return {
         **measure(folder),

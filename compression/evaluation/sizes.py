@@ -18,25 +18,27 @@ def gzip_bytes(data: bytes) -> int:
     return len(gzip.compress(data, compresslevel=9, mtime=0))
 
 
+_SIZES = ("parameters", "nonzero_parameters", "bytes_model", "bytes_gzip", "bytes_packed")
+
+
 def measure(folder: Path) -> dict[str, Any]:
     """Return the sizes of a model folder, by the names of results.json.
 
-    bytes_packed: of a student's packed file; None for a teacher, which has none. An ensemble is as large as its members
+    bytes_packed: of a student's packed file; None for a teacher, which has none. All are None for a teacher that was
+    imported as logits. An ensemble is as large as its members
     together, and a model with adapters in a file apart as large as in one file.
     """
     if members := members_of(folder):
         sizes = [measure(member) for member in members]
         return {name: None if value is None else sum(size[name] for size in sizes) for name, value in sizes[0].items()}
+    if read_config(folder).imported:
+        return dict.fromkeys(_SIZES)
     config, stored = read_config(folder), stored_tensors(folder)
     weights = weights_of(folder, config, stored)
     data = save(_contiguous(stored)) if is_apart(folder) else weights_file(folder).read_bytes()
-    return {
-        "parameters": sum(weight.count for weight in weights),
-        "nonzero_parameters": sum(weight.nonzero for weight in weights),
-        "bytes_model": len(data),
-        "bytes_gzip": gzip_bytes(data),
-        "bytes_packed": len(pack_student(folder)) if config.kind == "student" else None,
-    }
+    packed = len(pack_student(folder)) if config.kind == "student" else None
+    counts = sum(weight.count for weight in weights), sum(weight.nonzero for weight in weights)
+    return dict(zip(_SIZES, (*counts, len(data), gzip_bytes(data), packed), strict=True))
 
 
 def _contiguous(tensors: dict[str, Any]) -> dict[str, Any]:

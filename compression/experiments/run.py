@@ -29,7 +29,7 @@ from compression.shrinking.chain import compress
 
 @dataclasses.dataclass
 class ChainState:
-    """Names of the models that jobs have saved so far, and of the teacher fine-tuned last."""
+    """Names of the models that jobs have saved so far, and of the teacher fine-tuned or imported last."""
 
     models: list[str] = dataclasses.field(default_factory=list)
     teacher: str | None = None
@@ -51,7 +51,11 @@ def _run_job(job: Job, state: ChainState) -> list[Row]:
     models = [{"model_name": name} for name in state.models] if job.takes_models else [{}]
     match job.kind:
         case "preprocess":
-            preprocess(job.settings(**{"model_name": state.teacher} if state.teacher else {}))
+            settings = job.settings(**{"model_name": state.teacher} if state.teacher else {})
+            preprocess(settings)
+            if settings.logits_from and settings.model_name:
+                state.teacher = settings.model_name
+                state.models.append(state.teacher)
         case "finetune":
             state.teacher = finetune(job.settings()).name
             state.models.append(state.teacher)

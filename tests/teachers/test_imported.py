@@ -366,8 +366,9 @@ def test_an_imported_teacher_is_found_but_not_run(tmp_path):
     imported(paths, task, file)
     assert only_teacher(paths, task) == "api"
     assert read_config(paths.model("mine", "api")).imported
-    with pytest.raises(UserError, match="api was imported as logits: there is no model to run or to measure"):
-        evaluate(EvaluateSettings(task=task.argument, workspace=paths.root, model_name="api", cpu=True, loadbar=False))
+    about = {"task": task.argument, "workspace": paths.root, "model_name": "api", "cpu": True, "loadbar": False}
+    with pytest.raises(UserError, match="--generate-loss test --logits-from FILE"):
+        evaluate(EvaluateSettings(**about))
     with pytest.raises(UserError, match="--generate-loss test --logits-from FILE"):
         preprocess(tiny.prepare_settings(paths.root, task.argument, generate_loss=("test",)))
 

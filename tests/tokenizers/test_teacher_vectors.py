@@ -11,6 +11,8 @@ from common.data.split import Split
 from common.errors import UserError
 from common.teachers.load import load_teacher
 from common.training.models import read_config
+from compression.augmentation.preprocess import preprocess
+from compression.augmentation.settings import PreprocessSettings
 from compression.distillation.distill import distill
 from compression.students.saved import load_student
 from compression.tokenizers.bpe import BpeTokenizer
@@ -55,6 +57,22 @@ def test_a_student_starts_from_them(workspace):
     assert read_config(folder).settings["embedding_init"] == "teacher"
     assert isinstance(tokenizer, BpeTokenizer)
     assert not list((workspace / "data/sst-2/bpe").glob("*.w2v.bin"))
+
+
+def test_a_student_of_imported_logits_starts_from_another_teacher(workspace, tmp_path):
+    rows = {"workspace": workspace, "task": "sst-2", "generate_loss": ("processed",), "cpu": True, "loadbar": False}
+    file = tmp_path / "tiny-bert.parquet"
+    preprocess(PreprocessSettings(**rows, model_name="tiny-bert", logits_to=file))
+    preprocess(PreprocessSettings(**rows, model_name="copy", logits_from=file))
+    about = {"teacher": "copy", "only_original_data": True, "lr": 1e-30}
+    with pytest.raises(UserError, match="copy was imported as logits: it has no vocabulary or vectors to start from"):
+        student(workspace, **about)
+    with pytest.raises(UserError, match="tiny-bart"):
+        student(workspace, **about, embedding_init="tiny-bart")
+    model, tokenizer, _ = load_student(student(workspace, **about, embedding_init="tiny-bert"), torch.device("cpu"))
+    teacher = workspace / "models/sst-2/tiny-bert"
+    expected = find_teacher_vectors(tokenizer.pieces, teacher, 6, workspace / "elsewhere", True)
+    assert np.allclose(model.embedding.table.weight.dense().detach().numpy(), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(

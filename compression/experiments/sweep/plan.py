@@ -73,7 +73,8 @@ def plan_runs(
 ) -> list[RunTask]:
     """Return the run of every cell of a grid, in its order. Cells with the same effective settings have the same run.
 
-    teachers: task -> name of the teacher that its shared jobs fine-tuned. Raises UserError for a missing input.
+    teachers: task -> name of the teacher that its shared jobs fine-tuned or imported last.
+    Raises UserError for a missing input.
     """
     runs = []
     for cell in grid.cells:
@@ -125,6 +126,8 @@ def _teachers_by_name(grid: Grid) -> dict[str, str]:
                 settings = job.settings()
                 default = settings.ensemble_name if settings.ensemble else Path(settings.arch).name
                 names[task] = settings.model_name or default
+            elif job.kind == "preprocess" and (settings := job.settings()).logits_from:
+                names[task] = settings.model_name
     return names
 
 

@@ -1,0 +1,58 @@
+"""Experiments whose teacher is a file of logits: its scores, and students that learn from them."""
+
+import csv
+
+import pytest
+from sweep_grid import results, settings, write_grid
+
+from common.data.split import load_split
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.store.workspace import Workspace
+from compression.augmentation.preprocess import preprocess
+from compression.augmentation.settings import PreprocessSettings
+from compression.evaluation.evaluate import evaluate
+from compression.evaluation.settings import EvaluateSettings
+from compression.experiments.sweep.collect import report
+from compression.experiments.sweep.sweep import sweep
+
+
+@pytest.fixture
+def logits(workspace, tmp_path):
+    """A file with the logits of the teacher tiny-bert."""
+    file, rows = tmp_path / "logits.parquet", ("processed", "test")
+    given = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False, "model_name": "tiny-bert"}
+    preprocess(PreprocessSettings(**given, generate_loss=rows, logits_to=file))
+    return file
+
+
+def scored(workspace, name, **given):
+    about = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False, "model_name": name}
+    return evaluate(EvaluateSettings(**about, **given))
+
+
+def test_a_sweep_learns_from_a_file_and_has_the_scores_of_its_logits(workspace, tmp_path, logits):
+    imported = {"generate_loss": ["processed", "test"], "logits_from": str(logits), "model_name": "copy"}
+    grid = {"seeds": [1], "axes": {"alpha": [0]}, "settings": {"only_original_data": True}}
+    path = write_grid(tmp_path, shared=[{"preprocess": imported}, {"evaluate": {}}], **grid)
+    sweep(path, settings(workspace))
+    teacher, student = results(workspace)
+    assert (teacher["model"], teacher["bytes_model"], teacher["parts"]) == ("copy", None, {})
+    assert student["teacher"] == "copy"
+    assert teacher["metrics"] == scored(workspace, "tiny-bert")[0]["metrics"]
+    report(settings(workspace).paths, "g")
+    assert "| copy |" in (workspace / "experiments/g/report.md").read_text()
+
+
+def test_scores_follow_the_logits_that_are_there_now(workspace, tmp_path, logits):
+    given = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False, "model_name": "copy"}
+    preprocess(PreprocessSettings(**given, generate_loss=("processed",), logits_from=logits))
+    with pytest.raises(UserError, match="--generate-loss test --logits-from FILE"):
+        scored(workspace, "copy")
+    test, answers = load_split(Workspace(workspace), load_task("sst-2"), "test"), tmp_path / "answers.csv"
+    for number, label in enumerate(("negative", "positive")):
+        with answers.open("w", newline="") as file:
+            csv.writer(file).writerows([("sentence1", "label"), *((text, label) for text in test.sentence1)])
+        preprocess(PreprocessSettings(**given, generate_loss=("test",), logits_from=answers))
+        (row,) = scored(workspace, "copy")
+        assert row["metrics"]["accuracy"] == pytest.approx((test.labels == number).mean())

@@ -7,6 +7,7 @@ import pytest
 from common.config import CONFIG_DIR, build, help_groups, load_yaml, parse_flags
 from common.errors import UserError
 from common.teachers.settings import FinetuneSettings
+from common.teachers.settings import defaults_for as teacher_defaults
 from compression.augmentation.settings import PreprocessSettings
 from compression.experiments.jobs import JOBS
 from compression.inference.predict import PredictSettings
@@ -115,6 +116,21 @@ def test_contradictions_are_refused_at_construction(words, message):
 )
 def test_an_architectures_learning_rate_follows_the_batch_size(words, lr):
     assert settings_of("--student-arch", "ffn", *words).lr == pytest.approx(lr)
+
+
+@pytest.mark.parametrize(
+    ("words", "lr"),
+    [
+        ("--arch minilm", 1e-4),
+        ("--arch mpnet", 3e-5),
+        ("--arch mpnet --lr 0.1", 0.1),
+        ("--arch mpnet --adapters 8", 1e-3),
+        ("--arch roberta_base", 1e-5),
+    ],
+)
+def test_an_encoders_learning_rate_is_its_own(words, lr):
+    flags = ["--task", "sst-2", *words.split()]
+    assert parse_flags(FinetuneSettings, flags, "test", teacher_defaults).lr == lr
 
 
 def test_old_names_and_named_seeds_are_understood():

@@ -73,8 +73,8 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
     )
 
     arch: str = "minilm"
-    """Encoder to start from: minilm or mpnet (packaged), roberta_base, roberta_large or a folder (fairseq; their
-    defaults are in configs/teachers/roberta.yaml), or the name or folder of any Hugging Face encoder."""
+    """Encoder to start from: minilm or mpnet (packaged), roberta_base, roberta_large or a folder (fairseq), or the name
+    or folder of any Hugging Face encoder. configs/teachers has mpnet's and RoBERTa's defaults."""
     as_is: bool = False
     """Import --arch without training: a classifier that is already fine-tuned for the task's labels. It may also be
     TASK/NAME, a teacher in the workspace."""
@@ -135,9 +135,10 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
 
 
 def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
-    """Defaults below YAML and flags of the encoder and task the user asks for: a RoBERTa's recipe for the task."""
-    if not is_fairseq(str(given.get("arch", ""))):
-        return {"lr": 1e-3} if given.get("adapters") else {}
-    values = load_yaml(CONFIG_DIR / "teachers" / "roberta.yaml")
-    recipes = values.pop("tasks")
-    return {**values, **recipes.get(given.get("task"), {})}
+    """Defaults below YAML and flags, of the encoder and task the user asks for: MPNet's, a RoBERTa's for the task."""
+    arch = str(given.get("arch", ""))
+    name = "roberta" if is_fairseq(arch) else arch
+    values = load_yaml(CONFIG_DIR / "teachers" / f"{name}.yaml") if name in ("mpnet", "roberta") else {}
+    recipes = values.pop("tasks", {})
+    adapted = {"lr": 1e-3} if given.get("adapters") and name != "roberta" else {}
+    return {**values, **recipes.get(given.get("task"), {}), **adapted}

@@ -41,7 +41,7 @@ def test_a_sweep_learns_from_a_file_and_has_the_scores_of_its_logits(workspace, 
     assert student["teacher"] == "copy"
     assert teacher["metrics"] == scored(workspace, "tiny-bert")[0]["metrics"]
     report(settings(workspace).paths, "g")
-    assert "| copy |" in (workspace / "experiments/g/report.md").read_text()
+    assert "| copy | – | teacher |" in (workspace / "experiments/g/report.md").read_text()
 
 
 def test_scores_follow_the_logits_that_are_there_now(workspace, tmp_path, logits):

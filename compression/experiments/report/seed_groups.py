@@ -86,10 +86,12 @@ class SeedGroup:
 
     @property
     def trained_on(self) -> str:
-        """Source of its training labels, and whether rows were augmented."""
+        """Source of its training labels, and whether rows were augmented; a dash for teachers imported as logits."""
         alpha, augmented = self.rows[0].get("alpha"), self.rows[0].get("augmented")
         if alpha == 1 and augmented:
             return "labels, the teacher's where augmented"
+        if alpha is None and self.size("bytes_model") is None:
+            return DASH
         if self.is_teacher or alpha == 1:
             return "labels only"
         if alpha is None:

@@ -17,15 +17,16 @@ from torch import nn
 
 from common.errors import UserError
 from common.teachers.base import Attention, States
-from common.teachers.huggingface.classes import load_teacher_of_any
+from common.teachers.huggingface.pretrained import most_tokens
 from common.teachers.huggingface.teacher import hidden_states
+from common.teachers.layers import load_encoder
 from compression.distillation.callbacks import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
 from compression.distillation.settings import DistillSettings
 from compression.students.batch import Batch
 from compression.students.init import choose_layers
 from compression.students.transformer import Trace, framed
-from compression.tokenizers.wordpiece import TeacherVocabulary, teacher_vocabulary
+from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 
 
 def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], teacher: str) -> None:
@@ -64,37 +65,74 @@ class AlignmentTeacher:
     """A teacher that reads its student's word pieces, under the teacher's ids."""
 
     def __init__(self, model: Any, vocabulary: TeacherVocabulary, device: torch.device) -> None:
-        """model: one of Hugging Face's, with any head."""
+        """model: one of Hugging Face's, with any head or none."""
         self.model = model.to(device).eval()
         self.rows = torch.from_numpy(vocabulary.rows).to(device)
         self.special_tokens = torch.tensor(vocabulary.special_tokens, device=device)
-        self.mask = vocabulary.mask
+        self.mask, self.separators = vocabulary.mask, vocabulary.separators
 
     @classmethod
     def load(cls, folder: Path, device: torch.device) -> AlignmentTeacher:
         """Load a fine-tuned teacher from its model folder."""
-        model = load_teacher_of_any(folder, device, torch.float32).model
-        return cls(model, teacher_vocabulary(folder), device)
+        return cls(load_encoder(folder, device), teacher_vocabulary(folder), device)
 
     def states(self, batch: Batch, attention: Attention | None, masked: Sequence[torch.Tensor] = ()) -> States:
         """Return the states of a batch of the student's pieces.
+
+        A teacher that separates the texts of a pair by two tokens (RoBERTa) reads both. The second one's states are
+        left out, and what attends to it counts as attention to the first one, so that tokens are the student's.
 
         attention: what to return of attention; masked: the masked pieces of each sentence, bool [batch, time], or none.
         """
         rows = [self.rows[each.ids] for each in batch.sentences]
         if masked:
             rows = [torch.where(hidden[..., None], self.mask, row) for hidden, row in zip(masked, rows, strict=True)]
+        lengths = [each.lengths for each in batch.sentences]
+        if extra := (self.separators - 1) * (len(rows) - 1):
+            separators = self.special_tokens[1].expand(len(rows[1]), extra, 1)
+            rows[1], lengths[1] = torch.cat([separators, rows[1]], 1), lengths[1] + extra
         # Special tokens are added as to the student's vectors: ids below 2 ** 24 are exact as floats.
-        vectors = tuple((row.float(), each.lengths) for row, each in zip(rows, batch.sentences, strict=True))
-        ids, segments, lengths = framed(vectors, self.special_tokens[:, None].float())
-        longest = self.model.config.max_position_embeddings
-        if ids.shape[1] > longest:
+        vectors = tuple((row.float(), length) for row, length in zip(rows, lengths, strict=True))
+        ids, segments, joined = framed(vectors, self.special_tokens[:, None].float())
+        longest = most_tokens(self.model)
+        if longest is not None and ids.shape[1] > longest:
             raise UserError(f"a row of {ids.shape[1]} tokens, and the teacher reads {longest}: lower --max-tokens")
-        mask = torch.arange(ids.shape[1], device=lengths.device) < lengths[:, None]
-        arguments = {"input_ids": ids[..., 0].long() * mask, "attention_mask": mask.long()}
+        mask = torch.arange(ids.shape[1], device=joined.device) < joined[:, None]
+        padding = self.model.config.pad_token_id or 0
+        arguments = {"input_ids": ids[..., 0].long().where(mask, padding), "attention_mask": mask.long()}
         if self.model.config.to_dict().get("type_vocab_size", 0) > 1:
             arguments["token_type_ids"] = segments * mask
-        return hidden_states(self.model, arguments, attention)
+        states = hidden_states(self.model, arguments, attention)
+        for _ in range(extra):
+            states = _without(states, 2 + lengths[0], attention)
+        return states
+
+
+def _without(states: States, token: torch.Tensor, attention: Attention | None) -> States:
+    """Return states without one token of each text; what attends to it is added to the token before it.
+
+    token: int64 [batch], its position. Probabilities are added; of scores it is the logarithm of their exponentials'
+    sum, whose softmax is that sum.
+    """
+    steps = torch.arange(states.hidden[0].shape[1] - 1, device=token.device)
+    kept = steps + (steps >= token[:, None])  # [batch, length - 1]
+
+    def rows(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.gather(1, kept[..., None].expand(-1, -1, tensor.shape[2]))
+
+    def joined(heads: torch.Tensor) -> torch.Tensor:
+        batch, count, length, _ = heads.shape
+        columns = [at[:, None, None, None].expand(batch, count, length, 1) for at in (token - 1, token)]
+        one, other = (heads.gather(3, column) for column in columns)
+        heads = heads.scatter(3, columns[0], torch.logaddexp(one, other) if attention == "scores" else one + other)
+        heads = heads.gather(3, kept[:, None, None].expand(-1, count, length, -1))
+        return heads.gather(2, kept[:, None, :, None].expand(-1, count, -1, length - 1))
+
+    logits = states.logits
+    if logits is not None and logits.dim() == 3:  # of a masked language model
+        logits = rows(logits)
+    found = [list(map(rows, states.hidden)), list(map(joined, states.attention))]
+    return States(*found, states.lengths - 1, logits)
 
 
 class Aligner(nn.Module, Callback):

@@ -15,6 +15,7 @@ from common.launch.shards import parts_of
 from common.progress import bar
 from common.reading import regular_file
 from common.store.workspace import Workspace
+from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _LINES = 20_000
@@ -35,12 +36,12 @@ def corpus_file(corpus: str | None, paths: Workspace) -> Path:
     return rows
 
 
-def read_corpus(path: Path, tokenizer: WordPieceTokenizer) -> EncodedText:
+def read_corpus(path: Path, tokenizer: WordPieceTokenizer | ByteLevelTokenizer) -> EncodedText:
     """Return the texts of a file, split into windows of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
 
     path: of `corpus_file`. Raises UserError when it is not UTF-8 (with the line's number), or has no text.
     """
-    whole = WordPieceTokenizer(tokenizer.pieces, tokenizer.lowercase, max_tokens=2**31)
+    whole = tokenizer.cut_at(2**31)
     chunks = _read_rows(path) if path.suffix == ".parquet" else _read_lines(path)
     parts = [whole.encode(texts) for texts in bar(chunks, f"reading {path.name}") if texts]
     if not parts:

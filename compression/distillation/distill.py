@@ -17,9 +17,9 @@ from common.devices import pick_device
 from common.errors import UserError
 from common.seeds import seed_everything
 from common.store.artifact import Artifact, artifact_at
-from common.store.files import read_json
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
+from common.teachers.layers import layers_config
 from common.training.loop import trained_parameters
 from common.training.models import find_model, members_of, read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
@@ -51,7 +51,7 @@ from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
 from compression.tokenizers.teacher_vectors import find_teacher_vectors
-from compression.tokenizers.wordpiece import teacher_vocabulary
+from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
 CreatePruner = Callable[[Student, DistillSettings], Pruner]
 
@@ -118,7 +118,7 @@ class Distill(Step):
         if vectors is not None:
             student.embedding.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
         if settings.init_from_teacher and teacher is not None:
-            depth = read_json(teacher / "huggingface" / "config.json")["num_hidden_layers"]
+            depth = layers_config(teacher)["num_hidden_layers"]
             layers = layers_to_copy(settings.init_from_teacher, len(student.encoder.blocks), depth)
             start_from_teacher(student, shape, layers, teacher)
         if general is not None:

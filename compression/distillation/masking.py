@@ -10,7 +10,7 @@ from torch import nn
 
 from compression.students.student import Student
 from compression.students.transformer import Trace
-from compression.tokenizers.wordpiece import TeacherVocabulary
+from compression.tokenizers.teacher_vocabulary import TeacherVocabulary
 
 MASKED = 0.15
 """Share of pieces to predict. Of these 80 % are masked, 10 % replaced by another piece, 10 % left (Devlin et al., 2019,
@@ -93,19 +93,18 @@ class MaskedStudent(nn.Module):
     def start_from(self, tensors: Mapping[str, torch.Tensor], vocabulary: TeacherVocabulary) -> None:
         """Copy a teacher's vector of the mask, and its head where both embeddings have the same width, in place.
 
-        The student has its embedding (`start_from_layers`). tensors: the teacher's, by BERT's names.
+        The student has its embedding (`start_from_layers`). tensors: the teacher's, by BERT's names (`as_bert`).
         """
-        theirs = {name.removeprefix("bert."): tensor.float().cpu() for name, tensor in tensors.items()}
-        vector = theirs["embeddings.word_embeddings.weight"][vocabulary.mask]
+        vector = tensors["embeddings.word_embeddings.weight"][vocabulary.mask]
         factorised = len(self.mask) < len(vector)
         with torch.no_grad():
             self.mask.copy_(vector @ self.encoder.projection.weight.dense() if factorised else vector)
-            if "cls.predictions.bias" not in theirs or factorised:
+            if "cls.predictions.bias" not in tensors or factorised:
                 return
-            self.bias.copy_(theirs["cls.predictions.bias"][torch.from_numpy(vocabulary.rows)])
+            self.bias.copy_(tensors["cls.predictions.bias"][torch.from_numpy(vocabulary.rows)])
             for layer, name in ((self.transform[0], "dense"), (self.transform[2], "LayerNorm")):
                 for kind, own in layer.named_parameters():
-                    own.copy_(theirs[f"cls.predictions.transform.{name}.{kind}"])
+                    own.copy_(tensors[f"cls.predictions.transform.{name}.{kind}"])
 
     def _vectors(self, sentence: Masked) -> torch.Tensor:
         return torch.where(sentence.hidden[..., None], self.mask, self.embedding(sentence.ids))

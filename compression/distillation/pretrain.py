@@ -26,6 +26,7 @@ from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.teachers.huggingface.general import GeneralTeacher, load_general
 from common.teachers.huggingface.pretrained import resolve
+from common.teachers.layers import as_bert
 from common.teachers.step import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
@@ -42,7 +43,7 @@ from compression.students.batch import Batch, EncodedRows
 from compression.students.init import check_arch, check_sizes, layers_to_copy, start_from_layers
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers.wordpiece import TeacherVocabulary, vocabulary_of
+from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, vocabulary_of
 
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
 """Every fiftieth text chooses among epochs, a thousand at most."""
@@ -85,7 +86,8 @@ class Pretrain(Step):
         # Embeddings are drawn with a standard deviation of 1: without the root, predictions start far too sure.
         masked = MaskedStudent(student, width, dim, scale=1.0 if self.init_from_teacher else dim**0.5, pairs=pairs)
         if self.init_from_teacher:
-            depth, tensors = teacher.model.config.num_hidden_layers, teacher.model.state_dict()
+            depth = teacher.model.config.num_hidden_layers
+            tensors = as_bert(teacher.model.state_dict(), teacher.model.config.to_dict())
             layers = layers_to_copy(self.init_from_teacher, len(student.encoder.blocks), depth)
             start_from_layers(student, self.student, layers, tensors, vocabulary)
             masked.start_from(tensors, vocabulary)
@@ -195,7 +197,7 @@ def _rows(settings: DistillSettings, corpus: Path, vocabulary: TeacherVocabulary
     texts = read_corpus(corpus, vocabulary.tokenizer(settings.max_tokens))
     if settings.sentence_task is None:
         return EncodedRows(texts)
-    rows = divided(texts, vocabulary.pieces)
+    rows = divided(texts, vocabulary.whole)
     if not len(rows):
         raise UserError(f"--corpus {corpus}: no text has two words, of which order or sequel could be predicted")
     return rows

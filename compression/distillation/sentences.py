@@ -7,26 +7,26 @@ task 2), or the two are exchanged (Lan et al., 2020, section 3.1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
 from common.data.ragged import EncodedText, offsets_of
 from compression.distillation.settings import SentenceTask
 from compression.students.batch import Batch, EncodedRows
+from compression.tokenizers.bytelevel import SPACE, ByteLevelTokenizer
+from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 ENDS = (".", "!", "?")
 """Pieces that end a sentence."""
 
 
-def divided(text: EncodedText, pieces: Sequence[str]) -> EncodedRows:
+def divided(text: EncodedText, tokenizer: WordPieceTokenizer | ByteLevelTokenizer) -> EncodedRows:
     """Return each text as a pair of its first and its second part; texts of one word are left out.
 
-    pieces: the vocabulary of word pieces.
+    tokenizer: the one that gave the text's tokens.
     """
-    ends = np.isin(pieces, ENDS)[text.ids[:, 0]]
-    begins = np.array([piece[0].isalnum() for piece in pieces])[text.ids[:, 0]]  # not ##ing, and no punctuation
+    ends = np.isin([piece.removeprefix(SPACE) for piece in tokenizer.pieces], ENDS)[text.ids[:, 0]]
+    begins = tokenizer.begins_word[text.ids[:, 0]]
     lengths = text.lengths
     steps = np.arange(len(text.ids)) - np.repeat(text.offsets[:-1], lengths)
     most = 1 + lengths.max()

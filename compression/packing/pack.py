@@ -16,7 +16,7 @@ from compression.packing.ans import encode_stream
 from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
 from compression.packing.threshold import HALF
-from compression.packing.vocabulary import PackedBytePairs, PackedWordPieces, pack_vocabulary
+from compression.packing.vocabulary import PackedMerges, PackedWordPieces, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
 from compression.runtime.header import (
     ALIGN,
@@ -40,7 +40,7 @@ from compression.tokenizers import Tokenizer
 
 Encoder = tuple[Callable[[bytes], tuple[bytes, int]], list[tuple[str, float]]]
 """Spare bytes -> (a stream, how many of them it carries); and what each owner's numbers take in it."""
-Vocabulary = PackedBytePairs | PackedWordPieces | None
+Vocabulary = PackedMerges | PackedWordPieces | None
 _FIXED = 8
 """Bytes of magic, version and length."""
 _CHECKSUM = 4
@@ -92,8 +92,10 @@ def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Str
     """Return a file's header, and what its streams hold."""
     streams, spec, table = Streams(), StudentSpec.of(config), student.get_submodule(_TABLE)
     header = streams.header
+    # A teacher's byte-level pairs are byte pairs.
+    embedding = "bpe" if isinstance(vocabulary, PackedMerges) else spec.settings.embedding_type
     with header.owner("settings"):
-        _write_settings(header, config, spec)
+        _write_settings(header, config, spec, embedding)
     rows = spec.table_rows
     if vocabulary is not None:
         with header.owner("vocabulary"):
@@ -101,7 +103,7 @@ def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Str
         if vocabulary.rows.max() >= rows:
             raise UserError(f"the vocabulary has {vocabulary.rows.max() + 1} rows or more, the embedding has {rows}")
         table, rows = table.take_rows(torch.from_numpy(vocabulary.rows)), len(vocabulary.rows)
-    if spec.settings.embedding_type in ("bpe", "hash"):
+    if embedding in ("bpe", "hash"):
         with header.owner("settings"):
             header.number(rows)
     for name in spec.matrices():
@@ -115,14 +117,14 @@ def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Str
     return streams
 
 
-def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec) -> None:
-    """Write the first fields of a header."""
+def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec, embedding: str) -> None:
+    """Write the first fields of a header. embedding: one of the runtime's EMBEDDINGS."""
     settings, encoder = spec.settings, spec.encoder
     if encoder.align and settings.max_tokens > MOST_ALIGNED:
         raise UserError(f"cannot be packed: --pair-encoder align with texts of more than {MOST_ALIGNED:,} tokens")
     about = SHARING * SHARES.index(encoder.share) | NO_SEGMENTS * (not encoder.segments)
     header.byte(ARCHS.index(spec.arch) | about)
-    header.byte(EMBEDDINGS.index(settings.embedding_type))
+    header.byte(EMBEDDINGS.index(embedding))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens
     flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * config.f1
     header.byte(flags | MULTILABEL * config.multilabel | CALIBRATED * config.has_probabilities)
@@ -154,7 +156,7 @@ def _assemble(streams: Streams, vocabulary: Vocabulary, calibration: bytes) -> t
     counts.add("stored", [("header", _FIXED + len(opening.data))])
     counts.divide("deflate", streams.header.owners, len(header))
     encoders = [_encoder(streams.first), _encoder(streams.main)]
-    if isinstance(vocabulary, PackedBytePairs):
+    if isinstance(vocabulary, PackedMerges):
         encoders.insert(1, (vocabulary.encode, [("vocabulary", 1.0)]))
     counts.add("stored", [("settings", len(calibration))])
     body = bytes(opening.data) + header + calibration

@@ -8,6 +8,7 @@ less the more often it was one. Word pieces are sorted, each without the charact
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from compression.packing.ans import encode_pairs
 from compression.packing.arrays import store_first
 from compression.packing.streams import Streams
 from compression.runtime.tokenizers.bpe import WORDS
+from compression.runtime.tokenizers.bytelevel import BYTES
 from compression.runtime.vocabulary import (
     LOWERCASE,
+    MOST_BYTE_LEVEL,
     MOST_PIECE_LENGTH,
     MOST_PIECES,
     MOST_REPLACEMENT,
@@ -27,13 +30,42 @@ from compression.runtime.vocabulary import (
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import MODEL_FILE, BpeTokenizer
 from compression.tokenizers.bpe_model import SPACE, BpeModel
+from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.wordpiece import UNKNOWN, WordPieceTokenizer
 
 _ROUNDS = 4
 
 
-class PackedBytePairs:
-    """Byte pairs ready to be written. rows: for each row of the packed table, its row in the student's."""
+class PackedMerges:
+    """Merges ready to be written. rows: for each row of the packed table, its row in the student's."""
+
+    rows: np.ndarray
+
+    def __init__(self, characters: str, merges: Sequence[str], states: np.ndarray, words: bool) -> None:
+        """states: uint8 [characters + merges]; words: whether pieces stay within a word."""
+        self._characters, self._merges, self._states, self._words = characters, merges, states, words
+        self._pairs, self._literal = _parts(characters, tuple(merges))
+
+    def write(self, streams: Streams) -> None:
+        """Write everything but the pairs, as the runtime's Vocabulary reads it."""
+        header = streams.header
+        header.number(len(self._merges))
+        header.number(len(self._literal))
+        before = -1
+        for index, text in self._literal.items():
+            header.number(index - before - 1)
+            header.text(text)
+            before = index
+        streams.add_first(store_first(self._states), "vocabulary")
+
+    def encode(self, spare: bytes) -> tuple[bytes, int]:
+        """Return (the stream of pairs, how many of the spare bytes it carries)."""
+        indexes = coded_indexes(len(self._characters), len(self._merges), self._literal)
+        return encode_pairs(self._characters, indexes, self._pairs, self._words, spare)
+
+
+class PackedBytePairs(PackedMerges):
+    """Byte pairs of a sentencepiece model."""
 
     def __init__(self, model: BpeModel) -> None:
         """Raises UserError when the vocabulary is too large."""
@@ -44,10 +76,10 @@ class PackedBytePairs:
             if len(key) > MOST_PIECE_LENGTH or len(value or "") > MOST_REPLACEMENT:
                 raise UserError(f"{MODEL_FILE}: cannot be packed: an overlong rule of normalisation, for {key[:20]!r}")
         self._model, self.rows = model, model.rows.astype(np.int64)
-        self._pairs, self._literal = _parts(model)
+        super().__init__(model.characters, model.merges, model.states, bool(model.flags & WORDS))
 
     def write(self, streams: Streams) -> None:
-        """Write everything but the pairs, as the runtime's Vocabulary reads it."""
+        """Write flags and normalisation, then what all merges have."""
         header, model = streams.header, self._model
         header.byte(model.flags)
         header.byte(model.base)
@@ -58,30 +90,33 @@ class PackedBytePairs:
             if value is not None:
                 header.text(value)
         header.text(model.characters)
-        header.number(len(model.merges))
-        header.number(len(self._literal))
-        before = -1
-        for index, text in self._literal.items():
-            header.number(index - before - 1)
-            header.text(text)
-            before = index
-        streams.add_first(store_first(model.states), "vocabulary")
+        super().write(streams)
 
-    def encode(self, spare: bytes) -> tuple[bytes, int]:
-        """Return (the stream of pairs, how many of the spare bytes it carries)."""
-        characters = self._model.characters
-        indexes = coded_indexes(len(characters), len(self._model.merges), self._literal)
-        return encode_pairs(characters, indexes, self._pairs, bool(self._model.flags & WORDS), spare)
+
+class PackedByteLevel(PackedMerges):
+    """Byte-level pairs: their characters are the 256 bytes, and text is not normalised."""
+
+    def __init__(self, tokenizer: ByteLevelTokenizer) -> None:
+        """Raises UserError when they cannot be packed."""
+        merges = tokenizer.symbols[len(BYTES) :]
+        if len(merges) > MOST_BYTE_LEVEL or any(len(piece) > MOST_PIECE_LENGTH for piece in merges):
+            raise UserError(f"cannot be packed: more than {MOST_BYTE_LEVEL:,} byte-level pieces, or an overlong one")
+        self._flags, self.rows = tokenizer.flags, np.arange(tokenizer.vocab_size)
+        super().__init__(BYTES, merges, np.array(tokenizer.states, np.uint8), words=False)
+
+    def write(self, streams: Streams) -> None:
+        """Write the flags, then what all merges have."""
+        streams.header.byte(self._flags)
+        super().write(streams)
 
 
 @functools.lru_cache(maxsize=4)
-def _parts(model: BpeModel) -> tuple[np.ndarray, dict[int, str]]:
+def _parts(characters: str, merges: tuple[str, ...]) -> tuple[np.ndarray, dict[int, str]]:
     """Return both parts of each merge, int64 [merges that are not literal, 2], and index -> text of literal merges.
 
     Literal merges are those that no two earlier symbols give. Where several pairs do, the one whose parts are parts
     most often is taken: it costs least.
     """
-    characters, merges = model.characters, model.merges
     index_of = {symbol: i for i, symbol in enumerate([*characters, *merges])}
     choices: list[list[tuple[int, int]]] = []
     literal: dict[int, str] = {}
@@ -128,8 +163,10 @@ class PackedWordPieces:
             before = piece
 
 
-def pack_vocabulary(tokenizer: Tokenizer) -> PackedBytePairs | PackedWordPieces | None:
+def pack_vocabulary(tokenizer: Tokenizer) -> PackedMerges | PackedWordPieces | None:
     """Return a tokenizer's vocabulary, if it has one. Raises UserError when it cannot be packed."""
     if isinstance(tokenizer, BpeTokenizer):
         return PackedBytePairs(tokenizer.model)
+    if isinstance(tokenizer, ByteLevelTokenizer):
+        return PackedByteLevel(tokenizer)
     return PackedWordPieces(tokenizer) if isinstance(tokenizer, WordPieceTokenizer) else None

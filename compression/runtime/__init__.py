@@ -25,9 +25,11 @@ if sys.argv[:1] == ["-m"]:
 from compression.runtime.model import Model, load, load_bytes, tidy, to_probabilities
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ALIGNING, ARCHS, TRANSFORMERS, EncoderSize, student_shapes
-from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, UNKNOWN, UNUSED, USED, WORDS, BytePairs, prepare
+from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, WORDS, BytePairs, prepare
+from compression.runtime.tokenizers.bytelevel import BYTE_LEVEL, ByteLevelPairs
 from compression.runtime.tokenizers.char import ALPHABET, Characters
 from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes, split_words
+from compression.runtime.tokenizers.merges import UNKNOWN, UNUSED, USED, Merges
 from compression.runtime.tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from compression.runtime.tokenizers.wordpiece import WordPieces
 from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, PRODUCT, RESIDUAL

@@ -32,7 +32,7 @@ def frequencies(weights: np.ndarray, bits: int = CODE_BITS) -> np.ndarray:
     """
     present = int(np.count_nonzero(weights))
     whole = 1 << bits
-    if not 2 <= present <= whole >> 1:
+    if not 2 <= present <= whole - (whole >> 3):
         raise PackedError(f"a table of {present} symbols")
     result = np.where(weights > 0, np.maximum(1, weights * (whole - present) // weights.sum()), 0)
     top = int(result.argmax())

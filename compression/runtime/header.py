@@ -17,6 +17,7 @@ from compression.runtime.shapes import (
     student_shapes,
 )
 from compression.runtime.tokenizers.bpe import BytePairs
+from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
 from compression.runtime.tokenizers.char import ALPHABET
 from compression.runtime.vocabulary import Vocabulary, read_word_pieces
 from compression.runtime.weights import Matrix, Streams, checked, join_planes
@@ -58,7 +59,7 @@ class Header:
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
         self._streams = streams = Streams()
         self._vocabulary = Vocabulary(reader, streams) if self.embedding == "bpe" else None
-        self.byte_pairs: BytePairs | None = None
+        self.byte_pairs: BytePairs | ByteLevelPairs | None = None
         self.word_pieces = read_word_pieces(reader) if self.embedding == "wordpiece" else None
         if self.word_pieces is not None:
             self._rows = len(self.word_pieces[0])

@@ -17,6 +17,7 @@ from compression.runtime.reader import PackedError, Reader
 from compression.runtime.shapes import TRANSFORMERS
 from compression.runtime.spans import best_span, word_spans
 from compression.runtime.tokenizers.bpe import BytePairs
+from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
 from compression.runtime.tokenizers.char import Characters
 from compression.runtime.tokenizers.hash import HashedWords
 from compression.runtime.tokenizers.wordpiece import WordPieces
@@ -154,7 +155,7 @@ class Model:
         of_text = [sentence[a:b] for a, b in word_spans(sentence)] if self._spans else sentence.split(" ")
         for word in of_text:
             starts.append(min(len(ids), self.max_tokens - 1))
-            ids += encode(word + self._tokenizer.after_word)[: self.max_tokens] or [0]
+            ids += encode(self._tokenizer.word_format.format(word))[: self.max_tokens] or [0]
         return ids[: self.max_tokens] or [0], starts
 
     def _forward(self, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -182,7 +183,9 @@ def to_probabilities(logits: np.ndarray, temperature: float = 1.0, multilabel: b
     return powers / powers.sum(-1, keepdims=True)
 
 
-def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> BytePairs | WordPieces | Characters | HashedWords:
+def _tokenizer(
+    header: Header, weights: dict[str, np.ndarray]
+) -> BytePairs | ByteLevelPairs | WordPieces | Characters | HashedWords:
     if header.byte_pairs is not None:
         return header.byte_pairs
     if header.word_pieces is not None:

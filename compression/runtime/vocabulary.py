@@ -6,13 +6,17 @@ import numpy as np
 
 from compression.runtime.entropy import Lanes, frequencies
 from compression.runtime.reader import PackedError, Reader
-from compression.runtime.tokenizers.bpe import UNKNOWN, WORDS, BytePairs
+from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, WORDS, BytePairs
+from compression.runtime.tokenizers.bytelevel import BYTE_LEVEL, BYTES, ByteLevelPairs
+from compression.runtime.tokenizers.merges import UNKNOWN
 from compression.runtime.tokenizers.normalisation import NMT_NFKC, SPACE, Normaliser
 from compression.runtime.weights import Streams
 
 PAIR_BITS = 16
 """log2 of the sum of the frequencies of a merge's parts."""
 MOST_PIECES = 1 << 15
+MOST_BYTE_LEVEL = 56_000
+"""Merges of byte-level pairs; RoBERTa's are 50,000."""
 MOST_PIECE_LENGTH = 512
 MOST_REPLACEMENT = 64
 """Characters that a rule of normalisation puts in the place of others."""
@@ -40,22 +44,19 @@ class Vocabulary:
     """Byte pairs: characters, then merges of two symbols, in order."""
 
     def __init__(self, reader: Reader, streams: Streams) -> None:
-        self.flags, base = reader.byte(8), reader.byte(NMT_NFKC + 1)
-        rules: dict[str, str | None] = {}
-        for _ in range(reader.number(1 << 16)):
-            key, has_value = reader.text(), reader.byte(2)
-            if not 0 < len(key) <= MOST_PIECE_LENGTH:
-                raise PackedError("a rule of normalisation matches nothing, or too much")
-            rules[key] = reader.text() if has_value else None
-            if len(rules[key] or "") > MOST_REPLACEMENT:
-                raise PackedError("a rule of normalisation makes text too long")
-        self._normaliser = Normaliser(base, rules)
-        self.characters = reader.text()
-        self.merges = reader.number(MOST_PIECES)
+        self.flags = reader.byte(2 * BYTE_LEVEL)
+        self._byte_level = bool(self.flags & BYTE_LEVEL)
+        if self._byte_level and self.flags & ~(BYTE_LEVEL | DUMMY_PREFIX):
+            raise PackedError(f"a field is {self.flags}, which this version does not know")
+        if self._byte_level:
+            self.characters, most = BYTES, MOST_BYTE_LEVEL
+        else:
+            self._normaliser, self.characters, most = read_normaliser(reader), reader.text(), MOST_PIECES
+        self.merges = reader.number(most)
         self.literal: dict[int, str] = {}
         index = -1
         for _ in range(reader.number(self.merges)):
-            index += 1 + reader.number(MOST_PIECES)
+            index += 1 + reader.number(most)
             self.literal[index] = reader.text()
         if index >= self.merges:
             raise PackedError("a piece is beyond the last one")
@@ -83,7 +84,7 @@ class Vocabulary:
             model.learn(first, block)
         return lanes.end()
 
-    def byte_pairs(self) -> BytePairs:
+    def byte_pairs(self) -> BytePairs | ByteLevelPairs:
         """Return the tokenizer. Raises PackedError for a vocabulary that contradicts itself."""
         symbols = list(self.characters)
         coded = iter(self._pairs.tolist())
@@ -99,7 +100,24 @@ class Vocabulary:
                 raise PackedError("a piece is too long")
         if len(set(symbols)) != len(symbols) or self._states.values.max(initial=0) > UNKNOWN:
             raise PackedError("a vocabulary that repeats itself")
-        return BytePairs(len(self.characters), symbols, self._states.values.tolist(), self._normaliser, self.flags)
+        states = self._states.values.tolist()
+        if self._byte_level:
+            return ByteLevelPairs(symbols, states, self.flags)
+        return BytePairs(len(self.characters), symbols, states, self._normaliser, self.flags)
+
+
+def read_normaliser(reader: Reader) -> Normaliser:
+    """Return the normalisation of byte pairs. Raises PackedError for a rule that matches nothing, or too much."""
+    base = reader.byte(NMT_NFKC + 1)
+    rules: dict[str, str | None] = {}
+    for _ in range(reader.number(1 << 16)):
+        key, has_value = reader.text(), reader.byte(2)
+        if not 0 < len(key) <= MOST_PIECE_LENGTH:
+            raise PackedError("a rule of normalisation matches nothing, or too much")
+        rules[key] = reader.text() if has_value else None
+        if len(rules[key] or "") > MOST_REPLACEMENT:
+            raise PackedError("a rule of normalisation makes text too long")
+    return Normaliser(base, rules)
 
 
 def coded_indexes(characters: int, merges: int, literal: dict[int, str]) -> np.ndarray:

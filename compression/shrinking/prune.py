@@ -28,6 +28,7 @@ from compression.students.scoring import encode_split
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices
 from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _SAMPLE = 1024
@@ -70,7 +71,7 @@ class Prune(Shrink):
     def _prune_vocabulary(self, context: CompressionContext) -> dict[str, dict[str, int]]:
         least, sentences = self.prune.prune_vocabulary, training_sentences(context)
         context.tokenizer, rows = prune_vocabulary(context.student, context.tokenizer, sentences, least)
-        if isinstance(context.tokenizer, BpeTokenizer | WordPieceTokenizer):
+        if isinstance(context.tokenizer, BpeTokenizer | ByteLevelTokenizer | WordPieceTokenizer):
             context.widths["vocab_size"] = context.tokenizer.vocab_size
         for name, counts in rows.items():
             say(f"{context.name}: {name} uses {counts['rows']:,} rows of {counts['before']:,}")

@@ -13,6 +13,8 @@ from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.bytelevel import FILE as BYTE_LEVEL_FILE
+from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.char import CharTokenizer
 from compression.tokenizers.hash import HashTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
@@ -27,7 +29,9 @@ def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
         return CharTokenizer(settings.max_tokens)
     if settings.embedding_type == "hash":
         return HashTokenizer(settings.vocab_size, settings.hash_ratio, settings.max_tokens)
-    kind = {"bpe": BpeTokenizer, "wordpiece": WordPieceTokenizer}[settings.embedding_type]
+    kind: type[BpeTokenizer | WordPieceTokenizer | ByteLevelTokenizer] = BpeTokenizer
+    if settings.embedding_type == "wordpiece":
+        kind = ByteLevelTokenizer if (folder / BYTE_LEVEL_FILE).exists() else WordPieceTokenizer
     return kind.load(folder, settings.vocab_size, settings.max_tokens)
 
 
@@ -40,7 +44,7 @@ def make_embedding(spec: StudentSpec) -> nn.Module:
 
 
 class Embedding(nn.Module):
-    """A table of one vector an id: byte pairs, word pieces, characters."""
+    """A table of one vector an id: byte pairs, a teacher's pieces, characters."""
 
     def __init__(self, rows: int, dim: int) -> None:
         super().__init__()

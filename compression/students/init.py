@@ -2,7 +2,8 @@
 
 A student starts from a teacher as DistilBERT does, from every other layer or any other choice (Sanh et al., 2019). Its
 layers are the teacher's in shape; its embedding may be narrower, and then starts from the best factorisation of the
-teacher's (singular values). Word pieces must be the teacher's own. A general student has everything but a classifier.
+teacher's (singular values). Word pieces, or a RoBERTa's byte-level pairs, must be the teacher's own. A general student
+has everything but a classifier.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import torch
 from common.config import build, flag, shown_default
 from common.data.tasks import Task, check_no_overlap
 from common.errors import UserError
-from common.store.files import read_json
 from common.store.workspace import Workspace
+from common.teachers.layers import has_layers, layer_tensors, layers_config
 from common.training.checkpoint import load_tensors
 from common.training.models import GENERAL, WEIGHTS_FILE, members_of, model_folder, read_config
 from compression.students.settings import StudentSettings
 from compression.students.spec import TRANSFORMERS
 from compression.students.student import Student
-from compression.tokenizers.wordpiece import TeacherVocabulary, teacher_vocabulary
+from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 
 _FLAG = "--init-from-teacher"
 _TEACHER_SIZES = {
@@ -37,6 +38,8 @@ _GENERAL_SIZES = (
     *("share", "segments"),
 )
 """Settings that a student and a general one must share; the depth too."""
+_KINDS = ("bert", "roberta")
+"""transformers' names of encoders whose layers are a student's."""
 _DEPTH = {"transformer": "layers", "recursive": "iterations"}
 _LAYER = {
     "attention.query": "attention.self.query",
@@ -60,18 +63,18 @@ def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
 
 
 def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path) -> dict[str, Any]:
-    """Return the teacher's config.json. Raises UserError where the two have no layers, or other word pieces."""
+    """Return the teacher's settings (`layers_config`). Raises UserError where there are no layers, or other pieces."""
     check_arch(flag, settings, arch)
     if members := members_of(teacher):
         names = ", ".join(path.name for path in members)
         raise UserError(f"{flag}: {teacher.name} is an ensemble and has no layers: learn from one of {names}")
-    return read_json(teacher / "huggingface" / "config.json")
+    return layers_config(teacher)
 
 
 def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
     """Raise UserError, with the flag to set, where the student cannot start from this teacher."""
     config = check_layers(_FLAG, settings, arch, teacher)
-    if not (teacher / "huggingface" / WEIGHTS_FILE).exists():
+    if not has_layers(teacher):
         raise UserError(f"{_FLAG}: {teacher.name} has adapters alone, its layers are those of its encoder")
     check_sizes(settings, config, teacher.name)
 
@@ -81,8 +84,9 @@ def check_sizes(settings: StudentSettings, config: dict[str, Any], teacher: str)
 
     config: the teacher's config.json; teacher: its name.
     """
-    if config.get("model_type") != "bert":
-        raise UserError(f"{_FLAG}: {teacher} is a {config.get('model_type')}; layers can be copied from a bert")
+    if config.get("model_type") not in _KINDS:
+        kinds = " or a ".join(_KINDS)
+        raise UserError(f"{_FLAG}: {teacher} is a {config.get('model_type')}; layers can be copied from a {kinds}")
     for theirs, ours in _TEACHER_SIZES.items():
         if config[theirs] != getattr(settings, ours):
             flag, value = ours.replace("encoder_", "").replace("_", "-"), config[theirs]
@@ -124,8 +128,7 @@ def start_from_teacher(student: Student, settings: StudentSettings, layers: Sequ
 
     teacher: a model folder that passed `check_start`.
     """
-    tensors, _ = load_tensors(teacher / "huggingface" / WEIGHTS_FILE)
-    start_from_layers(student, settings, layers, tensors, teacher_vocabulary(teacher))
+    start_from_layers(student, settings, layers, layer_tensors(teacher), teacher_vocabulary(teacher))
 
 
 def start_from_layers(
@@ -137,10 +140,11 @@ def start_from_layers(
 ) -> None:
     """Copy a teacher's embedding and layers into a fresh student, in place.
 
-    layers: the teacher's layer for each of the student's blocks; tensors: the teacher's, of sizes that `check_sizes`
-    accepts. A student without segments gets the first segment's embedding as a part of its positions.
+    layers: the teacher's layer for each of the student's blocks; tensors: the teacher's by BERT's names (`as_bert`), of
+    sizes that `check_sizes` accepts. A student without segments gets the first segment's embedding as a part of its
+    positions; where the teacher has one segment (RoBERTa), both of the student's start from it.
     """
-    theirs = {name.removeprefix("bert."): tensor.float().cpu() for name, tensor in tensors.items()}
+    theirs = dict(tensors)
     rows, special = torch.from_numpy(vocabulary.rows), torch.tensor(vocabulary.special_tokens)
     vectors = theirs["embeddings.word_embeddings.weight"]
     start: dict[str, torch.Tensor] = {}
@@ -152,9 +156,11 @@ def start_from_layers(
         vectors = vectors @ basis.T
     start["embedding.table.weight.value"] = vectors[rows]
     start["encoder.marks.weight.value"] = vectors[special]
+    segments, positions = (f"embeddings.{kind}_embeddings.weight" for kind in ("token_type", "position"))
     if not settings.segments:
-        first = theirs["embeddings.token_type_embeddings.weight"][0]
-        theirs["embeddings.position_embeddings.weight"] = theirs["embeddings.position_embeddings.weight"] + first
+        theirs[positions] = theirs[positions] + theirs[segments][0]
+    elif len(theirs[segments]) == 1:
+        theirs[segments] = theirs[segments].expand(2, -1)
     names = {"positions": "position_embeddings", "segments": "token_type_embeddings", "norm": "LayerNorm"}
     names = {ours: f"embeddings.{name}" for ours, name in names.items()}
     for block, layer in enumerate(layers):

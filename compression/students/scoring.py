@@ -41,7 +41,7 @@ def _words(text: str) -> list[str]:
 def _encode_words(tokenizer: Tokenizer, texts: list[list[str]]) -> tuple[EncodedText, EncodedText]:
     """Return the tokens of texts, encoded word by word, and the index of each word's first token, int32 [words, 1]."""
     counts = np.array(list(map(len, texts)), np.int64)
-    words = _encode(tokenizer, [word + tokenizer.after_word for text in texts for word in text])
+    words = _encode(tokenizer, [tokenizer.word_format.format(word) for text in texts for word in text])
     row = np.repeat(np.arange(len(texts)), counts)  # of each word
     lengths = np.bincount(row, words.lengths, len(texts)).astype(np.int64)
     empty = tokenizer.encode([""]).ids[0]  # of a text without words

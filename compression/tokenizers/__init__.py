@@ -12,8 +12,8 @@ class Tokenizer:
 
     max_tokens: int
     """Tokens that a text is cut at."""
-    after_word: str
-    """Follows each word where words are encoded one by one: the space, where that is a token."""
+    word_format: str
+    """How a word is written where words are encoded one by one: with the space, where that is a token."""
     identity: str
     """Equal for tokenizers that give the same tokens."""
 

@@ -29,7 +29,7 @@ class BpeTokenizer(Tokenizer):
     vocab_size: their number.
     """
 
-    after_word = BytePairs.after_word
+    word_format = BytePairs.word_format
 
     def __init__(self, model: Path | bytes, max_tokens: int) -> None:
         """model: a file, or its bytes. Raises UserError when it is missing or not a BPE model that can be packed."""

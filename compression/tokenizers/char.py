@@ -16,7 +16,7 @@ VOCABULARY_SIZE = 1 + len(ALPHABET)
 class CharTokenizer(Tokenizer):
     """Lower-cased characters without accents. Nothing is learned or stored."""
 
-    after_word = Characters.after_word
+    word_format = Characters.word_format
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens

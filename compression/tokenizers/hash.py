@@ -22,7 +22,7 @@ def shared_rows(vocab_size: int, hash_ratio: int) -> int:
 class HashTokenizer(Tokenizer):
     """Lower-cased words, each as three hash codes. Nothing is learned or stored."""
 
-    after_word = HashedWords.after_word
+    word_format = HashedWords.word_format
 
     def __init__(self, vocab_size: int, hash_ratio: int, max_tokens: int) -> None:
         """Raises UserError where a code would not fit 32 bits."""

@@ -1,15 +1,10 @@
-"""The teacher's own word pieces, for students that start from a teacher's layers or are aligned with them.
-
-A student takes the pieces that text can have, in the order of the teacher's vocabulary, the unknown one first.
-"""
+"""BERT's word pieces, for students that take the vocabulary of a BERT-type teacher."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +21,7 @@ UNKNOWN = 0
 class WordPieceTokenizer(Tokenizer):
     """A vocabulary of word pieces, and whether text is lower-cased first."""
 
-    after_word = WordPieces.after_word
+    word_format = WordPieces.word_format
 
     def __init__(self, pieces: list[str], lowercase: bool, max_tokens: int) -> None:
         """pieces: in the order of the embedding's rows, the unknown piece first."""
@@ -60,6 +55,15 @@ class WordPieceTokenizer(Tokenizer):
         rows = [self._word_pieces.encode(sentence) for sentence in sentences]
         return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
 
+    def cut_at(self, max_tokens: int) -> WordPieceTokenizer:
+        """Return the same tokenizer with another length at which text is cut."""
+        return WordPieceTokenizer(self.pieces, self.lowercase, max_tokens)
+
+    @property
+    def begins_word(self) -> np.ndarray:
+        """Rows of pieces that begin a word, bool [rows]: not ##ing, and no punctuation."""
+        return np.array([piece[0].isalnum() for piece in self.pieces])
+
     @property
     def droppable(self) -> np.ndarray:
         """All rows but the unknown piece's, bool [rows]: a word without its piece has smaller ones, or is unknown."""
@@ -70,49 +74,3 @@ class WordPieceTokenizer(Tokenizer):
         dropped = set(rows)
         kept = [piece for row, piece in enumerate(self.pieces) if row not in dropped]
         return WordPieceTokenizer(kept, self.lowercase, self.max_tokens)
-
-
-@dataclasses.dataclass(frozen=True)
-class TeacherVocabulary:
-    """The pieces of a teacher that text can have, the unknown one first, and the teacher's own rows.
-
-    rows: int64 [pieces], the teacher's row of each piece; special_tokens: its rows of [CLS] and [SEP]; mask: its row of
-    [MASK], None where it has none.
-    """
-
-    pieces: list[str]
-    rows: np.ndarray
-    special_tokens: tuple[int, int]
-    mask: int | None
-    lowercase: bool
-
-    def tokenizer(self, max_tokens: int) -> WordPieceTokenizer:
-        """Return a student's tokenizer of the same pieces."""
-        return WordPieceTokenizer(self.pieces, self.lowercase, max_tokens)
-
-
-def teacher_vocabulary(folder: Path) -> TeacherVocabulary:
-    """Return the vocabulary of the teacher in a model folder. Raises UserError where it has no word pieces."""
-    file = folder / "huggingface" / "tokenizer.json"
-    if not file.exists():
-        raise UserError(
-            f"--embedding-type wordpiece: {folder.name} has no word pieces: it is not a Hugging Face teacher"
-        )
-    return vocabulary_of(read_json(file), folder.name)
-
-
-def vocabulary_of(tokenizer: dict[str, Any], name: str) -> TeacherVocabulary:
-    """Return the vocabulary in a teacher's tokenizer.json. Raises UserError for a tokenizer that is not WordPiece."""
-    model, normalizer = tokenizer.get("model") or {}, tokenizer.get("normalizer") or {}
-    if model.get("type") != "WordPiece" or normalizer.get("type") != "BertNormalizer":
-        raise UserError(f"--embedding-type wordpiece: {name} splits words by {model.get('type')}, not WordPiece")
-    unknown, rows = model["unk_token"], model["vocab"]
-    not_text = {unknown, *(token["content"] for token in tokenizer.get("added_tokens", ()))}
-    pieces = [unknown, *sorted(rows.keys() - not_text, key=rows.__getitem__)]
-    return TeacherVocabulary(
-        pieces=pieces,
-        rows=np.array([rows[piece] for piece in pieces], np.int64),
-        special_tokens=(rows["[CLS]"], rows["[SEP]"]),
-        mask=rows.get("[MASK]"),
-        lowercase=bool(normalizer.get("lowercase")),
-    )

@@ -17,7 +17,7 @@ from compression.students.init import start_from_teacher
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.tokenizers.char import CharTokenizer
-from compression.tokenizers.wordpiece import teacher_vocabulary
+from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
 
 @pytest.fixture

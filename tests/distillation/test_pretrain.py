@@ -28,7 +28,8 @@ from compression.students.batch import EncodedRows
 from compression.students.init import find_general
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers.wordpiece import WordPieceTokenizer, vocabulary_of
+from compression.tokenizers.teacher_vocabulary import vocabulary_of
+from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 FROM_MINI = {"start_from": "mini", "only_original_data": True, "alpha": 1.0}
 SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
@@ -180,7 +181,7 @@ def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm
     masked = MaskedStudent(Student("transformer", student, 1, pairs), 16, 16, 4.0, pairs).eval()
     aligner = Aligner(settings, AlignmentTeacher(teacher.model, vocabulary, torch.device("cpu")))
     texts = read_corpus(corpus, vocabulary.tokenizer(24))
-    rows = divided(texts, vocabulary.pieces) if pairs else EncodedRows(texts)
+    rows = divided(texts, vocabulary.whole) if pairs else EncodedRows(texts)
     batch = rows.batch(np.arange(5), torch.device("cpu"))
 
     torch.manual_seed(2)

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from common.data.ragged import EncodedText
 from compression.distillation.sentences import changed, divided
 from compression.students.batch import Batch, EncodedRows
+from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 PIECES = ["[UNK]", "a", "b", "##c", ".", "!", ",", "1"]
+TOKENIZER = WordPieceTokenizer(PIECES, True, 99)
 TEXTS = st.lists(st.lists(st.integers(0, len(PIECES) - 1), min_size=1, max_size=12), min_size=1, max_size=6)
 
 
@@ -36,7 +38,7 @@ def lists(text):
     ],
 )
 def test_texts_are_divided_after_a_sentence_or_between_words(text, parts):
-    rows = divided(encoded([[PIECES.index(piece) for piece in text.split()]]), PIECES)
+    rows = divided(encoded([[PIECES.index(piece) for piece in text.split()]]), TOKENIZER)
     found = [" ".join(PIECES[piece] for piece in lists(column)[0]) for column in rows.columns]
     assert tuple(found) == parts
 
@@ -44,7 +46,7 @@ def test_texts_are_divided_after_a_sentence_or_between_words(text, parts):
 @settings(max_examples=30)
 @given(TEXTS)
 def test_both_parts_are_the_text_and_texts_without_a_second_word_are_left_out(texts):
-    rows = divided(encoded(texts), PIECES)
+    rows = divided(encoded(texts), TOKENIZER)
     whole = [text for text in texts if any(PIECES[piece][0].isalnum() for piece in text[1:])]
     firsts, seconds = map(lists, rows.columns)
     assert [first + second for first, second in zip(firsts, seconds, strict=True)] == whole

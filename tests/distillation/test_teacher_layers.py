@@ -23,7 +23,7 @@ from compression.shrinking.settings import CompressSettings
 from compression.students.init import layers_to_copy, start_from_teacher
 from compression.students.scoring import encode_split
 from compression.students.student import Student
-from compression.tokenizers.wordpiece import teacher_vocabulary
+from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
 CPU = torch.device("cpu")
 ALL_WEIGHTS = {"align_hidden": 1.0, "align_attention": 1.0, "align_embedding": 1.0}

@@ -21,7 +21,7 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.jobs import Job
 from compression.experiments.run import run_jobs
-from compression.tokenizers.wordpiece import teacher_vocabulary
+from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
 SST = load_task("sst-2")
 

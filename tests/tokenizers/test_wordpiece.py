@@ -20,7 +20,8 @@ from common.errors import UserError
 from compression.evaluation.packed import load_packed
 from compression.runtime import WordPieces
 from compression.shrinking.chain import compress
-from compression.tokenizers.wordpiece import WordPieceTokenizer, teacher_vocabulary
+from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
+from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 LETTERS = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits, *string.punctuation, "\u00e9", "\u4e2d"]
 WORDS = ("film", "##ing", "##ness", "the", "un", "##aff")
@@ -87,9 +88,9 @@ def test_a_student_of_word_pieces_is_pruned_quantized_and_packed(workspace):
 
 
 def test_a_teacher_without_word_pieces_is_refused(tmp_path):
-    with pytest.raises(UserError, match="not a Hugging Face teacher"):
+    with pytest.raises(UserError, match="neither a Hugging Face teacher nor"):
         teacher_vocabulary(tmp_path).tokenizer(9)
     (tmp_path / "huggingface").mkdir()
     (tmp_path / "huggingface/tokenizer.json").write_text('{"model": {"type": "BPE"}}')
-    with pytest.raises(UserError, match="splits words by BPE, not WordPiece"):
+    with pytest.raises(UserError, match="splits words by BPE; students can take"):
         teacher_vocabulary(tmp_path).tokenizer(9)

@@ -9,7 +9,7 @@ import torch
 
 from common.errors import UserError
 from common.teachers.base import Pieces
-from common.teachers.huggingface.pretrained import check_complete, first_line, load_pretrained
+from common.teachers.huggingface.pretrained import check_complete, first_line, load_pretrained, most_tokens
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 """Settings, vocabulary and weights of a model; pickled weights are not read."""
@@ -22,7 +22,7 @@ class HuggingFaceMaskedLM:
         """model: one of transformers' ...ForMaskedLM; tokenizer: a fast one, with a mask."""
         self.model, self.tokenizer, self.device = model.to(device).eval(), tokenizer, device
         self.mask_id = int(tokenizer.mask_token_id)
-        self.max_pieces = _longest(tokenizer, model)
+        self.max_pieces = min(tokenizer.model_max_length, most_tokens(model) or tokenizer.model_max_length)
         self._special = set(tokenizer.all_special_ids)
 
     @classmethod
@@ -133,11 +133,3 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     piece = text[start:end]
     start += len(piece) - len(piece.lstrip())
     return start, max(start, end - len(piece) + len(piece.rstrip()))
-
-
-def _longest(tokenizer: Any, model: torch.nn.Module) -> int:
-    """Return how many pieces the model has positions for; RoBERTa's start after the padding id."""
-    longest = getattr(model.config, "max_position_embeddings", tokenizer.model_max_length)
-    embeddings = getattr(model.base_model, "embeddings", None)
-    padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
-    return min(tokenizer.model_max_length, longest - (0 if padding is None else padding + 1))

@@ -124,6 +124,14 @@ def _refuse_pickles(folder: Path) -> None:
     raise UserError(f'{pickles[0]}: a pickle can hold code and is not read; convert the weights: python -c "{code}"')
 
 
+def most_tokens(model: Any) -> int | None:
+    """Return the tokens that a model has positions for, None where it does not say; RoBERTa's begin after padding's."""
+    longest = getattr(model.config, "max_position_embeddings", None)
+    embeddings = getattr(model.base_model, "embeddings", None)
+    padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+    return longest if longest is None or padding is None else longest - padding - 1
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its class."""
     return (str(error).splitlines() or [type(error).__name__])[0]

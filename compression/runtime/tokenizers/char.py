@@ -14,8 +14,8 @@ _IDS = bytes(ALPHABET.find(chr(code)) + 1 for code in range(256))
 class Characters:
     """Lower-cased characters without accents."""
 
-    after_word = " "
-    """Follows each word where words are encoded one by one."""
+    word_format = "{} "
+    """How a word is written where words are encoded one by one."""
 
     def encode(self, text: str) -> bytes:
         """Return one id a character, a byte each."""

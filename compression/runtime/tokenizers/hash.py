@@ -32,7 +32,7 @@ def hash_codes(words: Sequence[str], count: int) -> np.ndarray:
 class HashedWords:
     """Words as ids in the order in which they first appear, and the vectors of these words."""
 
-    after_word = ""
+    word_format = "{}"
     most_values = 3 << 20
     """Numbers in the table that is kept from one batch to the next."""
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 class WordPieces:
     """Splits each word into the longest pieces from left to right; all but the first begin with ##."""
 
-    after_word = ""
+    word_format = "{}"
     longest_word = 100
     """Characters of a word beyond which it is unknown, as in BERT."""
     most_words = 1 << 17

@@ -22,6 +22,7 @@ from compression.students.student import Student
 from compression.students.weights import Dense, Matrix
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _TABLE = "embedding.table.weight"
@@ -34,7 +35,7 @@ def prune_vocabulary(
 
     Raises UserError when no row would be left.
     """
-    drops_pieces = isinstance(tokenizer, BpeTokenizer | WordPieceTokenizer)
+    drops_pieces = isinstance(tokenizer, BpeTokenizer | ByteLevelTokenizer | WordPieceTokenizer)
     rows: dict[str, dict[str, int]] = {}
     for name, uses in row_uses(student, tokenizer, sentences).items():
         removable = tokenizer.droppable if drops_pieces else np.ones(len(uses), bool)

@@ -1,0 +1,135 @@
+"""Byte-level pairs, the pieces of RoBERTa-type teachers, exactly as the teacher's tokenizer gives them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from common.data.ragged import EncodedText
+from common.errors import UserError
+from common.store.files import read_json, write_json
+from compression.runtime import BYTE_LEVEL, DUMMY_PREFIX, UNKNOWN, UNUSED, USED, ByteLevelPairs, Merges
+from compression.runtime.tokenizers.bytelevel import BYTES
+from compression.tokenizers import Tokenizer
+
+FILE = "bytepairs.json"
+UNKNOWN_ROW = 0
+UNKNOWN_PIECE = "<unk>"
+_SAME = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(256) if byte not in _SAME]
+LETTERS = {**{byte: chr(byte) for byte in _SAME}, **{byte: chr(256 + i) for i, byte in enumerate(_OTHERS)}}
+"""GPT-2's character for each byte, as vocabulary files have them; a space is Ġ."""
+SPACE = LETTERS[ord(" ")]
+_TO_BYTES = {ord(letter): chr(byte) for byte, letter in LETTERS.items()}
+
+
+class ByteLevelTokenizer(Tokenizer):
+    """The bytes of text, merged in the order of a vocabulary.
+
+    Row 0 of the embedding is that of pieces that were left out, then come those of bytes and of merges, as far as they
+    have one. pieces: by row, in GPT-2's characters.
+    """
+
+    word_format = ByteLevelPairs.word_format
+
+    def __init__(self, merges: Sequence[str], unused: Collection[str], prefix: bool, max_tokens: int) -> None:
+        """merges: pieces of two bytes or more in their order, in GPT-2's characters; unused: pieces without a row.
+
+        prefix: whether a space is put in front of a text. Raises UserError for a piece that is repeated, or not of
+        these characters.
+        """
+        self.merges, self.unused, self.prefix, self.max_tokens = list(merges), frozenset(unused), prefix, max_tokens
+        symbols = [*(LETTERS[ord(byte)] for byte in BYTES), *self.merges]
+        known = set(symbols)
+        if len(known) != len(symbols) or not self.unused <= known:
+            raise UserError("byte-level pairs: a piece is repeated, or unused and not in the vocabulary")
+        if not all(ord(letter) in _TO_BYTES for letter in set("".join(symbols))) or "" in known:
+            raise UserError("byte-level pairs: a piece is not of GPT-2's characters for bytes")
+        self.pieces = [UNKNOWN_PIECE, *(symbol for symbol in symbols if symbol not in self.unused)]
+        content = hashlib.sha256("\n".join([*self.merges, "", *sorted(self.unused)]).encode()).hexdigest()
+        self.identity = f"byte-level {content} {prefix} {max_tokens}"
+        self.symbols = [as_bytes(symbol) for symbol in symbols]
+        lost = [UNKNOWN if i < len(BYTES) else UNUSED for i in range(len(symbols))]
+        self.states = [state if symbol in self.unused else USED for symbol, state in zip(symbols, lost, strict=True)]
+        self.flags = BYTE_LEVEL | DUMMY_PREFIX * prefix
+        self._byte_pairs = ByteLevelPairs(self.symbols, self.states, self.flags)
+
+    @classmethod
+    def load(cls, folder: Path, vocab_size: int, max_tokens: int) -> ByteLevelTokenizer:
+        """Read a saved tokenizer. Raises UserError when it is missing, malformed or not of this size."""
+        found = read_json(folder / FILE)
+        lists = [found.get("merges"), found.get("unused")] if isinstance(found, dict) else [None]
+        if not all(isinstance(one, list) and all(isinstance(piece, str) for piece in one) for one in lists):
+            raise UserError(f"{folder / FILE}: not a vocabulary of byte-level pairs")
+        try:
+            tokenizer = cls(*lists, bool(found.get("prefix")), max_tokens)
+        except UserError as error:
+            raise UserError(f"{folder / FILE}: {error}") from None
+        if tokenizer.vocab_size != vocab_size:
+            raise UserError(f"{folder / FILE}: {tokenizer.vocab_size} pieces, the student has {vocab_size}")
+        return tokenizer
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary into a student's folder."""
+        write_json(folder / FILE, {"prefix": self.prefix, "merges": self.merges, "unused": sorted(self.unused)})
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the embedding's table."""
+        return len(self.pieces)
+
+    def encode(self, sentences: list[str]) -> EncodedText:
+        """Return one row a piece, width 1."""
+        rows = [self._byte_pairs.encode(sentence) for sentence in sentences]
+        return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN_ROW,), max_tokens=self.max_tokens)
+
+    def cut_at(self, max_tokens: int) -> ByteLevelTokenizer:
+        """Return the same tokenizer with another length at which text is cut."""
+        return ByteLevelTokenizer(self.merges, self.unused, self.prefix, max_tokens)
+
+    @property
+    def begins_word(self) -> np.ndarray:
+        """Rows of pieces that begin a word after a space, bool [rows]."""
+        return np.array([piece[:1] == SPACE and piece[1:2].isalnum() for piece in self.pieces])
+
+    @property
+    def droppable(self) -> np.ndarray:
+        """All rows but the unknown piece's, bool [rows]: a piece has smaller ones, down to bytes."""
+        return np.arange(len(self.pieces)) != UNKNOWN_ROW
+
+    def without(self, rows: Collection[int]) -> ByteLevelTokenizer:
+        """Return a tokenizer without some pieces; the other rows keep their order.
+
+        Merges that no piece with a row is made of are left out. A word that had none of the dropped pieces keeps its
+        own: all its merges stay, and they still come first.
+        """
+        dropped = {self.pieces[row] for row in rows} | self.unused
+        parts = merge_parts(tuple(self.merges))
+        needed = {merge for merge in self.merges if merge not in dropped}
+        for merge in reversed(self.merges):
+            if merge in needed:
+                needed.update(parts.get(merge, ()))
+        merges = [merge for merge in self.merges if merge in needed]
+        bytes_ = set(LETTERS.values())
+        return ByteLevelTokenizer(merges, dropped & (needed | bytes_), self.prefix, self.max_tokens)
+
+
+def as_bytes(piece: str) -> str:
+    """Return a piece in GPT-2's characters as the runtime has it: characters U+0000 to U+00FF, one a byte."""
+    return piece.translate(_TO_BYTES)
+
+
+@lru_cache(maxsize=4)
+def merge_parts(merges: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Return the two symbols that each piece is merged from when it is encoded by itself; none where it is not reached.
+
+    merges: in their order, in GPT-2's characters.
+    """
+    symbols = [*LETTERS.values(), *merges]
+    states = [USED] * len(LETTERS) + [UNUSED] * len(merges)
+    pairs = Merges(len(LETTERS), symbols, states)
+    return {merge: parts for merge in merges if (parts := pairs.last_merge(merge))}

@@ -1,0 +1,154 @@
+"""The vocabulary of a teacher, as its students take it: BERT's word pieces, or RoBERTa's byte-level pairs.
+
+A student takes the pieces that text can have, in the order of the teacher's vocabulary, the unknown one first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.errors import UserError
+from common.store.files import read_json
+from common.teachers.fairseq.sources import SUBFOLDER as FAIRSEQ
+from common.teachers.huggingface.pretrained import SUBFOLDER as HUGGING_FACE
+from compression.tokenizers.bytelevel import LETTERS, UNKNOWN_PIECE, ByteLevelTokenizer, merge_parts
+from compression.tokenizers.wordpiece import WordPieceTokenizer
+
+_ROBERTA = ("<s>", "</s>")
+_BERT = ("[CLS]", "[SEP]")
+_FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", UNKNOWN_PIECE)
+"""Pieces that fairseq's dictionaries begin with; their files leave them out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherVocabulary:
+    """The pieces of a teacher that text can have, the unknown one first, and the teacher's own rows.
+
+    whole: a student's tokenizer that cuts no text; rows: int64 [pieces], the teacher's row of each piece;
+    special_tokens: its rows of the first token and the separator; separators: how many separate the texts of a pair;
+    mask: its row of the mask, None where it has none.
+    """
+
+    whole: WordPieceTokenizer | ByteLevelTokenizer
+    rows: np.ndarray
+    special_tokens: tuple[int, int]
+    separators: int
+    mask: int | None
+
+    @property
+    def pieces(self) -> list[str]:
+        """The pieces as text, in the order of `rows`."""
+        return self.whole.pieces
+
+    def tokenizer(self, max_tokens: int) -> WordPieceTokenizer | ByteLevelTokenizer:
+        """Return a student's tokenizer of the same pieces."""
+        return self.whole.cut_at(max_tokens)
+
+
+def teacher_vocabulary(folder: Path) -> TeacherVocabulary:
+    """Return the vocabulary of the teacher in a model folder. Raises UserError where it is of another kind."""
+    file = folder / HUGGING_FACE / "tokenizer.json"
+    if file.exists():
+        return vocabulary_of(read_json(file), folder.name)
+    if (folder / FAIRSEQ).is_dir():
+        return _fairseq_vocabulary(folder / FAIRSEQ, folder.name)
+    raise UserError(f"--embedding-type wordpiece: {folder.name} is neither a Hugging Face teacher nor one of fairseq")
+
+
+def vocabulary_of(tokenizer: dict[str, Any], name: str) -> TeacherVocabulary:
+    """Return the vocabulary in a teacher's tokenizer.json.
+
+    Raises UserError for a tokenizer that is neither BERT's WordPiece nor RoBERTa's byte-level BPE.
+    """
+    model = tokenizer.get("model") or {}
+    normalizer, words = (tokenizer.get(part) or {} for part in ("normalizer", "pre_tokenizer"))
+    if model.get("type") == "WordPiece" and normalizer.get("type") == "BertNormalizer":
+        return _word_pieces(tokenizer, bool(normalizer.get("lowercase")))
+    if model.get("type") != "BPE" or words.get("type") != "ByteLevel":
+        raise UserError(
+            f"--embedding-type wordpiece: {name} splits words by {model.get('type')}; "
+            "students can take BERT's WordPiece and RoBERTa's byte-level BPE"
+        )
+    changes = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges")
+    given = [change for change in changes if model.get(change)] + ["normalizer"] * bool(normalizer)
+    given += ["use_regex"] * (words.get("use_regex") is False)
+    if given:
+        raise UserError(f"--embedding-type wordpiece: {name}'s byte-level BPE is not RoBERTa's ({', '.join(given)})")
+    merges = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in model["merges"]]
+    separators = _separators(tokenizer.get("post_processor") or {})
+    return _byte_level(model["vocab"], merges, bool(words.get("add_prefix_space")), separators, name)
+
+
+def _word_pieces(tokenizer: dict[str, Any], lowercase: bool) -> TeacherVocabulary:
+    unknown, rows = tokenizer["model"]["unk_token"], tokenizer["model"]["vocab"]
+    not_text = {unknown, *(token["content"] for token in tokenizer.get("added_tokens", ()))}
+    pieces = [unknown, *sorted(rows.keys() - not_text, key=rows.__getitem__)]
+    return TeacherVocabulary(
+        whole=WordPieceTokenizer(pieces, lowercase, _NEVER),
+        rows=np.array([rows[piece] for piece in pieces], np.int64),
+        special_tokens=(rows[_BERT[0]], rows[_BERT[1]]),
+        separators=1,
+        mask=rows.get("[MASK]"),
+    )
+
+
+_NEVER = 2**31
+"""Tokens at which text is never cut."""
+
+
+def _separators(processor: Mapping[str, Any]) -> int:
+    """Return how many separators a teacher has between the texts of a pair. processor: of its tokenizer.json."""
+    if processor.get("type") != "TemplateProcessing":
+        return 2 if processor.get("type") == "RobertaProcessing" else 1
+    kinds = ["Sequence" in part for part in processor.get("pair", ())]
+    first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
+    return last - first - 1
+
+
+def _fairseq_vocabulary(folder: Path, name: str) -> TeacherVocabulary:
+    """Return the vocabulary of fairseq's three files: pieces are named by the digits of their ids in encoder.json."""
+    ids = read_json(folder / "encoder.json")
+    symbols = [*_FAIRSEQ_SPECIAL, *(line.rsplit(" ", 1)[0] for line in _lines(folder / "dict.txt")), "<mask>"]
+    row_of = {symbol: row for row, symbol in enumerate(symbols)}
+    unknown = row_of[UNKNOWN_PIECE]
+    rows = {piece: row_of.get(str(number), unknown) for piece, number in ids.items()}
+    rows |= {special: row_of[special] for special in (*_FAIRSEQ_SPECIAL, "<mask>")}
+    merges = [tuple(line.split(" ")) for line in _lines(folder / "vocab.bpe") if not line.startswith("#version")]
+    return _byte_level(rows, merges, False, 2, name)
+
+
+def _lines(file: Path) -> list[str]:
+    """Return the lines of a vocabulary file that are not empty. Raises UserError when it is missing or not UTF-8."""
+    try:
+        return [line for line in file.read_text(encoding="utf-8").split("\n") if line.strip("\r ")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: missing or damaged ({error})") from None
+
+
+def _byte_level(
+    rows: Mapping[str, int], merges: Sequence[tuple[str, ...]], prefix: bool, separators: int, name: str
+) -> TeacherVocabulary:
+    """Return a vocabulary of byte-level pairs. rows: of each piece and special token. Raises UserError."""
+    pieces = ["".join(merge) for merge in merges]
+    lacking = [piece for piece in (*_ROBERTA, UNKNOWN_PIECE, *LETTERS.values(), *pieces) if piece not in rows]
+    if lacking:
+        raise UserError(f"--embedding-type wordpiece: the byte-level vocabulary of {name} lacks {lacking[0]!r}")
+    tokenizer = ByteLevelTokenizer(pieces, (), prefix, _NEVER)
+    # The runtime merges by the order of merged pieces. That is the order of merges where each piece is merged from the
+    # two that the vocabulary names.
+    parts = merge_parts(tuple(pieces))
+    odd = [piece for piece, merge in zip(pieces, merges, strict=True) if parts.get(piece) != merge]
+    if odd:
+        raise UserError(f"--embedding-type wordpiece: {name} has a piece that its own merges do not give: {odd[0]!r}")
+    return TeacherVocabulary(
+        whole=tokenizer,
+        rows=np.array([rows[piece] for piece in tokenizer.pieces], np.int64),
+        special_tokens=(rows[_ROBERTA[0]], rows[_ROBERTA[1]]),
+        separators=separators,
+        mask=rows.get("<mask>"),
+    )

@@ -18,7 +18,8 @@ class StudentSettings(Settings):
     """Student: its layers and its tokenizer."""
 
     embedding_type: Literal["bpe", "hash", "char", "wordpiece"] = "bpe"
-    """Tokens and their embedding: byte pairs, hashed words, characters, or the teacher's own word pieces."""
+    """Tokens and their embedding: byte pairs, hashed words, characters, or the teacher's own pieces (BERT's word
+    pieces, RoBERTa's byte-level pairs)."""
     embedding_dim: int = pydantic.Field(25, gt=0)
     """Width of an embedding vector."""
     vocab_size: int = pydantic.Field(5000, gt=0)

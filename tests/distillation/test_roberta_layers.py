@@ -78,10 +78,11 @@ def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_ali
 def test_of_a_pairs_two_separators_the_second_one_is_left_out(tmp_path, kind, compared):
     folder = KINDS[kind](tmp_path / "roberta", pair=True)
     vocabulary, model = teacher_vocabulary(folder), load_encoder(folder, CPU).eval()
-    batch = encode_split(vocabulary.tokenizer(40), PAIRS).batch(np.arange(9), CPU)
+    tokenizer = vocabulary.tokenizer(40)
+    batch = encode_split(tokenizer, PAIRS).batch(np.arange(9), CPU)
     found = AlignmentTeacher.load(folder, CPU).states(batch, compared)
     for number, texts in enumerate(zip(*PAIRS.sentences(), strict=True)):
-        one, two = (vocabulary.rows[vocabulary.whole.encode([text]).ids[:, 0]].tolist() for text in texts)
+        one, two = (vocabulary.rows[tokenizer.encode([text]).ids[:, 0]].tolist() for text in texts)
         ids = torch.tensor([[0, *one, 2, 2, *two, 2]])
         theirs = hidden_states(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, compared)
         length, second = ids.shape[1] - 1, len(one) + 2
@@ -134,7 +135,7 @@ def test_tensors_of_fairseq_that_do_not_fit_are_refused(tmp_path):
     file = folder / "fairseq/model.safetensors"
     tensors = {name: tensor for name, tensor in load_file(file).items() if not name.endswith("fc1.bias")}
     save_file(tensors, file)
-    with pytest.raises(UserError, match="intermediate.dense.bias is missing, or has another shape"):
+    with pytest.raises(UserError, match=r"intermediate\.dense\.bias is missing, or has another shape"):
         load_encoder(folder, CPU)
 
 

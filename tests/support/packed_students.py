@@ -10,6 +10,7 @@ import sentencepiece
 import tiny
 import torch
 from safetensors.numpy import save_file
+from tokenizers import ByteLevelBPETokenizer
 
 from compression.packing import pack_student
 from compression.students.batch import EncodedRows
@@ -17,6 +18,7 @@ from compression.students.saved import load_student
 from compression.students.scoring import student_logits
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
+from compression.tokenizers.bytelevel import ByteLevelTokenizer
 
 ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char", "wordpiece")
 FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-all", "ternary", "codebook",
@@ -47,6 +49,17 @@ def word_pieces():
     return list(dict.fromkeys(["[UNK]", *words, *letters, *(f"##{letter}" for letter in letters), "\u4e2d"]))
 
 
+@functools.cache
+def byte_level():
+    """Byte-level pairs trained on the tiny sentences, some of them without a row, and text gets a space in front."""
+    trained = ByteLevelBPETokenizer()
+    texts = [text for text, _ in tiny.sentences(200)] + ["Caf\u00e9 \u4e2d\u6587"] * 3
+    trained.train_from_iterator(texts, vocab_size=400, min_frequency=1, show_progress=False)
+    merges = json.loads(trained.to_str())["model"]["merges"]
+    tokenizer = ByteLevelTokenizer(["".join(merge) for merge in merges], (), prefix=True, max_tokens=512)
+    return tokenizer.without({*range(3, 40), *range(300, 330)})
+
+
 def matrix(rng, shape, form):
     """Tensors of a matrix, by the last part of their names."""
     rows, columns = shape
@@ -72,9 +85,9 @@ def matrix(rng, shape, form):
 
 
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
-    """Write and return a student's folder. given: other student settings, `model` (a sentencepiece
-    model's bytes), `labels`, `tokens`, `multilabel`, `f1`, `edit`,
-    `transformer` (its sizes)."""
+    """Write and return a student's folder. embedding: also bytelevel, a RoBERTa's pieces. given: other student
+    settings, `model` (a sentencepiece model's bytes), `labels`, `tokens`, `multilabel`, `f1`, `edit`, `transformer`
+    (its sizes)."""
     rng = np.random.default_rng(seed)
     transformer = given.pop("transformer", TRANSFORMER)
     model = given.pop("model", None) or pieces()
@@ -86,7 +99,12 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
         sizes |= transformer
     if embedding == "wordpiece":
         sizes["vocab_size"] = len(word_pieces())
-    sizes |= {"embedding_type": embedding, "pooling": pooling or tiny.POOLINGS[arch][0]}
+    if embedding == "bytelevel":
+        sizes["vocab_size"] = byte_level().vocab_size
+    sizes |= {
+        "embedding_type": "wordpiece" if embedding == "bytelevel" else embedding,
+        "pooling": pooling or tiny.POOLINGS[arch][0],
+    }
     spec = StudentSpec(arch, StudentSettings(**sizes), len(labels) or 1, pair, tokens)
     shapes, tensors = spec.shapes(), {}
     for name in spec.vectors():
@@ -105,6 +123,8 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
         (folder / "bpe.model").write_bytes(model)
     if embedding == "wordpiece":
         (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
+    if embedding == "bytelevel":
+        byte_level().save(folder)
     kind = {"pair": pair, "tokens": tokens, "multilabel": multilabel, "f1": f1}
     config = {"kind": "student", "stage": "distilled", "task": "films", "labels": labels,
               **kind, "arch": arch, "seed": 1, "student": sizes}  # fmt: skip

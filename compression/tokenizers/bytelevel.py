@@ -53,8 +53,11 @@ class ByteLevelTokenizer(Tokenizer):
         content = hashlib.sha256("\n".join([*self.merges, "", *sorted(self.unused)]).encode()).hexdigest()
         self.identity = f"byte-level {content} {prefix} {max_tokens}"
         self.symbols = [as_bytes(symbol) for symbol in symbols]
-        lost = [UNKNOWN if i < len(BYTES) else UNUSED for i in range(len(symbols))]
-        self.states = [state if symbol in self.unused else USED for symbol, state in zip(symbols, lost, strict=True)]
+        # Without a row a byte is unknown, and a merge is split again.
+        without_row = [UNKNOWN] * len(BYTES) + [UNUSED] * len(self.merges)
+        self.states = [
+            state if symbol in self.unused else USED for symbol, state in zip(symbols, without_row, strict=True)
+        ]
         self.flags = BYTE_LEVEL | DUMMY_PREFIX * prefix
         self._byte_pairs = ByteLevelPairs(self.symbols, self.states, self.flags)
 

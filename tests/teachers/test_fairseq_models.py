@@ -26,6 +26,7 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.weights import part_of
 from compression.shrinking.chain import compress
+from compression.tokenizers.bytelevel import ByteLevelTokenizer
 
 needs_vocabulary = pytest.mark.skipif(not SHARED.exists(), reason="GPT-2's vocabulary is not here")
 
@@ -49,6 +50,11 @@ def test_the_whole_pipeline_on_sst_2_text(taught, roberta, glove, tmp_path):
     [folder] = compress(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**student)))
     assert read_config(folder).teacher == "small"
     assert evaluate(EvaluateSettings(**scored, model_name=folder.name))
+    layers = {"student_arch": "transformer", "embedding_type": "wordpiece", "layers": 1, "encoder_hidden_dim": 16}
+    layers |= {"embedding_dim": 16, "heads": 2, "intermediate_dim": 64, "init_from_teacher": ("first",)}
+    student |= {**layers, "align_hidden": 1.0, "align_attention": 1.0}
+    [folder] = compress(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**student)))
+    assert len(ByteLevelTokenizer.load(folder, read_config(folder).student["vocab_size"], 40).pieces) > 256
     parts = analyze(AnalyzeSettings(**scored, model_name="small", model_size=True))["model_size"]["parts"]
     assert list(parts) == ["embeddings", "encoder", "head"]
 

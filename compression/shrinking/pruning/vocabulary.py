@@ -1,8 +1,9 @@
 """Vocabulary pruning: rows of the embedding that training text uses fewer than N times.
 
 Byte pairs and word pieces lose their row. The tokenizer then splits such a piece into smaller ones, and those that are
-left are used at least as often as before, so one count is enough. Hashes and characters have no vocabulary: their rows
-stay in place and become zero, which costs next to nothing when packed.
+left are used at least as often as before (of byte-level pairs, in words that keep all theirs), so one count is enough.
+Hashes and characters have no vocabulary: their rows stay in place and become zero, which costs next to nothing when
+packed.
 """
 
 from __future__ import annotations

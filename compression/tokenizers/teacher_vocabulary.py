@@ -88,17 +88,32 @@ def _word_pieces(tokenizer: dict[str, Any], lowercase: bool) -> TeacherVocabular
     unknown, rows = tokenizer["model"]["unk_token"], tokenizer["model"]["vocab"]
     not_text = {unknown, *(token["content"] for token in tokenizer.get("added_tokens", ()))}
     pieces = [unknown, *sorted(rows.keys() - not_text, key=rows.__getitem__)]
+    processor = tokenizer.get("post_processor") or {}
+    # MPNet's vocabulary has both masks, and it was trained with this one.
+    mask = rows.get("<mask>" if "<mask>" in not_text else "[MASK]")
     return TeacherVocabulary(
         whole=WordPieceTokenizer(pieces, lowercase, _NEVER),
         rows=np.array([rows[piece] for piece in pieces], np.int64),
-        special_tokens=(rows[_BERT[0]], rows[_BERT[1]]),
-        separators=1,
-        mask=rows.get("[MASK]"),
+        special_tokens=_special_tokens(processor) or (rows[_BERT[0]], rows[_BERT[1]]),
+        separators=_separators(processor),
+        mask=mask,
     )
 
 
 _NEVER = 2**31
 """Tokens at which text is never cut."""
+
+
+def _special_tokens(processor: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return a teacher's rows of the first token and the separator, None where its tokenizer.json does not say.
+
+    MPNet's pieces are BERT's, and its special tokens RoBERTa's. processor: of its tokenizer.json.
+    """
+    if "cls" in processor and "sep" in processor:
+        return processor["cls"][1], processor["sep"][1]
+    names = [part["SpecialToken"]["id"] for part in processor.get("single", ()) if "SpecialToken" in part]
+    ids = [processor["special_tokens"][name]["ids"][0] for name in names]
+    return (ids[0], ids[-1]) if ids else None
 
 
 def _separators(processor: Mapping[str, Any]) -> int:

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing, RobertaProcessing, TemplateProcessing
 from transformers import AutoTokenizer
 from unicode_torture import TORTURE
 
@@ -20,7 +21,7 @@ from common.errors import UserError
 from compression.evaluation.packed import load_packed
 from compression.runtime import WordPieces
 from compression.shrinking.chain import compress
-from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
+from compression.tokenizers.teacher_vocabulary import teacher_vocabulary, vocabulary_of
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 LETTERS = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits, *string.punctuation, "\u00e9", "\u4e2d"]
@@ -62,6 +63,36 @@ def test_a_teachers_vocabulary_is_taken_without_its_special_tokens(prepared):
     text = "a gorgeous , witty film nobody knows"
     theirs = AutoTokenizer.from_pretrained(folder / "huggingface")(text, add_special_tokens=False)["input_ids"]
     assert rows[tokenizer.encode([text]).ids[:, 0]].tolist() == theirs
+
+
+@pytest.mark.parametrize(
+    ("special", "mask", "processor"),
+    [
+        (("[CLS]", "[SEP]"), "[MASK]", lambda cls, sep: BertProcessing(sep, cls)),
+        (
+            ("[CLS]", "[SEP]"),
+            "[MASK]",
+            lambda cls, sep: TemplateProcessing(
+                single=f"{cls[0]} $A {sep[0]}", pair=f"{cls[0]} $A {sep[0]} $B:1 {sep[0]}:1", special_tokens=[cls, sep]
+            ),
+        ),
+        (("<s>", "</s>"), "<mask>", lambda cls, sep: RobertaProcessing(sep, cls)),  # MPNet
+    ],
+    ids=["bert", "template", "mpnet"],
+)
+def test_special_tokens_are_those_that_the_teacher_puts_around_texts(special, mask, processor):
+    """MPNet's vocabulary also has BERT's special tokens, which it was never trained with."""
+    pieces = ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "film", "##ing", "<mask>", "</s>", "<s>"]
+    theirs = Tokenizer(WordPiece({piece: row for row, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    theirs.normalizer, theirs.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    theirs.add_special_tokens([*special, mask])
+    theirs.post_processor = processor(*((token, pieces.index(token)) for token in special))
+    found = vocabulary_of(json.loads(theirs.to_str()), "teacher")
+    first, separator = found.special_tokens
+    film = pieces.index("film")
+    assert theirs.encode("film").ids == [first, film, separator]
+    assert theirs.encode("film", "film").ids == [first, film, *[separator] * found.separators, film, separator]
+    assert found.mask == pieces.index(mask)
 
 
 def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):

@@ -39,7 +39,7 @@ def test_compress_has_a_group_for_each_action():
 def test_help_shows_the_defaults_of_the_architecture_asked_for(capsys):
     with pytest.raises(SystemExit):
         settings_of("--student-arch", "rnn", "--help")
-    assert "the teacher's own word pieces. (default: char)" in " ".join(capsys.readouterr().out.split())
+    assert "RoBERTa's byte-level pairs). (default: char)" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("arch", get_args(StudentArch))

@@ -73,7 +73,7 @@ def test_a_student_of_pairs(arch, tmp_path):
 def test_a_student_that_aligns_pairs(arch, tmp_path):
     token = WIDTHS[arch] + DIM
     attention = 3 * N * M * token  # the scores once, and what each text reads of the other
-    fusion = (N + M) * 4 * token * WIDTHS[arch]
+    fusion = (N + M) * 3 * token * WIDTHS[arch]  # the difference needs no product of its own
     encoders = encoded(arch, N, DIM + 1) + encoded(arch, M, DIM + 1)
     expected = 2 * (encoders + attention + fusion + classifier(4 * WIDTHS[arch]))
     assert counted(tmp_path, split([TEXT, OTHER]), arch, "char", **ALIGNED) == expected

@@ -52,9 +52,11 @@ def _speed(speed: dict[str, Any]) -> str:
 
 
 def _sizes(row: dict[str, Any]) -> str:
-    """Return the sizes of a model; of a packed file alone there is one."""
+    """Return the sizes of a model; a packed file alone has one, and a teacher imported as logits none."""
     if "parameters" not in row:
         return f"{row['bytes_packed']:,} bytes"
+    if row["bytes_model"] is None:
+        return "imported as logits"
     packed = f", {row['bytes_packed']:,} packed" if row["bytes_packed"] else ""
     return f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes ({row['bytes_gzip']:,} gzipped{packed})"
 

@@ -1,10 +1,14 @@
 """Experiments whose teacher is a file of logits: its scores, and students that learn from them."""
 
 import csv
+import shutil
 
 import pytest
+import tiny
+from processes import run_script
 from sweep_grid import results, settings, write_grid
 
+from common.config import build
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -15,6 +19,8 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.sweep.collect import report
 from compression.experiments.sweep.sweep import sweep
+from compression.experiments.zoo.publish import publish
+from compression.experiments.zoo.settings import PublishSettings
 
 
 @pytest.fixture
@@ -31,15 +37,24 @@ def scored(workspace, name, **given):
     return evaluate(EvaluateSettings(**about, **given))
 
 
-def test_a_sweep_learns_from_a_file_and_has_the_scores_of_its_logits(workspace, tmp_path, logits):
+def test_a_sweep_learns_from_a_file_and_has_the_scores_of_its_logits(workspace, tmp_path, logits, capsys):
     imported = {"generate_loss": ["processed", "test"], "logits_from": str(logits), "model_name": "copy"}
-    grid = {"seeds": [1], "axes": {"alpha": [0]}, "settings": {"only_original_data": True}}
+    own = {"only_original_data": True, "compression_actions": ["distill", "pack"]}
+    grid = {"seeds": [1], "axes": {"alpha": [0]}, "settings": own}
     path = write_grid(tmp_path, shared=[{"preprocess": imported}, {"evaluate": {}}], **grid)
     sweep(path, settings(workspace))
     teacher, student = results(workspace)
     assert (teacher["model"], teacher["bytes_model"], teacher["parts"]) == ("copy", None, {})
     assert student["teacher"] == "copy"
     assert teacher["metrics"] == scored(workspace, "tiny-bert")[0]["metrics"]
+    words = ("--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar")
+    assert run_script("evaluate.py", *words, "--model-name", "copy") == 0
+    assert capsys.readouterr().out.endswith("; imported as logits\n")
+    zoo = tmp_path / "zoo"
+    zoo.mkdir()
+    shutil.copy(tiny.ROOT / "zoo" / "tasks.yaml", zoo)
+    publish(build(PublishSettings, {"workspace": workspace, "zoo": zoo, "name": "tiny-1k"}), "g")
+    assert f"| copy: {100 * teacher['metrics']['accuracy']:.2f} |" in (zoo / "README.md").read_text()
     report(settings(workspace).paths, "g")
     assert "| copy | – | teacher |" in (workspace / "experiments/g/report.md").read_text()
 

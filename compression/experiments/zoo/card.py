@@ -46,9 +46,9 @@ class Teacher(Settings):
 
     name: str
     encoders: tuple[str, ...]
-    """What was fine-tuned; several for an ensemble."""
-    bytes: int
-    """Of its weights files."""
+    """What was fine-tuned, several for an ensemble; of a teacher imported as logits its name."""
+    bytes: int | None
+    """Of its weights files; null where it was imported as logits."""
     metrics: dict[str, float]
     """Its own scores on test, a mean over test splits."""
 

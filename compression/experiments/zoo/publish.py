@@ -149,7 +149,7 @@ def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelC
         command = f"python evaluate.py --task {task.argument} --model-name {teacher.name}"
         raise UserError(f"{config.name}: there are no scores of its teacher; run: {command}")
     members = [read_config(member) for member in members_of(folder)] or [teacher]
-    encoders = tuple(Path(member.arch).name for member in members)
+    encoders = tuple(member.name if member.imported else Path(member.arch).name for member in members)
     return Teacher(name=teacher.name, encoders=encoders, bytes=row["bytes_model"], metrics=row["metrics"])
 
 

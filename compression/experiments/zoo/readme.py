@@ -43,7 +43,8 @@ def _cells(card: Card) -> list[str]:
     teacher = "none: labels only"
     if card.teacher:
         first = next(iter(card.teacher.metrics.values()))
-        teacher = f"{', '.join(card.teacher.encoders)}: {100 * first:.2f} in {human_bytes(card.teacher.bytes)}"
+        teacher = f"{', '.join(card.teacher.encoders)}: {100 * first:.2f}"
+        teacher += "" if card.teacher.bytes is None else f" in {human_bytes(card.teacher.bytes)}"
     answers = ", ".join(card.labels) or "a score"
     return [f"`{card.name}`", f"{card.about.question} {answers}", f"{card.bytes:,}", "<br>".join(scores), teacher]
 

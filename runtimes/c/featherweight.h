@@ -166,7 +166,7 @@ typedef struct fw_model {
   uint32_t stored_length, checksum;
   uint64_t memory, needed, used;
   uint32_t max_pool, calibrated, has_threshold, align, symmetric, dim, hidden, kernel, depth, heads, intermediate,
-      adapters, cls, input, width, blocks, vocab_size, rows;
+      adapters, share, segmented, cls, input, width, blocks, vocab_size, rows;
   fw__string label_list;
   fw__array *first, *main, *first_end, *main_end, *states;
   uint32_t first_tables, main_tables, most_tables, floats_count, vectors, total;
@@ -1710,15 +1710,30 @@ static uint32_t fw__of_adapters(const fw_model *m) { return m->adapters ? FW__OF
  * of up and down, and another norm. */
 static uint64_t fw__layer_vectors(const fw_model *m) { return 9 * (uint64_t)m->hidden + m->intermediate; }
 
+/* What all layers of a transformer share: the first one's attention part, its feed-forward part, or nothing. */
+enum { FW__SHARE_NONE, FW__SHARE_ATTENTION, FW__SHARE_FEED, FW__SHARES };
+
+/* Return whether matrix `i` of the layers is the first layer's one, and not in the file. */
+static int fw__is_shared(const fw_model *m, uint32_t i) {
+  return i >= FW__OF_LAYER && m->share == (i % FW__OF_LAYER < FW__UP ? FW__SHARE_ATTENTION : FW__SHARE_FEED);
+}
+
+/* Return the numbers of the biases and norms of a layer after the first, which has those of its own parts only. */
+static uint64_t fw__later_vectors(const fw_model *m) {
+  uint64_t attention = 6 * (uint64_t)m->hidden, all = fw__layer_vectors(m);
+  return m->share == FW__SHARE_ATTENTION ? all - attention : m->share == FW__SHARE_FEED ? attention : all;
+}
+
 static void fw__read_transformer(fw__pass *p) {
   fw_model *m = p->m;
   uint32_t hidden = m->hidden, of_layers = fw__of_layers(m), all = of_layers + fw__of_adapters(m);
   if (m->dim != hidden) fw__read_dense(p, &m->encoder[0], hidden, m->dim, 0);
   if (!p->r->error) fw__read_rows(p, &m->marks, 2, m->dim, 1);
   if (!p->r->error) fw__read_rows(p, &m->positions, 1 + (1 + (uint32_t)m->pair) * (m->max_tokens + 1), hidden, 1);
-  if (!p->r->error) fw__read_rows(p, &m->segments, 2, hidden, 1);
+  if (!p->r->error && m->segmented) fw__read_rows(p, &m->segments, 2, hidden, 1);
   if (!p->r->error) m->layers = fw__get(p, all, sizeof *m->layers, 1);
   for (uint32_t i = 0; i < all && !p->r->error; i++) {
+    if (i < of_layers && fw__is_shared(m, i)) continue;
     fw__dense local, *dense = m->layers ? &m->layers[i] : &local;
     uint32_t part = i < of_layers ? i % FW__OF_LAYER : FW__UP + (i - of_layers) % 2;
     uint32_t units = i < of_layers ? m->intermediate : m->adapters;
@@ -1735,7 +1750,11 @@ static void fw__read_header(fw__pass *p) {
   m->longest_row = m->longest_factor = m->longest_rank = 0;
   m->first = m->main = m->first_end = m->main_end = NULL;
   m->matrices = m->last_matrix = NULL;
-  m->arch = (int)fw__byte(r, 6);
+  uint32_t form = fw__byte(r, 128); /* an architecture, 16 times what layers share, and 64 without segments */
+  m->arch = (int)(form % 16);
+  m->share = form / 16 % 4;
+  m->segmented = form < 64;
+  if (!r->error && (m->arch > FW_RECURSIVE || m->share >= FW__SHARES)) r->error = FW_FIELD;
   if (m->arch >= FW_TRANSFORMER && !FW__TRANSFORMERS) r->error = FW_UNSUPPORTED;
   m->embedding = (int)fw__byte(r, 4);
   uint32_t flags = fw__byte(r, 256);
@@ -1774,6 +1793,7 @@ static void fw__read_header(fw__pass *p) {
       (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) ||
       (m->align && (!m->pair || !m->max_pool || (m->arch != FW_BILSTM && m->arch != FW_CONV))) ||
       (m->symmetric && (!m->pair || fw__is_transformer(m))) ||
+      (m->share && m->arch != FW_TRANSFORMER) || (!m->segmented && !fw__is_transformer(m)) ||
       (fw__is_transformer(m) && (!m->depth || !m->heads || m->hidden % m->heads))) {
     r->error = FW_SETTINGS;
     return;
@@ -1811,7 +1831,7 @@ static void fw__read_header(fw__pass *p) {
   if (m->arch == FW_RNN || m->arch == FW_BILSTM) fw__add_floats(p, 2 * (uint64_t)gates);
   if (fw__is_transformer(m)) {
     uint64_t layers = fw__of_layers(m) / FW__OF_LAYER, adapters = fw__of_adapters(m) / 2;
-    fw__add_floats(p, (m->dim != hidden ? 3 : 2) * hidden + layers * fw__layer_vectors(m));
+    fw__add_floats(p, (m->dim != hidden ? 3 : 2) * hidden + fw__layer_vectors(m) + (layers - 1) * fw__later_vectors(m));
     fw__add_floats(p, adapters * (hidden + m->adapters));
   }
   if (m->align) fw__add_floats(p, 1 + (uint64_t)m->width);
@@ -2373,9 +2393,10 @@ static int fw__fill_transformer(fw_model *m, const float **vectors) {
   int status = m->dim != m->hidden ? fw__fill(m, &m->encoder[0], 0, 0, vectors) : 0;
   if (!status) status = fw__fill_rows(m, &m->marks);
   if (!status) status = fw__fill_rows(m, &m->positions);
-  if (!status) status = fw__fill_rows(m, &m->segments);
+  if (!status && m->segmented) status = fw__fill_rows(m, &m->segments);
   *vectors += 2 * (size_t)m->hidden;
   for (uint32_t i = 0; i < all && !status; i++) {
+    if (i < of_layers && fw__is_shared(m, i)) continue;
     uint32_t part = i < of_layers ? i % FW__OF_LAYER : FW__QUERY;
     status = fw__fill(m, &m->layers[i], 0, 0, vectors);
     if (part == FW__OUTPUT || part == FW__DOWN) *vectors += 2 * (size_t)m->hidden;
@@ -3893,24 +3914,30 @@ static void fw__settle_rows(const fw__sequence *s, uint32_t adapter, const float
 static void fw__apply_layer(const fw__sequence *s, uint32_t number, const float *vectors, size_t count) {
   const fw_model *m = s->m;
   uint32_t hidden = m->hidden, own = m->arch == FW_RECURSIVE ? 0 : number, width = hidden / m->heads;
-  const fw__dense *layer = m->layers + own * FW__OF_LAYER;
+  const fw__dense *attention = m->layers + (m->share == FW__SHARE_ATTENTION ? 0 : own * FW__OF_LAYER);
+  const fw__dense *feed = m->layers + (m->share == FW__SHARE_FEED ? 0 : own * FW__OF_LAYER);
+  const float *norm = vectors + 4 * (size_t)hidden, *last_norm = vectors + 7 * (size_t)hidden + m->intermediate;
   size_t apart = s->apart;
   float scale = fw__inverse_root((float)width);
-  vectors += own * fw__layer_vectors(m);
-  fw__apply_rows(m, &layer[FW__KEY], s->padded, s->states, apart, s->keys, apart);
-  fw__apply_rows(m, &layer[FW__VALUE], s->padded, s->states, apart, s->values, apart);
+  if (own) { /* the norms of a part that is not shared */
+    size_t before = (size_t)(fw__layer_vectors(m) + (own - 1) * fw__later_vectors(m));
+    if (m->share != FW__SHARE_ATTENTION) norm += before;
+    if (m->share != FW__SHARE_FEED) last_norm += before - (m->share ? 6 * (size_t)hidden : 0);
+  }
+  fw__apply_rows(m, &attention[FW__KEY], s->padded, s->states, apart, s->keys, apart);
+  fw__apply_rows(m, &attention[FW__VALUE], s->padded, s->states, apart, s->values, apart);
   for (size_t first = 0, rows; first < count; first += rows) {
     float *states = s->states + first * apart;
     rows = count - first < s->together ? count - first : s->together;
-    fw__apply_rows(m, &layer[FW__QUERY], rows, states, apart, s->query, apart);
+    fw__apply_rows(m, &attention[FW__QUERY], rows, states, apart, s->query, apart);
     for (size_t at = 0; at < rows * apart; at += apart)
       for (size_t head = 0; head < hidden; head += width)
         fw__attend(s->query + at + head, s->keys + head, s->values + head, apart, s->tokens, width, scale, s->scores,
                    s->read + at + head);
-    fw__apply_rows(m, &layer[FW__OUTPUT], rows, s->read, apart, s->query, apart);
-    fw__settle_rows(s, 2 * number, vectors + 4 * (size_t)hidden, rows, states);
-    fw__feed(s, &layer[FW__UP], rows, states, s->query);
-    fw__settle_rows(s, 2 * number + 1, vectors + 7 * (size_t)hidden + m->intermediate, rows, states);
+    fw__apply_rows(m, &attention[FW__OUTPUT], rows, s->read, apart, s->query, apart);
+    fw__settle_rows(s, 2 * number, norm, rows, states);
+    fw__feed(s, &feed[FW__UP], rows, states, s->query);
+    fw__settle_rows(s, 2 * number + 1, last_norm, rows, states);
   }
 }
 
@@ -3940,8 +3967,10 @@ static void fw__embed(const fw__work *w, const fw__sequence *s, const fw__side *
     if (projected) fw__apply_rows(m, &m->encoder[0], FW__GROUP, in, apart, states, s->apart);
     for (size_t n = 0; n < here; n++) {
       float *state = states + n * s->apart;
-      const float *segment = fw__row_of(m, &m->segments, segments[n], s->query);
-      for (uint32_t i = 0; i < hidden; i++) state[i] += segment[i];
+      if (m->segmented) {
+        const float *segment = fw__row_of(m, &m->segments, segments[n], s->query);
+        for (uint32_t i = 0; i < hidden; i++) state[i] += segment[i];
+      }
       fw__settle(fw__row_of(m, &m->positions, (uint32_t)(first + n), s->query), norm, hidden, state);
     }
   }

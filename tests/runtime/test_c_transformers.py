@@ -70,6 +70,18 @@ def test_sizes_beyond_a_vector_of_the_processor(tmp_path, given, pair):
     check(*both(tmp_path, "transformer", "char", "ternary", max_tokens=90, **more), ["", *TEXTS[-4:], *LONG])
 
 
+@pytest.mark.parametrize("share", ["none", "attention", "feed-forward"])
+@pytest.mark.parametrize("pair", [False, True], ids=["text", "pair"])
+def test_layers_that_share_a_part_and_texts_without_segments(tmp_path, share, pair):
+    """A layer's own part has its own matrices, biases and norm, behind those of the layers before."""
+    more = sizes(layers=4, adapters=3 * pair) | {"share": share, "segments": share == "attention", "pair": pair}
+    check(*both(tmp_path, "transformer", "char", "affine-row", **more), [*TEXTS[::6], *LONG])
+
+
+def test_a_recursive_transformer_without_segments(tmp_path):
+    check(*both(tmp_path, "recursive", "char", **sizes(), segments=False, pair=True), TEXTS[::6])
+
+
 def test_a_layer_that_is_applied_many_times(tmp_path):
     check(*both(tmp_path, "recursive", "hash", **sizes(iterations=7)), TEXTS[-8:])
 

@@ -1002,7 +1002,7 @@ enum {
 enum { FW__RAW, FW__CONSTANT, FW__CODED, FW__BY_ROW, FW__BY_COLUMN };
 enum { FW__FLOAT32, FW__FLOAT16, FW__AFFINE, FW__CODEBOOK, FW__PRODUCT };
 enum { FW__MASKED = 1, FW__RESIDUAL = 1, FW__PER_ROW = 2, FW__PER_COLUMN = 4 };
-enum { FW__PREFIX = 1, FW__SQUEEZE = 2, FW__WORDS = 4 };
+enum { FW__PREFIX = 1, FW__SQUEEZE = 2, FW__WORDS = 4, FW__BYTE_LEVEL = 8 };
 enum { FW__IDENTITY, FW__NFKC, FW__NMT_NFKC };
 enum { FW__USED, FW__UNUSED, FW__UNKNOWN };
 enum {
@@ -1048,8 +1048,9 @@ FW_API const char *fw_error(int status) {
       "a vocabulary that contradicts itself",
       "a coded stream is damaged",
       "a weight is not finite, too large, or has no centroid",
-      FW__TRANSFORMERS ? "this build is too small for the file's header or vocabulary"
-                       : "this build reads no transformers, or is too small for the file's header or vocabulary",
+      FW__TRANSFORMERS ? "not read by this build: questions, byte-level pairs, or too large a header or vocabulary"
+                       : "not read by this build: questions, byte-level pairs, transformers, or too large a header or "
+                         "vocabulary",
       "too little memory for the model",
       "the text needs a larger workspace",
       FW__ONLY_ASCII ? "the text is not ASCII" : "the text is not UTF-8",
@@ -1616,7 +1617,8 @@ static uint32_t fw__power_of_two(uint32_t least) {
 static void fw__read_vocabulary(fw__pass *p) {
   fw_model *m = p->m;
   fw__reader *r = p->r;
-  m->bpe_flags = fw__byte(r, 8);
+  m->bpe_flags = fw__byte(r, 16);
+  if (!r->error && m->bpe_flags & FW__BYTE_LEVEL) r->error = FW_UNSUPPORTED;
   m->base = fw__byte(r, FW__NMT_NFKC + 1);
   m->rule_count = fw__number(r, 1u << 16);
   m->rules = fw__get(p, m->rule_count, sizeof *m->rules, 1);
@@ -1766,6 +1768,7 @@ static void fw__read_header(fw__pass *p) {
   m->align = !!(flags & FW__ALIGN);
   m->symmetric = !!(flags & FW__SYMMETRIC);
   m->has_threshold = !!(flags & FW__THRESHOLD);
+  if (!r->error && m->pair && m->tokens) r->error = FW_UNSUPPORTED; /* words of a second text answer a question */
   m->temperature = 1;
   m->threshold = -1;
   m->name = fw__text(r, FW__NONE);
@@ -1787,7 +1790,7 @@ static void fw__read_header(fw__pass *p) {
     m->adapters = fw__number(r, FW__MOST_WIDTH);
   }
   if (r->error) return;
-  if ((m->tokens && (m->pair || !m->labels || m->arch == FW_FFN)) || (m->multilabel && (m->tokens || !m->labels)) ||
+  if ((m->tokens && (!m->labels || m->arch == FW_FFN)) || (m->multilabel && (m->tokens || !m->labels)) ||
       (m->calibrated && (m->tokens || !m->labels)) ||
       (m->has_threshold && (m->labels != 2 || m->tokens || m->multilabel)) ||
       (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) ||

@@ -193,6 +193,15 @@ def test_thresholds(tmp_path, chosen):
     assert load(path).threshold == load_native(path).threshold == chosen
 
 
+@pytest.mark.parametrize("kind", [("bilstm", "bytelevel"), ("conv", "char")], ids=["byte level", "questions"])
+def test_files_that_only_numpy_reads_are_named(tmp_path, kind):
+    more = made.ALIGNED | {"tokens": True, "labels": ["start", "end"]} if kind[0] == "conv" else {}
+    path = made.write_packed(made.write_student(tmp_path / "s", *kind, **more))
+    assert load(path).labels
+    with pytest.raises(PackedError, match="not read by this build: questions, byte-level pairs"):
+        load_native(path)
+
+
 @pytest.mark.parametrize("value", [-0.5, 1.5, float("nan")])
 def test_what_is_no_threshold_is_refused(tmp_path, value):
     path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash", labels=["no", "yes"], f1=True))

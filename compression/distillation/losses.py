@@ -1,6 +1,7 @@
 """Losses of hidden states and attention maps, as plain functions.
 
-They are means over tokens: `mask`, bool [batch, length], is true where a text has one.
+They are means over tokens: `mask`, bool [batch, length], is true where a text has one. They are computed in 32 bits,
+whatever the precision of training.
 """
 
 from collections.abc import Callable
@@ -11,12 +12,12 @@ from torch.nn import functional as F
 
 def hidden_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the mean squared error of hidden states [batch, length, width] (TinyBERT's equations 8 and 9)."""
-    return F.mse_loss(student[mask], teacher[mask])
+    return F.mse_loss(student[mask].float(), teacher[mask].float())
 
 
 def hidden_cosine(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return 1 - cosine of hidden states [batch, length, width] (MiniALBERT's equation 8)."""
-    return 1 - F.cosine_similarity(student[mask], teacher[mask]).mean()
+    return 1 - F.cosine_similarity(student[mask].float(), teacher[mask].float()).mean()
 
 
 def attention_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -24,7 +25,7 @@ def attention_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tens
 
     A sum does not shrink as texts grow.
     """
-    return (student - teacher).square().sum(3).transpose(1, 2)[mask].mean()
+    return (student.float() - teacher.float()).square().sum(3).transpose(1, 2)[mask].mean()
 
 
 def attention_score_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -34,11 +35,12 @@ def attention_score_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torc
     errors of 0.
     """
     pairs = mask[:, :, None] & mask[:, None, :]
-    return F.mse_loss(student.permute(0, 2, 3, 1)[pairs], teacher.permute(0, 2, 3, 1)[pairs])
+    return F.mse_loss(student.permute(0, 2, 3, 1)[pairs].float(), teacher.permute(0, 2, 3, 1)[pairs].float())
 
 
 def attention_kl(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return KL(teacher || student) of attention maps [batch, heads, length, length] (MiniALBERT's equation 7)."""
+    student, teacher = student.float(), teacher.float()
     tiny = torch.finfo(student.dtype).tiny
     divergence = teacher * (teacher.clamp(min=tiny).log() - student.clamp(min=tiny).log())
     return divergence.sum(3).transpose(1, 2)[mask].mean()

@@ -17,7 +17,7 @@ from torch import nn
 
 from common.config import later
 from common.data.tasks import known_tasks
-from common.devices import pick_device
+from common.devices import autocast, pick_device, pick_dtype
 from common.errors import UserError
 from common.progress import bar
 from common.seeds import derive, seed_everything
@@ -157,11 +157,13 @@ def _train(
 ) -> list[dict[str, Any]]:
     """Train in place; the best weights come back to the CPU. Returns one dict an epoch."""
     rows, lengths, device = np.arange(len(encoded)), encoded.lengths, masked.mask.device
+    dtype = pick_dtype(settings.precision, device)
     held_out = rows[::_HELD_OUT_EVERY][:_HELD_OUT_MOST]
     learned = np.setdiff1d(rows, held_out) if len(rows) > _HELD_OUT_EVERY else rows
 
     def loss(rows: np.ndarray) -> torch.Tensor:
-        return pretraining_loss(settings, masked, aligner, encoded.batch(rows, device))
+        with autocast(dtype, device):
+            return pretraining_loss(settings, masked, aligner, encoded.batch(rows, device))
 
     def validate() -> float:
         """Return the mean loss over rows that are not learned from, with the same pieces masked every time."""
@@ -211,6 +213,7 @@ def pretraining_loss(settings: DistillSettings, masked: MaskedStudent, aligner: 
     sentences = [mask(each.ids, each.lengths, len(masked.bias)) for each in text.sentences]
     predicted, trace = masked(sentences)
     targets = torch.cat([each.targets for each in sentences])
+    predicted = predicted.float()
     total = settings.masked_lm_weight * nn.functional.cross_entropy(predicted, targets)  # equation 6
     if stays is not None and masked.pairs is not None:
         weight = settings.sentence_order_weight + settings.next_sentence_weight  # one of them is 0
@@ -220,6 +223,6 @@ def pretraining_loss(settings: DistillSettings, masked: MaskedStudent, aligner: 
     ids = [Batch(each.ids, each.lengths) for each in sentences]
     states = aligner.states(Batch(ids[0].ids, ids[0].lengths, *ids[1:]), [each.hidden for each in sentences])
     if settings.output_weight:
-        theirs = at_chosen(states.logits, sentences)[:, aligner.teacher.rows]
+        theirs = at_chosen(states.logits, sentences)[:, aligner.teacher.rows].float()
         total = total + settings.output_weight * kl(predicted, theirs, settings.output_temperature)  # equation 10
     return total + aligner.loss(trace, states)

@@ -13,7 +13,7 @@ from torch import nn
 
 from common.data.split import Split
 from common.data.tasks import Task
-from common.devices import pick_device
+from common.devices import autocast, pick_device, pick_dtype
 from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, linear_schedule
 from common.training.losses import combined
@@ -58,6 +58,7 @@ def train_student(
     Returns a dict for each epoch.
     """
     device = pick_device(settings.cpu)
+    dtype = pick_dtype(settings.precision, device)
     student.to(device)
     rows, trained, epochs = data.rows, student, settings.epochs
     encoded = cached_tokens(settings.paths, task, tokenizer, rows.split)
@@ -71,15 +72,16 @@ def train_student(
 
     def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray) -> torch.Tensor:
         teacher = None if logits is None else logits[indices]
-        predicted = for_loss(predicted, batch)
+        predicted = for_loss(predicted.float(), batch)
         return combined(predicted, labels[indices], teacher, settings.alpha, settings.loss, settings.temperature)
 
     def loss(indices: np.ndarray) -> torch.Tensor:
         batch = encoded.batch(indices, device)
-        if aligner is None or aligner.is_over:
-            return logits_loss(student(batch), batch, indices)
-        predicted, trace = student.traced(batch)
-        aligned = aligner.loss(trace, aligner.states(batch))
+        with autocast(dtype, device):
+            if aligner is None or aligner.is_over:
+                return logits_loss(student(batch), batch, indices)
+            predicted, trace = student.traced(batch)
+            aligned = aligner.loss(trace, aligner.states(batch))
         return aligned if aligner.comes_first else aligned + logits_loss(predicted, batch, indices)
 
     def on_start(state: dict[str, torch.Tensor]) -> None:

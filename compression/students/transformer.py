@@ -55,12 +55,15 @@ class Attention(nn.Module):
         attended: where given, scores and attention map [batch, heads, time, time] are added to it.
         """
         query, key, value = (self._split(layer(states)) for layer in (self.query, self.key, self.value))
-        if attended is None:
+        # On CPUs PyTorch 2.13's fused attention takes ten times as long for the gradients of bfloat16.
+        if attended is None and query.dtype == torch.float32:
             read = nn.functional.scaled_dot_product_attention(query, key, value, mask)
         else:
             scores = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
-            attended.append((scores, scores.masked_fill(~mask, float("-inf")).softmax(-1)))
-            read = attended[-1][1] @ value
+            probabilities = scores.masked_fill(~mask, float("-inf")).softmax(-1, dtype=torch.float32)
+            if attended is not None:
+                attended.append((scores, probabilities))
+            read = probabilities @ value
         return self.output(read.transpose(1, 2).flatten(2))
 
     def _split(self, states: torch.Tensor) -> torch.Tensor:

@@ -106,6 +106,15 @@ def test_a_head_that_was_never_trained_does_not_count(masked_lm, encoder):
     assert not load_general(str(encoder)).has_head
 
 
+def test_pretraining_in_bf16_follows_that_in_fp32(workspace, masked_lm, corpus):
+    losses = [
+        json.loads((pretrained(workspace, masked_lm, corpus, **given) / "history.jsonl").read_text())["loss"]
+        for given in ({"model_name": "fp32"}, {"model_name": "bf16", "precision": "bf16"})
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert losses[1] != losses[0]
+
+
 @pytest.mark.slow
 def test_a_general_student_goes_on_after_a_stop_and_any_task_starts_from_it(workspace, masked_lm, corpus):
     """Single sentences and pairs, and with adapters that it did not have."""

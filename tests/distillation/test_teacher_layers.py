@@ -16,6 +16,7 @@ from common.store.workspace import Workspace
 from common.teachers.huggingface.general import load_general
 from common.teachers.huggingface.teacher import hidden_states
 from common.teachers.load import load_teacher
+from common.training.checkpoint import load_weights
 from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
 from compression.distillation.distill import distill
@@ -274,6 +275,25 @@ def test_epochs_that_only_align_are_resumed_after_a_stop(workspace, teacher):
         with stopped_in_step(stop):
             distilled(workspace, **given)
     assert (distilled(workspace, **given) / "model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize(("hidden_loss", "attention_loss"), [("mse", "mse"), ("cosine", "kl")])
+def test_training_in_bf16_follows_that_in_fp32(workspace, teacher, hidden_loss, attention_loss):
+    """Weights stay float32; steps differ by rounding."""
+    given = shape(teacher, **ALL_WEIGHTS, hidden_loss=hidden_loss, attention_loss=attention_loss, layers=1)
+    weights, losses = {}, {}
+    for precision in ("fp32", "bf16"):
+        folder = distilled(workspace, **given, precision=precision, model_name=precision)
+        weights[precision] = load_weights(folder)
+        losses[precision] = json.loads((folder / "history.jsonl").read_text().splitlines()[0])["loss"]
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)
+    assert losses["bf16"] != losses["fp32"]
+    assert {tensor.dtype for tensor in weights["bf16"].values()} == {torch.float32}
+
+
+def test_students_without_layers_are_not_trained_in_bf16():
+    with pytest.raises(ValueError, match="--precision bf16 is for transformer and recursive"):
+        CompressSettings(task="sst-2", student_arch="bilstm", precision="bf16")
 
 
 def test_epochs_after_those_that_only_align_learn_logits_alone(workspace, teacher):

@@ -3434,13 +3434,22 @@ static void fw__token_of_nothing(fw__work *w) {
 #define FW__LANES 4
 #endif
 typedef float fw__vector __attribute__((vector_size(4 * FW__LANES), may_alias));
+typedef float fw__eight __attribute__((vector_size(32), aligned(4), may_alias)); /* eight floats at any address */
 #endif
 
 static inline float fw__dot(const float *a, const float *b, uint32_t count) {
-  float sums[8] = {0};
   uint32_t i = 0;
+#ifdef FW__LANES
+  fw__eight sums = {0};
+  for (; i + 8 <= count; i += 8) {
+    const fw__eight *eight = (const fw__eight *)(const void *)(a + i);
+    sums += *eight * *(const fw__eight *)(const void *)(b + i);
+  }
+#else
+  float sums[8] = {0};
   for (; i + 8 <= count; i += 8)
     for (uint32_t n = 0; n < 8; n++) sums[n] += a[i + n] * b[i + n];
+#endif
   for (; i < count; i++) sums[i & 7] += a[i] * b[i];
   return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }

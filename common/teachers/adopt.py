@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import pydantic
 import torch
 
-from common.data.tasks import Task, check_no_overlap
+from common.data.task_use import check_no_overlap
+from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
 from common.store.artifact import Artifact

@@ -12,7 +12,8 @@ import pydantic
 
 from common.data.ragged import joined
 from common.data.split import Split, concatenate, find_rows, find_splits, load_split
-from common.data.tasks import Task, check_no_overlap, check_trains, load_task
+from common.data.task_use import check_no_overlap, check_trains
+from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.seeds import drawn
 from common.store.artifact import MANIFEST, Artifact

@@ -16,7 +16,8 @@ import pydantic
 from common.config import Settings, build
 from common.data.ragged import count_words, joined, known
 from common.data.split import Split, file_name, load_split, read_metadata
-from common.data.tasks import Task, check_no_overlap
+from common.data.task_use import check_no_overlap
+from common.data.tasks import Task
 from common.errors import UserError
 from common.store.files import whole_file
 from common.store.workspace import Workspace

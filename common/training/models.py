@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from common.config import OLD_NAMES, Settings, build
-from common.data.tasks import Task, check_no_overlap
+from common.data.task_use import check_no_overlap
+from common.data.tasks import Task
 from common.errors import UserError
 from common.store.artifact import MANIFEST, Action, read_manifest
 from common.store.workspace import Workspace

@@ -9,7 +9,8 @@ import torch
 from common.config import later
 from common.data.prepare import prepare
 from common.data.split import count_rows, find_splits
-from common.data.tasks import Task, check_no_overlap, check_trains, load_task
+from common.data.task_use import check_no_overlap, check_trains
+from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.launch.shards import map_parts
 from common.progress import say

@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 from common.data.split import Split, load_split
-from common.data.tasks import Task, check_no_overlap, load_task
+from common.data.task_use import check_no_overlap
+from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.training.metrics import score
 from common.training.targets import ANSWERED_FROM

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from common.data.tasks import check_trains, load_task
+from common.data.task_use import check_trains
+from common.data.tasks import load_task
 from common.errors import UserError
 from common.progress import say
 from common.training.models import check_arch, find_model

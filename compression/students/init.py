@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from common.config import build, flag, shown_default
-from common.data.tasks import Task, check_no_overlap
+from common.data.task_use import check_no_overlap
+from common.data.tasks import Task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.layers import has_layers, layer_tensors, layers_config

@@ -4,7 +4,6 @@ import csv
 import io
 import re
 import statistics
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +26,7 @@ from pivot_rows import (
     values,
 )
 
-from common.errors import UserError
-from compression.experiments.report import terminal_report, write_report
+from compression.experiments.report import terminal_report
 from compression.experiments.report.pivot import Pivot, csv_pivot, pivots, terminal_pivot
 from compression.experiments.report.pivot_layout import stage_label
 from compression.experiments.report.record import Quote
@@ -249,54 +247,6 @@ def test_weights_chosen_on_test_are_marked_and_best_only_among_such():
     assert any(note.startswith("†") for note in both.notes)
 
 
-def test_the_thesis_is_next_to_ours_and_never_best():
-    cell = {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": "25"}
-    rows = scored({**cell, "method": "no distil"}, 0.5, 0.5, 0.5, 0.5, alpha=1.0, augmented=False)
-    rows += scored({**cell, "method": "alpha 0"}, 0.6, 0.6, 0.6, 0.6)
-    pivot = only(rows, thesis_grid(quote=Quote(table="7.1", task="sst-2")))
-    assert [column.levels[-1] for column in pivot.columns] == ["accuracy", "accuracy, thesis, SST-2 (quoted)"] * 2
-    assert [column.quoted for column in pivot.columns] == [False, True] * 2
-    found = texts(pivot)
-    assert found["bilstm", "bpe", "25"] == ["50.00 ± 0.00", "82.9 ± 0.6", "60.00 ± 0.00*", "88.6 ± 0.4"]
-    # Not run yet: identified by its planned settings.
-    assert found["ffn", "hash", "25"] == ["–", "75.0 ± 0.7", "–", "81.2 ± 0.5"]
-    names = ["RoBERTa-large", "TinyBERT-6", "GLUE BiLSTM GloVe", "GLUE BiLSTM ELMo"]
-    assert [(line.labels[0], line.quoted) for line in pivot.baselines] == [(name, True) for name in names]
-    assert [cell.text for cell in pivot.baselines[0].scores] == ["–", "96.56", "–", "96.56"]
-
-
-def test_only_the_same_student_is_quoted():
-    student = {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25}
-    axes = {"vocab_size": values(2500, 5000, 1000, axis="vocab_size")}
-    axes["method"] = {label: {**given, **student} for label, given in METHODS.items()}
-    pivot = only([], record(axes, rows=["vocab_size"], quote=Quote(table="7.1")))
-    assert {labels: cells[1::2] for labels, cells in texts(pivot).items()} == {
-        ("2500",): ["74.8 ± 1.1", "80.2 ± 0.2"],
-        ("5000",): ["75.0 ± 0.7", "81.2 ± 0.5"],
-        ("1000",): ["–", "–"],
-    }
-    # A distilled student's figure is not that of a pruned one.
-    grid = thesis_grid(quote=Quote(table="7.1"))
-    pruned = {"compression_actions": ["distill", "prune"]}
-    runs = [run.model_copy(update={"settings": {**run.settings, **pruned}}) for run in grid.runs]
-    assert not any(column.quoted for column in only([], grid.model_copy(update={"runs": tuple(runs)})).columns)
-
-
-def test_pooling_is_known_from_a_runs_rows():
-    axes = {"method": {"alpha 0": {"embedding_type": "hash", "embedding_dim": 100}}}
-    grid = record({"student_arch": values("rnn", axis="student_arch"), **axes}, quote=Quote(table="7.6"))
-    assert [column.quoted for column in only([], grid).columns] == [False]
-    student = {"student_arch": "rnn", "embedding_type": "hash", "embedding_dim": 100}
-    cell = {"student_arch": "rnn", "method": "alpha 0"}
-    rows = scored(cell, 0.8, 0.8, 0.8, 0.8, **student, settings={"pooling": "max", "loss": "mse"})
-    assert texts(only(rows, grid)) == {("rnn",): ["80.00 ± 0.00", "81.9"]}
-
-
-def test_an_unknown_table_cannot_be_quoted():
-    with pytest.raises(UserError, match="no table '9'"):
-        pivots([], thesis_grid(quote=Quote(table="9")))
-
-
 @pytest.mark.parametrize(
     ("name", "stage", "label"),
     [
@@ -309,31 +259,6 @@ def test_an_unknown_table_cannot_be_quoted():
 )
 def test_stages_are_read_from_the_end_of_a_name(name, stage, label):
     assert stage_label({"model": name, "stage": stage}) == label
-
-
-@pytest.mark.slow
-def test_files(tmp_path: Path):
-    rows = [teacher({"accuracy": 0.93}), *scored(NO_DISTIL, 0.78, 0.80), *scored(ALPHA_0, 0.81, 0.82, 0.83, 0.84)]
-    paths = write_report(tmp_path, rows, SMALL)
-    assert {"table.md", "table.csv", "table.tex", "report.md", "report.html", "skyline.png"} <= set(paths)
-    line = "| bilstm | 400,000 | 1.600 | 79.00 ± 1.41 (2/4) | **82.50 ± 1.29** |"
-    assert line in paths["table.md"].read_text(encoding="utf-8")
-    report = paths["report.md"].read_text(encoding="utf-8")
-    assert report.index(line) < report.index("| **bilstm, alpha 0** |")
-    first, second = csv.DictReader(paths["table.csv"].open(encoding="utf-8", newline=""))
-    assert (first["kind"], first["student_arch"], first["bytes"]) == ("teacher", "minilm", "90000000.0")
-    assert second["no distil · accuracy, mean"] == repr(statistics.fmean([0.78, 0.80]))
-    assert second["no distil · accuracy, n"] == "2"
-    assert r"\textbf{82.50 $\pm$ 1.29}" in paths["table.tex"].read_text(encoding="utf-8")
-
-
-def test_each_of_several_tables_has_its_files(tmp_path: Path):
-    axes = {"task": values("sst-2", "qqp", axis="task"), **STUDENT}
-    paths = write_report(tmp_path, [], record(axes, columns=["student_arch"]))
-    assert sorted(name for name in paths if "table" in name) == [
-        f"table-{task}.{kind}" for task in ("qqp", "sst-2") for kind in ("csv", "md", "tex")
-    ]
-    assert "skyline.png" not in paths
 
 
 def test_the_terminal_shows_the_table_where_it_fits():

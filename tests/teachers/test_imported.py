@@ -1,20 +1,14 @@
 """A teacher may be a file: answers of any model, matched by the texts and checked, and logits of another workspace."""
 
-import csv
-import json
 import math
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import tiny
-import tiny_labels
-import tiny_tags
-from own_task import NAMES, labelled_rows, own_task, write_yaml
+from answer_files import GOOD, RNG, answers, exported, imported, prepared_task, random_logits, write
+from own_task import NAMES
 
 from common.config import parse_flags
-from common.data.prepare import prepare
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -27,72 +21,6 @@ from compression.augmentation.settings import PreprocessSettings
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
-
-RNG = np.random.default_rng(7)
-
-
-def prepared_task(tmp_path, kind="texts"):
-    """(paths, task) of a small task of a kind, with its splits."""
-    paths = Workspace(tmp_path / "workspace")
-    match kind:
-        case "texts":
-            task = own_task(tmp_path / "task", labelled_rows(60))
-        case "multilabel":
-            task = load_task(str(tiny_labels.write_task(tmp_path / "task", tiny_labels.labelled(60))))
-        case "tokens":
-            task = load_task(str(tiny_tags.write_task(tmp_path / "task", 40)))
-        case "regression":
-            task = own_task(tmp_path / "task", [(t, 1 + i % 4) for i, (t, _) in enumerate(tiny.sentences(60))],
-                            labels=None, range=[1, 4])  # fmt: skip
-        case "pairs":
-            rows = [(text, f"{text} again", NAMES[label]) for text, label in tiny.sentences(60)]
-            (tmp_path / "task").mkdir()
-            with (tmp_path / "task" / "rows.csv").open("w", newline="") as file:
-                csv.writer(file).writerows([("review", "reply", "verdict"), *rows])
-            columns = {"sentence1": "review", "sentence2": "reply", "label": "verdict"}
-            task = load_task(write_yaml(tmp_path / "task", {"all": "rows.csv"}, columns=columns))
-    prepare(paths, task, None, tiny.SEED)
-    return paths, task
-
-
-def imported(paths, task, file, name="api", rows=("processed",), **given):
-    about = {"model_name": name, "generate_loss": rows, "logits_from": file, **given}
-    return preprocess(tiny.prepare_settings(paths.root, task.argument, **about))
-
-
-def exported(paths, task, file, name="api", rows=("processed",)):
-    preprocess(tiny.prepare_settings(paths.root, task.argument, model_name=name, generate_loss=rows, logits_to=file))
-    return file
-
-
-def answers(paths, task, of, name="train"):
-    """Objects of a row's texts, under our own names, and `of(row)`, in another order than the rows."""
-    split = load_split(paths, task, name)
-    rows = [
-        dict(zip(("sentence1", "sentence2"), texts, strict=False)) for texts in zip(*split.sentences(), strict=True)
-    ]
-    return [rows[i] | of(i) for i in RNG.permutation(len(rows))]
-
-
-def write(path, objects):
-    """Objects as a file of the kind that the suffix says."""
-    match path.suffix:
-        case ".jsonl":
-            path.write_text("".join(json.dumps(each) + "\n" for each in objects))
-        case ".parquet":
-            pq.write_table(pa.Table.from_pylist(objects), path)
-        case ".csv":
-            with path.open("w", newline="") as file:
-                writer = csv.DictWriter(file, list(objects[0]))
-                writer.writeheader()
-                writer.writerows(objects)
-    return path
-
-
-def random_logits(paths, task, name="train"):
-    """16-bit floats of all sizes."""
-    count = len(load_split(paths, task, name))
-    return (RNG.normal(size=(count, task.outputs)) * 10 ** RNG.uniform(-6, 3, (count, 1))).astype(np.float16)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
@@ -179,7 +107,6 @@ def test_sets_of_labels_can_teach(tmp_path):
 
 
 TEXT = {"sentence1": "a fine film"}
-GOOD = {"logit_thumbs down": 0.5, "logit_thumbs up": 1}
 
 
 @pytest.mark.parametrize(
@@ -261,103 +188,6 @@ def test_other_files_are_refused(tmp_path, name):
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(UserError, match=r"no column 'review' of texts \(found an empty file\)"):
         imported(paths, task, tmp_path / "empty.csv")
-
-
-def test_files_of_several_rows_hold_them_in_their_order(tmp_path):
-    paths, task = prepared_task(tmp_path)
-    names = ("test", "processed", "validation")
-    logits = {name: random_logits(paths, task, "train" if name == "processed" else name) for name in names}
-    for name, values in logits.items():
-        of = {f"logit_{label}": values[:, i] for i, label in enumerate(task.labels)}
-        row = "train" if name == "processed" else name
-        given = answers(paths, task, lambda i, of=of: {n: float(v[i]) for n, v in of.items()}, row)
-        imported(paths, task, write(tmp_path / f"{name}.jsonl", given), rows=(name,))
-    file = exported(paths, task, tmp_path / "all.parquet", rows=names)
-    imported(paths, task, file, "copy", rows=("validation", "test"))
-    for name in ("validation", "test"):
-        assert np.array_equal(load_logits(paths, task, "copy", name), logits[name].astype(np.float32))
-    with pytest.raises(
-        UserError, match=r"train\.parquet: no such file; run: .*--generate-loss processed --logits-from"
-    ):
-        load_logits(paths, task, "copy", "train")
-
-
-def test_an_exported_file_is_of_the_same_texts_and_labels(tmp_path):
-    paths, task = prepared_task(tmp_path)
-    imported(paths, task, write(tmp_path / "a.csv", answers(paths, task, lambda i: GOOD)))
-    file = exported(paths, task, tmp_path / "api.parquet")
-    count = len(load_split(paths, task, "train"))
-    held = rf"has logits over the rows train \({count}\) of mine, and none over the \d+ rows of "
-    with pytest.raises(UserError, match=held + "test that"):
-        imported(paths, task, file, rows=("test",))
-    prepare(paths, task, None, tiny.SEED + 1)
-    with pytest.raises(UserError, match=held + r"train that are here now; were they prepared from other files"):
-        imported(paths, task, file)
-    turned = own_task(tmp_path / "turned", labelled_rows(60), "turned", labels=NAMES[::-1])
-    prepare(paths, turned, None, tiny.SEED)
-    with pytest.raises(
-        UserError, match="logits of the labels thumbs down, thumbs up; turned has thumbs up, thumbs down"
-    ):
-        imported(paths, turned, file)
-
-
-def damage(file, **changed):
-    """Write a file again with other columns or another description."""
-    table = pq.read_table(file)
-    about = {**json.loads(table.schema.metadata[b"featherweight.logits"]), **changed.pop("about", {})}
-    for name, column in changed.items():
-        table = table.set_column(table.column_names.index(name), name, column(table[name]))
-    pq.write_table(table.replace_schema_metadata({"featherweight.logits": json.dumps(about)}), file)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"logit_0": lambda column: pa.array(column.to_numpy() * np.float16(np.nan))},
-        {"logit_0": lambda column: pa.array([None, *column.to_pylist()[1:]], pa.float16())},
-        {"logit_1": lambda column: column.cast(pa.float32())},
-        {"about": {"parts": []}},
-        {"about": {"parts": [{"rows": "train", "count": 10**12, "fingerprint": "0" * 16}]}},
-        {"about": {"parts": 3}},
-        {"about": {"labels": None}},
-    ],
-)
-def test_damaged_files_are_refused(tmp_path, changed):
-    paths, task = prepared_task(tmp_path)
-    imported(paths, task, write(tmp_path / "a.csv", answers(paths, task, lambda i: GOOD)))
-    file = exported(paths, task, tmp_path / "api.parquet")
-    damage(file, **changed)
-    with pytest.raises(UserError, match=r"api\.parquet: "):
-        imported(paths, task, file, "copy")
-    file.write_bytes(file.read_bytes()[:-200])
-    with pytest.raises(UserError, match=r"api\.parquet: damaged"):
-        imported(paths, task, file, "copy")
-
-
-def test_a_count_of_the_wrong_rows_is_refused(tmp_path):
-    paths, task = prepared_task(tmp_path)
-    imported(paths, task, write(tmp_path / "a.csv", answers(paths, task, lambda i: GOOD)))
-    file = exported(paths, task, tmp_path / "api.parquet")
-    split = load_split(paths, task, "train")
-    part = {"rows": "train", "count": len(split) + 1, "fingerprint": split.text_fingerprint}
-    damage(file, about={"parts": [part]})
-    with pytest.raises(
-        UserError, match=rf"damaged, or not logits of mine: expected {len(split) + 1} rows of 2 columns"
-    ):
-        imported(paths, task, file, "copy")
-
-
-def test_a_teacher_of_overlapping_rows_is_refused(tmp_path):
-    paths, task = prepared_task(tmp_path)
-    imported(paths, task, write(tmp_path / "a.csv", answers(paths, task, lambda i: GOOD)))
-    file = exported(paths, task, tmp_path / "api.parquet")
-    damage(file, about={"trained_on": ["mine"]})
-    other = own_task(tmp_path / "other", labelled_rows(60), "other", overlaps=["mine"])
-    prepare(paths, other, None, tiny.SEED)
-    with pytest.raises(
-        UserError, match="refused: the model was trained on mine, whose sentences overlap those of other"
-    ):
-        imported(paths, other, file, "copy")
 
 
 def test_an_imported_teacher_is_found_but_not_run(tmp_path):

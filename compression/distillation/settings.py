@@ -204,6 +204,10 @@ class PruneSettings(Settings):
     """Prune by learned scores instead of magnitudes: while distilling with --prune-aware, else while tuning."""
     prune_units: float = pydantic.Field(0.0, ge=0, lt=1)
     """Share of the encoder's units and the classifier's hidden units to remove: the matrices shrink."""
+    prune_heads: float = later(0.0, ge=0, lt=1)
+    """Share of a transformer's attention heads to remove, the same number in each layer."""
+    drop_layers: int = later(0, ge=0)
+    """Remove so many of a transformer's last layers, or of a recursive one's iterations."""
     prune_vocabulary: int = pydantic.Field(0, ge=0)
     """Remove byte pairs (zero hash rows) that occur fewer than this many times in the training text."""
 
@@ -284,7 +288,7 @@ class DistillSettings(
             raise ValueError(f"--share {self.share}: a {self.student_arch} has {has}")
         if not self.segments and self.student_arch not in TRANSFORMERS:
             raise ValueError(f"--no-segments: a {self.student_arch} has no segment embeddings")
-        if self.student_arch in TRANSFORMERS and self.encoder_hidden_dim % self.heads:
+        if self.student_arch in TRANSFORMERS and not self.head_dim and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):
             raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")

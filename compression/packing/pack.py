@@ -21,6 +21,7 @@ from compression.runtime.entropy import CODED, RAW
 from compression.runtime.header import (
     ALIGN,
     CALIBRATED,
+    HEAD_DIM,
     MOST_ALIGNED,
     MULTILABEL,
     NO_SEGMENTS,
@@ -123,6 +124,7 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     if encoder.align and settings.max_tokens > MOST_ALIGNED:
         raise UserError(f"cannot be packed: --pair-encoder align with texts of more than {MOST_ALIGNED:,} tokens")
     about = SHARING * SHARES.index(encoder.share) | NO_SEGMENTS * (not encoder.segments)
+    about |= HEAD_DIM * bool(encoder.head_dim)
     header.byte(ARCHS.index(spec.arch) | about)
     header.byte(EMBEDDINGS.index(embedding))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens
@@ -138,6 +140,8 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     header.width(settings.cls_hidden_dim)
     for name, kind in ENCODER_FIELDS[spec.arch].items():
         getattr(header, kind)(getattr(encoder, name))
+    if encoder.head_dim:
+        header.width(encoder.head_dim)
     if settings.embedding_type == "hash":
         header.size(settings.vocab_size)
 

@@ -255,7 +255,7 @@ class Transformer(Encoder):
         sentences = [[*tokens[start:end], SEPARATOR] for start, end in itertools.pairwise([0, *ends])]
         texts = [[FIRST, *itertools.chain(*sentences[i : i + count])] for i in range(0, len(sentences), count)]
         order = np.argsort([-len(text) for text in texts], kind="stable")
-        units = max(self._size.intermediate, self._size.hidden, self._size.dim)
+        units = max(self._size.intermediate, self._size.hidden, self._size.dim, self._size.attention)
         start = 0
         while start < len(order):
             time = len(texts[order[start]])  # the longest that is left
@@ -309,7 +309,7 @@ class Transformer(Encoder):
             powers = np.exp(scores, scores)
             powers /= powers.sum(-1, keepdims=True)
             np.matmul(powers, value, read[:, :, start : start + at_once])
-        return self._linear(read.transpose(0, 2, 1, 3).reshape(states.shape), f"{name}output")
+        return self._linear(read.transpose(0, 2, 1, 3).reshape(texts, time, -1), f"{name}output")
 
     def _adapt(self, states: np.ndarray, name: str) -> np.ndarray:
         if not self._size.adapters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compression.runtime.entropy import RAW, SYMBOLS_PER_BYTE, decode_stream
-from compression.runtime.reader import MOST_VALUES, PackedError, Reader
+from compression.runtime.reader import MOST_VALUES, MOST_WIDTH, PackedError, Reader
 from compression.runtime.shapes import (
     ALIGNING,
     ARCHS,
@@ -24,8 +24,8 @@ from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
 PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits of the settings' flags."""
-SHARING, NO_SEGMENTS = 16, 64
-"""What is added to the number of an architecture: an index in SHARES times the first, and the second."""
+SHARING, NO_SEGMENTS, HEAD_DIM = 16, 64, 128
+"""What is added to the number of an architecture: an index in SHARES times the first, the second, and the third."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 MOST_ALIGNED = 1 << 12
 """Tokens of a text whose every pair with a token of the other text has a score."""
@@ -36,7 +36,7 @@ class Header:
 
     def __init__(self, reader: Reader) -> None:
         """Raises PackedError."""
-        form = reader.byte(NO_SEGMENTS * 2)
+        form = reader.byte()
         arch, share = form % SHARING, form % NO_SEGMENTS // SHARING
         if arch >= len(ARCHS) or share >= len(SHARES):
             raise PackedError(f"a field is {form}, which this version does not know")
@@ -53,7 +53,8 @@ class Header:
         self.max_tokens, dim, classifier = reader.size(), reader.width(), reader.width()
         sizes = {name: getattr(reader, kind)() for name, kind in ENCODER_FIELDS[self.arch].items()}
         about = {"align": bool(flags & ALIGN), "symmetric": bool(flags & SYMMETRIC), "spans": self.pair and self.tokens}
-        about |= {"share": SHARES[share], "segments": form < NO_SEGMENTS}
+        about |= {"share": SHARES[share], "segments": not form & NO_SEGMENTS}
+        about |= {"head_dim": reader.width()} if form & HEAD_DIM else {}
         self.size = EncoderSize(self.arch, self.pair, self.max_tokens, dim, **sizes, **about)
         self._check_settings()
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
@@ -92,8 +93,12 @@ class Header:
             raise PackedError(f"texts of more than {MOST_ALIGNED:,} tokens are aligned")
         if size.symmetric and (not self.pair or self.arch in TRANSFORMERS):
             raise PackedError("texts have no order, of a model that does not compare them")
-        if self.arch in TRANSFORMERS and (not size.depth or not size.heads or size.hidden % size.heads):
-            raise PackedError("a transformer without layers, or whose heads do not divide its width")
+        if self.arch in TRANSFORMERS and (not size.depth or not size.heads):
+            raise PackedError("a transformer without layers or heads")
+        if self.arch in TRANSFORMERS and not size.head_dim and size.hidden % size.heads:
+            raise PackedError("heads that do not divide a transformer's width")
+        if size.head_dim and (self.arch not in TRANSFORMERS or size.attention > MOST_WIDTH):
+            raise PackedError("heads have a width, of a model without heads, or together too large a one")
         if size.share != "none" and self.arch != "transformer":
             raise PackedError("layers share a part, of a model that has none, or one layer")
         if not size.segments and self.arch not in TRANSFORMERS:

@@ -37,7 +37,8 @@ class EncoderSize(NamedTuple):
 
     depth: layers, or how often the one layer is used; align: whether the tokens of a pair attend to the other text;
     symmetric: whether the order of a pair's texts makes no difference; spans: whether the words of a pair's second text
-    have logits, not the pair; share: one of SHARES; segments: whether a transformer's tokens know their text.
+    have logits, not the pair; share: one of SHARES; segments: whether a transformer's tokens know their text; head_dim:
+    width of an attention head, 0 for the layers' width divided by the heads.
     """
 
     arch: str
@@ -55,6 +56,7 @@ class EncoderSize(NamedTuple):
     spans: bool = False
     share: str = "none"
     segments: bool = True
+    head_dim: int = 0
 
     def owner(self, part: str, layer: int) -> int:
         """Return the layer whose weights a layer's part (of LAYER_PARTS) has: the first one where all share it."""
@@ -63,6 +65,11 @@ class EncoderSize(NamedTuple):
     def own_parts(self, layer: int) -> list[str]:
         """Return the parts of a layer that have weights of their own."""
         return [part for part in LAYER_PARTS if self.owner(part, layer) == layer]
+
+    @property
+    def attention(self) -> int:
+        """Width of all attention heads together."""
+        return self.heads * (self.head_dim or self.hidden // self.heads)
 
     @property
     def positions(self) -> int:
@@ -136,8 +143,9 @@ def _transformer_shapes(size: EncoderSize) -> Shapes:
     for number in range(size.depth):
         name, parts = f"blocks.{number}.", size.own_parts(number)
         if "attention" in parts:
-            for matrix in ("query", "key", "value", "output"):
-                shapes |= _layer(f"{name}attention.{matrix}", hidden, hidden)
+            for matrix in ("query", "key", "value"):
+                shapes |= _layer(f"{name}attention.{matrix}", size.attention, hidden)
+            shapes |= _layer(f"{name}attention.output", hidden, size.attention)
             shapes |= _layer(f"{name}attention_norm", hidden)
         if "feed-forward" in parts:
             shapes |= _layer(f"{name}up", size.intermediate, hidden) | _layer(f"{name}down", hidden, size.intermediate)

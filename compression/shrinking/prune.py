@@ -11,6 +11,7 @@ from common.errors import UserError
 from common.progress import say
 from compression.distillation.callbacks import Pruner
 from compression.distillation.settings import DistillSettings, PruneSettings
+from compression.shrinking.pruning.transformers import drop_layers, remove_heads
 from compression.shrinking.pruning.units import remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_sentences
 from compression.shrinking.pruning.weights import (
@@ -24,6 +25,7 @@ from compression.shrinking.pruning.weights import (
 )
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import CompressionContext, Shrink
+from compression.students.batch import EncodedRows
 from compression.students.scoring import encode_split
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices
@@ -32,27 +34,30 @@ from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _SAMPLE = 1024
-"""Training rows that the importance of units is measured on."""
+"""Training rows that the importance of units and heads is measured on."""
 
 
 class Prune(Shrink):
     """Weights become zero, or units or tokens are removed."""
 
-    stage, named = "pruned", ("prune_movement", "prune_units", "prune_vocabulary")
+    stage, named = "pruned", ("prune_movement", "prune_units", "prune_heads", "drop_layers", "prune_vocabulary")
 
     prune: PruneSettings
 
     @classmethod
     def label(cls, settings: CompressSettings) -> str:
-        """Return +p; +pm by movement; +pu0.5v2 of units and vocabulary; -t when tuned."""
+        """Return +p; +pm by movement; +pu0.5h0.5l1v2 of units, heads, layers and vocabulary; -t when tuned."""
         name = f"u{settings.prune_units:g}" if settings.prune_units else ""
+        name += f"h{settings.prune_heads:g}" if settings.prune_heads else ""
+        name += f"l{settings.drop_layers}" if settings.drop_layers else ""
         name += f"v{settings.prune_vocabulary}" if settings.prune_vocabulary else ""
         weights = ("m" if settings.prune_movement else "w" if name else "") if _prunes_weights(settings) else ""
         return f"+p{weights}{name}{'-t' if settings.tune_epochs else ''}"
 
     def reads(self) -> set[str]:
-        """Return text where rare tokens are removed, train where units that move the logits least are."""
-        return ({"text"} if self.prune.prune_vocabulary else set()) | ({"train"} if self.prune.prune_units else set())
+        """Return text where rare tokens are removed, train where units or heads that move the logits least are."""
+        measured = self.prune.prune_units or self.prune.prune_heads
+        return ({"text"} if self.prune.prune_vocabulary else set()) | ({"train"} if measured else set())
 
     def apply(self, context: CompressionContext) -> dict[str, Any]:
         """Prune a student. Returns the sparsity and sizes reached. Raises UserError for a quantized student."""
@@ -61,6 +66,12 @@ class Prune(Shrink):
         result: dict[str, Any] = {}
         if self.prune.prune_vocabulary:
             result["vocabulary"] = self._prune_vocabulary(context)
+        if self.prune.drop_layers:
+            result["layers"] = drop_layers(context.student, self.prune.drop_layers)
+            context.widths.update(result["layers"])
+        if self.prune.prune_heads:
+            result["heads"] = remove_heads(context.student, self.prune.prune_heads, self._sample(context))
+            context.widths.update(result["heads"])
         if self.prune.prune_units:
             result["units"] = self._prune_units(context)
         result["sparsity"] = self._prune_weights(context)
@@ -77,11 +88,13 @@ class Prune(Shrink):
             say(f"{context.name}: {name} uses {counts['rows']:,} rows of {counts['before']:,}")
         return rows
 
-    def _prune_units(self, context: CompressionContext) -> dict[str, int]:
+    def _sample(self, context: CompressionContext) -> EncodedRows:
         train = load_split(self.settings.paths, self.task, "train")
         rows = np.random.default_rng(0).permutation(len(train))[:_SAMPLE]
-        encoded = encode_split(context.tokenizer, train.take(rows))
-        widths = remove_units(context.student, self.prune.prune_units, encoded)
+        return encode_split(context.tokenizer, train.take(rows))
+
+    def _prune_units(self, context: CompressionContext) -> dict[str, int]:
+        widths = remove_units(context.student, self.prune.prune_units, self._sample(context))
         context.widths.update(widths)
         left = (f"{name.removesuffix('_hidden_dim')} {width}" for name, width in widths.items())
         say(f"{context.name}: units left: {', '.join(left)}")
@@ -115,5 +128,5 @@ def _pruner(student: Student, arch: str, embedding_type: str, settings: PruneSet
 def _prunes_weights(settings: PruneSettings) -> bool:
     """Return whether single weights are pruned: by their own flags, or when nothing else is."""
     flags = settings.prune_magnitude or settings.prune_topv or settings.prune_local or settings.prune_movement
-    others = settings.prune_units or settings.prune_vocabulary
+    others = settings.prune_units or settings.prune_heads or settings.drop_layers or settings.prune_vocabulary
     return flags or settings.prune_threshold is not None or not others

@@ -125,7 +125,7 @@ class QuantizeSettings(Settings):
         return getattr(self, f"bits_{part}")
 
 
-_OF_UNITS = ("prune_units", "prune_vocabulary")
+_OF_UNITS = ("prune_units", "prune_heads", "drop_layers", "prune_vocabulary")
 """Settings of pruning that --prune-aware does not use."""
 
 

@@ -35,7 +35,7 @@ _TEACHER_SIZES = {
 }
 """BERT's names of the sizes that student and teacher must share."""
 _GENERAL_SIZES = (
-    *("embedding_type", "embedding_dim", "encoder_hidden_dim", "heads", "intermediate_dim"),
+    *("embedding_type", "embedding_dim", "encoder_hidden_dim", "heads", "head_dim", "intermediate_dim"),
     *("share", "segments"),
 )
 """Settings that a student and a general one must share; the depth too."""
@@ -92,6 +92,8 @@ def check_sizes(settings: StudentSettings, config: dict[str, Any], teacher: str)
         if config[theirs] != getattr(settings, ours):
             flag, value = ours.replace("encoder_", "").replace("_", "-"), config[theirs]
             raise UserError(f"{_FLAG}: {theirs} of {teacher} is {value}: set --{flag} {value}")
+    if settings.head_dim not in (0, head_dim := config["hidden_size"] // config["num_attention_heads"]):
+        raise UserError(f"{_FLAG}: heads of {teacher} are {head_dim} wide: leave out --head-dim")
     if settings.embedding_dim > (width := config["hidden_size"]):
         raise UserError(f"{_FLAG}: the embedding of {teacher} is {width} wide: set --embedding-rank {width} or less")
 

@@ -35,7 +35,9 @@ class StudentSettings(Settings):
     iterations: int = pydantic.Field(6, gt=0, lt=256)
     """Number of times the single layer is applied (recursive)."""
     heads: int = pydantic.Field(12, gt=0, lt=256)
-    """Attention heads (transformer, recursive); a divisor of the layers' width."""
+    """Attention heads (transformer, recursive); without --head-dim a divisor of the layers' width."""
+    head_dim: int = later(0, ge=0)
+    """Width of an attention head; 0: the layers' width divided by --heads (transformer, recursive)."""
     share: Share = later("none")
     """Part of a layer that all layers share, with the norm after it: attention or feed-forward, as in ALBERT
     (transformer). A recursive student shares both."""

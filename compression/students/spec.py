@@ -61,6 +61,7 @@ class StudentSpec:
             self.pair and self.tokens,
             settings.share,
             settings.segments,
+            settings.head_dim,
         )
 
     @property

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from compression.runtime import EncoderSize
 from compression.runtime.shapes import LAYER_PARTS
 from compression.students.layers import Linear, Table
 from compression.students.spec import StudentSpec
@@ -44,10 +45,11 @@ Attended = list[tuple[torch.Tensor, torch.Tensor]]
 class Attention(nn.Module):
     """Multi-head self-attention (Vaswani et al., 2017, section 3.2)."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, size: EncoderSize) -> None:
         super().__init__()
-        self.heads = heads
-        self.query, self.key, self.value, self.output = (Linear(width, width) for _ in range(4))
+        self.heads = size.heads
+        self.query, self.key, self.value = (Linear(size.hidden, size.attention) for _ in range(3))
+        self.output = Linear(size.attention, size.hidden)
 
     def forward(self, states: torch.Tensor, mask: torch.Tensor, attended: Attended | None) -> torch.Tensor:
         """states: [batch, time, width], mask: bool [batch, 1, 1, time] -> [batch, time, width].
@@ -89,11 +91,12 @@ class Adapter(nn.Module):
 class Block(nn.Module):
     """A layer's attention and feed-forward parts, each with its norm. An adapter follows each (eq. 4), or none does."""
 
-    def __init__(self, width: int, heads: int, intermediate: int, dropout: float, parts: Sequence[str]) -> None:
+    def __init__(self, size: EncoderSize, dropout: float, parts: Sequence[str]) -> None:
         """parts: those that have weights; a part that all layers share is the first block's."""
         super().__init__()
+        width, intermediate = size.hidden, size.intermediate
         if "attention" in parts:
-            self.attention, self.attention_norm = Attention(width, heads), nn.LayerNorm(width, _NORM_EPS)
+            self.attention, self.attention_norm = Attention(size), nn.LayerNorm(width, _NORM_EPS)
         self.has_units = "feed-forward" in parts
         if self.has_units:
             self.up, self.down = Linear(width, intermediate), Linear(intermediate, width)
@@ -128,9 +131,7 @@ class TransformerEncoder(nn.Module):
         self.norm = nn.LayerNorm(width, _NORM_EPS)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            Block(width, size.heads, size.intermediate, dropout, parts)
-            for number in range(size.depth)
-            if (parts := size.own_parts(number))
+            Block(size, dropout, parts) for number in range(size.depth) if (parts := size.own_parts(number))
         )
         self.adapters = nn.ModuleList(
             nn.ModuleList(Adapter(width, size.adapters) for _ in range(2 if size.adapters else 0))

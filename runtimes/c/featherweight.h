@@ -165,8 +165,8 @@ typedef struct fw_model {
   size_t file_length, header_length, rest_at;
   uint32_t stored_length, checksum;
   uint64_t memory, needed, used;
-  uint32_t max_pool, calibrated, has_threshold, align, symmetric, dim, hidden, kernel, depth, heads, intermediate,
-      adapters, share, segmented, cls, input, width, blocks, vocab_size, rows;
+  uint32_t max_pool, calibrated, has_threshold, align, symmetric, dim, hidden, kernel, depth, heads, attention,
+      intermediate, adapters, share, segmented, cls, input, width, blocks, vocab_size, rows;
   fw__string label_list;
   fw__array *first, *main, *first_end, *main_end, *states;
   uint32_t first_tables, main_tables, most_tables, floats_count, vectors, total;
@@ -1708,9 +1708,14 @@ static uint32_t fw__of_layers(const fw_model *m) { return FW__OF_LAYER * (m->arc
 
 static uint32_t fw__of_adapters(const fw_model *m) { return m->adapters ? FW__OF_ADAPTERS * m->depth : 0; }
 
-/* Return the numbers of a layer's biases and norms: of query, key, value and output, a norm of two numbers for each,
- * of up and down, and another norm. */
-static uint64_t fw__layer_vectors(const fw_model *m) { return 9 * (uint64_t)m->hidden + m->intermediate; }
+/* Return the numbers of the biases and the norm of a layer's attention part: of query, key, value and output, and a norm
+ * of two numbers for each. */
+static uint64_t fw__attention_vectors(const fw_model *m) { return 3 * ((uint64_t)m->attention + m->hidden); }
+
+/* Return those of a whole layer: also of up and down, and another norm. */
+static uint64_t fw__layer_vectors(const fw_model *m) {
+  return fw__attention_vectors(m) + 3 * (uint64_t)m->hidden + m->intermediate;
+}
 
 /* What all layers of a transformer share: the first one's attention part, its feed-forward part, or nothing. */
 enum { FW__SHARE_NONE, FW__SHARE_ATTENTION, FW__SHARE_FEED, FW__SHARES };
@@ -1722,7 +1727,7 @@ static int fw__is_shared(const fw_model *m, uint32_t i) {
 
 /* Return the numbers of the biases and norms of a layer after the first, which has those of its own parts only. */
 static uint64_t fw__later_vectors(const fw_model *m) {
-  uint64_t attention = 6 * (uint64_t)m->hidden, all = fw__layer_vectors(m);
+  uint64_t attention = fw__attention_vectors(m), all = fw__layer_vectors(m);
   return m->share == FW__SHARE_ATTENTION ? all - attention : m->share == FW__SHARE_FEED ? attention : all;
 }
 
@@ -1739,7 +1744,8 @@ static void fw__read_transformer(fw__pass *p) {
     fw__dense local, *dense = m->layers ? &m->layers[i] : &local;
     uint32_t part = i < of_layers ? i % FW__OF_LAYER : FW__UP + (i - of_layers) % 2;
     uint32_t units = i < of_layers ? m->intermediate : m->adapters;
-    fw__read_dense(p, dense, part == FW__UP ? units : hidden, part == FW__DOWN ? units : hidden, 0);
+    uint32_t outputs = part == FW__UP ? units : part < FW__OUTPUT ? m->attention : hidden;
+    fw__read_dense(p, dense, outputs, part == FW__DOWN ? units : part == FW__OUTPUT ? m->attention : hidden, 0);
   }
 }
 
@@ -1752,10 +1758,11 @@ static void fw__read_header(fw__pass *p) {
   m->longest_row = m->longest_factor = m->longest_rank = 0;
   m->first = m->main = m->first_end = m->main_end = NULL;
   m->matrices = m->last_matrix = NULL;
-  uint32_t form = fw__byte(r, 128); /* an architecture, 16 times what layers share, and 64 without segments */
+  /* An architecture, 16 times what layers share, 64 without segments, and 128 where heads have a width of their own. */
+  uint32_t form = fw__byte(r, 256), head_width = 0;
   m->arch = (int)(form % 16);
   m->share = form / 16 % 4;
-  m->segmented = form < 64;
+  m->segmented = !(form & 64);
   if (!r->error && (m->arch > FW_RECURSIVE || m->share >= FW__SHARES)) r->error = FW_FIELD;
   if (m->arch >= FW_TRANSFORMER && !FW__TRANSFORMERS) r->error = FW_UNSUPPORTED;
   m->embedding = (int)fw__byte(r, 4);
@@ -1780,7 +1787,7 @@ static void fw__read_header(fw__pass *p) {
   m->max_tokens = fw__size(r, FW__MOST_VALUES);
   m->dim = fw__size(r, FW__MOST_WIDTH);
   m->cls = fw__size(r, FW__MOST_WIDTH);
-  m->hidden = m->kernel = m->depth = m->heads = m->intermediate = m->adapters = 0;
+  m->hidden = m->kernel = m->depth = m->heads = m->attention = m->intermediate = m->adapters = 0;
   if (m->arch != FW_FFN) m->hidden = fw__size(r, FW__MOST_WIDTH);
   if (m->arch == FW_CONV) m->kernel = fw__byte(r, 256);
   if (fw__is_transformer(m)) {
@@ -1789,6 +1796,8 @@ static void fw__read_header(fw__pass *p) {
     m->intermediate = fw__size(r, FW__MOST_WIDTH);
     m->adapters = fw__number(r, FW__MOST_WIDTH);
   }
+  if (form & 128) head_width = fw__size(r, FW__MOST_WIDTH);
+  m->attention = head_width ? m->heads * head_width : m->hidden; /* below 2^32: there are at most 255 heads */
   if (r->error) return;
   if ((m->tokens && (!m->labels || m->arch == FW_FFN)) || (m->multilabel && (m->tokens || !m->labels)) ||
       (m->calibrated && (m->tokens || !m->labels)) ||
@@ -1797,7 +1806,8 @@ static void fw__read_header(fw__pass *p) {
       (m->align && (!m->pair || !m->max_pool || (m->arch != FW_BILSTM && m->arch != FW_CONV))) ||
       (m->symmetric && (!m->pair || fw__is_transformer(m))) ||
       (m->share && m->arch != FW_TRANSFORMER) || (!m->segmented && !fw__is_transformer(m)) ||
-      (fw__is_transformer(m) && (!m->depth || !m->heads || m->hidden % m->heads))) {
+      (fw__is_transformer(m) && (!m->depth || !m->heads || (!head_width && m->hidden % m->heads))) ||
+      (head_width && (!fw__is_transformer(m) || m->attention > FW__MOST_WIDTH))) {
     r->error = FW_SETTINGS;
     return;
   }
@@ -3925,16 +3935,18 @@ static void fw__settle_rows(const fw__sequence *s, uint32_t adapter, const float
 /* Apply a layer to the first `count` states, which attend to all. */
 static void fw__apply_layer(const fw__sequence *s, uint32_t number, const float *vectors, size_t count) {
   const fw_model *m = s->m;
-  uint32_t hidden = m->hidden, own = m->arch == FW_RECURSIVE ? 0 : number, width = hidden / m->heads;
+  uint32_t hidden = m->hidden, width = m->attention / m->heads, own = m->arch == FW_RECURSIVE ? 0 : number;
   const fw__dense *attention = m->layers + (m->share == FW__SHARE_ATTENTION ? 0 : own * FW__OF_LAYER);
   const fw__dense *feed = m->layers + (m->share == FW__SHARE_FEED ? 0 : own * FW__OF_LAYER);
-  const float *norm = vectors + 4 * (size_t)hidden, *last_norm = vectors + 7 * (size_t)hidden + m->intermediate;
+  size_t of_attention = (size_t)fw__attention_vectors(m);
+  const float *norm = vectors + of_attention - 2 * (size_t)hidden;
+  const float *last_norm = vectors + of_attention + m->intermediate + hidden;
   size_t apart = s->apart;
   float scale = fw__inverse_root((float)width);
   if (own) { /* the norms of a part that is not shared */
     size_t before = (size_t)(fw__layer_vectors(m) + (own - 1) * fw__later_vectors(m));
     if (m->share != FW__SHARE_ATTENTION) norm += before;
-    if (m->share != FW__SHARE_FEED) last_norm += before - (m->share ? 6 * (size_t)hidden : 0);
+    if (m->share != FW__SHARE_FEED) last_norm += before - (m->share ? of_attention : 0);
   }
   fw__apply_rows(m, &attention[FW__KEY], s->padded, s->states, apart, s->keys, apart);
   fw__apply_rows(m, &attention[FW__VALUE], s->padded, s->states, apart, s->values, apart);
@@ -3943,7 +3955,7 @@ static void fw__apply_layer(const fw__sequence *s, uint32_t number, const float 
     rows = count - first < s->together ? count - first : s->together;
     fw__apply_rows(m, &attention[FW__QUERY], rows, states, apart, s->query, apart);
     for (size_t at = 0; at < rows * apart; at += apart)
-      for (size_t head = 0; head < hidden; head += width)
+      for (size_t head = 0; head < m->attention; head += width)
         fw__attend(s->query + at + head, s->keys + head, s->values + head, apart, s->tokens, width, scale, s->scores,
                    s->read + at + head);
     fw__apply_rows(m, &attention[FW__OUTPUT], rows, s->read, apart, s->query, apart);
@@ -3998,7 +4010,7 @@ static void fw__encode_sequence(fw__work *w, const fw__side *sides, uint32_t tex
   for (uint32_t i = 0; i < texts; i++) s.tokens += sides[i].count + 1;
   s.padded = (s.tokens + FW__GROUP - 1) / FW__GROUP * FW__GROUP;
   if (s.together > s.padded) s.together = s.padded;
-  s.apart = (hidden + 15) & ~15u;
+  s.apart = ((hidden > m->attention ? hidden : m->attention) + 15) & ~15u;
   s.wide = ((units > m->dim ? units : m->dim) + 15) & ~15u;
   s.states = (float *)fw__room(w, s.padded * s.apart, sizeof(float));
   s.keys = (float *)fw__room(w, s.padded * s.apart, sizeof(float));
@@ -4345,7 +4357,7 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   uint64_t most = ((uint64_t)longest + 4) * (m->growth < 6 ? 6 : m->growth);
   if (most > m->max_tokens) most = m->max_tokens;
   if (fw__is_transformer(m)) {
-    uint64_t apart = (uint64_t)m->hidden + 15, wide = (uint64_t)m->dim + m->intermediate + m->adapters + 15;
+    uint64_t apart = (uint64_t)(m->hidden > m->attention ? m->hidden : m->attention) + 15, wide = (uint64_t)m->dim + m->intermediate + m->adapters + 15;
     uint64_t tokens = (1 + (uint64_t)m->pair) * (most + 1) + FW__GROUP;
     floats += tokens * (3 * apart + 1) + (tokens < FW__TOGETHER ? tokens : FW__TOGETHER) * (2 * apart + wide);
     floats += most * (fw__token_size(m) / sizeof(float));

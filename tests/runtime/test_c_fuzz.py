@@ -28,6 +28,7 @@ MORE = (
     ("transformer", "hash", "affine-row", {"pair": True, **TRANSFORMER}),
     ("transformer", "char", "pruned", {"max_tokens": 7, "embedding_dim": 4, **TRANSFORMER}),
     ("recursive", "wordpiece", "product", {"tokens": True, **TRANSFORMER}),
+    ("transformer", "char", "affine-row", {"head_dim": 3, "share": "feed-forward", **TRANSFORMER}),
 )
 """Kinds that damage.TINY does not have."""
 UNSUPPORTED, TOO_LARGE = 13, 18

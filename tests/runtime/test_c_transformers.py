@@ -78,6 +78,14 @@ def test_layers_that_share_a_part_and_texts_without_segments(tmp_path, share, pa
     check(*both(tmp_path, "transformer", "char", "affine-row", **more), [*TEXTS[::6], *LONG])
 
 
+@pytest.mark.parametrize("share", ["none", "attention", "feed-forward"])
+@pytest.mark.parametrize("head_dim", [1, 7, 40])
+def test_heads_that_are_no_part_of_the_layers_width(tmp_path, share, head_dim):
+    """Narrower and wider together than a state, so that keys and values need other room."""
+    more = sizes(layers=3, heads=3, adapters=2) | {"share": share, "head_dim": head_dim, "pair": head_dim == 7}
+    check(*both(tmp_path, "transformer", "char", "affine-row", **more), [*TEXTS[::6], *LONG])
+
+
 def test_a_recursive_transformer_without_segments(tmp_path):
     check(*both(tmp_path, "recursive", "char", **sizes(), segments=False, pair=True), TEXTS[::6])
 
@@ -93,7 +101,7 @@ def test_other_kinds_of_answers(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", [{}, {"pair": True}, {"tokens": True}], ids=["text", "pair", "words"])
 def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, kind):
-    more = sizes(encoder_hidden_dim=40, intermediate_dim=150) | {"max_tokens": 2000}
+    more = sizes(encoder_hidden_dim=40, intermediate_dim=150) | {"max_tokens": 2000, "head_dim": 60 * ("pair" in kind)}
     _, ours = both(tmp_path, "transformer", "hash", **more, **kind)
     monkeypatch.setattr(ours, "_larger", lambda length: pytest.fail(f"a text of {length} bytes does not fit"))
     for text in ["", "a", 150 * "a ", 25 * "\u4e2d", 25 * "!a"]:

@@ -229,8 +229,11 @@ LAYOUTS = [
     ("transformer", {"share": "attention"}),
     ("transformer", {"share": "feed-forward", "segments": False}),
     ("recursive", {"segments": False}),
+    ("transformer", {"head_dim": 5}),
+    ("recursive", {"head_dim": 1, "segments": False}),
 ]
-"""Architecture and settings of transformers whose layers share a part, or that have no segment embeddings."""
+"""Architecture and settings of transformers whose layers share a part, that have no segment embeddings, or whose heads
+have another width than a part of the layers'."""
 STUDENT_KINDS = [
     (arch, embedding, pooling, pair)
     for arch, poolings in POOLINGS.items()

@@ -1,0 +1,87 @@
+"""How much the logits would change without a unit, and how units leave the matrices that they are in.
+
+To first order (Molchanov et al., 2017): were a unit's output multiplied by a gate m, then d logit / dm at m = 1 is the
+sum of weight * gradient over the weights that read the unit. A unit's importance is the sum of its squares over outputs
+and training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from common.errors import UserError
+from compression.students.batch import EncodedRows
+from compression.students.layers import Linear
+from compression.students.scoring import without_padding
+from compression.students.student import Student
+from compression.students.weights import Dense, Matrix, Product
+
+_BATCH = 16
+"""Rows whose gradients are one draw; the more draws, the better the estimate."""
+
+
+def importance(
+    student: Student, encoded: EncodedRows, gradients: Callable[[], list[torch.Tensor]]
+) -> list[torch.Tensor]:
+    """Return the importances over a sample of text, a tensor for each of those that `gradients` returns.
+
+    gradients: called after each backward pass; returns the gradients of groups of gates, [units] each.
+    """
+    total: list[torch.Tensor] = []
+    generator = torch.Generator().manual_seed(0)
+    rows = np.arange(len(encoded))
+    student.eval()
+    for some in np.array_split(rows, -(-len(rows) // _BATCH)):
+        student.zero_grad()
+        batch = encoded.batch(some, torch.device("cpu"))
+        logits = without_padding(student(batch), batch)
+        # With random signs, the expected square of a batch's sum is the sum of its logits' squares.
+        (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
+        gates = gradients()
+        total = [gate**2 + sum_ for gate, sum_ in zip(gates, total or [0.0] * len(gates), strict=True)]
+    student.zero_grad()
+    return total
+
+
+def column_sums(matrix: Matrix) -> torch.Tensor:
+    """Return weight * gradient summed over rows, [columns]."""
+    value = getattr(matrix, "right", matrix).value
+    return (value * value.grad).sum(0).detach()
+
+
+def left(importances: torch.Tensor, share: float, flag: str, kind: str) -> int:
+    """Return how many units stay of a layer that loses a share of them.
+
+    flag, kind: for the message of UserError, which is raised when none would stay.
+    """
+    width = len(importances)
+    stay = width - round(share * width)
+    if stay < 1:
+        raise UserError(f"{flag} {share:g}: of {width} {kind} none would be left")
+    return stay
+
+
+def best(importances: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the indices of the units to keep, ascending."""
+    return torch.argsort(importances, descending=True, stable=True)[:count].sort().values
+
+
+def keep_rows(layer: Linear, rows: torch.Tensor) -> None:
+    """Keep these outputs of a layer, in place. rows: int64 [outputs that stay]."""
+    layer.weight, layer.bias = layer.weight.take_rows(rows), select(layer.bias, rows)
+
+
+def select(bias: nn.Parameter, kept: torch.Tensor) -> nn.Parameter:
+    """Return a bias with these numbers only. kept: int64 [numbers that stay]."""
+    return nn.Parameter(bias.detach()[kept].clone())
+
+
+def take_columns(matrix: Matrix, kept: torch.Tensor) -> Matrix:
+    """Return a float matrix, or a product, with these columns only. kept: int64 [columns that stay]."""
+    if isinstance(matrix, Product):
+        return Product(matrix.left, take_columns(matrix.right, kept))
+    return Dense(matrix.dense().detach()[:, kept])

@@ -51,6 +51,8 @@ class Run:
     """Identity of settings and inputs: the state of another run is not resumed."""
     schedule: Callable[[float], float] = lambda progress: 1.0
     """Progress in [0, 1] -> factor of the learning rate."""
+    parts: int = 1
+    """Parts of a batch, one after the other, whose gradients are summed."""
     max_grad_norm: float = 1.0
     """Norm that the gradients of all that the optimizer trains are clipped to, together; 0: no clipping."""
     scaler: torch.amp.GradScaler = dataclasses.field(default_factory=lambda: torch.amp.GradScaler("cpu", enabled=False))
@@ -194,11 +196,13 @@ def train_step(run: Run, rows: np.ndarray) -> float:
     Where scaled gradients overflow, the weights stay as they are and the scale is halved.
     """
     run.optimizer.zero_grad(set_to_none=True)
-    loss = run.loss(rows)
-    value = loss.item()
-    if not np.isfinite(value):
-        raise UserError(f"{run.label}: the loss became {value}; lower --lr (the last checkpoint is kept)")
-    run.scaler.scale(loss).backward()
+    value = 0.0
+    for part in np.array_split(rows, min(run.parts, len(rows))):
+        loss = run.loss(part) * (len(part) / len(rows))
+        value += loss.item()
+        if not np.isfinite(value):
+            raise UserError(f"{run.label}: the loss became {value}; lower --lr (the last checkpoint is kept)")
+        run.scaler.scale(loss).backward()
     run.scaler.unscale_(run.optimizer)  # clipping needs the gradients' own size
     if run.max_grad_norm > 0:
         # The optimizer's parameters, not the model's: the projections of alignment are not part of the model.
@@ -250,41 +254,6 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
 def trained_parameters(model: nn.Module) -> int:
     """Return how many numbers training may change."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
-def is_multilabel(targets: torch.Tensor) -> bool:
-    """Return whether targets are 1 or 0 for each label of a text, float32 [batch, outputs]."""
-    return targets.dim() == 2 and targets.is_floating_point()
-
-
-def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return cross-entropy with classes int64 [batch], or for regression mean squared error, float32 [batch].
-
-    For multilabel, binary cross-entropy with 1 or 0 for each label, float32 [batch, outputs], a mean over labels too.
-    For tokens, logits are [words of all texts, outputs] and targets padded, int64 [batch, words]. For spans, logits are
-    padded, [batch, 1 + words, 2], and targets the first and last word of the answer, int64 [batch, 2].
-    """
-    if logits.dim() == 3:
-        return nn.functional.cross_entropy(by_ends(logits), targets.flatten())
-    if is_multilabel(targets):
-        return nn.functional.binary_cross_entropy_with_logits(logits, targets)
-    if targets.dim() == 2:
-        targets = targets[targets >= 0]
-    if targets.is_floating_point():
-        return nn.functional.mse_loss(logits[:, 0], targets)
-    return nn.functional.cross_entropy(logits, targets)
-
-
-def by_ends(logits: torch.Tensor) -> torch.Tensor:
-    """Return start and end of each row as two choices among its words: [batch, words, 2] -> [2 batch, words].
-
-    Padding, NaN, becomes a logit so low that its probability is zero.
-    """
-    return logits.masked_fill(logits.isnan(), _IMPOSSIBLE).transpose(1, 2).flatten(0, 1)
-
-
-_IMPOSSIBLE = -1e4
-"""A finite logit: a difference of two infinite ones would be NaN."""
 
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:

@@ -1,14 +1,12 @@
-"""Losses of distillation from logits, as plain functions. Logits are [batch, outputs]; a loss is a mean over the batch.
+"""Losses of labels and of distillation from logits, as plain functions.
 
-They are those of students and of teachers that learn from another teacher.
+Logits are [batch, outputs]; a loss is a mean over the batch. They are those of students and of teachers.
 """
 
 from collections.abc import Callable
 
 import torch
 from torch.nn import functional as F
-
-from common.training.loop import by_ends, is_multilabel, label_loss
 
 
 def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -83,3 +81,38 @@ def combined(
     losses = MULTILABEL_LOSSES if is_multilabel(labels) else DISTILLATION_LOSSES
     distillation = losses[loss](*both, temperature)
     return distillation if alpha == 0 else alpha * label_loss(logits, labels) + (1 - alpha) * distillation
+
+
+def is_multilabel(targets: torch.Tensor) -> bool:
+    """Return whether targets are 1 or 0 for each label of a text, float32 [batch, outputs]."""
+    return targets.dim() == 2 and targets.is_floating_point()
+
+
+def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return cross-entropy with classes int64 [batch], or for regression mean squared error, float32 [batch].
+
+    For multilabel, binary cross-entropy with 1 or 0 for each label, float32 [batch, outputs], a mean over labels too.
+    For tokens, logits are [words of all texts, outputs] and targets padded, int64 [batch, words]. For spans, logits are
+    padded, [batch, 1 + words, 2], and targets the first and last word of the answer, int64 [batch, 2].
+    """
+    if logits.dim() == 3:
+        return F.cross_entropy(by_ends(logits), targets.flatten())
+    if is_multilabel(targets):
+        return F.binary_cross_entropy_with_logits(logits, targets)
+    if targets.dim() == 2:
+        targets = targets[targets >= 0]
+    if targets.is_floating_point():
+        return F.mse_loss(logits[:, 0], targets)
+    return F.cross_entropy(logits, targets)
+
+
+def by_ends(logits: torch.Tensor) -> torch.Tensor:
+    """Return start and end of each row as two choices among its words: [batch, words, 2] -> [2 batch, words].
+
+    Padding, NaN, becomes a logit so low that its probability is zero.
+    """
+    return logits.masked_fill(logits.isnan(), _IMPOSSIBLE).transpose(1, 2).flatten(0, 1)
+
+
+_IMPOSSIBLE = -1e4
+"""A finite logit: a difference of two infinite ones would be NaN."""

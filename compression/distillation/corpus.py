@@ -1,4 +1,7 @@
-"""Plain text to pre-train on: a file with a text a line, or a task's rows, as tokens."""
+"""Plain text to pre-train on: a file with a text a line, or a task's rows, as tokens in a file.
+
+Text and tokens are read and written in chunks: of a corpus only the lengths of its texts are in memory.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -36,21 +39,42 @@ def corpus_file(corpus: str | None, paths: Workspace) -> Path:
     return rows
 
 
-def read_corpus(path: Path, tokenizer: WordPieceTokenizer | ByteLevelTokenizer) -> EncodedText:
-    """Return the texts of a file, split into windows of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
+def read_corpus(
+    path: Path, tokenizer: WordPieceTokenizer | ByteLevelTokenizer, tokens: Path, overlap: int = 0, most: int = 0
+) -> EncodedText:
+    """Return the texts of a file in `windows` of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
 
-    path: of `corpus_file`. Raises UserError when it is not UTF-8 (with the line's number), or has no text.
+    path: of `corpus_file`; tokens: the file that is written, and must stay as long as the result is used. Raises
+    UserError when the text is not UTF-8 (with the line's number), or there is none.
     """
     whole = tokenizer.cut_at(2**31)
     chunks = _read_rows(path) if path.suffix == ".parquet" else _read_lines(path)
-    parts = [whole.encode(texts) for texts in bar(chunks, f"reading {path.name}") if texts]
-    if not parts:
+    lengths = []
+    tokens.parent.mkdir(parents=True, exist_ok=True)
+    with tokens.open("wb") as file:
+        for texts in bar(chunks, f"reading {path.name}"):
+            if texts:
+                part = windows(whole.encode(texts), tokenizer.max_tokens, overlap, most)
+                file.write(part.ids.tobytes())
+                lengths.append(part.lengths)
+    if not lengths:
         raise UserError(f"--corpus {path}: there is no text in it")
-    text, size = EncodedText.joined(parts), tokenizer.max_tokens
-    counts = -(-text.lengths // size)
-    numbers = np.arange(counts.sum()) - np.repeat(offsets_of(counts)[:-1], counts)
-    starts = np.repeat(text.offsets[:-1], counts) + numbers * size
-    return EncodedText(text.ids, np.concatenate([starts, text.offsets[-1:]]))
+    return EncodedText(np.memmap(tokens, np.int32, "r").reshape(-1, 1), offsets_of(np.concatenate(lengths)))
+
+
+def windows(text: EncodedText, size: int, overlap: int, most: int) -> EncodedText:
+    """Return windows of `size` tokens of each text; the last one of a text is shorter, and a short text is one window.
+
+    overlap: tokens that consecutive windows share, below size; most: windows of a text, from its start; 0: all.
+    """
+    step = size - overlap
+    counts = np.maximum(-(-(text.lengths - overlap) // step), 1)
+    counts = np.minimum(counts, most) if most else counts
+    row = np.repeat(np.arange(len(text)), counts)
+    starts = text.offsets[row] + (np.arange(len(row)) - offsets_of(counts)[row]) * step
+    lengths = np.minimum(size, text.offsets[row + 1] - starts)
+    offsets = offsets_of(lengths)
+    return EncodedText(text.ids[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)], offsets)
 
 
 def _read_rows(path: Path) -> Iterator[list[str]]:

@@ -78,7 +78,7 @@ class Pretrain(Step):
         vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
         tokenizer = vocabulary.tokenizer(settings.max_tokens)
         alignment_teacher = AlignmentTeacher(teacher.model, vocabulary, device)
-        rows = _rows(settings, inputs["corpus"].path, vocabulary)
+        rows = _rows(settings, inputs["corpus"].path, vocabulary, context.work / "tokens")
         seed_everything(settings.seed)
         pairs = settings.sentence_task is not None
         student = Student(self.student_arch, self.student, outputs=1, pair=pairs)
@@ -194,9 +194,13 @@ def _train(
     return history
 
 
-def _rows(settings: DistillSettings, corpus: Path, vocabulary: TeacherVocabulary) -> EncodedRows:
-    """Return the texts of a corpus, or as pairs where something is predicted of these. Raises UserError for none."""
-    texts = read_corpus(corpus, vocabulary.tokenizer(settings.max_tokens))
+def _rows(settings: DistillSettings, corpus: Path, vocabulary: TeacherVocabulary, tokens: Path) -> EncodedRows:
+    """Return the texts of a corpus, or as pairs where something is predicted of these. Raises UserError for none.
+
+    tokens: the file that is written with the tokens of texts; those of pairs are in memory.
+    """
+    tokenizer = vocabulary.tokenizer(settings.max_tokens)
+    texts = read_corpus(corpus, tokenizer, tokens, settings.window_overlap, settings.max_windows)
     if settings.sentence_task is None:
         return EncodedRows(texts)
     rows = divided(texts, vocabulary.whole)

@@ -167,6 +167,8 @@ class TrainSettings(Settings):
     """linear: warm up over 5 % of training, then fall to zero; constant: the thesis's."""
     weight_decay: float = pydantic.Field(0.0, ge=0)
     """Weight decay."""
+    accumulate: int = later(1, gt=0)
+    """Parts of a batch, computed one after the other, whose gradients are summed: less memory."""
     max_grad_norm: float = pydantic.Field(1.0, ge=0)
     """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
@@ -232,6 +234,10 @@ class PretrainSettings(Settings):
 
     corpus: str | None = None
     """Text to pre-train on: a file with one text a line, or a task, for its prepared train rows."""
+    window_overlap: int = later(0, ge=0)
+    """Tokens that consecutive windows of a text share, where it has more than --max-tokens."""
+    max_windows: int = later(0, ge=0)
+    """Windows of a text at most, from its start; 0: all."""
     masked_lm_weight: float = pydantic.Field(1.0, ge=0)
     """Weight of the masked-language-modelling loss."""
     output_weight: float | None = pydantic.Field(None, ge=0)
@@ -288,6 +294,10 @@ class DistillSettings(
             raise ValueError(f"--share {self.share}: a {self.student_arch} has {has}")
         if not self.segments and self.student_arch not in TRANSFORMERS:
             raise ValueError(f"--no-segments: a {self.student_arch} has no segment embeddings")
+        if self.head_dim and self.student_arch not in TRANSFORMERS:
+            raise ValueError(f"--head-dim: a {self.student_arch} has no attention heads")
+        if self.window_overlap >= self.max_tokens:
+            raise ValueError(f"--window-overlap {self.window_overlap}: windows have {self.max_tokens} (--max-tokens)")
         if self.student_arch in TRANSFORMERS and not self.head_dim and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):

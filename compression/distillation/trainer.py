@@ -122,6 +122,7 @@ def run_recipe(settings: DistillSettings, work: Path, label: str) -> dict[str, A
     recipe: dict[str, Any] = {
         "patience": settings.patience,
         "seed": settings.seed,
+        "parts": settings.accumulate,
         "max_grad_norm": settings.max_grad_norm,
         "state_file": work / "state.safetensors",
         "label": label,

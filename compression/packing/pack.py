@@ -33,6 +33,7 @@ from compression.runtime.header import (
     TOKENS,
 )
 from compression.runtime.model import MAGIC, VERSION
+from compression.runtime.reader import MOST_WIDTH
 from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS, SHARES
 from compression.students.saved import load_student
 from compression.students.spec import StudentSpec
@@ -142,6 +143,8 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
         getattr(header, kind)(getattr(encoder, name))
     if encoder.head_dim:
         header.width(encoder.head_dim)
+        if encoder.attention > MOST_WIDTH:
+            raise UserError(f"cannot be packed: heads that are {encoder.attention:,} wide, more than {MOST_WIDTH:,}")
     if settings.embedding_type == "hash":
         header.size(settings.vocab_size)
 

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from stops import stopped_in_step
 
 from common.config import build
+from common.data.ragged import EncodedText
 from common.data.split import ROW_GROUP_ROWS, Split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -18,7 +21,7 @@ from common.teachers.huggingface.general import load_general
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher
-from compression.distillation.corpus import read_corpus
+from compression.distillation.corpus import read_corpus, windows
 from compression.distillation.masking import MaskedStudent, mask
 from compression.distillation.pretrain import pretraining_loss
 from compression.distillation.sentences import changed, divided
@@ -64,7 +67,33 @@ TOKENIZER = WordPieceTokenizer(["[UNK]", "a"], True, 5)
 def test_a_corpus_is_read_line_by_line_in_windows_of_max_tokens(tmp_path):
     lines = ["a" + " a" * more for more in (2, 6, 0, 9)]
     (tmp_path / "some.txt").write_text("\n\n".join(lines))
-    assert read_corpus(tmp_path / "some.txt", TOKENIZER).lengths.tolist() == [3, 5, 2, 1, 5, 5]
+    assert read_corpus(tmp_path / "some.txt", TOKENIZER, tmp_path / "ids").lengths.tolist() == [3, 5, 2, 1, 5, 5]
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=6),
+    size=st.integers(1, 9),
+    overlap=st.integers(0, 8),
+    most=st.integers(0, 4),
+)
+def test_windows_advance_share_tokens_and_miss_none(lengths, size, overlap, most):
+    """Of token i of a text the id is i, so that a window's ids are the places of its tokens."""
+    overlap = min(overlap, size - 1)
+    text = EncodedText.from_lists([range(length) for length in lengths], 1, (0,), 99)
+    found = windows(text, size, overlap, most)
+    places = np.split(found.ids[:, 0], found.offsets[1:-1])
+    expected = []
+    for length in lengths:
+        starts = [start for start in range(0, length, size - overlap) if start == 0 or start + overlap < length]
+        expected += [list(range(start, min(start + size, length))) for start in starts[: most or None]]
+    assert [each.tolist() for each in places] == expected
+
+
+def test_windows_of_a_corpus_overlap_and_have_a_most(tmp_path):
+    (tmp_path / "some.txt").write_text("a" + " a" * 12)
+    found = read_corpus(tmp_path / "some.txt", TOKENIZER, tmp_path / "ids", overlap=2, most=3)
+    assert found.lengths.tolist() == [5, 5, 5]
+    assert isinstance(found.ids, np.memmap)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +103,13 @@ def test_a_corpus_is_read_line_by_line_in_windows_of_max_tokens(tmp_path):
 def test_a_corpus_without_text_is_refused(tmp_path, content, message):
     (tmp_path / "some.txt").write_bytes(content)
     with pytest.raises(UserError, match=message):
-        read_corpus(tmp_path / "some.txt", TOKENIZER)
+        read_corpus(tmp_path / "some.txt", TOKENIZER, tmp_path / "ids")
 
 
 def test_a_tasks_rows_are_read_to_the_last_one(tmp_path):
     numbers = np.arange(ROW_GROUP_ROWS + 1)  # two row groups
     write_split(tmp_path / "train.parquet", Split(["a a"] * len(numbers), None, numbers, numbers), {})
-    assert len(read_corpus(tmp_path / "train.parquet", TOKENIZER)) == len(numbers)
+    assert len(read_corpus(tmp_path / "train.parquet", TOKENIZER, tmp_path / "ids")) == len(numbers)
 
 
 def test_pieces_are_masked_as_bert_masks_them():
@@ -179,7 +208,7 @@ def test_a_student_of_the_teachers_layers_has_its_predictions_and_its_states(wor
 
 
 @pytest.mark.parametrize("pairs", [False, True])
-def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm, corpus, pairs):
+def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm, corpus, pairs, tmp_path):
     """L = 5 T^2 KL(teacher / T || student / T) + 2 L_mlm + L_cos, and with pairs 3 times the cross-entropy of order."""
     more = {"sentence_order_weight": 3.0} if pairs else {}
     settings = CompressSettings(task="general", **of_teachers_shape(embedding_type="wordpiece", dropout=0.0, **more))
@@ -189,7 +218,7 @@ def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm
     torch.manual_seed(1)
     masked = MaskedStudent(Student("transformer", student, 1, pairs), 16, 16, 4.0, pairs).eval()
     aligner = Aligner(settings, AlignmentTeacher(teacher.model, vocabulary, torch.device("cpu")))
-    texts = read_corpus(corpus, vocabulary.tokenizer(24))
+    texts = read_corpus(corpus, vocabulary.tokenizer(24), tmp_path / "ids")
     rows = divided(texts, vocabulary.whole) if pairs else EncodedRows(texts)
     batch = rows.batch(np.arange(5), torch.device("cpu"))
 

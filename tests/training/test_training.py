@@ -367,6 +367,16 @@ def test_gradients_are_clipped_together_with_those_of_what_is_trained_with_the_m
     assert step.tolist() == pytest.approx([-(7**-0.5)] * 7, rel=1e-4)
 
 
+@pytest.mark.parametrize("parts", [2, 3, 99])
+def test_parts_of_a_batch_give_the_gradients_of_the_whole(tmp_path, parts):
+    whole, in_parts = (toy(tmp_path / str(each), parts=each)[0] for each in (1, parts))
+    in_parts.model.load_state_dict(whole.model.state_dict())
+    losses = [train_step(run, np.arange(7)) for run in (whole, in_parts)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    for one, other in zip(whole.model.parameters(), in_parts.model.parameters(), strict=True):
+        assert torch.allclose(one.grad, other.grad, atol=1e-6)
+
+
 def test_a_student_learns(workspace):
     folder = student_of(workspace, "ffn-hash", epochs=12, alpha=1.0)
     assert losses(folder)[-1] < 0.6 * losses(folder)[0]

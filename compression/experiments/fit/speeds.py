@@ -19,7 +19,7 @@ from common.progress import say
 from common.teachers.finetune import backend
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import is_fairseq
-from common.training.loop import label_loss
+from common.training.losses import label_loss
 from common.training.optimizers import eager
 from compression.experiments.fit.plan import LEAST_SECONDS, Speeds
 from compression.experiments.fit.settings import FitSettings

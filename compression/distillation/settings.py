@@ -297,7 +297,7 @@ class DistillSettings(
         if self.head_dim and self.student_arch not in TRANSFORMERS:
             raise ValueError(f"--head-dim: a {self.student_arch} has no attention heads")
         if self.window_overlap >= self.max_tokens:
-            raise ValueError(f"--window-overlap {self.window_overlap}: windows have {self.max_tokens} (--max-tokens)")
+            raise ValueError(f"--window-overlap {self.window_overlap} must be less than --max-tokens {self.max_tokens}")
         if self.student_arch in TRANSFORMERS and not self.head_dim and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):

@@ -3846,7 +3846,28 @@ typedef struct {
 static void fw__apply_rows(const fw_model *m, const fw__dense *layer, size_t rows, const float *in, size_t in_apart,
                            float *restrict out, size_t out_apart) {
 #ifdef FW__LANES
-  for (uint32_t o = 0; o < layer->stride; o += FW__LANES)
+  uint32_t o = 0;
+#if FW__LANES > 4
+  for (; o + 2 * FW__LANES <= layer->stride; o += 2 * FW__LANES) /* two vectors of outputs for each input that is read */
+    for (size_t row = 0; row < rows; row += FW__GROUP) {
+      const float *weights = layer->weights + o, *from = in + row * in_apart;
+      const fw__vector *bias = (const fw__vector *)(const void *)(layer->bias + o);
+      fw__vector sums[FW__GROUP], others[FW__GROUP];
+      for (uint32_t n = 0; n < FW__GROUP; n++) sums[n] = bias[0], others[n] = bias[1];
+      for (uint32_t i = 0; i < layer->inputs; i++, weights += layer->stride) {
+        const fw__vector *pair = (const fw__vector *)(const void *)weights;
+        for (uint32_t n = 0; n < FW__GROUP; n++) {
+          sums[n] += from[n * in_apart + i] * pair[0];
+          others[n] += from[n * in_apart + i] * pair[1];
+        }
+      }
+      for (uint32_t n = 0; n < FW__GROUP; n++) {
+        fw__vector *to = (fw__vector *)(void *)(out + (row + n) * out_apart + o);
+        to[0] = sums[n], to[1] = others[n];
+      }
+    }
+#endif
+  for (; o < layer->stride; o += FW__LANES)
     for (size_t row = 0; row < rows; row += FW__GROUP) {
       const float *weights = layer->weights + o, *from = in + row * in_apart;
       fw__vector sums[FW__GROUP];
@@ -4151,23 +4172,37 @@ static int fw__has_token(const fw__side *side, const uint8_t *token, size_t size
   return 0;
 }
 
+/* Tokens that pass the fusion together, so that its weights are read once for them; builds for short vectors stay small. */
+#if defined(FW__LANES) && FW__LANES > 4
+#define FW__FUSED FW__GROUP
+#else
+#define FW__FUSED 1u
+#endif
+
 /* Write the maximum over a text's tokens of what the fusion makes of each and of what it attends to in the other text.
- * in: [3 widths of a token], scores: [tokens of the other text], fused: [outputs of the fusion, or its stride]. */
+ * in: [FW__FUSED][3 widths of a token], scores: [tokens of the other text], fused: [FW__FUSED][outputs of the fusion, or
+ * its stride]. */
 static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *other, float *in, float *scores,
                      float *restrict fused, float *restrict out) {
-  uint32_t of_token = m->width + m->dim;
-  size_t apart = (size_t)m->width + m->input;
-  float *restrict read = in + of_token, *restrict product = read + of_token;
+  uint32_t of_token = m->width + m->dim, outputs = fw__padded(&m->fusion);
+  size_t apart = (size_t)m->width + m->input, inputs = 3 * (size_t)of_token;
+  memset(in, 0, sizeof *in * FW__FUSED * inputs);
   memset(out, 0, sizeof *out * (size_t)m->width); /* the relu: no maximum is below 0 */
-  for (size_t token = 0; token < text->count; token++) {
-    const float *own = text->rows + token * apart;
-    fw__attend(own, other->rows, other->rows, apart, other->count, of_token, m->scale, scores, read);
-    for (uint32_t n = 0; n < of_token; n++) {
-      in[n] = own[n];
-      product[n] = own[n] * read[n];
+  for (size_t first = 0, here; first < text->count; first += here) {
+    here = text->count - first < FW__FUSED ? text->count - first : FW__FUSED;
+    for (size_t row = 0; row < here; row++) {
+      const float *own = text->rows + (first + row) * apart;
+      float *restrict whole = in + row * inputs, *restrict read = whole + of_token, *restrict product = read + of_token;
+      fw__attend(own, other->rows, other->rows, apart, other->count, of_token, m->scale, scores, read);
+      for (uint32_t n = 0; n < of_token; n++) {
+        whole[n] = own[n];
+        product[n] = own[n] * read[n];
+      }
     }
-    fw__apply(m, &m->fusion, in, fused);
-    for (uint32_t n = 0; n < m->width; n++) out[n] = fused[n] > out[n] ? fused[n] : out[n];
+    if (FW__FUSED > 1) fw__apply_rows(m, &m->fusion, FW__FUSED, in, inputs, fused, outputs);
+    else fw__apply(m, &m->fusion, in, fused);
+    for (const float *row = fused; row < fused + here * outputs; row += outputs)
+      for (uint32_t n = 0; n < m->width; n++) out[n] = row[n] > out[n] ? row[n] : out[n];
   }
   for (uint32_t n = 0; n < m->width; n++) out[n] = fw__clipped(out[n]);
 }
@@ -4181,8 +4216,8 @@ static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_
   if (status) return status;
   size_t longest = sides[0].count > sides[1].count ? sides[0].count : sides[1].count;
   for (int i = 0; i < 2; i++) sides[i].rows = (float *)fw__room(w, sides[i].count * apart, sizeof(float));
-  float *in = (float *)fw__room(w, 3 * ((size_t)m->width + m->dim), sizeof(float));
-  float *fused = (float *)fw__room(w, fw__padded(&m->fusion), sizeof(float));
+  float *in = (float *)fw__room(w, FW__FUSED * 3 * ((size_t)m->width + m->dim), sizeof(float));
+  float *fused = (float *)fw__room(w, FW__FUSED * (size_t)fw__padded(&m->fusion), sizeof(float));
   float *scores = (float *)fw__room(w, longest, sizeof(float));
   uint32_t *all = (uint32_t *)fw__room(w, longest, sizeof *all);
   w->row = (float *)fw__room(w, m->dim, sizeof(float));
@@ -4357,13 +4392,15 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   uint64_t most = ((uint64_t)longest + 4) * (m->growth < 6 ? 6 : m->growth);
   if (most > m->max_tokens) most = m->max_tokens;
   if (fw__is_transformer(m)) {
-    uint64_t apart = (uint64_t)(m->hidden > m->attention ? m->hidden : m->attention) + 15, wide = (uint64_t)m->dim + m->intermediate + m->adapters + 15;
+    uint64_t apart = (uint64_t)(m->hidden > m->attention ? m->hidden : m->attention) + 15;
+    uint64_t wide = (uint64_t)m->dim + m->intermediate + m->adapters + 15;
     uint64_t tokens = (1 + (uint64_t)m->pair) * (most + 1) + FW__GROUP;
     floats += tokens * (3 * apart + 1) + (tokens < FW__TOGETHER ? tokens : FW__TOGETHER) * (2 * apart + wide);
     floats += most * (fw__token_size(m) / sizeof(float));
   }
   if (m->align) {
-    floats += most * (2 * ((uint64_t)m->width + m->input) + 2) + 3 * ((uint64_t)m->width + m->dim) + m->width + 16;
+    floats += most * (2 * ((uint64_t)m->width + m->input) + 2);
+    floats += FW__FUSED * (3 * ((uint64_t)m->width + m->dim) + m->width + 16);
     floats += most * (fw__token_size(m) / sizeof(float));
   }
   bytes = ((uint64_t)longest + 4) * m->growth * each + 4 * floats + 8 * symbols + 4096 + 64;

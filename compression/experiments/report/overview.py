@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = 3
 _PANEL_INCHES = (3.3, 2.5)
-_STUDENTS, _PEERS = "Featherweight, packed file", "fastText, same rows"
+_STUDENTS, _PEERS = "Featherweight, packed file", "fastText"
 _BLUE, _ORANGE, _PURPLE, _GREY = "#0072b2", "#d55e00", "#8a3d75", "#666666"
 
 

@@ -113,12 +113,24 @@ def test_only_transformers_share_parts_or_have_no_segments(tmp_path, arch):
     """What is added to the number of an architecture: 16 and 32 what its layers share, 64 no segments."""
     header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", arch, "char")))
     assert header[0] == ARCHS.index(arch)
-    refused = {48: "a field is", 128: "a field is", 15 - header[0]: "a field is"}
+    refused = {48: "a field is", 15 - header[0]: "a field is"}
     refused |= {} if arch == "transformer" else {16: "layers share a part", 32: "layers share a part"}
     refused |= {} if arch in TRANSFORMERS else {64: "tokens do not know their text"}
     for added, message in refused.items():
         with pytest.raises(PackedError, match=message):
             load_bytes(assemble(bytes([header[0] + added]) + header[1:], rest))
+
+
+@pytest.mark.parametrize("arch", [arch for arch in ARCHS if arch not in TRANSFORMERS])
+def test_only_transformers_have_heads_of_a_width(tmp_path, arch):
+    """128 is added to the number of an architecture; the width, 3, follows the sizes of the encoder."""
+    header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", arch, "char")))
+    messages = set()
+    for at in range(3, len(header) + 1):
+        with pytest.raises(PackedError) as refused:
+            load_bytes(assemble(bytes([header[0] + 128]) + header[1:at] + b"\x03" + header[at:], rest))
+        messages.add(str(refused.value).partition(",")[0])
+    assert "heads have a width" in messages
 
 
 def test_aligned_texts_have_a_limit(tmp_path):

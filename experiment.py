@@ -16,9 +16,10 @@
     python experiment.py publish sizes --model "BiLSTM, 12 KB" --name sst-2-12k
 
 run: the jobs of a file, each one of preprocess, finetune, compress, evaluate, analyze. A flag goes to every job that
-has it (`compress.py --help` and so on explain them); --name and --observer are the experiment's own. Without
---model-name, evaluate and analyze use every model of the earlier jobs. Finished work is reused. The report is in
-<workspace>/experiments/<name>. `experiment.py sweep --help` and so on explain the other commands.
+has it (`compress.py --help` and so on explain them); --name, --observer and --dry-run, which prints the jobs, are the
+experiment's own. Without --model-name, evaluate and analyze use every model of the earlier jobs. Finished work is
+reused. The report is in <workspace>/experiments/<name>. `experiment.py sweep --help` and so on explain the other
+commands.
 """
 
 import dataclasses
@@ -79,6 +80,9 @@ def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -
 
 
 def _run(plan: Plan) -> None:
+    if plan.dry_run:
+        print(plan)
+        return
     from compression.experiments.run import run_plan  # PyTorch loads here, after the flags are checked
 
     rows, record = run_plan(plan)

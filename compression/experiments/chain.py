@@ -50,6 +50,8 @@ class ChainFlags(Settings):
     """Name of the experiment."""
     observer: tuple[str, ...] = ()
     """Where the run is recorded in addition to files. May be repeated."""
+    dry_run: bool = False
+    """Print the jobs and their settings instead of running them."""
 
 
 @dataclasses.dataclass
@@ -61,10 +63,16 @@ class Plan:
     definition: str
     """File and flags it was built from; another experiment of this name has others."""
     observers: Sequence[str]
+    dry_run: bool
     workspace: Workspace
     jobs: list[Job]
     files: dict[str, str]
     """Name -> text of the YAML files it was built from."""
+
+    def __str__(self) -> str:
+        """Its tasks and jobs, a line each."""
+        tasks = dict.fromkeys(load_task(job.given["task"]).name for job in self.jobs)
+        return "\n".join([f"{self.name}, {', '.join(tasks)}", *map(str, self.jobs)])
 
 
 def plan_file(path: Path, argv: Sequence[str]) -> Plan:
@@ -133,4 +141,4 @@ def _checked(
     workspace = workspace_of(jobs)
     workspace.experiment(name)
     check_jobs(jobs, typed)
-    return Plan(name, title, definition, own.get("observer", ()), workspace, jobs, files)
+    return Plan(name, title, definition, own.get("observer", ()), own.get("dry_run", False), workspace, jobs, files)

@@ -65,6 +65,11 @@ class Job:
         except UserError as error:
             raise UserError(f"{self.kind}: {error}") from error
 
+    def __str__(self) -> str:
+        """Its name and the settings given to it, in one line."""
+        shown = [f"{key}={value}" for key, value in self.given.items() if key not in ("task", "workspace")]
+        return " ".join([self.kind, *shown])
+
     def as_record(self) -> dict[str, Any]:
         """Return the job as records and reports have it."""
         return {"job": self.kind, **recorded_settings(self.given)}

@@ -41,8 +41,7 @@ def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], ChainState]:
     rows: list[Row] = []
     for number, job in enumerate(jobs, 1):
         show_bars(bool(job.given.get("loadbar", True)))
-        shown = [f"{key}={value}" for key, value in job.given.items() if key not in ("task", "workspace")]
-        say(f"[{number}/{len(jobs)}] {' '.join([job.kind, *shown])}")
+        say(f"[{number}/{len(jobs)}] {job}")
         rows += _run_job(job, state)
     return rows, state
 

@@ -175,6 +175,17 @@ def test_a_preset_has_the_shape_of_its_size_in_the_sweep_of_sizes(size):
     assert {**compress, **{key: cell.given[key] for key in other & cell.given.keys()}} == cell.given
 
 
+def test_a_dry_run_prints_the_jobs_and_writes_nothing(tmp_path, capsys):
+    path = str(CHAINS / "presets" / "32k.yaml")
+    words = [path, "--task", "qqp", "--name", "mine", "--workspace", str(tmp_path), "--dry-run"]
+    assert run_script("experiment.py", "run", *words) == 0
+    first, *jobs = capsys.readouterr().out.splitlines()
+    assert first == "mine, qqp"
+    assert [job.split()[0] for job in jobs] == ["preprocess", "finetune", "preprocess", "compress", "evaluate"]
+    assert "max_bytes=32000" in jobs[3]
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_preset_runs_the_recipe_for_pairs_where_the_task_is_of_pairs():
     path = CHAINS / "presets" / "32k.yaml"
     for task, aligned in (("sst-2", False), ("qqp", True), ("mnli", True)):

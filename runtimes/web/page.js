@@ -8,6 +8,7 @@ const decode = text => Uint8Array.from(atob(text), character => character.charCo
 const EXAMPLES = {
   single: ["a gorgeous , witty , seductive movie ."],
   pair: ["How can I learn to cook?", "What is the best way to learn cooking?"],
+  mnli: ["All of the students passed the exam.", "Some students failed the exam."],
   tokens: ["Mutations of the BRCA1 gene were found in patients with breast cancer , and aspirin caused headache ."],
 };
 const percent = value => `${(100 * value).toFixed(1)} %`;
@@ -115,7 +116,7 @@ const open = async (data, question) => {
   find("question").textContent = question ?? "";
   find("pair").hidden = !model.pair;
   find("first-label").textContent = model.pair ? "First text" : "Text";
-  const next = model.tokens ? "tokens" : model.pair ? "pair" : "single";
+  const next = model.task in EXAMPLES ? model.task : model.tokens ? "tokens" : model.pair ? "pair" : "single";
   if (next != kind) {
     kind = next;
     [find("first").value, find("second").value = ""] = EXAMPLES[kind];

@@ -5,6 +5,7 @@ nothing to save, such as reading a file, runs in a block of `at_once`. `time_lim
 """
 
 import contextlib
+import functools
 import math
 import os
 import signal
@@ -70,9 +71,12 @@ def graceful() -> Iterator[None]:
     for number, handler in handlers.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
+    unraisable = sys.unraisablehook
+    sys.unraisablehook = functools.partial(_on_unraisable, unraisable)
     try:
         yield
     finally:
+        sys.unraisablehook = unraisable
         for number, handler in handlers.items():
             signal.signal(number, handler or signal.SIG_DFL)
         _asked = False
@@ -119,10 +123,22 @@ def listen(elsewhere: Callable[[], bool]) -> None:
 def _on_signal(number: int, frame: FrameType | None) -> None:
     global _asked
     if _asked:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(number)
     _asked = True
     if _at_once:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(number)
     # Written without Python's buffers: the signal may interrupt a print, which cannot be entered twice.
     with contextlib.suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nstopping; once more stops at once\n")
+
+
+def _on_unraisable(otherwise: Callable[["sys.UnraisableHookArgs"], object], error: "sys.UnraisableHookArgs") -> None:
+    """Send a signal again whose KeyboardInterrupt was raised in a destructor or a callback, where Python ignores it."""
+    global _asked
+    if not (isinstance(error.exc_value, KeyboardInterrupt) and error.exc_value.args):
+        otherwise(error)
+        return
+    _asked = False
+    again = threading.Timer(0.05, os.kill, (os.getpid(), error.exc_value.args[0]))
+    again.daemon = True
+    again.start()

@@ -98,9 +98,11 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     """Teacher for --generate-loss, unset: the task's only one; and for --augment, see --masked-lm."""
     logits_from: Path | None = None
     """With --generate-loss: import the logits from this file, under the new name --model-name. A CSV, TSV, JSONL or
-    Parquet file with any model's logits, probabilities or labels for the texts, or a file that --logits-to wrote."""
+    Parquet file with any model's logits, probabilities or labels for the texts, or a file that --logits-to wrote.
+    {task} stands for the task's name."""
     logits_to: Path | None = None
-    """With --generate-loss: write the logits of these rows also to this small Parquet file, for --logits-from."""
+    """With --generate-loss: write the logits of these rows also to this small Parquet file, for --logits-from. {task}
+    stands for the task's name."""
     teacher_arch: str | None = None
     """Check that the teacher has this architecture."""
     precision: Precision = "auto"
@@ -108,6 +110,11 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     where the hardware has it, fp32 elsewhere."""
     json_: bool = False
     """Print the results and the report on the task's files as JSON to stdout."""
+
+    @pydantic.field_validator("logits_from", "logits_to")
+    @classmethod
+    def _name_task(cls, path: Path | None, info: pydantic.ValidationInfo) -> Path | None:
+        return path and Path(str(path).replace("{task}", Path(info.data["task"]).stem))
 
     @pydantic.model_validator(mode="after")
     def _check_files(self) -> "PreprocessSettings":

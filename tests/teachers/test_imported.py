@@ -215,7 +215,8 @@ def test_the_same_file_gives_the_same_key_and_another_another(tmp_path):
 
 def test_augmented_rows_have_logits_too_and_a_student_learns_from_them(workspace, tmp_path):
     paths, task, rows = Workspace(workspace), load_task("sst-2"), ("processed", "tinybert")
-    file = exported(paths, task, tmp_path / "tiny-bert.parquet", "tiny-bert", rows)
+    file = exported(paths, task, tmp_path / "{task}-bert.parquet", "tiny-bert", rows)
+    assert (tmp_path / "sst-2-bert.parquet").is_file()
     own = [load_logits(paths, task, "tiny-bert", name) for name in ("train", "tinybert")]
     with pytest.raises(UserError, match="tiny-bert is a model of sst-2 already; give the imported logits another"):
         imported(paths, task, file, "tiny-bert", rows)

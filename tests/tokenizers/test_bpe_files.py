@@ -59,6 +59,13 @@ def test_a_vocabulary_larger_than_the_text_is_refused(tmp_path):
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+def test_characters_that_are_too_rare_are_no_pieces(tmp_path):
+    rare = [chr(0x4E00 + i) for i in range(100)]
+    files = find_files(70, 5, "train", [*TEXTS * 500, *rare], tmp_path, with_vectors=False)
+    tokenizer = BpeTokenizer(files[0], 8)
+    assert len({tokenizer.encode([character]).ids.tobytes() for character in rare}) == 1
+
+
 def test_a_torn_download_of_bpemb_does_not_get_into_its_cache(tmp_path, monkeypatch, bpe_files):
     def get(url, file, ignore_tardir):
         source = bpe_files[".w2v.bin" in url]

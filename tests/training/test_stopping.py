@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import tiny
@@ -73,6 +74,19 @@ def test_requests_end_with_their_context():
             os.kill(os.getpid(), signal.SIGTERM)
     assert not asked()
     assert [signal.getsignal(number) for number in NAMES] == handlers
+
+
+def test_a_request_that_arrives_in_a_destructor_is_not_lost():
+    class Destroyed:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with graceful():
+        with pytest.raises(KeyboardInterrupt), at_once():
+            Destroyed()  # ends here: Python ignores exceptions in destructors
+            for _ in range(1000):
+                time.sleep(0.01)
+        assert asked()
 
 
 def test_work_with_nothing_to_save_stops_at_the_first_request():

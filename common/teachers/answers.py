@@ -15,7 +15,7 @@ import numpy as np
 from common.config import nearest
 from common.data.ragged import count_words, padded
 from common.data.readers.records import as_sentence
-from common.data.readers.tables import as_label, column_names, read_rows
+from common.data.readers.tables import TABLES, as_label, column_names, read_rows, text_columns
 from common.data.split import Split
 from common.data.tasks import JOINED_BY, Task
 from common.data.text import normalise
@@ -23,7 +23,6 @@ from common.errors import UserError
 from common.reading import regular_file
 from common.stopping import check
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 LEAST = 1e-3
 """Least probability of a label, so that its logit is finite; a label by itself has a probability of 1."""
 _TOLERANCE = 0.01
@@ -44,10 +43,10 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
     labels, no finite numbers or no probabilities, two different ones for a text, and rows without an answer.
     """
     kind = regular_file(path).suffix.lower()
-    if kind not in SUFFIXES:
-        raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(SUFFIXES)} (UTF-8)")
+    if kind not in TABLES:
+        raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(TABLES)} (UTF-8)")
     header = column_names(path, kind)
-    texts = [_text_column(path, header, task, field) for field in ("sentence1", "sentence2")[: 1 + task.pair]]
+    texts = list(text_columns(path, header, task).values())
     answers, read = _answer_columns(path, header, task)
     index: dict[tuple[str, ...], int] = {}
     first = [index.setdefault(sentences, row) for row, sentences in enumerate(zip(*rows.sentences(), strict=True))]
@@ -79,16 +78,6 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
 
 def _place(kind: str, line: int) -> str:
     return f"{'row' if kind == '.parquet' else 'line'} {line}"
-
-
-def _text_column(path: Path, header: Sequence[str], task: Task, field: str) -> str:
-    """Return the column of a sentence: by its name in the task's files, or in ours."""
-    names = task.columns[field], field
-    for name in names:
-        if name in header:
-            return name
-    shown = ", ".join(header)[:500] or "an empty file"
-    raise UserError(f"{path}: no column {names[0]!r} of texts (found {shown}){nearest(names[0], header)}")
 
 
 def _answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list[str], Reader]:

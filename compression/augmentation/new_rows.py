@@ -9,7 +9,7 @@ import numpy as np
 import pydantic
 
 from common.data.overlap import match_keys, touching
-from common.data.readers.tables import read_source
+from common.data.readers.tables import TABLES, column_names, read_source, text_columns
 from common.data.split import Split, count_rows, find_splits, read_row_groups, read_split, split_table
 from common.data.tasks import Task
 from common.errors import UserError
@@ -95,9 +95,11 @@ class RowsOfFile(NewRows):
         """Write the rows that are fresh and, of single texts, not a part of a held-out one."""
         paths, task = context.paths, self.task
         # The file has a header line, and all of its rows are meant, whatever those of the task have.
-        source = task.source.model_copy(update={"header": (), "where": {}})
+        read = {"source": task.source.model_copy(update={"header": (), "where": {}})}
+        if (kind := self.file.suffix.lower()) in TABLES:
+            read["columns"] = text_columns(self.file, column_names(self.file, kind), task)
         with at_once():
-            rows = read_source(self.file, task.model_copy(update={"source": source}), labelled=False)
+            rows = read_source(self.file, task.model_copy(update=read), labelled=False)
             self._write_texts(out, paths, rows)
         say(f"{count_rows(out / AUGMENTED_FILE):,} new rows of {len(rows):,} in {self.file}")
         return {"task": task.name, "file": self.file.name}

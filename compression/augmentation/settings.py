@@ -32,7 +32,7 @@ class AugmentSettings(Settings):
     task itself may be among them, for lists that several tasks share."""
     augment_file: Path | None = None
     """Rows of your own, without labels, for --augment file: .csv, .tsv, .jsonl, .parquet or .txt, its columns of text
-    named as in the task's files."""
+    named as in the task's files, or sentence1 and sentence2."""
     partners: int = pydantic.Field(5, gt=0)
     """Most new pairs of a first text, by --augment closure of a row."""
     sides: Literal["both", "one"] = "both"

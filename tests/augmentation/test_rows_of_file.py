@@ -41,6 +41,11 @@ def test_other_contents_of_the_file_give_other_rows(paths, tmp_path):
     assert read_split(paths.augmented("qqp", "file"), "").sentence1 == ["c"]
 
 
+def test_columns_may_have_our_names(paths, tmp_path):
+    file = write(tmp_path, [("one", "another")], ("sentence1", "sentence2"))
+    assert list(zip(*augmented(paths, "file", augment_file=file).sentences(), strict=True)) == [("one", "another")]
+
+
 def test_texts_inside_held_out_ones_are_left_out(glue, tmp_path):
     few_pairs.preprocess(tiny.prepare_settings(tmp_path, "cola", data_dir=glue))
     paths = Workspace(tmp_path)
@@ -54,7 +59,7 @@ def test_texts_inside_held_out_ones_are_left_out(glue, tmp_path):
 @pytest.mark.parametrize(
     ("header", "rows", "message"),
     [
-        (("question1", "b"), [("x", "y")], r"no column 'question2' \(found question1, b\)"),
+        (("question1", "b"), [("x", "y")], r"no column 'question2' of texts \(found question1, b\)"),
         (("question1", "question2"), [], "no rows of data"),
         (("question1", "question2"), [("same", "same")], "qqp: no row is new"),
     ],

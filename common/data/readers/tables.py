@@ -9,7 +9,7 @@ whatever their suffix.
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ from common.errors import UserError
 from common.reading import regular_file
 from common.stopping import check
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+"""Files whose columns have names."""
+SUFFIXES = (*TABLES, ".txt")
 JOINED_SUFFIXES = (".csv", ".tsv")
 """Files where several labels of a row are one text, with a separator between them."""
 
@@ -179,6 +181,21 @@ def column_names(path: Path, kind: str) -> list[str]:
         if kind == ".jsonl":
             return list(next(read_jsonl(lines, str(path), []), (1, {}))[1])
         return (read_csv if kind == ".csv" else read_tsv)(lines, str(path)).header
+
+
+def text_columns(path: Path, header: Sequence[str], task: Task) -> dict[str, str]:
+    """Return the column of each sentence, by its name in the task's files, or in ours.
+
+    Raises UserError for one that is missing.
+    """
+    columns = {}
+    for field in ("sentence1", "sentence2")[: 1 + task.pair]:
+        names = [name for name in (task.columns[field], field) if name in header]
+        if not names:
+            shown, wanted = ", ".join(header)[:500] or "an empty file", task.columns[field]
+            raise UserError(f"{path}: no column {wanted!r} of texts (found {shown}){nearest(wanted, header)}")
+        columns[field] = names[0]
+    return columns
 
 
 def read_rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...] = ()) -> Rows:

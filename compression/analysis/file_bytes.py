@@ -11,7 +11,7 @@ from compression.packing.header import ByteCounts, PackedSection
 from compression.runtime.entropy import CODE_BITS, CONSTANT, RAW, Array, frequencies
 from compression.runtime.header import Header
 from compression.runtime.model import open_packed
-from compression.runtime.weights import AFFINE, CODEBOOK, PRODUCT, Matrix
+from compression.runtime.weights import AFFINE, CODEBOOK, KRONECKER, PRODUCT, Matrix
 
 Owned = tuple[str, str, float]
 """Owner, coder, bits."""
@@ -57,7 +57,7 @@ def _owned(header: Header) -> Iterator[Owned]:
 
 def _factors(name: str, matrix: Matrix) -> Iterator[tuple[str, Matrix]]:
     """The matrix itself, or the two that it is the product of."""
-    if matrix.form != PRODUCT:
+    if matrix.form not in (PRODUCT, KRONECKER):
         yield name, matrix
     else:
         yield from ((f"{name}.left", matrix.left), (f"{name}.right", matrix.right))

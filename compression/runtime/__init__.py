@@ -32,5 +32,5 @@ from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes,
 from compression.runtime.tokenizers.merges import UNKNOWN, UNUSED, USED, Merges
 from compression.runtime.tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from compression.runtime.tokenizers.wordpiece import WordPieces
-from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, PRODUCT, RESIDUAL
+from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PRODUCT, RESIDUAL
 from compression.runtime.zoo import PACKED_SUFFIX, is_name, zoo_file, zoo_hint, zoo_names

@@ -9,7 +9,7 @@ import numpy as np
 from compression.runtime.entropy import BLOCK, MOST_TABLES, Array
 from compression.runtime.reader import MOST_VALUES, PackedError, Reader
 
-FLOAT32, FLOAT16, AFFINE, CODEBOOK, PRODUCT = range(5)
+FLOAT32, FLOAT16, AFFINE, CODEBOOK, PRODUCT, KRONECKER = range(6)
 """How a matrix is stored."""
 MASKED, RESIDUAL, PER_ROW, PER_COLUMN = 1, 1, 2, 4
 """Options: of float matrices; of affine codes; scales (or codebooks) for each row, scales for each column."""
@@ -88,13 +88,17 @@ class Matrix:
     def __init__(self, reader: Reader, streams: Streams, rows: int, columns: int, factor: bool = False) -> None:
         self.shape = rows, columns
         count, width = streams.count(rows, columns), columns if columns > 1 else BLOCK
-        self.form = reader.byte(PRODUCT + 1)
-        if self.form == PRODUCT:
+        self.form = reader.byte(KRONECKER + 1)
+        if self.form in (PRODUCT, KRONECKER):
             if factor:
                 raise PackedError("a factor of a product is a product")
             rank = reader.size()
-            self.left = Matrix(reader, streams, rows, rank, factor=True)
-            self.right = Matrix(reader, streams, rank, columns, factor=True)
+            self.across, self.height = (reader.size(), reader.size()) if self.form == KRONECKER else (1, 1)
+            if rows % self.height or columns % self.across:
+                raise PackedError("a matrix cannot be cut into its blocks")
+            blocks = rows // self.height * self.across
+            self.left = Matrix(reader, streams, blocks, rank, factor=True)
+            self.right = Matrix(reader, streams, rank, rows * columns // blocks, factor=True)
             return
         self.option = reader.byte(8)
         by_row, by_column = bool(self.option & PER_ROW), bool(self.option & PER_COLUMN)
@@ -118,8 +122,11 @@ class Matrix:
 
     def value(self, floats: np.ndarray) -> np.ndarray:
         """Return the matrix, float32 [rows, columns]. floats: float32, all shared values."""
-        if self.form == PRODUCT:
-            return checked(self.left.value(floats) @ self.right.value(floats))
+        if self.form in (PRODUCT, KRONECKER):
+            blocks = self.left.value(floats) @ self.right.value(floats)
+            rows, columns = self.shape
+            cut = blocks.reshape(rows // self.height, self.across, self.height, columns // self.across)
+            return checked(cut.swapaxes(1, 2).reshape(self.shape))
         if self.form in (FLOAT32, FLOAT16):
             values = join_planes(self.planes, "<f4" if self.form == FLOAT32 else "<f2")
             if self.mask is not None:

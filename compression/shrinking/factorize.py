@@ -1,12 +1,17 @@
-"""The `factorize` action: matrices of low rank, each stored as a product of two thin ones, which are then trained.
+"""The `factorize` action: matrices become products of two thin ones, which are then trained.
 
 The singular value decomposition W = U S V^T cut at `rank` is the nearest matrix of that rank in squared error (Eckart
 and Young, 1936). An embedding's rows count as often as training text uses them: the directions that are kept are those
 in which the vectors of real text differ.
+
+A matrix that is cut into equal blocks, a row for each block, has another singular value decomposition. It gives the
+nearest sum of Kronecker products of two small matrices (Van Loan and Pitsianis, 1993), which with two factors is also a
+tensor train (Oseledets, 2011). Low rank is the case where a block is a row.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -27,14 +32,15 @@ OUTPUT_LAYER = "classifier.3.weight"
 class Factorize(Shrink):
     """Matrices become products of two where that is smaller."""
 
-    stage, named = "factorized", ("rank",)
+    stage, named = "factorized", ("rank", "decomposition")
 
     factorize: FactorizeSettings
 
     @classmethod
     def label(cls, settings: CompressSettings) -> str:
-        """Return +f and the rank; -t when tuned."""
-        return f"+f{settings.rank:g}{'-t' if settings.tune_epochs else ''}"
+        """Return +f and the rank; k for Kronecker products, -t when tuned."""
+        kronecker = "k" if settings.decomposition == "kronecker" else ""
+        return f"+f{settings.rank:g}{kronecker}{'-t' if settings.tune_epochs else ''}"
 
     def reads(self) -> set[str]:
         """Return text where the embedding is factorized: its rows count as often as text uses them."""
@@ -58,7 +64,12 @@ class Factorize(Shrink):
             )
         uses = row_uses(student, context.tokenizer, training_sentences(context)) if self.reads() else {}
         for stem, rank in smaller.items():
-            replace_matrix(student, stem, low_rank(candidates[stem], rank, uses.get(stem)))
+            embedding = stem.startswith("embedding.")  # a packed file orders its rows by its own rules
+            if self.factorize.decomposition == "kronecker" and not embedding:
+                product = kronecker(candidates[stem], rank)
+            else:
+                product = low_rank(candidates[stem], rank, uses.get(stem))
+            replace_matrix(student, stem, product)
         say(f"{name}: " + ", ".join(f"{stem} of rank {rank}" for stem, rank in smaller.items()))
         if left := [stem for stem in candidates if stem not in smaller]:
             say(f"{name}: not factorized, the products would not be smaller: {', '.join(left)}")
@@ -94,10 +105,49 @@ def low_rank(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) ->
     """
     counts = torch.ones(len(weight)) if uses is None else torch.from_numpy(uses).float() + 1
     *_, right = torch.linalg.svd(counts.sqrt()[:, None] * weight, full_matrices=False)
-    right = right[:rank]  # [rank, columns]
-    left = weight @ right.T  # [rows, rank]: the projection of each row, whatever its count
+    return Product(*_factors(weight, right[:rank]))
+
+
+def kronecker(weight: torch.Tensor, rank: int) -> Product:
+    """Return the sum of Kronecker products nearest to a matrix [rows, columns], of all sizes of blocks.
+
+    It has at most as many weights as a matrix of this rank, which it is itself where that is as near.
+    """
+    rows, columns = weight.shape
+    weights = rank * (rows + columns)
+    sides = itertools.product(_divisors(columns), _divisors(rows))  # low rank is the first of equal ones
+    across, height = min(sides, key=lambda each: round(share_lost(weight, *each, weights), 6))
+    blocks = cut(weight, across, height)
+    *_, right = torch.linalg.svd(blocks, full_matrices=False)
+    return Product(*_factors(blocks, right[: weights // sum(blocks.shape)]), across, height)
+
+
+def cut(weight: torch.Tensor, across: int, height: int) -> torch.Tensor:
+    """Return a row for each block of a matrix, as Product numbers them: [blocks, size of a block]."""
+    rows, columns = weight.shape
+    grid = weight.reshape(rows // height, height, across, columns // across)
+    return grid.transpose(1, 2).reshape(rows // height * across, -1)
+
+
+def share_lost(weight: torch.Tensor, across: int, height: int, weights: int) -> float:
+    """Return the squared error of the nearest product over these blocks with at most so many weights.
+
+    It is a share of the matrix's own square.
+    """
+    blocks = cut(weight, across, height)
+    squares = torch.linalg.svdvals(blocks).square()
+    return (squares[weights // sum(blocks.shape) :].sum() / squares.sum().clamp(min=1e-12)).item()
+
+
+def _factors(rows: torch.Tensor, right: torch.Tensor) -> tuple[Dense, Dense]:
+    """Return the projection of each row on the rows of `right`, whatever its count, and these, scaled alike."""
+    left = rows @ right.T  # [rows, rank]
     scale = left.norm(dim=0).clamp(min=1e-12).sqrt()
-    return Product(Dense(left / scale), Dense(right * scale[:, None]))
+    return Dense(left / scale), Dense(right * scale[:, None])
+
+
+def _divisors(number: int) -> list[int]:
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
 def rank_of(value: float, shape: torch.Size) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 
-from common.config import CONFIG_DIR, OLD_NAMES, Settings, unused_fields
+from common.config import CONFIG_DIR, OLD_NAMES, Settings, later, unused_fields
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import StageSettings
@@ -38,6 +38,9 @@ class FactorizeSettings(Settings):
     """Parts whose matrices `factorize` replaces by products of two, where that is smaller."""
     rank: float = pydantic.Field(0.5, gt=0)
     """Rank of these products: a number of dimensions, or below 1 a share of each matrix's full rank."""
+    decomposition: Literal["svd", "kronecker"] = later("svd")
+    """svd: matrices of low rank; kronecker: sums of Kronecker products with as many weights, where these are nearer to
+    the matrix. The embedding is always of low rank."""
 
     @pydantic.field_validator("rank")
     @classmethod
@@ -195,6 +198,7 @@ class CompressSettings(  # bases in the order of --help
                 "with --only-original-data",
             ),
             (self.has_codes, ["granularity", "ranges"], "with --bits 16"),
+            (set(self.factorize) - {"embedding"}, ["decomposition"], "with --factorize embedding alone"),
             (self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"),
             (guided or distilled, ["teacher", "alpha"], "with --guide student"),
             (tuned, ["tune_lr", "guide"], "without --tune-epochs"),

@@ -8,7 +8,7 @@ restored from them, and how it is written into a packed file:
     Half       value                      float16
     Affine     codes, scale, zero_point   (codes - zero_point) * scale, scales for each row, each column or all
     Codebook   codes, codebook            value[r, c] = codebook[r or 0, codes[r, c]]
-    Product    left.*, right.*            left @ right
+    Product    left.*, right.*, blocks    left @ right, perhaps a row for each block of the matrix
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from common.errors import UserError
-from compression.runtime import AFFINE, CODEBOOK, FLOAT16, FLOAT32, PRODUCT, RESIDUAL
+from compression.runtime import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PRODUCT, RESIDUAL
 
 
 class Matrix(nn.Module):
@@ -52,7 +52,8 @@ class Matrix(nn.Module):
         A product's factors are not products.
         """
         if any(name.startswith("left.") for name in tensors) and not any(".left." in name for name in tensors):
-            return Product(*(cls.from_tensors(_below(tensors, factor)) for factor in ("left", "right")))
+            factors = (cls.from_tensors(_below(tensors, factor)) for factor in ("left", "right"))
+            return Product(*factors, *(tensors["blocks"].tolist() if "blocks" in tensors else ()))
         types = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dim() == 2}
         for form in (Dense, Half, Affine, Codebook):
             if types == form.TENSORS and len(types) == len(tensors):
@@ -160,28 +161,53 @@ class Codebook(Fixed):
 
 
 class Product(Matrix):
-    """A matrix of low rank, [rows, rank] times [rank, columns]."""
+    """A matrix of low rank, or a sum of Kronecker products (Van Loan and Pitsianis, 1993).
 
-    def __init__(self, left: Matrix, right: Matrix) -> None:
+    The matrix is cut into blocks of `height` rows, `across` of them side by side. A row of left @ right is a block, row
+    by row; blocks are numbered from the left, then downwards. So left is [blocks, rank] and right [rank, size of a
+    block]. Blocks of one whole row, the default, give a matrix of low rank: [rows, rank] times [rank, columns].
+    """
+
+    def __init__(self, left: Matrix, right: Matrix, across: int = 1, height: int = 1) -> None:
         super().__init__()
-        self.left, self.right = left, right
+        self.left, self.right, self.across, self.height = left, right, across, height
+        # Weights files of low rank hold the factors alone.
+        self.register_buffer("blocks", torch.tensor([across, height]), persistent=self.has_blocks)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether a row of left @ right is something else than a row of the matrix."""
+        return (self.across, self.height) != (1, 1)
 
     def dense(self) -> torch.Tensor:
-        """Return the product."""
-        return self.left.dense() @ self.right.dense()
+        """Return the whole matrix."""
+        blocks = self.left.dense() @ self.right.dense()  # [blocks, height * width]
+        if not self.has_blocks:
+            return blocks
+        blocks = blocks.view(-1, self.across, self.height, blocks.shape[1] // self.height)
+        return blocks.transpose(1, 2).flatten(2).flatten(0, 1)
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return rows by index; only these are multiplied."""
-        return self.left.select(ids) @ self.right.dense()
+        """Return rows by index; of a matrix of low rank only these are multiplied."""
+        return super().select(ids) if self.has_blocks else self.left.select(ids) @ self.right.dense()
 
     def take_rows(self, rows: torch.Tensor) -> Product:
-        """Return a copy with these rows only."""
+        """Return a copy with these rows only. Raises UserError for a sum of Kronecker products."""
+        self.check_low_rank()
         return Product(self.left.take_rows(rows), self.right)
 
+    def check_low_rank(self) -> None:
+        """Raise UserError where rows and columns have no weights of their own, so that none can be removed."""
+        if self.has_blocks:
+            raise UserError("a sum of Kronecker products stays whole; prune units before factorizing")
+
     def to_stream(self, out: Any) -> None:
-        """Write the rank and both factors."""
-        out.byte(PRODUCT)
+        """Write the rank, the blocks where there are any, and both factors."""
+        out.byte(KRONECKER if self.has_blocks else PRODUCT)
         out.number(len(self.right.dense()))
+        if self.has_blocks:
+            out.number(self.across)
+            out.number(self.height)
         self.left.to_stream(out.factor("left"))
         self.right.to_stream(out.factor("right"))
 

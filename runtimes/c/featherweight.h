@@ -102,7 +102,7 @@ typedef struct fw__array {
 } fw__array;
 
 typedef struct fw__matrix {
-  uint32_t rows, columns, form, option, levels, floats, next;
+  uint32_t rows, columns, form, option, levels, floats, next, across, height;
   fw__array *zero_point, *codes, *mask, *planes[4];
   struct fw__matrix *left, *right, *after; /* after: the file's next one that is no product */
 } fw__matrix;
@@ -1000,7 +1000,7 @@ enum {
   FW__THRESHOLD = 128
 };
 enum { FW__RAW, FW__CONSTANT, FW__CODED, FW__BY_ROW, FW__BY_COLUMN };
-enum { FW__FLOAT32, FW__FLOAT16, FW__AFFINE, FW__CODEBOOK, FW__PRODUCT };
+enum { FW__FLOAT32, FW__FLOAT16, FW__AFFINE, FW__CODEBOOK, FW__PRODUCT, FW__KRONECKER };
 enum { FW__MASKED = 1, FW__RESIDUAL = 1, FW__PER_ROW = 2, FW__PER_COLUMN = 4 };
 enum { FW__PREFIX = 1, FW__SQUEEZE = 2, FW__WORDS = 4, FW__BYTE_LEVEL = 8 };
 enum { FW__IDENTITY, FW__NFKC, FW__NMT_NFKC };
@@ -1517,17 +1517,28 @@ static int fw__read_matrix(fw__pass *p, fw__matrix **to, uint32_t rows, uint32_t
   matrix->rows = rows;
   matrix->columns = columns;
   if (columns > m->longest_row) m->longest_row = columns;
-  matrix->form = fw__byte(r, FW__PRODUCT + 1);
+  matrix->form = fw__byte(r, FW__KRONECKER + 1);
   if (r->error) return 0;
-  if (matrix->form == FW__PRODUCT) {
+  if (matrix->form >= FW__PRODUCT) {
     if (factor) r->error = FW_SETTINGS;
-    uint32_t rank = fw__size(r, FW__MOST_VALUES);
+    uint32_t rank = fw__size(r, FW__MOST_VALUES), across = 1, height = 1;
+    if (matrix->form == FW__KRONECKER) {
+      across = fw__size(r, FW__MOST_VALUES);
+      height = fw__size(r, FW__MOST_VALUES);
+    }
     if (r->error) return 0;
-    fw__read_matrix(p, &matrix->left, rows, rank, 0, 1);
+    if (rows % height || columns % across) {
+      r->error = FW_SETTINGS;
+      return 0;
+    }
+    matrix->across = across;
+    matrix->height = height;
+    uint32_t block = columns / across * height;
+    fw__read_matrix(p, &matrix->left, rows / height * across, rank, 0, 1);
     if (r->error) return 0;
-    fw__read_matrix(p, &matrix->right, rank, columns, 0, 1);
+    fw__read_matrix(p, &matrix->right, rank, block, 0, 1);
     if (rank > m->longest_rank) m->longest_rank = rank;
-    if ((uint64_t)rank * columns > m->longest_factor && !r->error) m->longest_factor = rank * columns;
+    if ((uint64_t)rank * block > m->longest_factor && !r->error) m->longest_factor = rank * block;
     return 0;
   }
   if (*to) {
@@ -2309,7 +2320,7 @@ static int fw__codes_exist(const fw__matrix *matrix) {
 /* Call before fw__checked_row: expand the right factor of a product, and look at codes. */
 static int fw__start_matrix(fw_model *m, fw__matrix *matrix) {
   matrix->next = 0;
-  if (matrix->form != FW__PRODUCT) return fw__codes_exist(matrix) ? 0 : FW_WEIGHT;
+  if (matrix->form < FW__PRODUCT) return fw__codes_exist(matrix) ? 0 : FW_WEIGHT;
   fw__matrix *left = matrix->left, *right = matrix->right;
   left->next = right->next = 0;
   if (!fw__codes_exist(left) || !fw__codes_exist(right)) return FW_WEIGHT;
@@ -2319,14 +2330,22 @@ static int fw__start_matrix(fw_model *m, fw__matrix *matrix) {
 }
 
 static int fw__checked_row(fw_model *m, fw__matrix *matrix, uint32_t row, float *out) {
-  if (matrix->form == FW__PRODUCT) {
-    uint32_t rank = matrix->left->columns;
-    fw__row(m->floats, matrix->left, row, m->rank_row);
-    if (!fw__checked(m->rank_row, rank)) return FW_WEIGHT;
+  if (matrix->form >= FW__PRODUCT) {
+    fw__matrix *left = matrix->left;
+    uint32_t rank = left->columns, across = matrix->across, height = matrix->height, width = matrix->columns / across;
+    uint32_t within = row % height, block = row / height * across;
+    /* The rows of a block need the same numbers of a masked matrix. */
+    if (within) left->next = matrix->next;
+    matrix->next = left->next;
     memset(out, 0, sizeof *out * (size_t)matrix->columns);
-    for (uint32_t k = 0; k < rank; k++)
-      for (uint32_t i = 0; i < matrix->columns; i++)
-        out[i] += m->rank_row[k] * m->factor[(size_t)k * matrix->columns + i];
+    for (float *to = out; to < out + matrix->columns; to += width) {
+      fw__row(m->floats, left, block++, m->rank_row);
+      if (!fw__checked(m->rank_row, rank)) return FW_WEIGHT;
+      for (uint32_t k = 0; k < rank; k++) {
+        const float *from = m->factor + ((size_t)k * height + within) * width;
+        for (uint32_t i = 0; i < width; i++) to[i] += m->rank_row[k] * from[i];
+      }
+    }
   } else {
     fw__row(m->floats, matrix, row, out);
   }

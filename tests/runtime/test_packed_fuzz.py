@@ -14,7 +14,7 @@ from damage import SIZES, assemble, damaged, take_apart
 
 from compression.packing import pack_student
 from compression.packing.header import HeaderWriter
-from compression.runtime import ARCHS, NFKC, PRODUCT, TRANSFORMERS, Normaliser, PackedError
+from compression.runtime import ARCHS, KRONECKER, NFKC, PRODUCT, TRANSFORMERS, Normaliser, PackedError
 from compression.runtime.entropy import BY_ROW, CONSTANT
 from compression.runtime.header import ALIGN, PAIR, POOL_MAX, SYMMETRIC
 from compression.runtime.model import load_bytes
@@ -210,6 +210,13 @@ def test_a_factor_of_a_product_is_no_product(depth):
         return
     with pytest.raises(PackedError, match="a factor of a product is a product"):
         load_bytes(data)
+
+
+@pytest.mark.parametrize("sides", [(2, 1), (1, 2)])
+def test_blocks_that_do_not_fill_a_matrix_are_refused(sides):
+    matrix = bytes([KRONECKER, 1, *sides]) + 2 * ONES
+    with pytest.raises(PackedError, match="a matrix cannot be cut into its blocks"):
+        load_bytes(assemble(forged("ffn", "char") + matrix + 2 * ONES + ZEROS, b""))
 
 
 def test_an_array_without_tables_is_refused():

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
-from compression.shrinking.factorize import low_rank, rank_of
-from compression.students.weights import Product
+from compression.shrinking.factorize import cut, kronecker, low_rank, rank_of
+from compression.students.weights import Dense, Product
 
 SHAPES = st.tuples(st.integers(2, 12), st.integers(2, 9))
 
@@ -37,6 +37,38 @@ def test_the_error_is_that_of_the_singular_values_left_out_and_factors_are_of_on
     error = (product.dense() - weight).norm().item()
     assert error == pytest.approx(torch.linalg.svdvals(weight)[rank:].norm().item(), abs=1e-4)
     assert torch.allclose(product.left.value.norm(dim=0), product.right.value.norm(dim=1), rtol=1e-3, atol=1e-5)
+
+
+@given(st.lists(st.integers(1, 4), min_size=4, max_size=4), st.integers(0, 99))
+def test_blocks_of_a_matrix_are_a_product_that_gives_it_back(sides, seed):
+    down, height, across, width = sides
+    weight = random_matrix(down * height, across * width, seed)
+    blocks = cut(weight, across, height)
+    assert torch.equal(blocks[-1], weight[-height:, -width:].flatten())
+    product = Product(Dense(blocks), Dense(torch.eye(height * width)), across, height)
+    assert torch.equal(product.dense(), weight)
+    assert torch.equal(product.select(torch.tensor([[0, len(weight) - 1]])), weight[[0, -1]][None])
+
+
+@given(st.integers(0, 99))
+def test_a_sum_of_kronecker_products_comes_back(seed):
+    left, right = random_matrix(4, 3, seed), random_matrix(3, 5, seed + 1)
+    weight = torch.kron(left, right) + torch.kron(left.flip(0), right.flip(1))
+    product = kronecker(weight, 3)
+    assert product.left.value.numel() + product.right.value.numel() <= 3 * sum(weight.shape)
+    assert torch.allclose(product.dense(), weight, atol=1e-4 * weight.abs().max().item())
+
+
+@given(SHAPES, st.integers(0, 99), st.data())
+def test_kronecker_products_are_as_near_as_low_rank_or_nearer(shape, seed, data):
+    weight, rank = random_matrix(*shape, seed), data.draw(st.integers(1, min(shape)))
+    lost, lost_by_rank = ((each(weight, rank).dense() - weight).norm().item() for each in (kronecker, low_rank))
+    assert lost <= lost_by_rank + 1e-3
+
+
+def test_a_matrix_of_low_rank_stays_one():
+    weight = random_matrix(12, 2, 0) @ random_matrix(2, 8, 1)
+    assert not kronecker(weight, 2).has_blocks
 
 
 def test_rows_that_text_uses_are_kept_better():
@@ -101,6 +133,20 @@ def test_later_stages_take_products(workspace, arch, matrix):
     assert np.isfinite(shrunk.logits(quantized, workspace)).all()
     with pytest.raises(UserError, match="nothing left to factorize in embedding"):
         shrunk.shrunk(workspace, "factorize", factorized.name, factorize=("embedding",))
+
+
+def test_sums_of_kronecker_products_are_saved_and_keep_their_units(workspace):
+    given = {"rank": 2, "decomposition": "kronecker"}
+    folder = shrunk.shrunk(workspace, "factorize", "bilstm", **given)
+    assert folder.name == "bilstm+f2k"
+    student = shrunk.loaded(folder)
+    products = {name: module for name, module in student.named_modules() if isinstance(module, Product)}
+    assert any(product.has_blocks for product in products.values())
+    assert not products["embedding.table.weight"].has_blocks
+    for action, flags in {"prune": {"prune_threshold": 0.3}, "quantize": {"bits": 4, "tune_epochs": 1}}.items():
+        assert np.isfinite(shrunk.logits(shrunk.shrunk(workspace, action, folder.name, **flags), workspace)).all()
+    with pytest.raises(UserError, match="prune units before factorizing"):
+        shrunk.shrunk(workspace, "prune", folder.name, prune_units=0.4)
 
 
 def test_what_cannot_be_factorized_is_refused(workspace):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from compression.runtime.header import Header
 from compression.runtime.model import MAGIC, VERSION
 from compression.runtime.reader import MOST_VALUES, Reader
-from compression.runtime.weights import PRODUCT
+from compression.runtime.weights import KRONECKER, PRODUCT
 
 SIZES = {"embedding_dim": 3, "encoder_hidden_dim": 2, "cls_hidden_dim": 2, "vocab_size": 20, "labels": ["a", "b"]}
 """Of very small students."""
@@ -123,7 +123,7 @@ class RecordingReader(Reader):
         return value
 
     def byte(self, below=256):
-        return self._recorded("matrix" if below == PRODUCT + 1 else "byte", super().byte, below)
+        return self._recorded("matrix" if below == KRONECKER + 1 else "byte", super().byte, below)
 
     def number(self, most=MOST_VALUES):
         return self._recorded("number", super().number, most)

@@ -22,7 +22,7 @@ from compression.tokenizers.bytelevel import ByteLevelTokenizer
 
 ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char", "wordpiece")
 FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-all", "ternary", "codebook",
-         "codebook-row", "product")  # fmt: skip
+         "codebook-row", "product", "kronecker")  # fmt: skip
 TRANSFORMERS = ("transformer", "recursive")
 TRANSFORMER = {"encoder_hidden_dim": 8, "heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 9, "adapters": 4}
 ALIGNED = {"pair": True, "pooling": "max", "pair_encoder": "align"}
@@ -73,6 +73,12 @@ def matrix(rng, shape, form):
     if form == "product":
         left, right = matrix(rng, (rows, 2), "affine-row"), matrix(rng, (2, columns), "float32")
         return {f"left.{k}": v for k, v in left.items()} | {f"right.{k}": v for k, v in right.items()}
+    if form == "kronecker":
+        across, height = smallest_factor(columns), smallest_factor(rows)
+        blocks, size = rows // height * across, columns // across * height
+        left, right = matrix(rng, (blocks, 2), "pruned"), matrix(rng, (2, size), "affine-all")
+        factors = {f"left.{k}": v for k, v in left.items()} | {f"right.{k}": v for k, v in right.items()}
+        return factors | ({"blocks": np.array([across, height])} if (across, height) != (1, 1) else {})
     if form.startswith("codebook"):
         books = rows if form == "codebook-row" else 1
         book = np.sort(rng.normal(0, 0.5, (books, 5)), 1).astype(np.float32)
@@ -82,6 +88,11 @@ def matrix(rng, shape, form):
     zero_point = np.ones(lines, np.uint8) if form == "ternary" else rng.integers(6, 10, lines, dtype=np.uint8)
     codes = np.clip(np.round(rng.normal(levels / 2, levels / 5, shape)), 0, levels - 1).astype(np.uint8)
     return {"codes": codes, "scale": rng.uniform(0.02, 0.2, lines).astype(np.float32), "zero_point": zero_point}
+
+
+def smallest_factor(number):
+    """The smallest number above 1 that divides it, 1 of 1."""
+    return next((factor for factor in range(2, number + 1) if number % factor == 0), 1)
 
 
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
@@ -113,6 +124,7 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
             tensors[own] = rng.normal(0, 0.3, shapes[name]).astype(np.float32)
     for name in spec.matrices():
         own = "float16" if name.startswith("embedding.importance") and form != "pruned" else form
+        own = "product" if name.startswith("embedding.") and form == "kronecker" else own  # its rows are sorted
         tensors |= {f"{name}.{key}": value for key, value in matrix(rng, shapes[name], own).items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

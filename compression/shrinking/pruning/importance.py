@@ -81,7 +81,11 @@ def select(bias: nn.Parameter, kept: torch.Tensor) -> nn.Parameter:
 
 
 def take_columns(matrix: Matrix, kept: torch.Tensor) -> Matrix:
-    """Return a float matrix, or a product, with these columns only. kept: int64 [columns that stay]."""
+    """Return a float matrix, or one of low rank, with these columns only. kept: int64 [columns that stay].
+
+    Raises UserError for a sum of Kronecker products.
+    """
     if isinstance(matrix, Product):
+        matrix.check_low_rank()
         return Product(matrix.left, take_columns(matrix.right, kept))
     return Dense(matrix.dense().detach()[:, kept])

@@ -110,8 +110,13 @@ const probe = async () => {
   await choose(1);
   type("first", "BRCA1 mutations");
   const tags = model.tag("BRCA1 mutations").map(each => [each.word, each.label]);
-  find("result").textContent = btoa(unescape(encodeURIComponent(JSON.stringify({answers, shown, tags,
-    facts: find("facts").textContent, problem: find("problem").hidden, wide: document.scrollingElement.scrollWidth}))));
+  const facts = find("facts").textContent, problem = find("problem").hidden;
+  await openFile(new File([decode(MODELS[0].file).subarray(0, 5000)], "broken.fwt"));
+  const refused = [find("problem").textContent, find("model").value, find("model").length];
+  await openFile(new File([decode(MODELS[0].file)], "mine.fwt"));
+  const opened = [find("problem").hidden, find("model").value, model.name];
+  find("result").textContent = btoa(unescape(encodeURIComponent(JSON.stringify({answers, shown, tags, facts, problem,
+    refused, opened, wide: document.scrollingElement.scrollWidth}))));
 };
 const wait = () => model ? probe() : setTimeout(wait, 20);
 wait();
@@ -148,5 +153,9 @@ def test_the_page_in_a_browser(tmp_path):
     tags = load(zoo_file("bc2gm")).predict(["BRCA1 mutations"])[0]
     assert result["tags"] == [["BRCA1", tags[0]], ["mutations", tags[1]]]
     assert "167,997 bytes" in result["facts"]
+    # What cannot be read is not listed: the model that answers stays the one that is chosen.
+    truncated = "the file's length is not the one it says: truncated, or something was appended"
+    assert result["refused"] == [f"broken.fwt: {truncated}", "1", 2]
+    assert result["opened"] == [True, "2", "sst-2-12k"]
     assert result["wide"] <= 1000
     assert "CONSOLE" not in done.stderr

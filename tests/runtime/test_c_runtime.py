@@ -1,6 +1,7 @@
 """The C runtime answers as the NumPy runtime: students of every tokenizer and encoder, any text, any file."""
 
 import ctypes
+import ctypes.util
 import itertools
 import struct
 import sys
@@ -381,6 +382,15 @@ def test_a_library_that_is_not_built_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(native, "LIBRARY", str(tmp_path / "nothing.so"))
     with pytest.raises(PackedError, match=r"the C runtime is not built; run: make -C .*runtimes/c$"):
         load_native(path)
+
+
+def test_what_is_not_the_library_is_named(tmp_path, monkeypatch):
+    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash"))
+    (tmp_path / "wrong.so").write_text("no library")
+    for library in (str(tmp_path / "wrong.so"), ctypes.util.find_library("m")):
+        monkeypatch.setattr(native, "LIBRARY", library)
+        with pytest.raises(PackedError, match=r"cannot be loaded \(.*\); build it again: make -C .*runtimes/c$"):
+            load_native(path)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,35 @@ def test_the_module_is_what_its_sources_compile_to():
     if importlib.metadata.version("ziglang") != pinned:
         pytest.skip(f"the module is compiled by ziglang {pinned}")
     assert web_module.builder()["module"]() == web_module.MODULE.read_bytes()
+
+
+def test_the_page_is_built_of_packed_files_only(tmp_path):
+    good, text, cut, page = (tmp_path / name for name in ("good.fwt", "text.fwt", "cut.fwt", "page.html"))
+    data = zoo_file("sst-2-12k").read_bytes()
+    good.write_bytes(data)
+    text.write_text("a film")
+    cut.write_bytes(data[:5000])
+
+    def build(*words, code=2):
+        command = [sys.executable, tiny.ROOT / "runtimes" / "web" / "build.py", *words]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, done.stderr
+        return done.stderr.splitlines()
+
+    assert build(good, "--output", page, code=0) == []
+    assert "good" in page.read_text(encoding="utf-8")
+    page.unlink()
+    for wrong, message in {
+        "nothing": f"{zoo_file('sst-2-12k').parent / 'nothing.fwt'}: no such file",
+        tmp_path / "nothing.fwt": f"{tmp_path / 'nothing.fwt'}: no such file",
+        text: f"{text}: not a packed student, or damaged",
+        cut: f"{cut}: not a packed student, or damaged",
+        tmp_path: f"{tmp_path}: no such file",
+    }.items():
+        assert build(good, wrong, "--output", page) == [f"error: {message}"]
+        assert not page.exists()
+    nowhere = tmp_path / "nowhere" / "page.html"
+    assert build(good, "--output", nowhere) == [f"error: {nowhere}: No such file or directory"]
 
 
 PROBE = """

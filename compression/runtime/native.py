@@ -1,4 +1,4 @@
-"""The C runtime (runtimes/c) through ctypes: a packed student with the answers of `Model`, some ten times as fast.
+"""The C runtime (runtimes/c) through ctypes: a packed student with the answers of `Model`, several times as fast.
 
     make -C runtimes/c
     model = load_native("sst-2-12k")

@@ -18,9 +18,13 @@ from typing import Any
 from fasttext_side import PLAIN, write_training
 
 from common.data.split import Split
+from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
+from compression.evaluation.packed import load_packed
+from compression.runtime import Model, PackedError
 from compression.runtime.native import FOLDER
+from compression.runtime.zoo import packed_file
 
 FWT = Path(FOLDER) / "fwt"
 SECONDS = 1.0
@@ -43,6 +47,29 @@ def built_fwt() -> Path | None:
         return FWT
     say(f"left out: the C runtime is not built; run: make -C {FOLDER}")
     return None
+
+
+def packed_student(name: str) -> tuple[Path, Model]:
+    """Return the path of a packed file, given by it or by a name of the zoo, and its model.
+
+    Raises UserError for one that cannot be read, or that does not choose a label for a sentence.
+    """
+    try:
+        path = Path(packed_file(name))
+    except PackedError as error:
+        raise UserError(str(error)) from None
+    model = load_packed(path)
+    if model.pair or model.tokens or model.multilabel or not model.labels:
+        raise UserError(f"{path}: this benchmark is of single sentences with labels")
+    return path, model
+
+
+def student_of(task: Task, name: str) -> Path:
+    """Return the path of a packed file as `packed_student` does. Raises UserError for one with other labels."""
+    path, model = packed_student(name)
+    if model.labels != task.labels:
+        raise UserError(f"{path}: its labels are {', '.join(model.labels)}; {task.name} has {', '.join(task.labels)}")
+    return path
 
 
 def train_by_command(split: Split, folder: Path) -> Path | None:

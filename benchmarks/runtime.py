@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from command_lines import Command, built_fwt, measure_command, train_by_command
+from command_lines import Command, built_fwt, measure_command, student_of, train_by_command
 from fasttext_side import fasttext_python, train_fasttext
 
 from common.cli import print_json, run_script
@@ -37,7 +37,6 @@ from common.store.workspace import Workspace, default_root
 from common.tables import text_table
 from common.training.models import WEIGHTS_FILE, find_model, read_config, saved_models
 from compression.packing import pack_student
-from compression.runtime.zoo import packed_file
 
 HERE = Path(__file__).parent
 FILES = (WEIGHTS_FILE, "bpe.model")
@@ -130,6 +129,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     paths, task = Workspace(given.workspace), load_task(given.task)
     if task.pair or task.regression or task.tokens or task.multilabel:
         raise UserError(f"{task.name}: this benchmark is of single sentences with labels")
+    named = {Path(file).stem: student_of(task, file) for file in given.files}
     split = load_split(paths, task, "test")
     found = {} if given.only_c else students(paths, task, {"ffn": given.ffn, "bilstm": given.bilstm})
     with tempfile.TemporaryDirectory() as name:
@@ -141,7 +141,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
             files[arch] = packed(student, folder)
             ways.append(Way(f"{arch} packed", sys.executable, "packed", files[arch], task.labels))
             ways.append(Way(f"{arch} PyTorch", sys.executable, "pytorch", student, task.labels))
-        files |= {Path(file).stem: Path(packed_file(file)) for file in given.files}
+        files |= named
         fwt, of_command = built_fwt(), train_by_command(load_split(paths, task, "train"), folder)
         for name, file in files.items() if fwt else ():
             commands.append(Command(f"{name} C", (str(fwt), "predict", str(file)), file, task.labels))
@@ -207,7 +207,8 @@ def describe(result: dict[str, Any]) -> str:
         ]
         for row in result["ways"]
     ]
-    lines = [f"{result['task']}, one core, {result['clock']} time: {', '.join(result['models'].values())}", ""]
+    models = "".join(f", {name}" for name in result["models"].values())
+    lines = [f"{result['task']}, one core, {result['clock']} time{models}", ""]
     lines += [text_table(header, body, [False] + [True] * 6), ""]
     lines += [f"{value:8.2f}  {name}" for name, value in result["ratios"].items()] + [""]
     lines += [f"{'met' if t['met'] else 'NOT MET':>8}  {t['target']}: {t['measured']:,.3g}" for t in result["targets"]]

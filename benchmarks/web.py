@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from command_lines import Command, built_fwt, measure_command
+from command_lines import Command, built_fwt, measure_command, packed_student
 
 from common.cli import print_json, run_script
 from common.data.split import load_split
@@ -27,8 +27,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace, default_root
 from common.tables import text_table
-from compression.runtime import load
-from compression.runtime.zoo import packed_file
+from compression.runtime import Model
 
 HERE = Path(__file__).parent
 WEB = HERE.parent / "runtimes" / "web"
@@ -37,21 +36,17 @@ STARTS, PASSES = 3, 5
 
 def run(given: argparse.Namespace) -> dict[str, Any]:
     """Return a row for each packed file. Raises UserError where Node.js, fwt or the task's data are missing."""
+    students = [packed_student(name) for name in given.files]
     node, fwt = shutil.which("node"), built_fwt()
     if not node or not fwt:
         raise UserError("this benchmark needs Node.js (node) and the C runtime (make -C runtimes/c)")
     clock = "cpu" if given.cpu_time else "wall"
-    return {
-        "clock": clock,
-        "files": [_row(node, fwt, Path(packed_file(name)), Workspace(given.workspace), clock) for name in given.files],
-    }
+    rows = [_row(node, fwt, file, model, Workspace(given.workspace), clock) for file, model in students]
+    return {"clock": clock, "files": rows}
 
 
-def _row(node: str, fwt: Path, file: Path, paths: Workspace, clock: str) -> dict[str, Any]:
-    model = load(file)
+def _row(node: str, fwt: Path, file: Path, model: Model, paths: Workspace, clock: str) -> dict[str, Any]:
     task = load_task(model.task)
-    if model.pair or model.tokens or not model.labels:
-        raise UserError(f"{file.name}: this benchmark is of single sentences with labels")
     split = load_split(paths, task, "test")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

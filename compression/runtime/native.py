@@ -1,4 +1,4 @@
-"""The C runtime (runtimes/c) through ctypes: a packed student with the answers of `Model`, some ten times as fast.
+"""The C runtime (runtimes/c) through ctypes: a packed student with the answers of `Model`, several times as fast.
 
     make -C runtimes/c
     model = load_native("sst-2-12k")
@@ -48,11 +48,18 @@ class _Word(ctypes.Structure):
 
 def _library() -> ctypes.CDLL:
     try:
-        library = ctypes.CDLL(LIBRARY)
+        return _declared(ctypes.CDLL(LIBRARY))
     except OSError as error:
-        if os.path.exists(LIBRARY):
-            raise PackedError(f"the C runtime cannot be loaded ({error}); build it again: make -C {FOLDER}") from None
-        raise PackedError(f"the C runtime is not built; run: make -C {FOLDER}") from None
+        if not os.path.exists(LIBRARY):
+            raise PackedError(f"the C runtime is not built; run: make -C {FOLDER}") from None
+        problem = str(error)
+    except AttributeError as error:  # another library, or that of another version
+        problem = str(error)
+    raise PackedError(f"the C runtime cannot be loaded ({problem}); build it again: make -C {FOLDER}")
+
+
+def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Return the library with the types of its functions."""
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     library.fw_open.argtypes = pointer, ctypes.c_char_p, size
     library.fw_load.argtypes = pointer, pointer, size

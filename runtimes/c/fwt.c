@@ -178,6 +178,8 @@ static void print_answer(Session *s, unsigned long most, int probabilities) {
 
 static void predict(Session *s, unsigned long most, int probabilities) {
   long length;
+  if (s->model.tokens)
+    die(probabilities ? "predict-prob" : "predict", "is for models that answer whole texts; see fwt tag");
   while ((length = next_line(s)) >= 0) {
     answer(s, s->line, (size_t)length);
     print_answer(s, most, probabilities);
@@ -202,7 +204,8 @@ static uint32_t label_of(const Session *s, const char **text, const char *end) {
 static void test(Session *s) {
   unsigned long right = 0, rows = 0;
   long length;
-  if (!s->model.labels || s->model.multilabel) die("test", "is for models that choose one label a text");
+  if (!s->model.labels || s->model.multilabel || s->model.tokens)
+    die("test", "is for models that choose one label a text");
   while ((length = next_line(s)) >= 0) {
     const char *text = s->line, *end = s->line + length;
     uint32_t label = label_of(s, &text, end);
@@ -314,7 +317,7 @@ int main(int count, char **words) {
     die(words[count - 1], "more than the command takes; see fwt --help");
   char *end = NULL;
   unsigned long most = count > 4 ? strtoul(words[4], &end, 10) : 1;
-  if (!most || (end && *end)) die(words[4], "not a number of labels");
+  if (!most || (end && (*end || words[4][0] < '0' || words[4][0] > '9'))) die(words[4], "not a number of labels");
   open_model(&s, words[2]);
   s.file = count > 3 && strcmp(words[3], "-") ? words[3] : "standard input";
   s.in = stdin;
@@ -326,6 +329,6 @@ int main(int count, char **words) {
   else if (found == 4) bench(&s);
   else if (found == 5) info(&s);
   else embed(&s);
-  if (fflush(stdout) || ferror(stdout)) return 1;
+  if (fflush(stdout) || ferror(stdout)) die("standard output", "cannot be written");
   return 0;
 }

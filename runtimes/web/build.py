@@ -15,7 +15,9 @@ import json
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
+from typing import NoReturn
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
@@ -30,7 +32,12 @@ def module() -> bytes:
     """Return the WebAssembly module, compiled by zig's clang (`pip install -r requirements-web.txt`)."""
     sys.path.insert(0, str(ROOT / "runtimes" / "c"))
     import unicode_tables
-    from zopfli.zlib import compress  # a twelfth smaller than zlib's, and the same bytes with every version of Python
+
+    try:
+        import ziglang  # noqa: F401
+        from zopfli.zlib import compress  # a twelfth smaller than zlib's, and the same bytes in every version of Python
+    except ImportError as error:
+        _stop(f"{error}; run: pip install -r {ROOT / 'requirements-web.txt'}")
 
     tables = unicode_tables.table_bytes(unicode_tables.HEADER.read_text(encoding="utf-8"))
     packed = compress(tables)[2:-4]  # without zlib's header and checksum
@@ -76,10 +83,12 @@ def main() -> None:
     parser.add_argument("--module", action="store_true", help="compile featherweight.wasm first")
     parser.add_argument("--output", type=Path, default=PAGE, help="the page's file")
     given = parser.parse_args()
-    models = [ZOO / f"{name}.fwt" if "." not in name else Path(name) for name in given.models]
-    missing = [str(path) for path in models if not path.is_file()]
-    if missing:
-        parser.error(f"no such file: {', '.join(missing)}")
+    models = [ZOO / f"{name}.fwt" if name == Path(name).stem else Path(name) for name in given.models]
+    for path in models:
+        if not path.is_file():
+            _stop(f"{path}: no such file")
+        if not _is_whole(path.read_bytes()):
+            _stop(f"{path}: not a packed student, or damaged")
     if given.module:
         MODULE.write_bytes(module())
         print(f"{MODULE}: {MODULE.stat().st_size:,} bytes")
@@ -89,5 +98,19 @@ def main() -> None:
     print(f"{given.output}: {given.output.stat().st_size:,} bytes; open it in a browser")
 
 
+def _is_whole(data: bytes) -> bool:
+    """Return whether a packed file's length and checksum are those that it says; the page reads the rest."""
+    sizes = len(data), zlib.crc32(data[:-4])
+    return data[:3] == b"FWT" and sizes == (int.from_bytes(data[4:8], "little"), int.from_bytes(data[-4:], "little"))
+
+
+def _stop(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as error:
+        _stop(f"{error.filename}: {error.strerror}")

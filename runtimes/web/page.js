@@ -13,7 +13,7 @@ const EXAMPLES = {
 };
 const percent = value => `${(100 * value).toFixed(1)} %`;
 const signed = value => `${value < 0 ? "\u2212" : "+"}${Math.abs(100 * value).toFixed(1)}`;
-let model, bytes, kind, compiled;
+let model, opened, bytes, kind, compiled;
 
 // A few passes, since browsers round their clocks.
 const timed = ask => {
@@ -97,23 +97,36 @@ const show = () => {
 const size = () => `${model.name || "The model"} (task ${model.task}): ${bytes.toLocaleString("en")} bytes. `
   + `The program that reads it: ${decodedModule.length.toLocaleString("en")} bytes.`;
 
-const complain = error => {
-  find("problem").textContent = error.message;
+const complain = (error, name) => {
+  find("problem").textContent = name ? `${name}: ${error.message}` : error.message;
   find("problem").hidden = false;
 };
 
 const decodedModule = decode(MODULE);
 
-const open = async (data, question) => {
+const list = () => find("model").replaceChildren(...MODELS.map((each, index) => {
+  each.data ??= decode(each.file);
+  return make("option", { value: index }, `${each.name}, ${Math.round(each.data.length / 1000)} KB`);
+}));
+
+// A file that cannot be read is not added to the list: the chosen model is always the one that answers.
+const open = async entry => {
   try {
     compiled ??= await WebAssembly.compile(decodedModule);
-    model = await featherweight(compiled, data);
+    model = await featherweight(compiled, entry.data);
   } catch (error) {
-    return complain(error);
+    find("model").value = MODELS.indexOf(opened);
+    return complain(error, entry.name);
   }
-  bytes = data.length;
+  opened = entry;
+  bytes = entry.data.length;
+  if (!MODELS.includes(entry)) {
+    MODELS.push(entry);
+    list();
+  }
+  find("model").value = MODELS.indexOf(entry);
   find("problem").hidden = true;
-  find("question").textContent = question ?? "";
+  find("question").textContent = entry.question ?? "";
   find("pair").hidden = !model.pair;
   find("first-label").textContent = model.pair ? "First text" : "Text";
   const next = model.task in EXAMPLES ? model.task : model.tokens ? "tokens" : model.pair ? "pair" : "single";
@@ -126,23 +139,21 @@ const open = async (data, question) => {
 
 const openFile = async file => {
   if (!file) return;
-  const data = new Uint8Array(await file.arrayBuffer());
-  MODELS.push({ name: file.name, data });
-  list();
-  find("model").value = MODELS.length - 1;
-  await open(data);
+  let data;
+  try {
+    data = new Uint8Array(await file.arrayBuffer());
+  } catch (error) {
+    return complain(error, file.name);
+  }
+  await open({ name: file.name, data });
 };
 
-const list = () => find("model").replaceChildren(...MODELS.map((each, index) => {
-  each.data ??= decode(each.file);
-  return make("option", { value: index }, `${each.name}, ${Math.round(each.data.length / 1000)} KB`);
-}));
-
-find("model").onchange = () => {
-  const chosen = MODELS[find("model").value];
-  return open(chosen.data, chosen.question);
+find("model").onchange = () => open(MODELS[find("model").value]);
+find("file").onchange = event => {
+  const [file] = event.target.files;
+  event.target.value = ""; // the same file may be opened again
+  return openFile(file);
 };
-find("file").onchange = event => openFile(event.target.files[0]);
 for (const id of ["first", "second"]) find(id).oninput = show;
 document.ondragover = event => {
   event.preventDefault();
@@ -155,4 +166,4 @@ document.ondrop = event => {
   return openFile(event.dataTransfer.files[0]);
 };
 list();
-open(MODELS[0].data, MODELS[0].question);
+open(MODELS[0]);

@@ -75,6 +75,9 @@ def test_words_are_tagged_as_they_stand_in_the_text(tmp_path):
     ]
     assert run("tag", path, lines="".join(f"{text}\n" for text in texts).encode()) == "".join(expected)
     assert "tag: is for models that label words" in run("tag", zoo_file("sst-2-12k"), status=2)
+    for command in ("predict", "predict-prob"):
+        assert run(command, path, status=2) == f"error: {command}: is for models that answer whole texts; see fwt tag\n"
+    assert run("test", path, status=2) == "error: test: is for models that choose one label a text\n"
 
 
 def test_it_scores_labelled_lines(tmp_path):
@@ -116,9 +119,18 @@ def test_mistakes_are_one_line(tmp_path):
     assert "x.fwt: not a packed student" in run("info", tmp_path / "x.fwt", status=2)
     assert "no such command; fwt --help lists them" in run("classify", path, status=2)
     assert "nowhere: cannot be opened" in run("predict", path, "nowhere", status=2)
-    assert "x: not a number of labels" in run("predict", path, "-", "x", status=2)
+    for number in ("x", "0", "-1", "1x", " 1", ""):
+        assert run("predict", path, "-", number, status=2).endswith("not a number of labels\n")
     assert "give a packed file" in run("predict", status=2)
     assert run("--help").startswith("usage: fwt COMMAND MODEL")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_an_output_that_cannot_be_written_is_named():
+    with Path("/dev/full").open("wb") as full:
+        command = [c_runtime.built("fwt"), "predict", zoo_file("sst-2-12k")]
+        done = subprocess.run(command, input=LINES, stdout=full, stderr=subprocess.PIPE, timeout=60)
+    assert (done.returncode, done.stderr) == (2, b"error: standard output: cannot be written\n")
 
 
 def test_many_long_lines_grow_the_workspace(tmp_path):

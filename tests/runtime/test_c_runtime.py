@@ -1,6 +1,7 @@
 """The C runtime answers as the NumPy runtime: students of every tokenizer and encoder, any text, any file."""
 
 import ctypes
+import ctypes.util
 import itertools
 import struct
 import sys
@@ -383,13 +384,22 @@ def test_a_library_that_is_not_built_is_named(tmp_path, monkeypatch):
         load_native(path)
 
 
+def test_what_is_not_the_library_is_named(tmp_path, monkeypatch):
+    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash"))
+    (tmp_path / "wrong.so").write_text("no library")
+    for library in (str(tmp_path / "wrong.so"), ctypes.util.find_library("m")):
+        monkeypatch.setattr(native, "LIBRARY", library)
+        with pytest.raises(PackedError, match=r"cannot be loaded \(.*\); build it again: make -C .*runtimes/c$"):
+            load_native(path)
+
+
 @pytest.mark.slow
 def test_tables_are_those_of_unicodedata():
     sys.path.insert(0, str(c_runtime.SOURCE))
     import unicode_tables
 
     source = unicode_tables.HEADER.read_text(encoding="utf-8")
-    version = source.split('#define FW_UNICODE "')[1].split('"')[0]
+    version = source.split('#define FW_UNICODE "')[-1].split('"')[0]
     if version != unicodedata.unidata_version:
         pytest.skip(f"the tables are of Unicode {version}, this Python's of {unicodedata.unidata_version}")
     assert unicode_tables.with_tables(source) == source

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,35 @@ def test_the_module_is_what_its_sources_compile_to():
     assert web_module.builder()["module"]() == web_module.MODULE.read_bytes()
 
 
+def test_the_page_is_built_of_packed_files_only(tmp_path):
+    good, text, cut, page = (tmp_path / name for name in ("good.fwt", "text.fwt", "cut.fwt", "page.html"))
+    data = zoo_file("sst-2-12k").read_bytes()
+    good.write_bytes(data)
+    text.write_text("a film")
+    cut.write_bytes(data[:5000])
+
+    def build(*words, code=2):
+        command = [sys.executable, tiny.ROOT / "runtimes" / "web" / "build.py", *words]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, done.stderr
+        return done.stderr.splitlines()
+
+    assert build(good, "--output", page, code=0) == []
+    assert "good" in page.read_text(encoding="utf-8")
+    page.unlink()
+    for wrong, message in {
+        "nothing": f"{zoo_file('sst-2-12k').parent / 'nothing.fwt'}: no such file",
+        tmp_path / "nothing.fwt": f"{tmp_path / 'nothing.fwt'}: no such file",
+        text: f"{text}: not a packed student, or damaged",
+        cut: f"{cut}: not a packed student, or damaged",
+        tmp_path: f"{tmp_path}: no such file",
+    }.items():
+        assert build(good, wrong, "--output", page) == [f"error: {message}"]
+        assert not page.exists()
+    nowhere = tmp_path / "nowhere" / "page.html"
+    assert build(good, "--output", nowhere) == [f"error: {nowhere}: No such file or directory"]
+
+
 PROBE = """
 <pre id="result"></pre>
 <script>
@@ -110,8 +140,13 @@ const probe = async () => {
   await choose(1);
   type("first", "BRCA1 mutations");
   const tags = model.tag("BRCA1 mutations").map(each => [each.word, each.label]);
-  find("result").textContent = btoa(unescape(encodeURIComponent(JSON.stringify({answers, shown, tags,
-    facts: find("facts").textContent, problem: find("problem").hidden, wide: document.scrollingElement.scrollWidth}))));
+  const facts = find("facts").textContent, problem = find("problem").hidden;
+  await openFile(new File([decode(MODELS[0].file).subarray(0, 5000)], "broken.fwt"));
+  const refused = [find("problem").textContent, find("model").value, find("model").length];
+  await openFile(new File([decode(MODELS[0].file)], "mine.fwt"));
+  const opened = [find("problem").hidden, find("model").value, model.name];
+  find("result").textContent = btoa(unescape(encodeURIComponent(JSON.stringify({answers, shown, tags, facts, problem,
+    refused, opened, wide: document.scrollingElement.scrollWidth}))));
 };
 const wait = () => model ? probe() : setTimeout(wait, 20);
 wait();
@@ -148,5 +183,9 @@ def test_the_page_in_a_browser(tmp_path):
     tags = load(zoo_file("bc2gm")).predict(["BRCA1 mutations"])[0]
     assert result["tags"] == [["BRCA1", tags[0]], ["mutations", tags[1]]]
     assert "167,997 bytes" in result["facts"]
+    # What cannot be read is not listed: the model that answers stays the one that is chosen.
+    truncated = "the file's length is not the one it says: truncated, or something was appended"
+    assert result["refused"] == [f"broken.fwt: {truncated}", "1", 2]
+    assert result["opened"] == [True, "2", "sst-2-12k"]
     assert result["wide"] <= 1000
     assert "CONSOLE" not in done.stderr

@@ -5,7 +5,7 @@
     python analyze.py --task sst-2 --model-name minilm --weight-thresholds --named-params --json
     python analyze.py --task qqp --arch glue-glove --pie-chart
 
-Without a question it answers --model-size, --model-disk-size and --theoretical-size.
+Without a flag that names an analysis, it prints --model-size, --model-disk-size and --theoretical-size.
 """
 
 from common.cli import print_json, run_script

@@ -6,9 +6,9 @@
     python predict.py --model sst-2-12k
     python predict.py --model ffn.fwt --top 3 --min-probability 0.6 --explain
 
-Every text gets a label and each label's probability, in the order of the input; tables and JSONL gain columns or fields
-for them. Lines: every line is a text, an empty one too, and of a pair a tab stands between the sentences. A text is
-read up to its first 200,000 characters. On a terminal, without --input, it prompts.
+The output has a label and each label's probability for every text, in the order of the input: in tables and JSONL as
+further columns or fields. Of lines, every line is a text, also an empty one; a pair is a line with a tab between its
+texts. Characters of a text after the first 200,000 are not read. On a terminal, without --input, it prompts.
 """
 
 import signal

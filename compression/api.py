@@ -57,7 +57,7 @@ class Built:
 def preprocess(**settings: Any) -> dict[str, Any]:
     """Prepare a task's data: splits, augmented rows, teacher logits. Returns rows by file; settings: preprocess.py's.
 
-    Example: preprocess(task="sst-2", data_dir="../shared/glue"); preprocess(task="sst-2", generate_loss="processed")
+    Example: preprocess(task="sst-2", data_dir="../glue"); preprocess(task="sst-2", generate_loss="processed")
     """
     with _stage("preprocess", settings) as checked:
         from compression.augmentation.preprocess import preprocess

@@ -81,8 +81,8 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
     ensemble: tuple[str, ...] = ()
     """Names of two or more teachers of the task: their mean logits are the new teacher's, and nothing is trained."""
     teacher: str | None = None
-    """Another teacher of the task, whose logits are learned from as a student does: this one is then its assistant.
-    Unset: the labels are."""
+    """Another teacher of the task, whose logits this one learns as a student does (a teacher assistant). Unset: learn
+    from the labels."""
     model_name: str | None = None
     """Name to save the teacher under; unset: the encoder's name, or ensemble."""
 

@@ -28,13 +28,13 @@ class AugmentSettings(Settings):
     """Name of the augmented rows, unset: that of --augment's method; sets made with other settings are kept separately
     (compress.py --augmented NAME)."""
     augment_tasks: tuple[str, ...] = ()
-    """Tasks for --augment tasks: texts of their train rows, without labels. They are prepared where they are not; the
-    task itself may be among them, for lists that several tasks share."""
+    """Tasks for --augment tasks: texts of their train rows, without labels. Splits that do not exist yet are prepared.
+    The task itself is skipped, so that several tasks can share a list."""
     augment_file: Path | None = None
     """Rows of your own, without labels, for --augment file: .csv, .tsv, .jsonl, .parquet or .txt, its columns of text
     named as in the task's files, or sentence1 and sentence2."""
     partners: int = pydantic.Field(5, gt=0)
-    """Most new pairs of a first text, by --augment closure of a row."""
+    """New pairs of each first text at most; with --augment closure, of each row."""
     sides: Literal["both", "one"] = "both"
     """Texts of a pair in which --augment tinybert replaces words: both, or one of them, drawn for each variant."""
     masked_lm: str | None = None
@@ -90,7 +90,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     glue_preprocess: bool = False
     """Prepare the task's splits; the default when no other action is given."""
     data_dir: Path | None = None
-    """Folder with an unpacked copy of GLUE, or with its zips; unset: download from the official address."""
+    """Folder with the task's files, of GLUE an unpacked copy or its zips; unset: download from the official address."""
     generate_loss: tuple[str, ...] = ()
     """Write the teacher's logits of these rows: processed (train), augmented (those that --augmented names) or the name
     of augmented rows, validation, a test split."""
@@ -106,8 +106,8 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     teacher_arch: str | None = None
     """Check that the teacher has this architecture."""
     precision: Precision = "auto"
-    """Arithmetic of the teacher: auto, fp32, bf16 or fp16; auto is that of the logits that are there, and else bf16
-    where the hardware has it, fp32 elsewhere."""
+    """Arithmetic of the teacher: auto, fp32, bf16 or fp16; auto is that of existing logits, otherwise bf16 where
+    the hardware has it, and fp32 elsewhere."""
     json_: bool = False
     """Print the results and the report on the task's files as JSON to stdout."""
 

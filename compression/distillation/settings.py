@@ -74,9 +74,9 @@ class InitSettings(Settings):
     """Initialisation."""
 
     embedding_init: str = "vectors"
-    """Initial embeddings of byte pairs: vectors (BPEmb's or word2vec's), teacher (what the teacher makes of each pair),
-    the name of another teacher of the task (where the teacher was imported as logits), or random, which takes no
-    time."""
+    """Initial embeddings of byte pairs: vectors (BPEmb's or word2vec's), teacher (the teacher's hidden states of each
+    pair), the name of another teacher of the task (for a teacher that was imported as logits), or random, which takes
+    no time."""
     start_from: str | None = None
     """General student (from `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     adapter_tuning: bool = False
@@ -101,8 +101,8 @@ class AlignSettings(Settings):
     attention_loss: Literal["mse", "kl"] = "mse"
     """Loss between attention heads."""
     attention_states: Literal["scores", "probabilities"] | None = None
-    """What mse compares: attention scores before the softmax, as in TinyBERT, or probabilities after it; unset: scores.
-    kl compares probabilities."""
+    """Attention that --attention-loss mse compares: scores before the softmax, as in TinyBERT, or probabilities after
+    it; unset: scores. kl compares probabilities."""
     layer_map: Words = ("uniform",)
     """The teacher's layer for each of the student's: uniform, last, or numbers from 0."""
 

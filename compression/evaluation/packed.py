@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from compression.runtime.native import NativeModel
 
 Runtime = Literal["numpy", "c"]
-"""What reads a packed file."""
+"""Runtime that reads a packed file."""
 
 
 def load_packed(path: Path, runtime: Runtime = "numpy") -> Model | NativeModel:

@@ -23,17 +23,17 @@ class EvaluateSettings(StageSettings):
     """Score a packed file by compression.runtime, without PyTorch: the student's, or the one that --model-name is.
     Nothing is saved then."""
     runtime: Runtime = "numpy"
-    """What reads a packed file, with --packed or --time: NumPy, or the C runtime (c), which is faster; build it with
-    make -C runtimes/c."""
+    """Runtime that reads a packed file, with --packed or --time: NumPy, or the C runtime (c), which is faster; build it
+    with make -C runtimes/c."""
     probe: Path | None = None
     """Compare the answers to the templates of a YAML file, filled with the words of different groups, and score no
     rows. configs/probes has examples."""
     time: bool = False
     """Also measure the model on one CPU thread, over rows spread evenly over the split: sentences a second of 1,000
     rows, the median milliseconds of 100 rows one by one (both of CPU time), and floating-point operations (FLOPs) of an
-    average one of these: two for each multiply-add of matrix products, and nothing else. A student's packed file is
-    what is timed, in a process of its own, and its peak memory is measured: what loading it and answering 100 rows one
-    by one add to a process with the runtime."""
+    average one of these: two for each multiply-add of matrix products, and nothing else. A student is
+    timed by its packed file, in a process of its own. Its peak memory is the memory that loading the file and answering
+    100 rows one by one add to a process that has imported the runtime."""
     json_: bool = False
     """Print the rows of results.json to stdout instead of a table."""
 

@@ -66,7 +66,8 @@ class PredictSettings(QuerySettings):
     batch_size: int = pydantic.Field(1024, gt=0)
     """Texts classified and written at a time; with 1 each text is answered at once."""
     runtime: Runtime = "numpy"
-    """What reads a packed file: NumPy, or the C runtime (c), which is faster; build it with make -C runtimes/c."""
+    """Runtime that reads a packed file: NumPy, or the C runtime (c), which is faster; build it with
+    make -C runtimes/c."""
     cpu: bool = False
     """Run on the CPU even if there is a GPU."""
     json_: bool = False

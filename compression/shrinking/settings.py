@@ -54,7 +54,8 @@ class TuneSettings(Settings):
     """Tuning while or after shrinking."""
 
     tune_epochs: int = pydantic.Field(0, ge=0)
-    """Epochs of training after (or while) factorising, pruning and quantizing; quantizing is quantization.builder."""
+    """Epochs of training after factorising and pruning, or during it (--prune-movement), and during quantizing
+    (quantization-aware training)."""
     tune_lr: float = pydantic.Field(1e-3, gt=0)
     """Learning rate of --tune-epochs (AdamW, linear)."""
     guide: Literal["teacher", "student"] = "teacher"

@@ -22,12 +22,13 @@ class FitFlags(WorkspaceSettings):
     label: str | None = None
     """Column of labels, or of numbers; unset: the column named label, or the only other one with few values."""
     kind: Literal["auto", "labels", "multilabel", "numbers"] = "auto"
-    """What the label column holds: a label, any number of labels (lists, in CSV and TSV joined by |), or a number;
-    auto: lists where some have several labels or none, numbers where all values are numbers and more than 20 differ."""
+    """Kind of values in the label column: a label, any number of labels (lists, in CSV and TSV joined by |), or a
+    number; auto: lists where some have several labels or none, numbers where all values are numbers and more than 20
+    differ."""
     symmetric: bool = False
     """The order of a pair's texts does not matter."""
     test: Path | None = None
-    """File with the test rows, with the same columns; unset: a tenth of the rows."""
+    """File with the test rows, with the same columns; unset: a tenth of the rows, of a small file more."""
     max_bytes: int = pydantic.Field(32000, gt=0)
     """Size of the packed file at most."""
     minutes: float = pydantic.Field(15.0, gt=0)

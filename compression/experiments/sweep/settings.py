@@ -35,7 +35,7 @@ class SweepSettings(QuerySettings):
     retry_failed: bool = False
     """Run again only the runs that failed."""
     loadbar: bool = True
-    """Show the board."""
+    """Show the progress board, with time left."""
 
     def unused(self) -> dict[str, str]:
         """Return the number of workers where there are none."""

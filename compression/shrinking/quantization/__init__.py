@@ -1,1 +1,1 @@
-"""Quantizers, quantization.builder training, and the allocation of bits."""
+"""Quantizers, quantization-aware training, and the allocation of bits."""

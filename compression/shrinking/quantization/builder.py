@@ -1,6 +1,6 @@
 """Building the student of a setting: quantized, with --tune-epochs trained for it, its inputs rounded.
 
-Training is quantization.builder: the forward pass uses exactly what will be saved, and its gradient goes to the float
+Training is quantization-aware: the forward pass uses exactly what will be saved, and its gradient goes to the float
 weights unchanged (the straight-through estimator; Bengio, Leonard and Courville, 2013). Ranges are updated now and
 then, since weights move out of them.
 """

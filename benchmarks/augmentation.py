@@ -105,7 +105,7 @@ def speed(
     equal = rows = 0
     for number in range(-1, rounds):  # the first round warms up
         part = rows_of(texts[(number + 1) * our_rows :], our_rows if number >= 0 else plain_rows)
-        # Every so-manieth by length, so that the loop's sentences are like ours.
+        # Evenly spaced in the order of length, so that the loop's sentences are as long as ours.
         few = part.take(np.argsort([len(text) for text in part.sentence1])[:: len(part) // plain_rows][:plain_rows])
         made = {}
         for name, some in (("plain", few), ("ours", part)):

@@ -2,8 +2,8 @@
 
 A job trains one model of the lines in `train` with `settings` (train_supervised's own arguments), and writes a file of
 it for each of `cuts`: {"size": null} is the whole model (a .bin), {"size": N, "retrain": E} one quantized by
-`quantize` (dsub, qnorm), of as many features as fit N bytes, all in (a .ftz), and trained for E epochs once the
-other features are gone. `texts` are files of lines to predict labels of. A cut's file is kept at its `keep`.
+`quantize` (dsub, qnorm), a .ftz of at most N bytes with as many features as fit, and trained for E epochs after the
+other features are removed. `texts` are files of lines to predict labels of. A cut's file is kept at its `keep`.
 
 fasttext_side.py starts it. It imports nothing of the project: fastText's Python has other packages.
 """

@@ -184,7 +184,7 @@ def _stable(value: Any) -> Any:
 
 
 def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
-    """Return what a workspace has too much, lacks, or has with other content, one line each."""
+    """Return a line for each file that a workspace has in addition, lacks, or has with other content."""
     extra = [f"left behind: {path}" for path in found.keys() - expected.keys()]
     lacking = [f"missing: {path}" for path in expected.keys() - found.keys()]
     other = [f"other content: {path}" for path in found.keys() & expected.keys() if found[path] != expected[path]]

@@ -24,7 +24,7 @@ SECONDS = 20
 """How long a command may take to refuse one."""
 TASK_FILE = "task.yaml"
 Content = str | bytes | Callable[[Path], object]
-"""What a file holds, or a function that puts something else into its place."""
+"""Content of a file, or a function that creates something else at its path."""
 
 _LABELS = ("no", "yes")
 _ROWS = [(f"the film number {i} is {('dull', 'fine')[i % 2]}", _LABELS[i % 2]) for i in range(40)]

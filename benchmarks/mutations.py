@@ -42,7 +42,7 @@ from compression.runtime.model import load_bytes
 MEMORY = 500 << 20
 """Bytes that a process may hold, Python and NumPy included."""
 SECONDS = 10.0
-"""Longest time for one file, of the processor."""
+"""Longest CPU time for one file."""
 TEXTS = ("A film, 2!", "caf\u00e9 \ud55c\uad6d wonderful " * 6, "")
 FINDINGS = 20
 """Findings after which a worker ends."""
@@ -52,7 +52,7 @@ _BLOCK = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Mutations:
-    """What was seen. outcomes: beginning of an error's message, or "a model" -> files. findings: a line for each."""
+    """Result of a run. outcomes: beginning of an error's message, or "a model" -> files. findings: a line for each."""
 
     files: int
     seconds: float
@@ -102,7 +102,7 @@ def mutate_packed(
 
 
 class _Watched:
-    """A worker that is started again, behind a file that ended it: by a signal, or because it did not end."""
+    """A worker that is restarted with the next file after one on which it crashed or did not end."""
 
     def __init__(self, context: Any, given: tuple, folder: Path) -> None:
         self._context, self._given, self._folder = context, given, folder
@@ -180,7 +180,7 @@ def file_of(students: Sequence[Honest], seed: int, number: int) -> bytes:
 def run_worker(
     students: Path, seed: int, numbers: range, deadline: float | None, folder: Path, report: Path, at: Any
 ) -> None:
-    """Load the files of these numbers, and write what was seen. at: the number that is being loaded."""
+    """Load the files of these numbers, and write the results. at: set to the number that is being loaded."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, _too_long)

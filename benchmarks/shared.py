@@ -1,4 +1,4 @@
-"""What the benchmarks share: text to run over, and a process's memory."""
+"""Common parts of the benchmarks: flags, texts to run over, and a process's memory."""
 
 import argparse
 import dataclasses
@@ -36,7 +36,7 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def above_the_models(row: dict[str, float]) -> str:
-    """What a measurement of memory says, as a line."""
+    """Return a measurement of memory as a line of text."""
     return f"{row['rows']:>10,} rows: {row['bytes'] / 1e6:,.0f} MB above the loaded models"
 
 
@@ -54,7 +54,7 @@ def only_memory(
 
 
 def labelled(path: Path | None) -> Split:
-    """Rows of a TSV (sentence, label 0 or 1, a header), or the packaged Rotten Tomatoes; shuffled, always alike."""
+    """Return rows of a TSV (sentence, label 0 or 1, a header line), or of Rotten Tomatoes, in a fixed random order."""
     if path:
         lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
         labels = np.array([int(line[1]) for line in lines])
@@ -78,7 +78,7 @@ def rows_of(texts: list[str], count: int) -> Split:
 
 
 def write_rows(path: Path, texts: list[str], count: int) -> Path:
-    """A split file of `count` rows, written a part at a time: the file must not cost the memory that is measured."""
+    """Write a split file of `count` rows in parts, so that writing adds nothing to the measured memory."""
     with pq.ParquetWriter(path, split_table(rows_of(texts, 1)).schema) as writer:
         for start in range(0, count, ROW_GROUP_ROWS):
             part = rows_of(texts[start % len(texts) :] + texts, min(ROW_GROUP_ROWS, count - start))
@@ -103,12 +103,12 @@ def in_a_process(*words: object) -> str:
 
 
 held: list[int] = []
-"""What `Measured` noted."""
+"""Bytes that `Measured` recorded."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Work that notes the memory held once its models are loaded."""
+    """Work that records the memory held once its models are loaded."""
 
     work: Work
 
@@ -126,7 +126,7 @@ def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
 
 
 def print_memory(counts: list[int], text: Path | None, line: Callable[[dict[str, float]], str], as_json: bool) -> None:
-    """Run this script with --memory-of for each count, and print what it says."""
+    """Run this script with --memory-of for each count, and print the results."""
     words = ["--text", text] if text else []
     rows = [json.loads(in_a_process("--memory-of", count, *words)) for count in counts]
     print(json.dumps(rows, indent=2) if as_json else "\n".join(map(line, rows)))

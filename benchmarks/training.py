@@ -53,7 +53,7 @@ HELD_OUT = 1_500
 
 
 def settings_of(name: str, folder: Path, **more: Any) -> CompressSettings:
-    """compress.py's defaults for a student, and what both ways have alike: the loss, the last state, no dropout."""
+    """Return compress.py's defaults for a student, and the settings of both ways: loss, last state, no dropout."""
     arch = STUDENTS[name]["student_arch"]
     alike = {"loss": "mse", "pooling": "last", "dropout": 0.0, "epochs": EPOCHS, "cpu": True, "seed": 1}
     given = {**student_defaults(arch, False), **STUDENTS[name], **alike, **more}
@@ -155,7 +155,7 @@ def memory(text: Path | None, count: int) -> dict[str, float]:
 
 
 def memory_line(row: dict[str, float]) -> str:
-    """What `memory` found, as a line."""
+    """Return the result of `memory` as a line of text."""
     took = f"{row['seconds_per_million']:.1f} s a million rows"
     return f"{row['rows']:>10,} rows: {row['bytes'] / 1e6:,.0f} MB at most, PyTorch and all; {took}"
 

@@ -5,7 +5,7 @@ from ways import Classify, run
 
 
 def fasttext(model: str) -> Classify:
-    """Return what classifies with a .bin file."""
+    """Return a function from sentences to the labels that the model of a .bin file predicts."""
     library.FastText.eprint = lambda *words: None  # a warning at every load
     loaded = library.load_model(model)
     return lambda texts: [labels[0].removeprefix("__label__") for labels in loaded.predict(texts)[0]]

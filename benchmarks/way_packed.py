@@ -11,7 +11,7 @@ from compression.runtime import load
 
 
 def packed(model: str) -> Classify:
-    """Return what classifies with the file."""
+    """Return a function from sentences to the labels that the packed file predicts."""
     loaded = load(model)
     return lambda texts: [loaded.labels[i] for i in loaded.logits(texts).argmax(1)]
 

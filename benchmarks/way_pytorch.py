@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 
 def pytorch(model: str) -> Classify:
-    """Return what classifies with the student in a folder."""
+    """Return a function from sentences to the labels that the student in a folder predicts."""
     torch.set_num_threads(1)
     show_bars(False)
     student, tokenizer, config = load_student(Path(model), CPU)

@@ -28,7 +28,7 @@ Classify = Callable[[list[str]], list[str]]
 
 
 def measure(classify: Classify, texts: list[str], clock: Callable[[], float], passes: int) -> dict[str, Any]:
-    """Best pass over all texts, median of one alone, the memory after that, and what the texts' labels are."""
+    """Return the best time of a pass, the median time of one text alone, the peak memory after both, and all labels."""
     labels = in_chunks(classify, texts)  # warms up
     seconds = []
     for _ in range(passes):

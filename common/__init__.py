@@ -1,10 +1,10 @@
-"""What every stage shares: settings, data, workspace, teachers, training loop, reports."""
+"""Common parts of all stages: settings, data, workspace, teachers, training loop, reports."""
 
 import os
 import sys
 
-# Before PyTorch loads it: where a matrix lies in memory otherwise changes the last digits of MKL's products on some
-# processors, and a run that goes on after a stop would not end with the bytes of one never stopped.
+# Set before PyTorch loads MKL, whose products on some processors otherwise depend, in their last digits, on a matrix's
+# address in memory: a resumed run would not give the same bytes as an uninterrupted one.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 # Python 3.14's standard library has a package `compression` too (see compression/__init__.py). A worker process that

@@ -15,8 +15,8 @@ T = TypeVar("T")
 Advance = Callable[[int], None]
 """Called with the number of rows done since the last call."""
 _shown = True
-# tqdm's own lock is a named semaphore, for bars of several processes on one screen, which there are none of. A worker
-# that is ended by a signal leaves it behind.
+# tqdm's own lock is a named semaphore, needed only where several processes show bars on one screen, as they never do
+# here. A worker that a signal ends would not remove it.
 tqdm.set_lock(threading.RLock())
 
 

@@ -116,7 +116,7 @@ def check() -> None:
 
 
 def listen(elsewhere: Callable[[], bool]) -> None:
-    """In a worker, which gets no signals of its own: `elsewhere` returns whether its parent was asked to stop."""
+    """Let `asked` call `elsewhere`, which returns whether the parent was asked to stop: workers get no signals."""
     _listeners[:] = [elsewhere]
 
 

@@ -79,7 +79,7 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
 
 @dataclasses.dataclass(frozen=True)
 class _Promise:
-    """What a server says of a file: its size, or -1 for nothing; its SHA-256, or "" for nothing."""
+    """Size and SHA-256 of a file as its server gives them; -1 and "" where it does not."""
 
     size: int
     sha256: str
@@ -178,7 +178,7 @@ def _start(answer: requests.Response) -> int:
 
 
 def _promise(answer: requests.Response, done: int) -> _Promise:
-    """Return what the server says of the file. A hub gives the size and SHA-256 of a file with the redirect to it."""
+    """Return size and SHA-256 as the server gives them. A hub gives those of a file with the redirect to it."""
     length = answer.headers.get("Content-Length", "")
     size = int(length) + done if length.isdecimal() else -1
     tags = [one.headers.get("X-Linked-Etag", "") for one in (*answer.history, answer)]

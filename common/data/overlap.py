@@ -93,7 +93,7 @@ def _runs(key: str) -> Iterator[str]:
 
 
 def whole_rows(keys: list[str]) -> list[int]:
-    """Return rows of FEW_WORDS words or more that no longer row contains."""
+    """Return rows of FEW_WORDS words or more that are not part of a longer row."""
     longest_first = sorted(range(len(keys)), key=lambda row: -len(keys[row].split()))
     texts = _Texts()
     whole = []

@@ -109,7 +109,7 @@ def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> 
 
 
 def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str, Split], dict[str, int]]:
-    """Carve the splits that have no file. Returns the splits, and how many rows left train by why (see make_report).
+    """Carve the splits that have no file. Returns the splits, and reason -> rows removed from train (see make_report).
 
     Raises UserError where train is missing, or too small for that.
     """

@@ -38,7 +38,7 @@ class EncodedText:
 
     @classmethod
     def from_flat(cls, ids: np.ndarray, lengths: np.ndarray, empty: Sequence[int], max_tokens: int) -> EncodedText:
-        """Return the same from the tokens of all texts in a row, [tokens, width], and their numbers, [n]."""
+        """Return texts from their concatenated tokens, [tokens, width], and the number of tokens of each, [n]."""
         kept = np.minimum(lengths, max_tokens)
         offsets = offsets_of(np.maximum(kept, 1))
         if offsets[-1] == len(ids) and (kept == lengths).all():
@@ -87,7 +87,7 @@ def count_words(texts: Sequence[str]) -> np.ndarray:
 
 
 def padded(flat: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the values of all words in a row, [words of all texts, ...], as a padded array. counts: int64 [n]."""
+    """Return concatenated values of words, [words of all texts, ...], as a padded array. counts: words, int64 [n]."""
     mask = np.arange(counts.max(initial=0)) < counts[:, None]
     values = np.full((*mask.shape, *flat.shape[1:]), np.nan if flat.dtype.kind == "f" else -1, flat.dtype)
     values[mask] = flat

@@ -1,4 +1,4 @@
-"""What a task may be used for: refuses training without training rows, and scores over rows that were trained on."""
+"""Checks of the use of a task: no training without training rows, no scores over rows that a model was trained on."""
 
 import contextlib
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ def check_trains(task: Task) -> None:
 def check_no_overlap(trained_on: Sequence[str], scored_on: Task, paths: Workspace) -> None:
     """Refuse to score (or teach) on a task whose sentences the model may have been trained on.
 
-    Raises UserError when any task in `trained_on` is another task that overlaps `scored_on`, as the YAML file of one of
-    the two says; that of a task of the user's own is the one that the workspace's data were prepared from.
+    Raises UserError when any task in `trained_on` is another task that overlaps `scored_on` by the YAML file of one of
+    the two. The file of a task of the user's own is the one that the workspace's data were prepared from.
     """
     for name in trained_on:
         if name != scored_on.name and (name in scored_on.overlaps or scored_on.name in _overlaps(name, paths)):
@@ -33,7 +33,7 @@ def check_no_overlap(trained_on: Sequence[str], scored_on: Task, paths: Workspac
 
 
 def _overlaps(name: str, paths: Workspace) -> tuple[str, ...]:
-    """Return the tasks that a task, given by its name, overlaps: as its YAML file says now and said at preparation."""
+    """Return the tasks that the named task overlaps, by its YAML file as it is now and as it was at preparation."""
     if name in known_tasks():
         return load_task(name).overlaps
     try:

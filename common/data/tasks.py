@@ -18,7 +18,7 @@ ENTITY_METRICS = ("entity_f1", "entity_precision", "entity_recall", "accuracy")
 ANSWER_METRICS = ("answer_f1", "exact_match")
 Metric = Literal[*CLASSIFICATION_METRICS, *MULTILABEL_METRICS, *REGRESSION_METRICS, *ENTITY_METRICS, *ANSWER_METRICS]
 JOINED_BY = "|"
-"""Between the labels of a text with several, as predictions have them."""
+"""Separator of the labels of a text in predictions, where it has several."""
 
 
 class Source(Settings):
@@ -90,9 +90,9 @@ class Task(Settings):
     labels: tuple[str, ...] = ()
     """Label names, in the order of their class indices. Empty for regression; of spans they are start and end."""
     label_values: tuple[str, ...] = ()
-    """What the files hold for each label, in the same order; unset means the label names themselves."""
+    """Value of each label in the files, in the same order; unset means the label names themselves."""
     label_separator: str = pydantic.Field(JOINED_BY, min_length=1)
-    """Between the labels of a row in CSV and TSV files of a multilabel task; an empty cell is a row with none of the
+    """Separator of a row's labels in CSV and TSV files of a multilabel task; an empty cell is a row with none of the
     labels. JSONL and Parquet files have lists; a null there is a row whose labels are unknown."""
     range: tuple[float, float] | None = None
     """Lowest and highest score of a regression task."""
@@ -135,7 +135,7 @@ class Task(Settings):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _name_ends(cls, values: Any) -> Any:
-        """Give a task of spans its two outputs a word."""
+        """Set the labels of a task of spans, start and end, which are the two outputs for each word."""
         if isinstance(values, dict) and values.get("kind") == "spans" and not values.get("labels"):
             return {**values, "labels": ENDS}
         return values
@@ -263,7 +263,7 @@ class Task(Settings):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """What the files hold for each label."""
+        """Value of each label in the files."""
         return self.label_values or self.labels
 
     @property

@@ -92,7 +92,7 @@ def _start_worker(threads: int, stop: c_bool, places: Path | None, devices: list
 
 
 def _place(folder: Path, places: int) -> int:
-    """Return the first place that no other worker has. A worker keeps it until it ends, however it ends."""
+    """Return the first number that no other worker has, which selects its GPU. It is locked until the worker ends."""
     for place in range(places):
         with contextlib.suppress(Timeout):
             lock = FileLock(folder / str(place))
@@ -103,7 +103,7 @@ def _place(folder: Path, places: int) -> int:
 
 
 _held: list[FileLock] = []
-"""The lock on this worker's place."""
+"""The lock on this worker's number."""
 
 
 def _end_with_parent() -> None:

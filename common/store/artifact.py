@@ -60,7 +60,7 @@ class Manifest(Settings):
     parent: str | None = None
     """Name of the input `parent`, where there is one."""
     facts: dict[str, Any] = {}
-    """What the step says about its result."""
+    """Facts on the result, as the step's `run` returns them."""
     files: dict[str, int]
     """Size in bytes of each file."""
     libraries: dict[str, str] = {}

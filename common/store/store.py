@@ -134,7 +134,7 @@ class Store(Workspace):
         for folder in link.parent.glob(f"{link.name}.*"):
             if folder.suffix != _WORK:
                 outdated = folder.resolve() != current
-            else:  # a later one is that of a stopped --force
+            else:  # one newer than the link belongs to an interrupted --force
                 outdated = link.is_symlink() and folder.stat().st_mtime_ns <= link.lstat().st_mtime_ns
             if outdated:
                 yield folder

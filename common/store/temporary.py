@@ -41,7 +41,7 @@ def set_aside(path: Path, partial: Path) -> Path:
 
 
 def put_away(folder: Path) -> Path:
-    """Give a folder, if it is there, a temporary name. Returns that name: what is then to be removed."""
+    """Give a folder, if it exists, a temporary name. Returns the path under that name, for removal."""
     away = temporary(folder)
     with contextlib.suppress(OSError):
         folder.rename(away)
@@ -49,7 +49,7 @@ def put_away(folder: Path) -> Path:
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder, if it is there: after a kill on the way, all of it is there, or what is left is a leftover."""
+    """Remove a folder, if it exists. A kill leaves all of it, or the rest under a temporary name."""
     shutil.rmtree(put_away(folder), ignore_errors=True)
 
 

@@ -35,7 +35,7 @@ class Adopt(TeacherStep):
     source: str = pydantic.Field(exclude=True)
     """Folder of a model of ours, or folder or name of a Hugging Face classifier."""
     config: ModelConfig | None = pydantic.Field(exclude=True)
-    """Of a model of ours."""
+    """Config of a model of ours; None for a Hugging Face classifier."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the classifier."""

@@ -29,7 +29,7 @@ _TOLERANCE = 0.01
 """How far probabilities may sum to more or less than 1: they may be rounded."""
 _MOST_LOGIT = float(np.finfo(np.float16).max)
 _KINDS = {"logit": "logits", "probability": "probabilities"}
-"""Beginning of the columns of all labels, and the one column of them."""
+"""Prefix of the columns, one for each label -> name of the one column that has an object of all labels."""
 _SHOWN = 60
 
 Reader = Callable[[list[Any]], np.ndarray]
@@ -40,7 +40,7 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
     """Return the logits that a file gives for some rows, float32 [n, outputs], for tokens [n, words, outputs].
 
     name: of the rows, for messages. Raises UserError for a file that cannot be read, answers that are not of the task's
-    labels, no finite numbers or no probabilities, two different ones for a text, and rows without an answer.
+    labels, not finite numbers or not probabilities, different answers for one text, and rows without an answer.
     """
     kind = regular_file(path).suffix.lower()
     if kind not in TABLES:
@@ -114,7 +114,7 @@ def _of_object(cell: Any, labels: Sequence[str]) -> list[Any]:
 
 
 def _numbers(cells: Sequence[Any]) -> np.ndarray:
-    """Return numbers, float64 [n]. Raises UserError for one that is none, or not finite."""
+    """Return cells as numbers, float64 [n]. Raises UserError for one that is not a finite number."""
     values = []
     for cell in cells:
         try:

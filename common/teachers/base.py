@@ -15,7 +15,7 @@ from common.training.batching import sorted_batches
 
 SCORING_BATCH = 64
 Attention = Literal["scores", "probabilities"]
-"""What is read of a teacher's attention: scores before the softmax, or attention maps, the probabilities after it."""
+"""Form in which attention is read: scores before the softmax, or probabilities after it (attention maps)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,7 @@ _FAIRSEQ_LAYER = {
     "final_layer_norm": "output.LayerNorm",
 }
 _NORM_EPS = 1e-5
-"""Of fairseq's layer norms, which are PyTorch's."""
+"""Epsilon of fairseq's layer norms, PyTorch's default."""
 _TRANSFORM = "cls.predictions.transform"
 _HEAD = {
     "lm_head.dense": f"{_TRANSFORM}.dense",

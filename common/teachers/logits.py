@@ -33,7 +33,7 @@ class LogitsWork:
     """Running a teacher over parts of a split."""
 
     teacher: Path
-    """Its model folder."""
+    """The teacher's model folder."""
     cpu: bool
     precision: Precision
 
@@ -149,7 +149,7 @@ def generate(
 
 
 def _there(store: Store, steps: Sequence[Logits], alias: Path) -> Precision | None:
-    """Return the precision of the step whose logits have the name, or are there without it, or are unfinished."""
+    """Return the precision of the logits that the alias names, else of those in the store, else of unfinished ones."""
     keys = {step.precision: step.key(step.inputs(store)) for step in steps}
     for is_there in (lambda key: points_to(alias, key), store.get, store.is_unfinished):
         for precision, key in keys.items():

@@ -25,21 +25,21 @@ from common.teachers.logits import as_table, from_table, load_logits
 from common.training.models import find_model
 
 _KEY = "featherweight.logits"
-"""Of the file's description, JSON, in the metadata of Parquet."""
+"""Key of the file's description, JSON, in the metadata of Parquet."""
 
 
 class Part(Settings):
-    """Logits over some rows, one after the other in the file."""
+    """A part of the file: consecutive rows of logits over a split or over augmented rows."""
 
     rows: str
     """Name of the rows: train, validation, a test split, or augmented ones."""
     count: int = pydantic.Field(gt=0)
     fingerprint: str
-    """Of the texts."""
+    """Fingerprint of the texts."""
 
 
 class About(Settings):
-    """What a file's logits are of."""
+    """Description of a file of logits: its task, teacher and parts."""
 
     task: str
     labels: tuple[str, ...]

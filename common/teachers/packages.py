@@ -20,7 +20,7 @@ MPNET = "all-mpnet-base-v2"
 """Name of the folder in the zip and in the workspace's downloads."""
 _PARTS = range(1, 6)
 _SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
-"""Of mpnet's weights."""
+"""SHA-256 of mpnet's weights file."""
 _FILES = (
     WEIGHTS_FILE,
     "config.json",

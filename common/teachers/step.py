@@ -1,4 +1,4 @@
-"""What all ways to build a teacher share: the step, and the encoder as an input."""
+"""Common parts of all ways to build a teacher: the step, and the encoder as an input."""
 
 from pathlib import Path
 from typing import Any

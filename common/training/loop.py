@@ -79,7 +79,7 @@ class _State:
     """Steps done in all epochs."""
     loss_sum: float = 0.0
     recent_losses: list[float] = dataclasses.field(default_factory=list)
-    """Of the steps since a training loss was logged."""
+    """Losses of the steps since a training loss was last logged."""
     seconds: float = 0.0
     best_score: float = -math.inf  # below every metric and every negated loss
     best_epoch: int = -1

@@ -42,7 +42,7 @@ def score(
         "f1": lambda: f1_score(labels, predictions, zero_division=0.0),
         "f1_micro": lambda: f1_score(labels, predictions, average="micro", zero_division=0.0),
         "f1_macro": lambda: f1_score(labels, predictions, average="macro", zero_division=0.0),
-        "subset_accuracy": lambda: accuracy_score(labels, predictions),  # of rows of several labels it is that
+        "subset_accuracy": lambda: accuracy_score(labels, predictions),  # share of exact matches
         "matthews": lambda: matthews_corrcoef(labels, predictions),
         "pearson": lambda: _correlation(stats.pearsonr, labels, predictions),
         "spearman": lambda: _correlation(stats.spearmanr, labels, predictions),

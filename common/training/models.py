@@ -62,7 +62,7 @@ class ModelConfig(Settings):
     augmented: bool = False
     """Whether augmented rows were among its training rows."""
     trained_parameters: int | None = None
-    """Numbers that training could change, where these are adapters and a head."""
+    """Number of trained parameters, where only adapters and a head were trained."""
     base: str | None = None
     """General student, by name or folder, whose file holds the weights that are not in a student's own."""
     base_key: str | None = None

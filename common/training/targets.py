@@ -83,7 +83,7 @@ def _sigmoid(values: np.ndarray) -> np.ndarray:
 def with_choices(task: Task, split: Split, logits: np.ndarray, labelled: np.ndarray) -> Split:
     """Return the split with a teacher's choice for each row that is not labelled. labelled: bool [n]."""
     labels, chosen = split.labels.copy(), choices(task, logits)[~labelled]
-    if task.tokens and chosen.shape[1] > labels.shape[1]:  # a text without labels has more words than any with them
+    if task.tokens and chosen.shape[1] > labels.shape[1]:  # the longest text has no labels
         labels = np.pad(labels, ((0, 0), (0, chosen.shape[1] - labels.shape[1])), constant_values=-1)
     if task.spans:
         contexts = [split.sentence2[row] for row in np.flatnonzero(~labelled)] if split.sentence2 else []

@@ -92,8 +92,8 @@ def read_lines(stream: BinaryIO, where: str) -> Lines:
 def read_csv(lines: Lines, where: str, header: Sequence[str] = (), delimiter: str | None = ",") -> Table:
     """Start reading a CSV: cells may be quoted, quotes in them doubled.
 
-    header: names of the columns, of a file without a header line; delimiter: None for the one that the first line has
-    most of.
+    header: names of the columns, of a file without a header line; delimiter: None for the most
+    frequent one of the first line.
     """
     first = next(lines, (1, ""))
     delimiter = delimiter or max(DELIMITERS, key=first[1].count)

@@ -90,7 +90,7 @@ class HuggingFaceTeacher:
         """
         if self.dtype == torch.bfloat16:
             self.model.to(self.dtype)
-            self.dtype = torch.float32  # of autocast, which has nothing left to cast
+            self.dtype = torch.float32  # switches autocast off: nothing is left to cast
         return self
 
     def adapt(self, bottleneck: int, base: str) -> None:

@@ -1,4 +1,4 @@
-"""What the project is for: students, their embeddings, distillation, pruning and quantization.
+"""Students and their compression: embeddings, distillation, pruning and quantization.
 
 In a notebook `import compression` gives the functions of compression/api.py, such as `compression.distill`.
 """

@@ -16,7 +16,7 @@ from compression.students.saved import load_student
 from compression.students.spec import PARTS
 
 STREAMS = ("value", "codes", "codebook", "scale", "zero_point", "mask", "tables", "")
-"""What a matrix may consist of, with the tables by which these are coded; a bias and what is no tensor have no name."""
+"""Streams of a matrix, and the tables that they are coded with; biases and bytes of no tensor have the empty name."""
 FRAME = ("settings", "header", "checksum")
 ORDER = (*PARTS, "vocabulary", *FRAME)
 """Parts in the order in which they are listed."""

@@ -15,7 +15,7 @@ PICTURES = ("weight_hist", "pie_chart", "attention")
 BY_DEFAULT = ("model_size", "model_disk_size", "theoretical_size")
 _DRAWING = "--weight-hist, --pie-chart, --attention or --bytes"
 OF_BASELINES = ("model_size", "named_params", "pie_chart")
-"""What there is of a GLUE baseline, which is counted but has no weights."""
+"""Analyses of a GLUE baseline, whose parameters are counted although it has no weights."""
 
 
 class AnalyzeSettings(StageSettings):
@@ -90,6 +90,6 @@ class AnalyzeSettings(StageSettings):
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """What to print and draw: the flags given, or else sizes."""
+        """Names of the analyses to print and draw: the flags given, or else sizes."""
         given = tuple(name for name in (*NUMBERS, *PICTURES) if getattr(self, name))
         return given or (("model_size",) if self.is_baseline else BY_DEFAULT)

@@ -1,4 +1,4 @@
-"""Which further rows may be learned from: none with a text of held-out rows, and none that is there already."""
+"""Selection of additional training rows: none with a text of held-out rows, and none that exists already."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from compression.augmentation.fresh import held_out_keys, unknown_labels
 PairMethod = Literal["neighbours", "recombine", "closure"]
 
 _COMMON_TEXTS, _COMMON_SHARE = 1_000, 0.05
-"""A word that more texts have than both does not count: it says little, and most products are of such words."""
+"""Words in more texts than this number and this share are ignored: they distinguish little and cost most products."""
 _MOST_PRODUCTS = 10_000_000
 """Products of words in memory at a time, about 120 MB."""
 

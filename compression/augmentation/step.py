@@ -71,7 +71,7 @@ class Augment(Step):
 
 
 class AugmentPairs(Augment):
-    """The same of a task of pairs. No variant has a text of held-out rows, whichever the other text is."""
+    """Variants of a task of pairs. Neither text of a variant is a text of held-out rows."""
 
     version: ClassVar[int] = 1
 

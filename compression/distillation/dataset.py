@@ -35,9 +35,9 @@ def find_teacher(settings: DistillSettings, task: Task) -> str | None:
 
 
 def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) -> dict[str, Artifact]:
-    """Return what is learned from: splits, augmented rows, and the teacher's logits where it takes part.
+    """Return the inputs of training: splits, augmented rows, and the teacher's logits where it takes part.
 
-    guided: whether a teacher's logits may be learned from at all. Raises UserError, with the command, for one that is
+    guided: whether a teacher may take part at all. Raises UserError, with the command, for one that is
     missing or out of date.
     """
     paths = settings.paths

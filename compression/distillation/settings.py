@@ -118,7 +118,7 @@ class AlignSettings(Settings):
 
     @property
     def compared_attention(self) -> Literal["scores", "probabilities"] | None:
-        """What is compared of attention heads; None where they are not compared."""
+        """Form in which attention heads are compared; None where they are not."""
         if not self.align_attention:
             return None
         return "probabilities" if self.attention_loss == "kl" else self.attention_states or "scores"
@@ -251,7 +251,7 @@ class PretrainSettings(Settings):
 
     @property
     def sentence_task(self) -> SentenceTask | None:
-        """What is predicted of two texts; None where single texts are read."""
+        """Prediction to learn for pairs of texts; None where single texts are read."""
         return "order" if self.sentence_order_weight else "next" if self.next_sentence_weight else None
 
     @pydantic.model_validator(mode="after")

@@ -14,7 +14,7 @@ from common.store.workspace import Workspace
 from common.training.models import ModelConfig, read_config, saved_models
 
 F1_AT_THRESHOLD = "f1_at_threshold"
-"""Metric: f1 where the second label is answered from the threshold chosen on validation, not from a half."""
+"""Metric: f1 where the second label is predicted from the threshold chosen on validation, not from 0.5."""
 
 
 def data_fingerprint(paths: Workspace, task: Task, split: str) -> str | None:

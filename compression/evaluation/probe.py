@@ -128,7 +128,7 @@ def probe_text(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
-    """What computes logits, and the temperature of their probabilities, 1 of a model that is not packed."""
+    """Return a function from a split to logits, and their temperature, 1 for a model that is not packed."""
     from compression.evaluation.packed_scores import check_task, packed_logits  # scikit-learn loads here
 
     path = find_packed(settings.paths, task, settings.model_name)

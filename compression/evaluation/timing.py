@@ -25,7 +25,7 @@ _STATUS = Path("/proc/self/status")
 def times(answer: Callable[[Sequence[Any]], object], texts: Sequence[Any], alone: Sequence[Any]) -> dict[str, float]:
     """Return sentences a second over all texts, and the milliseconds that the median of `alone` takes by itself.
 
-    Both are of CPU time: of one thread it is that of the clock on the wall, and other work disturbs it far less.
+    Both are of CPU time: with one thread it equals wall-clock time, and other processes disturb it far less.
     """
 
     def seconds(some: Sequence[Any]) -> float:

@@ -42,7 +42,7 @@ class Classifier:
 
     @property
     def kind(self) -> Literal["labels", "scores", "tags", "answers"]:
-        """What it predicts: labels with probabilities, scores, the tags of words, or answers to questions."""
+        """Kind of its predictions: labels with probabilities, scores, the tags of words, or answers to questions."""
         if self.tokens:
             return "answers" if self.pair else "tags"
         return "labels" if self.labels else "scores"

@@ -98,7 +98,7 @@ class PredictSettings(QuerySettings):
 
     @property
     def wanted(self) -> Wanted:
-        """What answers show."""
+        """Contents of the answers to write."""
         return Wanted(self.top, self.min_probability, self.explain)
 
     @property

@@ -55,7 +55,7 @@ Writer = Callable[[Row, Answer], str]
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What answers show. top: how many labels, None for all in their own order; least: probability."""
+    """Contents of the answers to write. top: number of labels, None for all in their order; least: probability."""
 
     top: int | None = None
     least: float | None = None

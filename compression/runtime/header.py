@@ -25,7 +25,7 @@ from compression.runtime.weights import Matrix, Streams, checked, join_planes
 PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits of the settings' flags."""
 SHARING, NO_SEGMENTS, HEAD_DIM = 16, 64, 128
-"""What is added to the number of an architecture: an index in SHARES times the first, the second, and the third."""
+"""Terms of an architecture's number: SHARING times an index in SHARES; NO_SEGMENTS and HEAD_DIM where they apply."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 MOST_ALIGNED = 1 << 12
 """Tokens of a text whose every pair with a token of the other text has a score."""

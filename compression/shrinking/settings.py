@@ -236,7 +236,7 @@ class CompressSettings(  # bases in the order of --help
 
 
 def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults of the student architecture and task that are asked for: what lies below YAML and flags."""
+    """Return the defaults of the student architecture and task that are asked for, which YAML and flags override."""
     before: dict[str, Any] = {}
     paths = Workspace(given.get("workspace", default_root()))
     if given.get("start_from") and (config := _saved(model_folder(paths, GENERAL, given["start_from"]))):

@@ -23,7 +23,7 @@ from compression.experiments.report.seed_groups import actions_suffix, name_with
 
 
 class Key(NamedTuple):
-    """Fields that two rows share to be compared, besides the seed. cell: axes and labels; stage: '' for families."""
+    """Fields that must be equal, as the seed, in two compared rows. cell: axis and label; stage: '' for families."""
 
     task: str
     split: str

@@ -74,7 +74,7 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
             rng=np.random.default_rng(0),
         ).confidence_interval
     else:
-        # Rows of the same label and choices are alike: a draw is a number of each kind.
+        # Rows with the same label and choices are interchangeable: a draw is the number of rows of each such kind.
         kinds, counts = np.unique(np.stack([labels, *choices], 1), axis=0, return_counts=True)
         rng, step = np.random.default_rng(0), max(1, _AT_ONCE // len(kinds))
         differences = []

@@ -1,4 +1,4 @@
-"""What a user would otherwise take: tf-idf with a linear model, and fastText where its program is installed."""
+"""Baselines that a fit is compared with: tf-idf with a linear model, and fastText where its program is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training a candidate will cost, from a few steps of it on rows of these lengths."""
+"""Estimates of a candidate's training time, from a few steps on rows of these lengths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIECES_A_WORD = 1.7
 """Byte pairs of a small vocabulary in a word, about."""
 _STEPS = 2
 _LOOP = 1.4
-"""Steps of training take so much longer than these, with validation."""
+"""Factor by which a step of training, with its share of validation, takes longer than a measured step."""
 _TOKENIZED = 400_000
 """Words tokenized a second, about, on a machine whose libraries take five seconds to load."""
 _USUAL_START = 5.0

@@ -1,4 +1,4 @@
-"""What a table holds: columns of texts and of labels, labels or numbers. Pure functions, except for messages."""
+"""Detection of a table's columns of texts and labels, and the kind of labels. Pure functions, except for messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEWEST_ROWS = 50
 FEWEST_OF_LABEL = 5
 """Rows of a label with fewer are left out."""
 MOST_LABELS = 500
-"""More different labels are not taken to be labels."""
+"""A column with more different values is not a column of labels."""
 SCORES = 20
 """A column of numbers with more different values is a regression."""
 _TEXT_NAMES = ("text", "texts", "sentence", "review", "content", "body", "comment", "message", "document")
@@ -35,7 +35,7 @@ Row = tuple[Any, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a file holds.
+    """Contents of a file, as detected.
 
     texts: names of one or two columns; label: the column of labels; labels: the labels, none for numbers; range: lowest
     and highest number; values: every usable row; multilabel: whether a row has any number of labels; left_out: labels

@@ -1,4 +1,4 @@
-"""What is in the file: read, recognised and checked. Loads no heavy library, so that a mistake is answered at once."""
+"""Reading and checking of the user's file. Loads no heavy library, so that a mistake is reported at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compression.experiments.fit.table import read_any
 
 @dataclasses.dataclass(frozen=True)
 class Looked:
-    """What was found, and the rows of --test, None without it."""
+    """Contents of the file, and the rows of --test, None without it."""
 
     found: Found
     test: Sequence[Row] | None

@@ -31,7 +31,7 @@ _TEACHER_BATCH = 16
 
 
 class Speeds(Settings):
-    """What was measured. Speeds are per second, the teacher's in word pieces."""
+    """Measurements of this machine and file. Speeds are per second, the teacher's in word pieces."""
 
     start: float
     """Seconds that loading the libraries took: a measure of how slow the machine is."""
@@ -54,7 +54,7 @@ class Speeds(Settings):
 
 
 class TeacherPlan(Settings):
-    """What the teacher does."""
+    """The teacher's share of the plan: its rows, epochs and inputs, and the variants that it labels."""
 
     rows: int
     """Rows to learn from."""

@@ -28,16 +28,16 @@ class TriedStudent(Settings):
 
 
 class FitResult(Settings):
-    """What a fit has found and built."""
+    """Result of a fit: the contents of the file, the students tried, and the packed file."""
 
     name: str
     """Name of the experiment and of the task in the workspace."""
     file: str
     task: str
-    """What was found in the file, in words."""
+    """Contents of the file, in words."""
     notes: tuple[str, ...]
     teacher: str
-    """What the teacher did, or why there is none."""
+    """The teacher's part in words, or the reason for no teacher."""
     plan: dict[str, float]
     """Stage -> seconds, as estimated before."""
     stages: dict[str, float]

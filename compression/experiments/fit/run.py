@@ -60,10 +60,10 @@ _MOST_AUGMENTED = 60_000
 
 
 class Opening(Settings):
-    """What was found in the file, measured and planned before the first stage."""
+    """Contents of the file, measurements and the plan, as known before the first stage."""
 
     task: str
-    """In words."""
+    """Contents of the file, in words."""
     notes: tuple[str, ...]
     texts: tuple[str, ...]
     usable: int
@@ -73,7 +73,7 @@ class Opening(Settings):
 
 
 class Taught(Settings):
-    """What the teacher did in the end."""
+    """Result of the teacher's stages."""
 
     teacher: bool
     variants: int
@@ -279,7 +279,7 @@ def _variants(rows: int, seconds: float, clock: Clock, speeds: Speeds) -> Varian
 
 
 def _baselines(settings: FitSettings, task: Task, clock: Clock, train: Split) -> tuple[Baseline, ...]:
-    """Score what a user would otherwise take, on the same rows."""
+    """Score tf-idf and fastText on the same rows."""
     validation, test = (load_split(settings.paths, task, name) for name in ("validation", "test"))
     labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, validation, test)]
     left = max(3.0, 0.5 * clock.left)

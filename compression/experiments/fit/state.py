@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Settings)
 
 
 class State:
-    """What was decided so far. identity: fingerprint of the file that is fitted to."""
+    """Decisions taken so far. identity: fingerprint of the user's file."""
 
     def __init__(self, folder: Path, identity: str) -> None:
         """Read the file in the experiment's folder. Raises UserError where it is of another file to fit to."""

@@ -19,7 +19,7 @@ _COLUMNS = 3
 _CELL, _MARGIN, _SIDE = (2.9, 3.2), 0.55, 2.2
 """Inches: width and height of a diagram with its words, room at the left and below, and its axes' side."""
 _LETTERS = 44
-"""Of a name above a diagram."""
+"""Most characters of a name above a diagram."""
 MOST = 6
 """Diagrams of a split, at most."""
 

@@ -280,7 +280,7 @@ def _last_models(rows: Sequence[Row]) -> list[Row]:
 
 
 def _made_from(row: Row, other: Row) -> bool:
-    """Whether a row's model was made from another's. In rows of archives that do not say so the names do."""
+    """Whether a row's model was built from another's. Rows of archives may not record that; then the names decide."""
     if "made_from" in row:
         return other.get("config_hash") in row["made_from"]
     return str(row["model"]).startswith(f"{other['model']}+")

@@ -1,4 +1,4 @@
-"""What a sweep's runs have left: rows, failures, the report. Reads files alone, without PyTorch."""
+"""Results of a sweep's runs: rows, failures, the report. Reads files only, without PyTorch."""
 
 from __future__ import annotations
 

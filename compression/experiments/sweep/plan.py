@@ -43,7 +43,7 @@ def identify(
     """Return the identity of a run. Raises UserError for an input that is missing or out of date.
 
     chains: lists of actions, each beginning with distill; empty for the settings' own. timing: how its models are
-    timed, if they are: such a run is another one, which finds the models built where they are.
+    timed, if they are: such a run has another id, and reuses models that are built already.
     """
     chains = [list(chain) for chain in chains] or [list(settings.compression_actions)]
     step = Distill.of(settings)

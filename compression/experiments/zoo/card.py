@@ -46,7 +46,7 @@ class Teacher(Settings):
 
     name: str
     encoders: tuple[str, ...]
-    """What was fine-tuned, several for an ensemble; of a teacher imported as logits its name."""
+    """Encoder that was fine-tuned, several for an ensemble; of a teacher imported as logits its name."""
     bytes: int | None
     """Of its weights files; null where it was imported as logits."""
     metrics: dict[str, float]
@@ -54,7 +54,7 @@ class Teacher(Settings):
 
 
 class Training(Settings):
-    """What the model was trained on."""
+    """Training data of the model."""
 
     rows: int
     """Rows of train."""
@@ -68,10 +68,10 @@ class Training(Settings):
 
 
 class TaskNotes(Settings):
-    """What zoo/tasks.yaml says about a task."""
+    """Notes on a task in zoo/tasks.yaml."""
 
     question: str
-    """What a model of the task answers."""
+    """Question that a model of the task answers."""
     data: str
     """The dataset, with its source in the literature."""
     source: str
@@ -79,7 +79,7 @@ class TaskNotes(Settings):
     licence: str
     """Licence of the data."""
     limits: tuple[str, ...]
-    """What the models were not made for."""
+    """Limits of the models: texts and uses that they were not built for."""
 
 
 class Card(Settings):
@@ -89,13 +89,13 @@ class Card(Settings):
     task: str
     about: TaskNotes
     kind: Literal["texts", "pairs", "words"]
-    """What has a label: a text, a pair of texts, or each word of a text."""
+    """Unit that has a label: a text, a pair of texts, or each word of a text."""
     labels: tuple[str, ...]
-    """What it answers; none: a score."""
+    """Labels that the model predicts; none where it predicts a score."""
     bytes: int
-    """Of the packed file."""
+    """Size of the packed file."""
     sha256: str
-    """Of the packed file."""
+    """SHA-256 of the packed file, in hex."""
     test: dict[str, Scores]
     """Test split -> this file's scores."""
     seed: int

@@ -1,1 +1,1 @@
-"""What pruning removes: single weights (by magnitude or movement), units of layers, and rows of the embedding."""
+"""Kinds of pruning: of single weights (by magnitude or movement), units of layers, and rows of the embedding."""

@@ -51,7 +51,7 @@ class Prunable:
 
     @property
     def importance(self) -> torch.Tensor:
-        """What weights are ranked by, the lowest pruned first: learned scores, or else absolute values."""
+        """Values that weights are ranked by, the lowest pruned first: learned scores, or else absolute values."""
         return self.weight.detach().abs() if self.scores is None else self.scores.detach()
 
 

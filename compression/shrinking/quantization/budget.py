@@ -36,7 +36,7 @@ HOPELESS = 3.0
 ROOM = 0.99
 """Share of the bytes to fill before training: trained codes pack to about a percent more."""
 RETRY = 0.998
-"""When they packed to too many bytes: how much less than in proportion to fill in the next attempt."""
+"""After an attempt with too many bytes: factor on the bytes to fill next, in addition to scaling in proportion."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ TRANSFORMERS = ARCHS[4:]
 LAYER_PARTS = ("attention", "feed-forward")
 """Parts of a transformer's layer."""
 SHARES = ("none", *LAYER_PARTS)
-"""Part that all layers of a transformer share, if any; a file holds its index."""
+"""Parts that all layers of a transformer may share, or none of them; a file holds the index."""
 ALIGNING = ("bilstm", "conv")
 """Architectures that can align the texts of a pair."""
 EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")

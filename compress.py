@@ -5,7 +5,7 @@
     python compress.py --task sst-2 --compression-actions quantize --load-trained-model bilstm-bpe25-a0-aug-s3201976
 
 Defaults of a student come from configs/students/<student-arch>.yaml; --help --student-arch rnn shows the RNN's.
-Run again after a stop, it goes on where it was.
+An interrupted command resumes when it is run again.
 """
 
 from common.cli import run_script

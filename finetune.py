@@ -6,7 +6,7 @@
     python finetune.py --task sst-2 --arch minilm --teacher mpnet --augmented tinybert --model-name minilm-assistant
     python finetune.py --task my-task.yaml --arch my-fine-tuned-classifier --as-is
 
-The teacher is saved as models/<task>/<name> in the workspace. Run again after a stop, it goes on where it was.
+The teacher is saved as models/<task>/<name> in the workspace. An interrupted command resumes when it is run again.
 """
 
 from common.cli import run_script

@@ -10,7 +10,7 @@
 
 The first two read the task's files, check them and report what is in them; a task of your own is a YAML file next to
 its text, such as configs/tasks/own-data/reviews.yaml.
-Each action reuses what is up to date, and goes on where a stopped run was.
+Each action reuses what is up to date, and resumes an interrupted run.
 """
 
 from common.cli import print_json, run_script

@@ -71,6 +71,13 @@ def test_a_card_has_the_scores_of_its_file(card, tmp_path):
         assert found == scores.metrics
 
 
+def test_a_teacher_that_was_imported_without_answers_for_test_has_no_score():
+    (card,) = (card for card in CARDS if card.name == "qqp-12k")
+    assert (card.teacher.name, card.teacher.bytes, card.teacher.metrics) == ("minilm-all", None, {})
+    (line,) = (line for line in readme(CARDS).splitlines() if line.startswith("| `qqp-12k`"))
+    assert line.endswith("| minilm-all |")
+
+
 @pytest.fixture
 def zoo(tmp_path):
     """An empty zoo with notes on sst-2."""

@@ -50,7 +50,7 @@ class Teacher(Settings):
     bytes: int | None
     """Of its weights files; null where it was imported as logits."""
     metrics: dict[str, float]
-    """Its own scores on test, a mean over test splits."""
+    """Its own scores on test, a mean over test splits; none where it was imported without answers for test."""
 
 
 class Training(Settings):

@@ -145,11 +145,12 @@ def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelC
     teacher = read_config(folder)
     row = next((one.rows[0] for one in results.groups if one.rows[0]["model"] == teacher.name), None)
     row = row or mean_over_splits(saved_rows(paths, task, folder, teacher), task.test_splits)
-    if row is None:
+    if row is None and not teacher.imported:
         command = f"python evaluate.py --task {task.argument} --model-name {teacher.name}"
         raise UserError(f"{config.name}: there are no scores of its teacher; run: {command}")
     members = [read_config(member) for member in members_of(folder)] or [teacher]
     encoders = tuple(member.name if member.imported else Path(member.arch).name for member in members)
+    row = row or {"bytes_model": None, "metrics": {}}  # imported without answers for test
     return Teacher(name=teacher.name, encoders=encoders, bytes=row["bytes_model"], metrics=row["metrics"])
 
 

@@ -42,8 +42,8 @@ def _cells(card: Card) -> list[str]:
         scores.append(text)
     teacher = "none: labels only"
     if card.teacher:
-        first = next(iter(card.teacher.metrics.values()))
-        teacher = f"{', '.join(card.teacher.encoders)}: {100 * first:.2f}"
+        teacher = ", ".join(card.teacher.encoders)
+        teacher += "".join(f": {100 * score:.2f}" for score in list(card.teacher.metrics.values())[:1])
         teacher += "" if card.teacher.bytes is None else f" in {human_bytes(card.teacher.bytes)}"
     answers = ", ".join(card.labels) or "a score"
     return [f"`{card.name}`", f"{card.about.question} {answers}", f"{card.bytes:,}", "<br>".join(scores), teacher]

@@ -41,7 +41,8 @@ def test_answers_are_those_of_the_numpy_runtime(tmp_path, arch, embedding, kind)
     """In one form of matrix after another; with and without adapters and a projection of the vectors."""
     number = made.TRANSFORMERS.index(arch) + 2 * made.EMBEDDINGS.index(embedding) + 8 * len(kind)
     more = sizes(adapters=4 * (number % 2)) | {"embedding_dim": (6, 8)[number // 2 % 2]}
-    theirs, ours = both(tmp_path, arch, embedding, made.FORMS[number % len(made.FORMS)], **more, **kind)
+    forms = made.FORMS[:10]  # random students may ignore texts: with these combinations none does
+    theirs, ours = both(tmp_path, arch, embedding, forms[number % len(forms)], **more, **kind)
     check(theirs, ours, [*TEXTS[::4], *LONG])
     texts = [("a film", "fine"), ("the the", "")] if theirs.pair else ["a film", "the the"]
     expected = theirs.logits(texts)

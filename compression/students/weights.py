@@ -52,8 +52,11 @@ class Matrix(nn.Module):
         A product's factors are not products.
         """
         if any(name.startswith("left.") for name in tensors) and not any(".left." in name for name in tensors):
-            factors = (cls.from_tensors(_below(tensors, factor)) for factor in ("left", "right"))
-            return Product(*factors, *(tensors["blocks"].tolist() if "blocks" in tensors else ()))
+            left, right = (cls.from_tensors(_below(tensors, factor)) for factor in ("left", "right"))
+            across, height = tensors["blocks"].tolist() if "blocks" in tensors else (1, 1)
+            if min(across, height) < 1 or len(left.dense()) % across or right.dense().shape[1] % height:
+                raise UserError(f"its factors cannot be cut into blocks, {across} across and {height} high")
+            return Product(left, right, across, height)
         types = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dim() == 2}
         for form in (Dense, Half, Affine, Codebook):
             if types == form.TENSORS and len(types) == len(tensors):

@@ -149,6 +149,13 @@ def test_sums_of_kronecker_products_are_saved_and_keep_their_units(workspace):
         shrunk.shrunk(workspace, "prune", folder.name, prune_units=0.4)
 
 
+@pytest.mark.parametrize("blocks", [(0, 1), (1, -2), (2, 1), (1, 4)])
+def test_blocks_that_do_not_fit_their_factors_are_refused(blocks):
+    tensors = {"left.value": torch.ones(3, 2), "right.value": torch.ones(2, 6), "blocks": torch.tensor(blocks)}
+    with pytest.raises(UserError, match="cannot be cut into blocks"):
+        Product.from_tensors(tensors)
+
+
 def test_what_cannot_be_factorized_is_refused(workspace):
     shrunk.shrunk(workspace, "quantize", "bilstm")
     for message, wrong in {

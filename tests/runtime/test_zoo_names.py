@@ -77,13 +77,13 @@ def test_the_first_minute(tmp_path, name):
     (tmp_path / "sitecustomize.py").write_text(ONLY_NUMPY)
     environment = tiny.environment(PYTHONPATH=str(tmp_path))
     command = [sys.executable, "-m", "compression.runtime", name]
-    text = (
-        b"a gorgeous , witty film\tan ugly one\n" if name.startswith(("qqp", "mnli")) else b"a gorgeous , witty film\n"
-    )
+    known = name in zoo_names()
+    text = b"a gorgeous , witty film\tan ugly one\n" if known and load(name).pair else b"a gorgeous , witty film\n"
     done = subprocess.run(command, input=text, cwd=tiny.ROOT, env=environment, capture_output=True, timeout=60)
-    if name in zoo_names():
+    if known:
         assert (done.returncode, done.stderr) == (0, b"")
-        assert done.stdout.decode().split("\t")[0] in (*load(name).labels, "a")
+        answer = done.stdout.decode().split("\t")[0].strip()
+        assert answer in (*load(name).labels, "a") or (not load(name).labels and float(answer) >= 0)
     else:
         assert (done.returncode, done.stdout) == (2, b"")
         assert done.stderr.startswith(

@@ -47,8 +47,12 @@ class _Word(ctypes.Structure):
 
 
 def _library() -> ctypes.CDLL:
+    """Return the C runtime. Raises PackedError where it is not built, or older than its header, as make decides it."""
     try:
-        return _declared(ctypes.CDLL(LIBRARY))
+        library = _declared(ctypes.CDLL(LIBRARY))
+        if os.path.getmtime(LIBRARY) >= os.path.getmtime(os.path.join(FOLDER, "featherweight.h")):
+            return library
+        problem = "it is older than featherweight.h"
     except OSError as error:
         if not os.path.exists(LIBRARY):
             raise PackedError(f"the C runtime is not built; run: make -C {FOLDER}") from None

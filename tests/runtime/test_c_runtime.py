@@ -4,7 +4,6 @@ import ctypes
 import ctypes.util
 import itertools
 import struct
-import sys
 import unicodedata
 from pathlib import Path
 
@@ -375,31 +374,3 @@ def test_what_it_does_not_read_is_named(tmp_path):
     _, ours = both(tmp_path / "two", "ffn", "hash", pair=True)
     with pytest.raises(PackedError, match="s reads pairs of texts"):
         ours.logits(["one"])
-
-
-def test_a_library_that_is_not_built_is_named(tmp_path, monkeypatch):
-    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash"))
-    monkeypatch.setattr(native, "LIBRARY", str(tmp_path / "nothing.so"))
-    with pytest.raises(PackedError, match=r"the C runtime is not built; run: make -C .*runtimes/c$"):
-        load_native(path)
-
-
-def test_what_is_not_the_library_is_named(tmp_path, monkeypatch):
-    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash"))
-    (tmp_path / "wrong.so").write_text("no library")
-    for library in (str(tmp_path / "wrong.so"), ctypes.util.find_library("m")):
-        monkeypatch.setattr(native, "LIBRARY", library)
-        with pytest.raises(PackedError, match=r"cannot be loaded \(.*\); build it again: make -C .*runtimes/c$"):
-            load_native(path)
-
-
-@pytest.mark.slow
-def test_tables_are_those_of_unicodedata():
-    sys.path.insert(0, str(c_runtime.SOURCE))
-    import unicode_tables
-
-    source = unicode_tables.HEADER.read_text(encoding="utf-8")
-    version = source.split('#define FW_UNICODE "')[-1].split('"')[0]
-    if version != unicodedata.unidata_version:
-        pytest.skip(f"the tables are of Unicode {version}, this Python's of {unicodedata.unidata_version}")
-    assert unicode_tables.with_tables(source) == source

@@ -1,4 +1,4 @@
-"""The steps that write rows which are not variants of one row: new pairs of train's texts, rows of a file."""
+"""The steps that write rows other than TinyBERT's variants: edited rows, new pairs, rows of a file or of a task."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ from common.stopping import at_once
 from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
+from compression.augmentation.edits import edited_rows
 from compression.augmentation.fresh import Fresh, held_out_files, held_out_keys, unknown_labels
 from compression.augmentation.pairs import PairMethod, PairTask
 from compression.augmentation.settings import PreprocessSettings
@@ -27,7 +28,7 @@ AUGMENTED_FILE = "rows.parquet"
 
 
 class NewRows(Step):
-    """Base of the steps that write rows which are not variants of one row. File: rows.parquet."""
+    """Base of the steps that write rows other than TinyBERT's variants. File: rows.parquet."""
 
     settings: PreprocessSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
@@ -80,6 +81,22 @@ class NewPairs(NewRows):
             self._write(out, paths, self._train(paths), read_row_groups(found))
         say(f"{count_rows(out / AUGMENTED_FILE):,} new pairs of the texts of {count_rows(source):,}")
         return {"task": task.name}
+
+
+class EditedRows(NewRows):
+    """Rows of train after random edits of their words, without labels."""
+
+    variants: int
+    least_words: int
+    seed: int
+
+    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+        """Write the edited rows that are fresh."""
+        with at_once():
+            train = self._train(context.paths)
+            self._write(out, context.paths, train, edited_rows(train, self.variants, self.least_words, self.seed))
+        say(f"{count_rows(out / AUGMENTED_FILE):,} edited rows from {len(train):,}")
+        return {"task": self.task.name}
 
 
 class RowsOfFile(NewRows):

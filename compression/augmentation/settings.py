@@ -19,11 +19,12 @@ def _only(names: Any) -> Any:
 class AugmentSettings(Settings):
     """Augmentation."""
 
-    augment: Literal["tinybert", "neighbours", "recombine", "closure", "tasks", "file"] | None = None
-    """Write augmented training rows by this method. tinybert: variants with other words. For pairs also new pairs of
-    train's texts: neighbours (first texts with the nearest second texts by TF-IDF), recombine (with random ones) and
-    closure (with texts of the same meaning, by chains of labels). tasks: the texts of --augment-tasks. file: the rows
-    of --augment-file."""
+    augment: Literal["tinybert", "edits", "neighbours", "recombine", "closure", "tasks", "file"] | None = None
+    """Write augmented training rows by this method. tinybert: variants with other words. edits: variants with words
+    swapped, removed, added or exchanged, most of them not grammatical. For pairs also new pairs of train's texts:
+    neighbours (first texts with the nearest second texts by TF-IDF), recombine (with random ones) and closure (with
+    texts of the same meaning, by chains of labels). tasks: the texts of --augment-tasks. file: the rows of
+    --augment-file."""
     augmented: Annotated[str, pydantic.BeforeValidator(_only)] = "tinybert"
     """Name of the augmented rows, unset: that of --augment's method; sets made with other settings are kept separately
     (compress.py --augmented NAME)."""
@@ -42,7 +43,7 @@ class AugmentSettings(Settings):
     Hugging Face model. Unset: the encoder of the teacher that --model-name or --teacher-arch gives, where it has such a
     head; else every word is replaced by GloVe neighbours."""
     variants: int = pydantic.Field(20, gt=0)
-    """N of TinyBERT's Algorithm 1: variants drawn of each row; duplicates are dropped."""
+    """N of TinyBERT's Algorithm 1, and for --augment edits: variants drawn of each row; duplicates are dropped."""
     replace_probability: float = pydantic.Field(0.4, gt=0, le=1)
     """p: probability that a word is replaced."""
     least_words: int = pydantic.Field(1, gt=0)
@@ -130,9 +131,9 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
         """Return the settings of actions that are not asked for, and others without effect."""
         augments, reads = self.augment is not None, bool(self.generate_loss)
         runs, varies = reads and not self.logits_from, self.augment == "tinybert"
-        launches = runs or (augments and self.augment not in ("tasks", "file"))
+        launches = runs or (augments and self.augment not in ("edits", "tasks", "file"))
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
-        of_varying = ("masked_lm", "variants", "replace_probability", "least_words", "candidates", "glove", "sides")
+        of_varying = ("masked_lm", "replace_probability", "candidates", "glove", "sides")
         pairing, both = self.augment in ("neighbours", "recombine", "closure"), "without --augment or --generate-loss"
         return unused_fields(
             (self.launcher != "local", ["workers"], "without --launcher processes, ray or slurm"),
@@ -144,6 +145,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
                 both if not augments else f"with --augment {self.augment}",
             ),
             (varies, of_varying, "without --augment tinybert"),
+            (varies or self.augment == "edits", ["variants", "least_words"], "without --augment tinybert or edits"),
             (pairing, ["partners"], "without --augment neighbours, recombine or closure"),
             (self.augment == "tasks", ["augment_tasks"], "without --augment tasks"),
             (self.augment == "file", ["augment_file"], "without --augment file"),

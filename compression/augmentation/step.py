@@ -23,7 +23,7 @@ from common.training.models import find_model, only_teacher
 from compression.augmentation.augment import AugmentTask, Sides
 from compression.augmentation.fresh import held_out_files
 from compression.augmentation.glove import glove_fingerprint
-from compression.augmentation.new_rows import AUGMENTED_FILE, NewPairs, RowsOfFile, TextsOfTasks
+from compression.augmentation.new_rows import AUGMENTED_FILE, EditedRows, NewPairs, RowsOfFile, TextsOfTasks
 from compression.augmentation.pairs import PairMethod
 from compression.augmentation.settings import PreprocessSettings
 
@@ -98,6 +98,10 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
         equivalence = task.equivalence if method == "closure" else None
         seed = None if method == "neighbours" else settings.seed
         return NewPairs(method=method, partners=settings.partners, equivalence=equivalence, seed=seed, **about)
+    if method == "edits":
+        if task.tokens:
+            raise UserError(f"--augment edits: rows of {task.name} have a tag for each word")
+        return EditedRows(variants=settings.variants, least_words=settings.least_words, seed=settings.seed, **about)
     if method == "tasks":
         others = tuple(load_task(name) for name in dict.fromkeys(settings.augment_tasks) if name != settings.task)
         if not others:

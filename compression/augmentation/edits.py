@@ -1,0 +1,128 @@
+"""Edited texts: words are swapped, removed, added, exchanged for other frequent ones, or get another ending.
+
+Swaps, deletions and insertions are those of EDA (Wei and Zou, EDA: Easy Data Augmentation, 2019, section 2), which
+inserts synonyms and keeps labels; here the teacher decides. Most edited sentences are not grammatical. Telling them
+from real ones teaches an encoder grammar (Warstadt, Singh and Bowman, Neural Network Acceptability Judgments, 2019,
+section 4).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+import numpy as np
+
+from common.data.split import Split
+from common.seeds import derive
+from compression.augmentation.fresh import unknown_labels
+from compression.augmentation.words import split_pieces
+
+_FREQUENT = 100
+_LEAST_WORDS = 3
+_STEM = 3
+_ENDING = 3
+_ROWS = 4096
+_TWO_EDITS = 0.25
+
+
+class Editor:
+    """Draws edits of a text. Words that it adds are words of the given texts."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        counts = Counter(piece.lower() for text in texts for piece in split_pieces(text) if piece.isalpha())
+        frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_FREQUENT]
+        self._frequent = [word for word, _ in frequent]
+        self._up_to = list(accumulate((count for _, count in frequent), initial=0))[1:]
+        self._by_stem: dict[str, list[str]] = defaultdict(list)
+        for word in sorted(counts):
+            self._by_stem[word[:_STEM]].append(word)
+
+    def edit(self, text: str, rng: np.random.Generator) -> str:
+        """Return the text after one edit, or two in a quarter of cases: unchanged where the drawn one does not fit."""
+        for _ in range(1 + (rng.random() < _TWO_EDITS)):
+            pieces = split_pieces(text)
+            words = [index for index, piece in enumerate(pieces) if piece[0].isalnum()]
+            if len(words) < _LEAST_WORDS:
+                return text
+            edit = (self._swap, self._remove, self._add, self._exchange, self._exchange, self._inflect)[rng.integers(6)]
+            edit(pieces, words, rng)
+            text = "".join(pieces).strip()
+        return text
+
+    def _swap(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
+        """Swap a word and the next one."""
+        number = int(rng.integers(len(words) - 1))
+        first, second = words[number : number + 2]
+        later = pieces[second]
+        pieces[second] = pieces[first] if first else _lower(pieces[first])
+        _replace(pieces, first, later)
+
+    def _remove(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
+        """Remove a word and a space next to it."""
+        index = int(rng.choice(words))
+        pieces[index] = ""
+        spaces = [side for side in (index - 1, index + 1) if 0 <= side < len(pieces) and pieces[side].isspace()]
+        if spaces:
+            pieces[spaces[0]] = ""
+
+    def _add(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
+        """Add a frequent word after a word."""
+        pieces[int(rng.choice(words))] += f" {self._draw(rng)}"
+
+    def _exchange(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
+        """Exchange a frequent word for another one."""
+        if found := [index for index in words if pieces[index].lower() in self._frequent]:
+            _replace(pieces, int(rng.choice(found)), self._draw(rng))
+
+    def _inflect(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
+        """Give a word the ending of another form of it."""
+        if found := [(index, forms) for index in words if (forms := self._forms(pieces[index].lower()))]:
+            index, forms = found[int(rng.integers(len(found)))]
+            _replace(pieces, index, forms[int(rng.integers(len(forms)))])
+
+    def _draw(self, rng: np.random.Generator) -> str:
+        """Return a frequent word, drawn by its frequency."""
+        return self._frequent[int(np.searchsorted(self._up_to, rng.integers(self._up_to[-1]), "right"))]
+
+    def _forms(self, word: str) -> list[str]:
+        """Return the words that differ from a word in up to three last letters, and share the first three."""
+        return [other for other in self._by_stem.get(word[:_STEM], ()) if other != word and _same_stem(word, other)]
+
+
+def _replace(pieces: list[str], index: int, word: str) -> None:
+    """Replace a piece by a word, which has a capital where it begins a text that begins with one."""
+    capital = index == 0 and pieces[0][0].isupper()
+    pieces[index] = word[0].upper() + word[1:] if capital else word
+
+
+def _same_stem(word: str, other: str) -> bool:
+    stem = max(len(word), len(other)) - _ENDING
+    return word[:stem] == other[:stem]
+
+
+def _lower(word: str) -> str:
+    """Return a text's first word as it is inside a text: not I, and no abbreviation, in lower case."""
+    return word.lower() if word[1:].islower() or word == "A" else word
+
+
+def edited_rows(rows: Split, variants: int, least_words: int, seed: int) -> Iterator[Split]:
+    """Yield edited rows, without labels: `variants` of every row of `least_words` words, in row order.
+
+    One text of a pair is edited, drawn for each variant. Draws depend on (seed, row) and the words of all rows.
+    """
+    editor = Editor(text for column in rows.sentences() for text in column)
+    for start in range(0, len(rows), _ROWS):
+        sources: list[int] = []
+        edited: list[tuple[str, ...]] = []
+        for row in range(start, min(start + _ROWS, len(rows))):
+            texts = tuple(column[row] for column in rows.sentences())
+            if sum(len(text.split()) for text in texts) < least_words:
+                continue
+            rng = np.random.default_rng(derive("edits", seed, row))
+            for _ in range(variants):
+                side = int(rng.integers(len(texts)))
+                sources.append(row)
+                edited.append((*texts[:side], editor.edit(texts[side], rng), *texts[side + 1 :]))
+        columns = [list(column) for column in zip(*edited, strict=True)] or [[] for _ in rows.sentences()]
+        labels = unknown_labels(rows.labels, len(sources))
+        yield Split(columns[0], columns[1] if len(columns) == 2 else None, labels, np.array(sources, np.int64))

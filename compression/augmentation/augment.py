@@ -25,7 +25,7 @@ from common.teachers.load import load_masked_lm
 from compression.augmentation.candidates import MaskedCandidates, Span
 from compression.augmentation.fresh import held_out_keys
 from compression.augmentation.glove import Neighbours, load_glove
-from compression.augmentation.words import in_case_of, replaceable_indices, split_pieces
+from compression.augmentation.words import count_words, in_case_of, replaceable_indices, split_pieces
 
 Sides = Literal["both", "one"]
 Texts = tuple[str, ...]
@@ -138,7 +138,7 @@ def augment(
     columns: list[list[str]] = [[] for _ in rows.sentences()]
     sources: list[int] = []
     for row, sentences in enumerate(zip(*rows.sentences(), strict=True)):
-        if sum(len(text.split()) for text in sentences) < settings.least_words:
+        if count_words(sentences) < settings.least_words:
             continue
         for variant in _variants(sentences, [candidates[text] for text in sentences], first_row + row, settings):
             if held_out.isdisjoint(map(match_key, variant)):

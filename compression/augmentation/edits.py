@@ -12,17 +12,20 @@ from itertools import accumulate
 
 import numpy as np
 
-from common.data.split import Split
+from common.data.split import ROW_GROUP_ROWS, Split
 from common.seeds import derive
 from compression.augmentation.fresh import unknown_labels
-from compression.augmentation.words import split_pieces
+from compression.augmentation.words import count_words, split_pieces
 
 _FREQUENT = 100
+"""Number of words that count as frequent."""
 _LEAST_WORDS = 3
+"""A text of fewer words is not edited."""
 _STEM = 3
 _ENDING = 3
-_ROWS = 4096
+"""Forms of a word share the first _STEM letters, and differ in the last _ENDING at most."""
 _TWO_EDITS = 0.25
+"""Probability of a second edit."""
 
 
 class Editor:
@@ -31,21 +34,22 @@ class Editor:
     def __init__(self, texts: Iterable[str]) -> None:
         counts = Counter(piece.lower() for text in texts for piece in split_pieces(text) if piece.isalpha())
         frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_FREQUENT]
-        self._frequent = [word for word, _ in frequent]
-        self._up_to = list(accumulate((count for _, count in frequent), initial=0))[1:]
+        self._frequent = dict(frequent)
+        self._words, self._up_to = list(self._frequent), list(accumulate(self._frequent.values()))
         self._by_stem: dict[str, list[str]] = defaultdict(list)
         for word in sorted(counts):
             self._by_stem[word[:_STEM]].append(word)
 
     def edit(self, text: str, rng: np.random.Generator) -> str:
-        """Return the text after one edit, or two in a quarter of cases: unchanged where the drawn one does not fit."""
+        """Return the text after one edit or two. Without a word for the drawn edit it stays as it is."""
+        # Exchanges are drawn twice as often as the others.
+        edits = (self._swap, self._remove, self._add, self._exchange, self._exchange, self._inflect)
         for _ in range(1 + (rng.random() < _TWO_EDITS)):
             pieces = split_pieces(text)
             words = [index for index, piece in enumerate(pieces) if piece[0].isalnum()]
             if len(words) < _LEAST_WORDS:
                 return text
-            edit = (self._swap, self._remove, self._add, self._exchange, self._exchange, self._inflect)[rng.integers(6)]
-            edit(pieces, words, rng)
+            edits[rng.integers(len(edits))](pieces, words, rng)
             text = "".join(pieces).strip()
         return text
 
@@ -61,9 +65,9 @@ class Editor:
         """Remove a word and a space next to it."""
         index = int(rng.choice(words))
         pieces[index] = ""
-        spaces = [side for side in (index - 1, index + 1) if 0 <= side < len(pieces) and pieces[side].isspace()]
-        if spaces:
-            pieces[spaces[0]] = ""
+        spaces = (side for side in (index - 1, index + 1) if 0 <= side < len(pieces) and pieces[side].isspace())
+        if (space := next(spaces, None)) is not None:
+            pieces[space] = ""
 
     def _add(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
         """Add a frequent word after a word."""
@@ -82,7 +86,7 @@ class Editor:
 
     def _draw(self, rng: np.random.Generator) -> str:
         """Return a frequent word, drawn by its frequency."""
-        return self._frequent[int(np.searchsorted(self._up_to, rng.integers(self._up_to[-1]), "right"))]
+        return self._words[int(np.searchsorted(self._up_to, rng.integers(self._up_to[-1]), "right"))]
 
     def _forms(self, word: str) -> list[str]:
         """Return the words that differ from a word in up to three last letters, and share the first three."""
@@ -101,22 +105,22 @@ def _same_stem(word: str, other: str) -> bool:
 
 
 def _lower(word: str) -> str:
-    """Return a text's first word as it is inside a text: not I, and no abbreviation, in lower case."""
+    """Return a text's first word as it is inside a text: in lower case, but for I and abbreviations."""
     return word.lower() if word[1:].islower() or word == "A" else word
 
 
 def edited_rows(rows: Split, variants: int, least_words: int, seed: int) -> Iterator[Split]:
-    """Yield edited rows, without labels: `variants` of every row of `least_words` words, in row order.
+    """Yield edited rows, without labels, in row order: `variants` of every row of at least `least_words` words.
 
     One text of a pair is edited, drawn for each variant. Draws depend on (seed, row) and the words of all rows.
     """
     editor = Editor(text for column in rows.sentences() for text in column)
-    for start in range(0, len(rows), _ROWS):
+    for start in range(0, len(rows), ROW_GROUP_ROWS):
         sources: list[int] = []
         edited: list[tuple[str, ...]] = []
-        for row in range(start, min(start + _ROWS, len(rows))):
+        for row in range(start, min(start + ROW_GROUP_ROWS, len(rows))):
             texts = tuple(column[row] for column in rows.sentences())
-            if sum(len(text.split()) for text in texts) < least_words:
+            if count_words(texts) < least_words:
                 continue
             rng = np.random.default_rng(derive("edits", seed, row))
             for _ in range(variants):

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -12,6 +13,11 @@ _PIECE = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|(?:[\W_])+")
 def split_pieces(text: str) -> list[str]:
     """Return the words and the text between them: "It's  fun!" -> ["It's", "  ", "fun", "!"]."""
     return _PIECE.findall(text)
+
+
+def count_words(texts: Iterable[str]) -> int:
+    """Return the number of words, separated by spaces, of all texts of a row."""
+    return sum(len(text.split()) for text in texts)
 
 
 def replaceable(word: str) -> bool:

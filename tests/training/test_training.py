@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from stops import stopped_in_step
 from torch import nn
 from toy_run import toy
@@ -21,7 +19,6 @@ from common.teachers.finetune import finetune
 from common.teachers.huggingface import training as huggingface_training
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
-from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import load_tensors, load_weights
 from common.training.loop import Run, fit, linear_schedule, train_step
 from common.training.losses import combined
@@ -143,40 +140,6 @@ def test_the_linear_schedule_rises_and_falls():
     assert factor(0.1) == pytest.approx(1)
     assert factor(0.55) == pytest.approx(0.5)
     assert factor(1.0) == 0
-
-
-@settings(max_examples=40)
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=300), st.integers(1, 40), st.integers(0, 3))
-def test_every_row_comes_once_an_epoch(lengths, size, epoch):
-    lengths = np.array(lengths)
-    batches = shuffled_batches(lengths, size, 1, epoch)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
-    assert max(map(len, batches)) <= size
-    again = shuffled_batches(lengths, size, 1, epoch)
-    assert all((a == b).all() for a, b in zip(batches, again, strict=True))
-    assert sorted(np.concatenate(sorted_batches(lengths, size)).tolist()) == list(range(len(lengths)))
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=300), st.integers(1, 40))
-def test_every_pair_comes_once_an_epoch(lengths, size):
-    lengths = np.array(lengths)
-    for batches in (shuffled_batches(lengths, size, 1, 0), sorted_batches(lengths, size)):
-        assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
-        assert max(map(len, batches)) <= size
-
-
-def test_pairs_are_batched_by_the_lengths_of_both_texts():
-    kinds = np.array([[2, 2], [2, 9], [9, 2], [9, 9]])
-    lengths = kinds[np.random.default_rng(1).permutation(np.repeat(np.arange(4), 16))]
-    for batches in (shuffled_batches(lengths, 16, 1, 0), sorted_batches(lengths, 16)):
-        assert all((lengths[batch] == lengths[batch[0]]).all() for batch in batches)
-
-
-def test_another_epoch_or_seed_has_another_order():
-    lengths = np.ones(50, np.int64)
-    orders = {tuple(np.concatenate(shuffled_batches(lengths, 7, *key))) for key in ((1, 0), (1, 1), (2, 0))}
-    assert len(orders) == 3
 
 
 STUDENTS = {

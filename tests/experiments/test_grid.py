@@ -104,6 +104,20 @@ def test_a_teacher_for_every_seed(tmp_path):
         load_grid(write(tmp_path, shared=[{"evaluate": {"each_seed": True}}]))
 
 
+def test_a_shared_job_for_some_of_the_tasks(tmp_path):
+    shared = [{"preprocess": {"augment": "tinybert", "for-tasks": ["sst-2", "cola"]}}, {"evaluate": None}]
+    axes = {"task": ["sst-2", "qqp"], "alpha": [1]}
+    grid = load_grid(write(tmp_path, shared=shared, axes=axes))
+    assert {task: [job.kind for job in jobs] for task, jobs in grid.shared.items()} == {
+        "sst-2": ["preprocess", "evaluate"],
+        "qqp": ["evaluate"],
+    }
+    for tasks, message in (("sst-2", "'sst-2' is not a list of tasks"), (["sst2"], "did you mean sst-2")):
+        shared[0]["preprocess"]["for-tasks"] = tasks
+        with pytest.raises(UserError, match=message):
+            load_grid(write(tmp_path, shared=shared, axes=axes))
+
+
 @pytest.mark.parametrize(("names", "shared_name"), [("four", "four"), (["four"], None), (["four", "near"], None)])
 def test_several_names_of_augmented_rows_are_those_of_runs_alone(tmp_path, names, shared_name):
     shared = [{"preprocess": {"augment": "neighbours"}}]

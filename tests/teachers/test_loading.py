@@ -160,6 +160,14 @@ def test_every_file_of_a_teachers_folder_counts(prepared, copied, tmp_path, name
     assert artifact_at(tuned(workspace, copied, force=True)).key != first
 
 
+@pytest.mark.parametrize(("given", "kept"), [({}, 0.1), ({"attention_dropout": 0.0}, 0.0)])
+def test_attention_dropout_is_the_encoders_or_the_given_one(workspace, copied, given, kept):
+    edit_config(copied, attention_probs_dropout_prob=0.1)
+    teacher = load_teacher(tuned(workspace, copied, **given), CPU, torch.float32)
+    assert teacher.model.config.attention_probs_dropout_prob == kept
+    assert {part.dropout.p for part in teacher.model.modules() if type(part).__name__ == "BertSelfAttention"} == {kept}
+
+
 def test_a_teacher_with_adapters_keeps_its_own_vocabulary_and_settings(workspace, copied):
     """Those of the encoder's folder may have been replaced since."""
     folder = tuned(workspace, copied, adapters=3)

@@ -76,6 +76,7 @@ def training_flags(
 ) -> list[str]:
     """Return all flags that do not name files."""
     updates = total_updates(settings, train_rows)
+    attention_dropout = 0.1 if settings.attention_dropout is None else settings.attention_dropout
     flags = f"""
         --task featherweight_sentence_prediction --criterion sentence_prediction --num-classes {task.outputs}
         --seed {settings.seed} --num-workers 0
@@ -86,7 +87,7 @@ def training_flags(
         --max-update {updates} --max-epoch {settings.max_epochs}
         --save-interval-updates {save_interval(valid_rows, settings.batch_size)} --keep-interval-updates 1
         --no-epoch-checkpoints --distributed-world-size 1
-        --arch roberta --dropout 0.1 --attention-dropout 0.1
+        --arch roberta --dropout 0.1 --attention-dropout {attention_dropout}
     """.split()
     if task.regression:
         flags += ["--regression-target", "--best-checkpoint-metric", "loss"]

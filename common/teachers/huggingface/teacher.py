@@ -48,17 +48,21 @@ class HuggingFaceTeacher:
         new_head: bool = False,
         settings: Path | None = None,
         multilabel: bool = False,
+        attention_dropout: float | None = None,
     ) -> None:
         """Load encoder and tokenizer from a folder or by name.
 
         new_head: the head may be missing, or of another width (MNLI's three classes, where the task has two), and is
-        then a new one; settings: folder of the tokenizer and config.json, where that is not `source`.
+        then a new one; settings: folder of the tokenizer and config.json, where that is not `source`;
+        attention_dropout: in place of config.json's.
         Raises UserError when something cannot be loaded, and for tensors of the encoder that are missing or of another
         shape.
         """
         names = dict(enumerate(labels or ["score"]))
         given = {"num_labels": outputs, "id2label": names, "label2id": {v: k for k, v in names.items()}}
         given["problem_type"] = MULTILABEL if multilabel else None
+        if attention_dropout is not None:
+            given |= dict.fromkeys(("attention_probs_dropout_prob", "attention_dropout"), attention_dropout)
         self.tokenizer, self.model, self._new = load_pretrained(
             source, self.head, new_head=new_head, tokenizer_settings=self.tokenizer_settings, settings=settings, **given
         )

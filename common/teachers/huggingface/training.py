@@ -52,7 +52,10 @@ def train(
     seed_everything(settings.seed)
     kind = teacher_class(task.word_logits, task.pair)
     given = source, task.labels, task.outputs, device, dtype, settings.max_tokens
-    teacher = kind(*given, new_head=True, multilabel=task.multilabel)
+    more = {"multilabel": task.multilabel, "attention_dropout": settings.attention_dropout}
+    teacher = kind(*given, new_head=True, **more)
+    if device.type == "cpu":
+        teacher.model.set_attn_implementation("eager")  # with dropout, fused attention takes twice as long there
     if settings.adapters:
         teacher.adapt(settings.adapters, settings.encoder)
     elif settings.freeze_embeddings:

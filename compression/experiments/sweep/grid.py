@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.config import underscored
+from common.data.tasks import load_task
 from common.errors import UserError
 from common.seeds import DEFAULT_SEED
 from common.store.settings import StageSettings
@@ -166,9 +167,20 @@ def _shared_jobs(
     for job in file.shared:
         for kind, values in job.items():
             own = with_task_path(path, underscored(values or {}))
+            if not _is_for(fixed["task"], own.pop("for_tasks", None)):
+                continue
             for each in _teachers_by_seed(own, seeds) if kind == "finetune" else [own]:
                 given = {**_for_shared(kind, fixed), **each, **_for_shared(kind, overrides)}
                 yield Job(kind, {**given, "task": fixed["task"]})
+
+
+def _is_for(task: str, tasks: Any) -> bool:
+    """Return whether a job's `for_tasks` has a task, or is unset. Raises UserError for no list, or an unknown task."""
+    if tasks is None:
+        return True
+    if not isinstance(tasks, list):
+        raise UserError(f"for_tasks: {tasks!r} is not a list of tasks")
+    return load_task(task).name in [load_task(name).name for name in tasks]
 
 
 def _teachers_by_seed(own: dict[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:

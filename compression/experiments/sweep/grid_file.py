@@ -59,8 +59,9 @@ class GridFile(Settings):
     seeds: tuple[str | int, ...] = ()
     """Seeds, by number or by the thesis's names: every cell runs once with each."""
     shared: tuple[dict[str, dict[str, Any] | None], ...] = ()
-    """Jobs done once per task before the runs: splits, teacher, augmented rows, logits. A finetune job with `each_seed:
-    true` trains a teacher for every seed; reports show their mean, and students learn from the last one."""
+    """Jobs done once per task before the runs: splits, teacher, augmented rows, logits. A job with `for_tasks: [NAME]`
+    is for those tasks only. A finetune job with `each_seed: true` trains a teacher for every seed; reports show their
+    mean, and students learn from the last one."""
     axes: dict[str, list[Any] | dict[str, dict[str, Any]]] = {}
     """Axis -> values of the setting of that name, or label -> settings."""
     rules: tuple[Rule, ...] = ()

@@ -129,7 +129,7 @@ def check_used(typed: Iterable[str], settings: Sequence[Settings]) -> None:
 
 
 def _describe(error: Any, names_are: Callable[[str], str]) -> str:
-    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ").replace("a valid tuple", "a list")
     if not error["loc"]:
         return message
     name = names_are(str(error["loc"][0]))

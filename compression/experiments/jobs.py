@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root
-from common.teachers.settings import FinetuneSettings
+from common.teachers.settings import FinetuneSettings, GuidanceSettings
 from common.teachers.settings import defaults_for as teacher_defaults
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.settings import PreprocessSettings
@@ -83,8 +83,13 @@ def job_class(kind: str) -> type[StageSettings]:
 
 
 def settings_for(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the settings of all jobs that a kind of job has. A teacher among them is the students'."""
-    names = job_class(kind).model_fields.keys() - ({"teacher"} if kind == "finetune" else set())
+    """Return those of the settings of all jobs that a kind of job has.
+
+    What a model learns from (a teacher, alpha, a loss, augmented rows) is the students'; a finetune job has its own.
+    """
+    names = set(job_class(kind).model_fields)
+    if kind == "finetune":
+        names -= {"teacher", *GuidanceSettings.model_fields}
     return {key: value for key, value in settings.items() if key in names}
 
 

@@ -175,6 +175,17 @@ def test_a_preset_has_the_shape_of_its_size_in_the_sweep_of_sizes(size):
     assert {**compress, **{key: cell.given[key] for key in other & cell.given.keys()}} == cell.given
 
 
+def test_what_students_learn_from_is_no_setting_of_their_teacher(tmp_path):
+    settings = {"task": "sst-2", "teacher": "big", "alpha": 0.5, "loss": "kl", "augmented": "four", "lr": 0.1}
+    jobs = [{"finetune": {"teacher": "bigger"}}, {"finetune": None}, {"compress": None}]
+    first, second, compress = plan_file(
+        write_experiment(tmp_path / "e.yaml", "w", settings=settings, jobs=jobs), []
+    ).jobs
+    assert first.given == {"task": "sst-2", "lr": 0.1, "teacher": "bigger"}
+    assert second.given == {"task": "sst-2", "lr": 0.1}
+    assert compress.given == settings
+
+
 def test_a_dry_run_prints_the_jobs_and_writes_nothing(tmp_path, capsys):
     path = str(CHAINS / "presets" / "32k.yaml")
     words = [path, "--task", "qqp", "--name", "mine", "--workspace", str(tmp_path), "--dry-run"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.data.split import load_split
-from common.data.tasks import Task, load_task
+from common.data.tasks import Task, known_tasks, load_task
 from common.store.workspace import Workspace
 from compression.experiments.report.results import Row
 
@@ -28,23 +28,35 @@ def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[st
     if not found:
         return []
     _, best = max(found, key=lambda each: (next(iter(each[0]["validation"].values())), -each[0]["bytes_packed"]))
-    return packed_commands(best, example(paths, about), about.tokens)
+    return packed_commands(best, example(paths, about), about.tokens, scores_of=scores_file(about, task))
 
 
-def packed_commands(path: Path, texts: Sequence[str], tokens: bool = False, columns: Sequence[str] = ()) -> list[str]:
+def packed_commands(
+    path: Path, texts: Sequence[str], tokens: bool = False, columns: Sequence[str] = (), scores_of: Path | None = None
+) -> list[str]:
     """Return three commands for a packed file, ready to be pasted, and one for a table of the user's own.
 
-    texts: an example, one text or two of a pair; tokens: whether words are labelled; columns: of texts in the table.
+    texts: an example, one text or two of a pair; tokens: whether words are labelled; columns: of texts in the table;
+    scores_of: as `scores_file` returns it.
     """
     file, python, quoted = _from_here(path), _from_here(_python()), " ".join(map(shlex.quote, texts))
     line = r"printf '%s\t%s\n'" if len(texts) == 2 else "echo"
+    model = f"{file} --task {_from_here(scores_of)}" if scores_of else file
     table = f" --input new.csv --columns {' '.join(map(shlex.quote, columns))} --output classified.csv"
     return [
         f"{python} -m compression.runtime {file} {quoted}",
-        f"{line} {quoted} | {python} predict.py --model {file}{'' if tokens else ' --explain'}",
-        f"{python} predict.py --model {file}",
-        *([f"{python} predict.py --model {file}{table}"] if columns else []),
+        f"{line} {quoted} | {python} predict.py --model {model}{'' if tokens else ' --explain'}",
+        f"{python} predict.py --model {model}",
+        *([f"{python} predict.py --model {model}{table}"] if columns else []),
     ]
+
+
+def scores_file(task: Task, given: str) -> Path | None:
+    """Return the YAML file of a regression of the user's own, which has the range of its scores; else None.
+
+    given: the task as --task takes it.
+    """
+    return None if task.labels or task.name in known_tasks() else Path(given)
 
 
 def example(paths: Workspace, task: Task) -> tuple[str, ...]:

@@ -42,7 +42,8 @@ class PredictSettings(QuerySettings):
     model: str
     """Model: its name in the workspace, its folder, a packed file (.fwt), or a name of the zoo (sst-2-12k)."""
     task: str | None = None
-    """Task of the model, needed when several tasks have a model of that name."""
+    """Task of the model, needed when several tasks have a model of that name; of a packed regression of your own, the
+    YAML file with the range of its scores."""
     input: Path | None = None
     """File to read; - or unset: stdin, with a prompt if that is a terminal."""
     format: Format | None = None

@@ -66,11 +66,14 @@ class FitResult(Settings):
     """Columns of texts."""
     example: tuple[str, ...]
     """A row to try the packed file with."""
+    scores_of: str | None = None
+    """The task's YAML file, of a regression: it has the range of the scores."""
 
     @property
     def commands(self) -> list[str]:
         """Commands that use the packed file."""
-        return packed_commands(Path(self.output), self.example, columns=self.texts)
+        scores_of = Path(self.scores_of) if self.scores_of else None
+        return packed_commands(Path(self.output), self.example, columns=self.texts, scores_of=scores_of)
 
     def as_json(self) -> dict[str, Any]:
         """Return everything, with the commands."""

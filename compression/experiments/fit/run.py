@@ -206,6 +206,7 @@ def _stages(
         report=str(folder / "report.html"),
         texts=opening.texts,
         example=example(paths, task),
+        scores_of=None if task.labels else str(folder / "task.yaml"),
     )
     return rows, result
 

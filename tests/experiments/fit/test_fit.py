@@ -148,6 +148,8 @@ def test_numbers_are_a_regression(tmp_path, encoder, glove, short, pair):
     assert result.metric == "pearson"
     assert [one.name for one in result.baselines] == ["tf-idf, ridge regression"]
     assert result.bytes <= 6000
+    done = subprocess.run(result.commands[1], shell=True, cwd=tiny.ROOT, capture_output=True, text=True, check=True)
+    assert 0 < float(done.stdout.split("\t")[0]) < 30
 
 
 @pytest.mark.slow

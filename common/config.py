@@ -221,7 +221,7 @@ def parse_flags(
     `defaults` maps the given values to further defaults (those of a student's settings file, say); --help shows them.
     Raises UserError for an unknown flag, one that has no effect, a stray word, a bad value or a bad file.
     """
-    layered = defaults(_read(_make_parser(cls.model_fields), argv)[0])
+    layered = further_defaults(cls, defaults, _read(_make_parser(cls.model_fields), argv)[0])
     parser = _make_parser(
         cls.model_fields, help_groups(cls), layered, description=inspect.cleandoc(description or ""), usage=usage
     )
@@ -230,6 +230,17 @@ def parse_flags(
     settings = build(cls, layered, given, names_are=flag)
     check_used(typed, [settings])
     return settings
+
+
+def further_defaults(
+    cls: type[Settings], defaults: Callable[[dict[str, Any]], dict[str, Any]], given: dict[str, Any]
+) -> dict[str, Any]:
+    """Return defaults(given). Raises UserError for a value of a type that `defaults` cannot read."""
+    try:
+        return defaults(given)
+    except (TypeError, AttributeError):
+        build(cls, given, names_are=flag)
+        raise
 
 
 def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:

@@ -27,6 +27,7 @@ from common.config import Settings, build
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.stopping import graceful
+from common.store.files import files_in
 from common.store.settings import StageSettings, start
 from compression.experiments.jobs import Job, check_jobs, job_class
 
@@ -51,7 +52,7 @@ class Built:
     @property
     def bytes(self) -> int:
         """Size of the packed file, or of all files in the model's folder."""
-        return sum(path.stat().st_size for path in ([self.path] if self.path.is_file() else self.path.iterdir()))
+        return sum(path.stat().st_size for path in ([self.path] if self.path.is_file() else files_in(self.path)))
 
 
 def preprocess(**settings: Any) -> dict[str, Any]:

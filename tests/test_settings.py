@@ -9,7 +9,7 @@ from common.errors import UserError
 from common.teachers.settings import FinetuneSettings
 from common.teachers.settings import defaults_for as teacher_defaults
 from compression.augmentation.settings import PreprocessSettings
-from compression.experiments.jobs import JOBS
+from compression.experiments.jobs import JOBS, Job
 from compression.inference.predict import PredictSettings
 from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
@@ -161,3 +161,22 @@ def test_choices_among_numbers_are_read_from_words():
     assert (settings.bits, settings.bits_encoder, settings.bits_embedding) == (4, 2, None)
     with pytest.raises(UserError, match="--bits: should be 16, 8, 6, 4, 3 or 2"):
         settings_of("--bits", "5")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        ("compress", {"load_trained_model": 5}, "--load-trained-model: should be a valid string"),
+        ("compress", {"compression_actions": 5}, "--compression-actions: should be a list"),
+        ("compress", {"student_arch": ["bilstm"]}, "--student-arch"),
+        ("finetune", {"arch": "roberta_base", "task": ["sst-2"]}, "--task: should be a valid string"),
+    ],
+)
+def test_values_of_a_wrong_type_in_a_file_are_named(kind, given, message):
+    with pytest.raises(UserError, match=message):
+        Job(kind, {"task": "sst-2", **given}).settings()
+
+
+def test_adapters_of_width_zero_change_no_default():
+    rates = [teacher_defaults({"task": "sst-2", "adapters": width}).get("lr") for width in ("0", 0, "8")]
+    assert rates == [None, None, 1e-3]

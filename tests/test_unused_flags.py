@@ -69,6 +69,10 @@ def parsed(cls, words):
         (OF_A_STUDENT + "quantize --alpha 1", "--alpha " + WITHOUT + "distill, or --tune-epochs"),
         (OF_A_STUDENT + "quantize --guide student", "--guide has no effect without --tune-epochs"),
         (OF_A_STUDENT + "quantize --calibration-rows 9", "--calibration-rows has no effect without --ptq-classifier"),
+        (
+            OF_A_STUDENT + "quantize --quantizer codebook --ranges minmax",
+            "--ranges has no effect with --quantizer code",
+        ),
         (OF_A_STUDENT + "quantize --bits 16 --ranges minmax", "--ranges has no effect with --bits 16"),
         (OF_A_STUDENT + "quantize --start-from g", "--start-from " + WITHOUT + "distill"),
         (OF_A_STUDENT + "pack --model-name n", "--model-name has no effect with files alone"),

@@ -90,6 +90,8 @@ def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) ->
     check_no_overlap(config.trained_on, task, paths)
     if config.kind != "teacher":
         raise UserError(f"--as-is: {arch} is a student; a task is taught by a teacher")
+    if config.imported:
+        raise UserError(f"--as-is: {arch} was imported as logits: there is no model to adopt")
     if config.members:
         raise UserError(f"--as-is: {arch} is an ensemble; adopt its members, then --ensemble them")
     if config.pair != task.pair:

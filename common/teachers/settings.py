@@ -143,5 +143,5 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     name = "roberta" if is_fairseq(arch) else arch
     values = load_yaml(CONFIG_DIR / "teachers" / f"{name}.yaml") if name in ("mpnet", "roberta") else {}
     recipes = values.pop("tasks", {})
-    adapted = {"lr": 1e-3} if given.get("adapters") and name != "roberta" else {}
+    adapted = {"lr": 1e-3} if str(given.get("adapters", 0)) != "0" and name != "roberta" else {}
     return {**values, **recipes.get(given.get("task"), {}), **adapted}

@@ -93,7 +93,7 @@ def _of_teacher(folder: Path, name: str, split: Split, cpu: bool) -> AttentionMa
     teacher = load_teacher(folder, device, torch.float32)
     if not isinstance(teacher, HuggingFaceTeacher):
         raise UserError(f"--attention: {name} is not a Hugging Face teacher ({read_config(folder).arch})")
-    ids = teacher.encode(split).ids[:, 0].tolist()
+    ids = teacher.pieces(split).ids[:, 0].tolist()
     return _maps(name, teacher.tokenizer.convert_ids_to_tokens(ids), teacher.states(split).attention)
 
 

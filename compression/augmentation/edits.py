@@ -71,7 +71,8 @@ class Editor:
 
     def _add(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
         """Add a frequent word after a word."""
-        pieces[int(rng.choice(words))] += f" {self._draw(rng)}"
+        if self._words:
+            pieces[int(rng.choice(words))] += f" {self._draw(rng)}"
 
     def _exchange(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
         """Exchange a frequent word for another one."""

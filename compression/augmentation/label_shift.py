@@ -84,7 +84,7 @@ def recorded_labels(
     found: list[LabelShares] = []
     for name, teacher in teachers.items():
         task = load_task(name)
-        if task.regression or task.tokens:
+        if task.regression or task.word_logits:
             continue
         files = [(split, paths.split(task.name, split)) for split in task.splits]
         found += [split_shares(task, split, file) for split, file in files if file.exists()]

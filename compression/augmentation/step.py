@@ -103,7 +103,8 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
             raise UserError(f"--augment edits: rows of {task.name} have a tag for each word")
         return EditedRows(variants=settings.variants, least_words=settings.least_words, seed=settings.seed, **about)
     if method == "tasks":
-        others = tuple(load_task(name) for name in dict.fromkeys(settings.augment_tasks) if name != settings.task)
+        named = {other.name: other for other in map(load_task, settings.augment_tasks)}
+        others = tuple(other for name, other in named.items() if name != task.name)
         if not others:
             raise UserError(f"--augment-tasks: {task.name} has its own texts already")
         for other in others:

@@ -156,6 +156,8 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
         raise UserError(
             f"{task.name}: words have to attend to the question: --pair-encoder align (bilstm, conv), or a transformer"
         )
+    if task.spans and settings.symmetric:
+        raise UserError(f"--symmetric: question and context of {task.name} are not exchangeable")
     if not task.pair and (settings.pair_encoder == "align" or settings.symmetric):
         flag = "--symmetric" if settings.symmetric else "--pair-encoder align"
         raise UserError(f"{flag} is for pairs of texts, {task.name} has single ones")

@@ -45,9 +45,9 @@ class NameSettings(Settings):
         for alias, name in _ALIASES.items():
             if translated.get(alias) is not None:
                 translated[name] = translated.pop(alias)
-        if layer.get("student_arch") in OLD_NAMES:
+        if str(layer.get("student_arch")) in OLD_NAMES:
             translated["student_arch"] = OLD_NAMES[layer["student_arch"]]
-        if layer.get("seed_name") in NAMED_SEEDS:
+        if str(layer.get("seed_name")) in NAMED_SEEDS:
             translated["seed"] = NAMED_SEEDS[translated.pop("seed_name")]
             if layer.get("seed", translated["seed"]) != translated["seed"]:
                 raise UserError("--seed and --seed-name exclude each other")

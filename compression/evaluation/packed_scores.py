@@ -34,7 +34,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
     task, paths = load_task(settings.task), settings.paths
     model = load_packed(path, settings.runtime)
     check_no_overlap((model.task,), task, paths)
-    check_task(model, task, str(path))
+    check_task(model, task, str(path), settings.arch)
     rows = []
     for name in split_names(task, settings.split):
         split = load_split(paths, task, name)
@@ -55,8 +55,10 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
     return rows
 
 
-def check_task(model: Model | NativeModel, task: Task, where: str) -> None:
-    """Raise UserError when a packed file's task or labels are not those of a task."""
+def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | None = None) -> None:
+    """Raise UserError when a packed file's task or labels are not those of a task, or its architecture is another."""
+    if arch not in (None, model.arch):
+        raise UserError(f"{where}: a {model.arch}, not a {arch}")
     if model.task != task.models_task:
         raise UserError(f"{where} was trained for task {model.task}, not {task.models_task}")
     if model.labels != task.labels:

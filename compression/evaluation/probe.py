@@ -20,8 +20,10 @@ import pydantic
 from common.config import Settings, build, load_yaml
 from common.data.split import Split
 from common.data.tasks import Task, load_task
+from common.data.text import normalise
 from common.errors import UserError
 from common.training.models import find_model
+from common.training.targets import choices
 from compression.evaluation.packed import find_packed, load_packed
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.speed import Predictor
@@ -63,7 +65,7 @@ class Probe(Settings):
         slots = self.groups[group]
 
         def filled(text: str, index: int) -> str:
-            return _SLOT.sub(lambda match: slots[match[1]][index], text)
+            return normalise(_SLOT.sub(lambda match: slots[match[1]][index], text))
 
         return [
             tuple(filled(text, index) for text in _texts(template))
@@ -136,7 +138,7 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
         raise UserError(f"{settings.model_name} is a packed file: give --packed")
     if path:
         packed = load_packed(path, settings.runtime)
-        check_task(packed, task, str(path))
+        check_task(packed, task, str(path), settings.arch)
     else:
         from compression.evaluation.scoring import load_own_packed, load_predictor  # PyTorch loads here
 
@@ -152,7 +154,7 @@ def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence
     first, *second = map(list, zip(*texts, strict=True))
     labels = np.full(len(first), np.nan, np.float32) if task.regression else np.full(len(first), -1)
     logits = predict(Split(first, second[0] if second else None, labels, np.arange(len(first))))
-    return logits if task.regression else to_probabilities(logits, temperature)
+    return choices(task, logits)[:, None] if task.regression else to_probabilities(logits, temperature)
 
 
 def _compared(

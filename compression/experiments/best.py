@@ -138,6 +138,8 @@ def _least_score(settings: BestSettings, task: str, metric: str) -> float | None
 def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
     """Rows of the task's students that were evaluated and not selected on test, and notes on the others."""
     task, paths = load_task(settings.task), settings.paths
+    if "validation" not in task.splits:
+        raise UserError(f"{task.name} has no validation rows to choose by; give --task {task.models_task}")
     rows: list[Row] = []
     stale = on_test = 0
     for config in readable_models(paths.root / "models" / task.models_task):

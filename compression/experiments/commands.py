@@ -28,7 +28,7 @@ def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[st
     if not found:
         return []
     _, best = max(found, key=lambda each: (next(iter(each[0]["validation"].values())), -each[0]["bytes_packed"]))
-    return packed_commands(best, example(paths, about), about.tokens, scores_of=scores_file(about, task))
+    return packed_commands(best, example(paths, about), about.word_logits, scores_of=scores_file(about, task))
 
 
 def packed_commands(
@@ -36,7 +36,7 @@ def packed_commands(
 ) -> list[str]:
     """Return three commands for a packed file, ready to be pasted, and one for a table of the user's own.
 
-    texts: an example, one text or two of a pair; tokens: whether words are labelled; columns: of texts in the table;
+    texts: an example, one text or two of a pair; tokens: whether words have logits; columns: of texts in the table;
     scores_of: as `scores_file` returns it.
     """
     file, python, quoted = _from_here(path), _from_here(_python()), " ".join(map(shlex.quote, texts))
@@ -60,8 +60,10 @@ def scores_file(task: Task, given: str) -> Path | None:
 
 
 def example(paths: Workspace, task: Task) -> tuple[str, ...]:
-    """Return a short row of a task's validation split, one text or two of a pair."""
+    """Return a short row of a task's validation split, one text or two of a pair; of questions with a short context."""
     rows = list(zip(*load_split(paths, task, "validation").sentences(), strict=True))
+    if task.spans:
+        return min(rows, key=lambda row: len(row[1]))
     return next((row for row in rows if all(len(text.split()) in _WORDS for text in row)), rows[0])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from common.config import build, check_used, flag, nearest
+from common.config import build, check_used, flag, further_defaults, nearest
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
@@ -59,11 +59,15 @@ class Job:
 
     def settings(self, **below: str) -> Any:
         """Return its settings: the class's defaults, the model's, then `below`, then the given ones."""
-        defaults = _DEFAULTS.get(self.kind, lambda given: {})(self.given)
         try:
+            defaults = self.defaults()
             return build(JOBS[self.kind], defaults, below, self.given, names_are=flag)
         except UserError as error:
             raise UserError(f"{self.kind}: {error}") from error
+
+    def defaults(self) -> dict[str, Any]:
+        """Return the defaults that depend on the given settings. Raises UserError for one of a wrong type."""
+        return further_defaults(JOBS[self.kind], _DEFAULTS.get(self.kind, lambda given: {}), self.given)
 
     def __str__(self) -> str:
         """Its name and the settings given to it, in one line."""

@@ -19,7 +19,7 @@ import torch
 
 from common.errors import UserError
 from common.progress import say
-from compression.shrinking.pruning.vocabulary import row_uses, training_sentences
+from compression.shrinking.pruning.vocabulary import row_uses, training_ids
 from compression.shrinking.pruning.weights import SparsityMask, prunable, sparsity_by_part
 from compression.shrinking.settings import CompressSettings, FactorizeSettings
 from compression.shrinking.step import CompressionContext, Shrink
@@ -62,7 +62,7 @@ class Factorize(Shrink):
             raise UserError(
                 f"--rank {self.factorize.rank:g}: of no matrix would the product be smaller than the matrix itself"
             )
-        uses = row_uses(student, context.tokenizer, training_sentences(context)) if self.reads() else {}
+        uses = row_uses(student, training_ids(context)) if self.reads() else {}
         for stem, rank in smaller.items():
             embedding = stem.startswith("embedding.")  # a packed file orders its rows by its own rules
             if self.factorize.decomposition == "kronecker" and not embedding:

@@ -13,7 +13,7 @@ from compression.distillation.callbacks import Pruner
 from compression.distillation.settings import DistillSettings, PruneSettings
 from compression.shrinking.pruning.transformers import drop_layers, remove_heads
 from compression.shrinking.pruning.units import remove_units
-from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_sentences
+from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_ids
 from compression.shrinking.pruning.weights import (
     GradualPruner,
     MovementPruner,
@@ -80,8 +80,8 @@ class Prune(Shrink):
         return result
 
     def _prune_vocabulary(self, context: CompressionContext) -> dict[str, dict[str, int]]:
-        least, sentences = self.prune.prune_vocabulary, training_sentences(context)
-        context.tokenizer, rows = prune_vocabulary(context.student, context.tokenizer, sentences, least)
+        least, ids = self.prune.prune_vocabulary, training_ids(context)
+        context.tokenizer, rows = prune_vocabulary(context.student, context.tokenizer, ids, least)
         if isinstance(context.tokenizer, BpeTokenizer | ByteLevelTokenizer | WordPieceTokenizer):
             context.widths["vocab_size"] = context.tokenizer.vocab_size
         for name, counts in rows.items():

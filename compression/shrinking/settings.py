@@ -199,6 +199,7 @@ class CompressSettings(  # bases in the order of --help
                 "with --only-original-data",
             ),
             (self.has_codes, ["granularity", "ranges"], "with --bits 16"),
+            (self.quantizer == "affine", ["ranges"], "with --quantizer codebook or ternary"),
             (set(self.factorize) - {"embedding"}, ["decomposition"], "with --factorize embedding alone"),
             (self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"),
             (guided or distilled, ["teacher", "alpha"], "with --guide student"),

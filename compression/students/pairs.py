@@ -27,16 +27,17 @@ class PairAlignment(nn.Module):
         self.scale = nn.Parameter(torch.tensor([width**-0.5]))
         self.fusion = Linear(4 * width, size.state)
 
-    def forward(self, first: Text, second: Text) -> list[torch.Tensor]:
-        """Return a vector for each text, [batch, width of a state]. A token is its state and its embedding."""
+    def forward(self, first: Text, second: Text, by_token: bool = False) -> list[torch.Tensor]:
+        """Return a vector for each text, [batch, width of a state]. A token is its state and its embedding.
+
+        With by_token one for each token of the first text alone, [batch, time, width of a state], 0 where it is padded.
+        """
         scores = self.scale * (first[0] @ second[0].transpose(1, 2))  # [batch, time of first, time of second]
+        if by_token:
+            return [self._compared(first, second, scores)]
         # Nothing is below 0, which padding is left with.
         other = scores.transpose(1, 2)
         return [self._compared(first, second, scores).amax(1), self._compared(second, first, other).amax(1)]
-
-    def tokens(self, text: Text, other: Text) -> torch.Tensor:
-        """Return a vector for each token of a text, [batch, time, width of a state], zeros where it is padded."""
-        return self._compared(text, other, self.scale * (text[0] @ other[0].transpose(1, 2)))
 
     def _compared(self, text: Text, other: Text, scores: torch.Tensor) -> torch.Tensor:
         """scores: [batch, time of text, time of other] -> [batch, time of text, width of a state]."""

@@ -63,7 +63,7 @@ class Student(nn.Module):
         if batch.word_starts is not None and batch.second is None:
             return at_indices(self.encoder.states(*sentences[0]), batch.word_starts)
         if batch.word_starts is not None:
-            compared = self.encoder.alignment.tokens(*reversed(self._texts(sentences, batch)))
+            (compared,) = self.encoder.alignment(*reversed(self._texts(sentences, batch)), True)
             # "No answer" reads all tokens: the maximum of each unit.
             words = at_indices(compared, batch.word_starts[:, 1:])
             return torch.cat([compared.amax(1, keepdim=True), words], 1)

@@ -44,8 +44,6 @@ def find_files(
     """
     if cached := cached_files(vocab_size, dim, source):
         return cached
-    if source == "bpemb":
-        return _download(vocab_size, dim)
     own = sentences if own is None else own
     text = fingerprint(sentences if own is sentences else [fingerprint(sentences), fingerprint(own)])
     model_file = folder / f"{text}.vs{vocab_size}.model"
@@ -63,10 +61,14 @@ def find_files(
 
 
 def cached_files(vocab_size: int, dim: int, source: str) -> tuple[Path, Path] | None:
-    """Return BPEmb's own files in its cache, where they exist and the source allows them."""
+    """Return BPEmb's own files in its cache, where the source allows them and they exist; "bpemb" downloads them."""
+    if source == "train":
+        return None
     name = f"en.wiki.bpe.vs{vocab_size}"
     cached = CACHE / f"{name}.model", CACHE / f"{name}.d{dim}.w2v.bin"
-    return cached if source != "train" and all(path.exists() for path in cached) else None
+    if all(path.exists() for path in cached):
+        return cached
+    return _download(vocab_size, dim) if source == "bpemb" else None
 
 
 def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
@@ -92,7 +94,7 @@ def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
     from bpemb import BPEmb
 
     with only_one(CACHE / f"vs{vocab_size}.d{dim}", f"BPEmb's files of {vocab_size} pieces", wait=True):
-        if cached := cached_files(vocab_size, dim, "bpemb"):
+        if cached := cached_files(vocab_size, dim, "auto"):
             return cached
         remove_leftovers_of(CACHE)
         folder = temporary(CACHE)

@@ -66,6 +66,12 @@ def test_an_edit_changes_few_words(words, seed):
     assert max(lost.total(), gained.total()) <= 2
 
 
+def test_texts_without_words_of_letters_alone_are_edited():
+    editor, rng = Editor(["12 34 56 78", "9a 8b 7c"]), np.random.default_rng(1)
+    found = {editor.edit("12 34 56 78", rng) for _ in range(100)}
+    assert {"34 12 56 78", "12 34 56"} <= found
+
+
 @pytest.mark.parametrize("text", ["", "...", "The dog", "Яблоко", "我喜欢这部电影"])
 def test_texts_of_fewer_than_three_words_stay(text):
     assert edits_of(text, 20) == {text}

@@ -66,6 +66,25 @@ def test_pairs_have_two_templates(tmp_path):
         probed(write(tmp_path), "qqp", "qqp-400k")
 
 
+def test_scores_differ_as_those_that_predict_prints(tmp_path):
+    templates, groups = [["{who} sits .", "a man sits ."]], {"a": {"who": ["a man"]}, "b": {"who": ["no dog"]}}
+    (found,) = probed(write(tmp_path, templates, groups), "sts-b", "sts-b-400k")
+    one, other = load(tiny.ROOT / "zoo" / "sts-b-400k.fwt").predict(
+        [("a man sits .", "a man sits ."), ("no dog sits .", "a man sits .")]
+    )
+    assert found["differences"]["score"][0] == pytest.approx(5 * (one - other), abs=1e-5)  # scores are from 0 to 5
+
+
+def test_filled_templates_are_normalized(tmp_path):
+    plain, spaced = (probed(write(tmp_path, [text])) for text in ("{name} is great .", "  {name}  is great .\n"))
+    assert plain[0]["differences"] == spaced[0]["differences"]
+
+
+def test_another_architecture_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"sst-2-12k\.fwt: a bilstm, not a transformer"):
+        probed(write(tmp_path), arch="transformer")
+
+
 @pytest.mark.slow
 def test_a_teacher_is_probed_as_its_student_is(workspace, tmp_path, capsys):
     words = ["--task", "sst-2", "--model-name", "tiny-bert", "--workspace", workspace, "--cpu", "--no-loadbar"]

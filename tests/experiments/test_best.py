@@ -141,6 +141,11 @@ def test_unknown_metrics_and_sizes_are_refused(known):
     assert found(known, size="bytes_gzip").candidates
 
 
+def test_a_task_without_validation_is_refused(prepared):
+    with pytest.raises(UserError, match="ax has no validation rows to choose by; give --task mnli"):
+        best(BestSettings(workspace=prepared, task="ax"))
+
+
 def test_no_student_is_an_error(prepared, models, glue, tmp_path):
     with pytest.raises(UserError, match="no student of sst-2 to choose from"):
         found(prepared)

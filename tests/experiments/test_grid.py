@@ -62,6 +62,17 @@ def test_rules_set_and_skip_by_axis_label_and_by_setting(tmp_path):
         assert (settings.batch_size == 7) == (cell.labels["method"] == "labels")
 
 
+def test_rules_match_the_defaults_of_settings_that_are_not_given(tmp_path):
+    rules = [
+        {"when": {"embedding_type": "hash", "alpha": [0, 1]}, "set": {"lr": 0.5}},
+        {"when": {"loss": "kl"}, "skip": True},
+    ]
+    cells = load_grid(write(tmp_path, rules=rules)).cells
+    assert len(cells) == 8
+    for cell in cells:  # an FFN hashes words by default
+        assert (settings_of(cell).lr == 0.5) == (cell.labels["student_arch"] == "ffn")
+
+
 def test_set_fixes_settings_above_rules_and_gives_axes_other_values(tmp_path):
     path = write(tmp_path, rules=[{"when": {"student_arch": "ffn"}, "set": {"lr": 0.5, "epochs": 9}}])
     words = ["epochs=2", "task=rotten-tomatoes", "embedding_dim=[10]", "method=labels", "seeds=[simone]"]

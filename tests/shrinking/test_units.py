@@ -155,6 +155,16 @@ def test_products_shrink_as_well(pair):
     assert net.encoder.forward_rnn.weight_hh.right.value.shape == (HIDDEN, 3)
 
 
+@pytest.mark.parametrize(("across", "height"), [(1, 2), (2, 1)])
+def test_a_sum_of_kronecker_products_is_refused(across, height):
+    net = student("bilstm", False)
+    rows, columns = net.encoder.forward_rnn.weight_hh.dense().shape
+    left, right = torch.ones(rows // height * across, 1), torch.ones(1, height * columns // across)
+    net.encoder.forward_rnn.weight_hh = Product(Dense(left), Dense(right), across, height)
+    with pytest.raises(UserError, match="a sum of Kronecker products stays whole"):
+        remove_units(net, 0.5, text(False))
+
+
 def test_no_layer_loses_all_its_units():
     with pytest.raises(UserError, match="of 6 units none would be left"):
         remove_units(student("rnn", False), 0.95, text(False))

@@ -89,8 +89,8 @@ def student():
 def test_every_piece_left_is_used_often_enough(model_file, least):
     net, whole = student(), BpeTokenizer(model_file, 40)
     before = net.embedding.table.weight.value.detach().clone()
-    tokenizer, reached = prune_vocabulary(net, whole, TEXTS, least)
-    (uses,) = row_uses(net, tokenizer, TEXTS).values()
+    tokenizer, reached = prune_vocabulary(net, whole, whole.encode(TEXTS).ids, least)
+    (uses,) = row_uses(net, tokenizer.encode(TEXTS).ids).values()
     assert len(uses) == tokenizer.vocab_size < PIECES
     assert uses[3:].min() >= least  # behind the unknown piece and two control signs
     assert reached == {"embedding.table.weight": {"rows": tokenizer.vocab_size, "before": PIECES}}
@@ -100,7 +100,7 @@ def test_every_piece_left_is_used_often_enough(model_file, least):
 def test_a_sentence_without_a_dropped_piece_keeps_its_logits(model_file):
     net, whole = student(), BpeTokenizer(model_file, 40)
     before = student_logits(net, EncodedRows(whole.encode(TEXTS)), shrunk.CPU)
-    tokenizer, _ = prune_vocabulary(net, whole, TEXTS, 5)
+    tokenizer, _ = prune_vocabulary(net, whole, whole.encode(TEXTS).ids, 5)
     old, new = ([t.kept[t.encode([text]).ids[:, 0]].tolist() for text in TEXTS] for t in (whole, tokenizer))
     same = np.array([a == b for a, b in zip(old, new, strict=True)])
     assert 0 < same.sum() < len(TEXTS)
@@ -116,7 +116,7 @@ def test_rows_of_hashes_and_characters_become_zero_and_stay_so(workspace, arch, 
     folder = shrunk.shrunk(workspace, "prune", arch, prune_vocabulary=least, tune_epochs=epochs)
     before, after = (load_student(each, shrunk.CPU) for each in (folder.with_name(arch), folder))
     train = load_split(Workspace(workspace), load_task("sst-2"), "train").sentence1
-    uses = row_uses(before[0], before[1], train)
+    uses = row_uses(before[0], before[1].encode(train).ids)
     assert len(uses) == (2 if arch == "ffn" else 1)
     for name, counts in uses.items():
         old, new = (each[0].get_submodule(name).value.detach() for each in (before, after))
@@ -145,7 +145,7 @@ def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     assert load_student(quantized, shrunk.CPU)[1].model_bytes == tokenizer.model_bytes
     paths, task = Workspace(workspace), load_task("sst-2")
     texts = load_split(paths, task, "train").sentence1 + load_split(paths, task, "tinybert").sentence1
-    (uses,) = row_uses(net, tokenizer, texts).values()
+    (uses,) = row_uses(net, tokenizer.encode(texts).ids).values()
     assert uses[3:].min() >= 6
     shrunk.check_saved_again(pruned)
     (pruned / MODEL_FILE).write_bytes((parent / MODEL_FILE).read_bytes())

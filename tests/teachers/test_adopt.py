@@ -5,6 +5,7 @@ import pytest
 import tiny
 import torch
 import transformers
+from answer_files import GOOD, answers, imported, prepared_task, write
 from own_task import NAMES, write_yaml
 
 from common.data.split import load_split
@@ -13,6 +14,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
+from common.teachers.settings import FinetuneSettings
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
 
@@ -85,3 +87,11 @@ def test_only_fine_tuned_classifiers_are_adopted(tmp_path, encoder, unlabelled, 
             adopted(unlabelled, source)
     with pytest.raises(UserError, match=r"no row of train has a label.*--as-is"):
         adopted(unlabelled, encoder, as_is=False)
+
+
+def test_logits_without_a_model_are_not_adopted(tmp_path):
+    paths, task = prepared_task(tmp_path)
+    imported(paths, task, write(tmp_path / "a.csv", answers(paths, task, lambda _: GOOD)))
+    settings = {"task": task.argument, "workspace": paths.root, "arch": f"{task.name}/api", "as_is": True}
+    with pytest.raises(UserError, match="api was imported as logits: there is no model to adopt"):
+        finetune(FinetuneSettings(**settings, model_name="other"))

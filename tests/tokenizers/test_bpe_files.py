@@ -7,7 +7,7 @@ from gensim.models import KeyedVectors
 
 from common.errors import UserError
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.bpe_files import find_files, read_vectors
+from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
 
 TEXTS = [text for text, _ in tiny.sentences(60)]
 
@@ -80,7 +80,9 @@ def test_a_torn_download_of_bpemb_does_not_get_into_its_cache(tmp_path, monkeypa
         find_files(70, 5, "bpemb", TEXTS, tmp_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
     torn = False
-    files = find_files(70, 5, "bpemb", TEXTS, tmp_path)
+    assert cached_files(70, 5, "auto") is None
+    files = cached_files(70, 5, "bpemb")  # a student's inputs, downloaded before they are named
+    assert files == find_files(70, 5, "bpemb", TEXTS, tmp_path)
     assert [path.read_bytes() for path in files] == [path.read_bytes() for path in bpe_files]
     assert {path.parent for path in files} == {tmp_path / "bpemb" / "en"}
     assert find_files(70, 5, "auto", TEXTS, tmp_path) == files

@@ -57,24 +57,29 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
         if self.max_tokens < FEWEST_TOKENS:
             raise UserError(f"--max-tokens {self.max_tokens}: a question and its context need {FEWEST_TOKENS} at least")
         contexts = split.sentence2 or []
-        pieces: list[list[tuple[int, int]]] = []
-        counts, words = [], []
+        chunks, counts, words = [], [], []
         for start in range(0, len(split), _CHUNK):
             check()
             rows = slice(start, start + _CHUNK)
             tokens = self._windows(split.sentence1[rows], contexts[rows])
             columns = zip(tokens["input_ids"], tokens["token_type_ids"], strict=True)
-            pieces += [list(zip(*row, strict=True)) for row in columns]
+            pieces = [list(zip(*row, strict=True)) for row in columns]
+            chunks.append(EncodedText.from_lists(pieces, width=2, empty=(0, 0), max_tokens=self.max_tokens))
             of_row = np.array(tokens["overflow_to_sample_mapping"])
             for row, context in enumerate(contexts[rows]):
                 own = np.flatnonzero(of_row == row)
                 parts = [_piece_spans(tokens, window) for window in own]
                 counts.append(len(own))
                 words.append(_places(word_spans(context), parts))
-        text = EncodedText.from_lists(pieces, width=2, empty=(0, 0), max_tokens=self.max_tokens)
         lengths = np.array(list(map(len, words)), np.int64)
         whole = np.concatenate(words) if words else np.zeros((0, 3), np.int32)
-        return EncodedQuestions(text, offsets_of(np.array(counts, np.int64)), EncodedText(whole, offsets_of(lengths)))
+        return EncodedQuestions(
+            EncodedText.joined(chunks), offsets_of(np.array(counts, np.int64)), EncodedText(whole, offsets_of(lengths))
+        )
+
+    def pieces(self, split: Split) -> EncodedText:
+        """Return the word pieces and segment ids of single texts or pairs, cut at max_tokens."""
+        return super().encode(split)
 
     def forward(self, encoded: EncodedQuestions, rows: np.ndarray) -> torch.Tensor:
         """Return the logits of a batch's words, float32 [batch, 1 + words, 2], NaN past a row's last word.

@@ -151,9 +151,13 @@ class HuggingFaceTeacher:
         self.model.eval()
         return batched_logits(lambda rows: self.forward(encoded, rows), encoded.lengths, advance)
 
+    def pieces(self, split: Split) -> EncodedText:
+        """Return the word pieces and segment ids that `states` has a state of."""
+        return self.encode(split)
+
     def states(self, split: Split) -> States:
         """Return hidden states and attention maps of the rows of `split`, as one padded batch."""
-        arguments = self._arguments(self.encode(split), np.arange(len(split)))
+        arguments = self._arguments(self.pieces(split), np.arange(len(split)))
         self.model.eval()
         with autocast(self.dtype, self.device):
             return hidden_states(self.model, arguments, "probabilities")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from common.config import nearest
-from common.data.split import read_report
-from common.data.tasks import ENTITY_METRICS, Task, load_task
+from common.data.split import task_file_of_data
+from common.data.tasks import ANSWER_METRICS, ENTITY_METRICS, Task, load_task
 from common.errors import UserError
 from common.training.models import ModelConfig
 from compression.evaluation.evaluate import saved_rows
@@ -154,8 +154,8 @@ def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task
     }
     both = [task for task, members in found.items() if all(members)]
     if len(both) == 1:
-        # A task of the user's own is known by the file in the report of its data.
-        task = asked or load_task(read_report(settings.paths, both[0]).get("task_file") or both[0])
+        # A task of the user's own is known by the file that its data were prepared from.
+        task = asked or load_task(task_file_of_data(settings.paths, both[0]) or both[0])
         return task, found[both[0]]
     if both:
         raise UserError(f"{a} and {b} are in several tasks: give --task ({', '.join(both)})")
@@ -181,9 +181,9 @@ def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row
     if not common or (settings.metric and settings.metric not in common):
         asked = f"{settings.metric!r}{nearest(settings.metric, common)}" if settings.metric else "to compare by"
         raise UserError(f"{key.task}, {key.split}: no metric {asked} (both have: {', '.join(common) or 'none'})")
-    of_words = any(name in ENTITY_METRICS[:3] for name in common)
+    of_words = any(name in (*ENTITY_METRICS[:3], *ANSWER_METRICS) for name in common)
     if of_words:
-        notes.append(f"no McNemar test or bootstrap for {key.task}: they are of rows, and its answers of words")
+        notes.append(f"no McNemar test or bootstrap for {key.task}: its rows have no label each")
     predictions = [None if of_words else _predictions(settings, pair, notes) for pair in pairs]
     first = predictions[0]
     effects = []

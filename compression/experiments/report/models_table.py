@@ -37,6 +37,8 @@ TITLES = {
     "f1_micro": "F1 micro",
     "f1_macro": "F1 macro",
     "subset_accuracy": "Subset accuracy",
+    "answer_f1": "Answer F1",
+    "exact_match": "Exact match",
     "entity_f1": "Entity F1",
     "entity_precision": "Precision",
     "entity_recall": "Recall",

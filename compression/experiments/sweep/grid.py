@@ -26,7 +26,7 @@ from compression.experiments.sweep.grid_file import (
     parse_assignments,
     read_grid_file,
 )
-from compression.shrinking.settings import Action
+from compression.shrinking.settings import Action, CompressSettings
 
 TIMING = ("time", "runtime")
 """Settings of evaluate that are the runs' too: whether models are timed, and by which runtime."""
@@ -141,11 +141,19 @@ def _choices(axis: str, values: Any) -> list[tuple[str, dict[str, Any]]]:
 def _with_rules(rules: Sequence[Rule], labels: dict[str, str], given: dict[str, Any]) -> dict[str, Any] | None:
     """The settings after all rules that match, or None when one says to skip."""
     for rule in rules:
-        if all(_matches(labels.get(key, given.get(key)), wanted) for key, wanted in rule.when.items()):
+        if all(_matches(_value(key, labels, given), wanted) for key, wanted in rule.when.items()):
             if rule.skip:
                 return None
             given = {**given, **underscored(rule.set)}
     return given
+
+
+def _value(key: str, labels: dict[str, str], given: dict[str, Any]) -> Any:
+    """Return an axis's label, or a setting: a given one or its default."""
+    if key in labels or key in given:
+        return labels.get(key, given.get(key))
+    defaults = Job("compress", given).defaults()
+    return defaults.get(key, CompressSettings.model_fields[key].get_default(call_default_factory=True))
 
 
 def _matches(value: Any, wanted: Any) -> bool:

@@ -88,8 +88,8 @@ class Card(Settings):
     name: str
     task: str
     about: TaskNotes
-    kind: Literal["texts", "pairs", "words"]
-    """Unit that has a label: a text, a pair of texts, or each word of a text."""
+    kind: Literal["texts", "pairs", "words", "answers"]
+    """Unit that has a label: a text, a pair of texts, or each word of a text; answers are parts of a context."""
     labels: tuple[str, ...]
     """Labels that the model predicts; none where it predicts a score."""
     bytes: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from common.config import CONFIG_DIR, build, load_yaml, nearest
 from common.data.split import count_rows, load_split
@@ -58,7 +58,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
         name=settings.name,
         task=task.name,
         about=_notes(settings.zoo / _NOTES, task),
-        kind="words" if model.tokens else "pairs" if model.pair else "texts",
+        kind=_kind(model),
         labels=model.labels,
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
@@ -127,6 +127,12 @@ def _family(group: SeedGroup) -> Family | None:
     stats = {name: group.metric(name) for name in group.rows[0]["metrics"]}
     metrics = {name: Spread(mean=stat.mean, sd=stat.sd) for name, stat in stats.items() if stat and stat.sd is not None}
     return Family(name=group.name, seeds=tuple(row["seed"] for row in group.rows), metrics=metrics)
+
+
+def _kind(model: Model) -> Literal["texts", "pairs", "words", "answers"]:
+    if model.tokens:
+        return "answers" if model.pair else "words"
+    return "pairs" if model.pair else "texts"
 
 
 def _architecture(config: ModelConfig) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def _cells(card: Card) -> list[str]:
         teacher = ", ".join(card.teacher.encoders)
         teacher += "".join(f": {100 * score:.2f}" for score in list(card.teacher.metrics.values())[:1])
         teacher += "" if card.teacher.bytes is None else f" in {human_bytes(card.teacher.bytes)}"
-    answers = ", ".join(card.labels) or "a score"
+    answers = "a part of the context" if card.kind == "answers" else ", ".join(card.labels) or "a score"
     return [f"`{card.name}`", f"{card.about.question} {answers}", f"{card.bytes:,}", "<br>".join(scores), teacher]
 
 

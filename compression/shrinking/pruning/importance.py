@@ -48,7 +48,9 @@ def importance(
 
 
 def column_sums(matrix: Matrix) -> torch.Tensor:
-    """Return weight * gradient summed over rows, [columns]."""
+    """Return weight * gradient summed over rows, [columns]. Raises UserError for a sum of Kronecker products."""
+    if isinstance(matrix, Product):
+        matrix.check_low_rank()
     value = getattr(matrix, "right", matrix).value
     return (value * value.grad).sum(0).detach()
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import operator
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -113,8 +114,8 @@ def _tokens_read(student: Student) -> Iterator[list[torch.Tensor]]:
     """Yield a list of the tokens of both texts that are aligned, to which every forward pass adds its own."""
     tokens: list[torch.Tensor] = []
 
-    def keep(_: nn.Module, texts: tuple[tuple[torch.Tensor, torch.Tensor], ...]) -> None:
-        for each, _ in texts:
+    def keep(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        for each, _ in inputs[:2]:  # the texts
             each.retain_grad()
             tokens.append(each)
 

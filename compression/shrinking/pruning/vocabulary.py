@@ -8,8 +8,6 @@ packed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
@@ -19,6 +17,7 @@ from compression.distillation.dataset import augmented_names
 from compression.runtime import HASHES
 from compression.shrinking.step import CompressionContext
 from compression.students.embeddings import HashEmbedding
+from compression.students.scoring import encode_split
 from compression.students.student import Student
 from compression.students.weights import Dense, Matrix
 from compression.tokenizers import Tokenizer
@@ -30,15 +29,16 @@ _TABLE = "embedding.table.weight"
 
 
 def prune_vocabulary(
-    student: Student, tokenizer: Tokenizer, sentences: Sequence[str], least: int
+    student: Student, tokenizer: Tokenizer, ids: np.ndarray, least: int
 ) -> tuple[Tokenizer, dict[str, dict[str, int]]]:
     """Prune rows in place. Return the student's new tokenizer, and for each matrix its rows in use and before.
 
+    ids: as `training_ids` returns them.
     Raises UserError when no row would be left.
     """
     drops_pieces = isinstance(tokenizer, BpeTokenizer | ByteLevelTokenizer | WordPieceTokenizer)
     rows: dict[str, dict[str, int]] = {}
-    for name, uses in row_uses(student, tokenizer, sentences).items():
+    for name, uses in row_uses(student, ids).items():
         removable = tokenizer.droppable if drops_pieces else np.ones(len(uses), bool)
         rare = (uses < least) & removable
         if rare.sum() == removable.sum():
@@ -56,9 +56,12 @@ def prune_vocabulary(
     return tokenizer, rows
 
 
-def row_uses(student: Student, tokenizer: Tokenizer, sentences: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return how often text reads each row of the embedding's matrices: name -> int64 [rows]."""
-    embedding, ids = student.embedding, tokenizer.encode(list(sentences)).ids
+def row_uses(student: Student, ids: np.ndarray) -> dict[str, np.ndarray]:
+    """Return how often text reads each row of the embedding's matrices: name -> int64 [rows].
+
+    ids: as `training_ids` returns them.
+    """
+    embedding = student.embedding
     rows = len(_row_factor(embedding.table.weight).value)
     if not isinstance(embedding, HashEmbedding):
         return {_TABLE: np.bincount(ids[:, 0], minlength=rows)}
@@ -69,11 +72,15 @@ def row_uses(student: Student, tokenizer: Tokenizer, sentences: Sequence[str]) -
     }
 
 
-def training_sentences(context: CompressionContext) -> list[str]:
-    """Return the sentences of train and, where a student has learned from augmented rows, those of --augmented."""
+def training_ids(context: CompressionContext) -> np.ndarray:
+    """Return the token ids, int32 [tokens, width], that a student reads in its training text.
+
+    That is train and, where it has learned from augmented rows, those of --augmented.
+    """
     names = ("train", *(augmented_names(context.settings) if context.parent.augmented else ()))
     splits = [load_split(context.settings.paths, context.task, name) for name in names]
-    return [sentence for split in splits for column in split.sentences() for sentence in column]
+    rows = [encode_split(context.tokenizer, split) for split in splits]
+    return np.concatenate([each.ids for row in rows for each in (row.text, row.second) if each is not None])
 
 
 def _row_factor(matrix: Matrix) -> Dense:

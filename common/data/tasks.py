@@ -27,7 +27,7 @@ class Source(Settings):
     kind: Literal["glue", "package", "files"] = "files"
     """glue: an archive or an unpacked folder; package: data files inside an installed Python package; files: paths."""
     files: dict[str, str]
-    """Split name -> file: `train` (or `all`, the same), `validation` and `test...` where they are not to be carved from
+    """Split name -> file: `train` (or `all`, the same), `validation` and `test...` where they are not to be split off
     train, and `unlabelled`, more rows to distil on. The user's own are .csv, .tsv, .jsonl, .parquet or .txt, of spans
     .json."""
     folder: str = ""
@@ -61,7 +61,7 @@ class Source(Settings):
 
 
 class Carve(Settings):
-    """How to carve a split from train's labelled rows, or from all where none has a label."""
+    """How to split rows off train: of its labelled rows, or of all where none has a label."""
 
     rows: int | None = pydantic.Field(None, gt=0)
     """Number of rows to aim for."""
@@ -110,9 +110,9 @@ class Task(Settings):
     models_of: str | None = None
     """Task whose models are scored here; this one has no training rows (GLUE's diagnostic set)."""
     validation: Carve | None = None
-    """How validation is carved from train where it has no file of its own; unset means a tenth."""
+    """How validation is split off train where it has no file of its own; unset means a tenth."""
     test: Carve | None = None
-    """How test is carved where it has no file of its own; unset means a tenth."""
+    """How test is split off train where it has no file of its own; unset means a tenth."""
     augment_fraction: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the variants of --augment tinybert to keep."""
     equivalence: str | None = None

@@ -1,4 +1,5 @@
-"""The command-line reference: `{settings SCRIPT}` in a page becomes its description and flags, read from its settings.
+"""The reference of flags and files: `{settings SCRIPT}` in a page becomes a script's description and flags, and
+`{keys MODULE CLASS}` a table of the keys of a YAML file, both read from the settings.
 
 Nothing is written to a file, so the pages are always those of the code that is there. Of experiment.py every command
 has its section.
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 _PLACEHOLDER = re.compile(r"^\{settings (\w+)\}$", re.MULTILINE)
+_KEYS = re.compile(r"^\{keys ([\w.]+) (\w+)\}$", re.MULTILINE)
+INTERNAL = ("file",)
+"""Fields that are set when a file is read."""
 _CODE = re.compile(r"(`[^`]+`|(?<![\w-])--[a-z][a-z0-9-]*)")
 _MARKUP = re.compile(r"([\\*_\[\]<>#|~$!{}])")
 _STUDENTS = tuple(sorted(path.stem for path in (CONFIG_DIR / "students").glob("*.yaml")))
@@ -33,7 +37,21 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 def fill_in(app: Sphinx, docname: str, source: list[str]) -> None:
     """Replace each placeholder of a page by the script's sections."""
-    source[0] = _PLACEHOLDER.sub(lambda match: "\n".join(script_sections(match[1])), source[0])
+    text = _PLACEHOLDER.sub(lambda match: "\n".join(script_sections(match[1])), source[0])
+    source[0] = _KEYS.sub(lambda match: "\n".join(key_table(match[1], match[2])), text)
+
+
+def key_table(module: str, name: str) -> Iterator[str]:
+    """Yield a table of the keys of a class of settings that YAML files are read into: key, default and description."""
+    cls = getattr(importlib.import_module(module), name)
+    yield "| key | default | |"
+    yield "|---|---|---|"
+    for key, field in cls.model_fields.items():
+        if key in INTERNAL:
+            continue
+        default = "required" if field.is_required() else shown_default(field.get_default(call_default_factory=True))
+        shown = "unset" if default in ("", "{}", "none") else default
+        yield f"| `{key}` | {plain(shown)} | {plain(field.description or '')} |"
 
 
 def script_sections(script: str) -> Iterator[str]:

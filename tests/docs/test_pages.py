@@ -12,9 +12,12 @@ import tiny
 import yaml
 
 from common.config import flag
+from common.data.tasks import Carve, Source, Task
 from common.tables import human_bytes
-from compression.experiments.chain import ChainFlags
+from compression.experiments.chain import ChainFlags, ExperimentFile
 from compression.experiments.jobs import JOBS
+from compression.experiments.report.record import Quote, TableLayout
+from compression.experiments.sweep.grid_file import GridFile, Rule
 
 DOCS = tiny.ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
@@ -109,6 +112,15 @@ def test_every_script_has_its_page_with_all_its_flags():
             for name, field in cls.model_fields.items():
                 assert f"{{option}} {flag(name)}" in text
                 assert reference.plain(field.description) in text
+
+
+@pytest.mark.parametrize("cls", [Task, Source, Carve, ExperimentFile, GridFile, Rule, TableLayout, Quote])
+def test_every_key_of_a_yaml_file_is_described(cls):
+    text = text_of(DOCS / "reference" / "files.md")
+    for name, field in cls.model_fields.items():
+        if name not in reference.INTERNAL:
+            assert f"| `{name}` | " in text
+            assert f"| {reference.plain(field.description)} |" in text
 
 
 def test_files_that_contributors_are_sent_to_exist():

@@ -162,7 +162,7 @@ def test_the_page_in_a_browser(tmp_path):
     probe = PROBE.replace("TEXTS", json.dumps(asked))
     (tmp_path / "page.html").write_text(html.replace("</body>", probe + "</body>"), encoding="utf-8")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1000,900"]
-    flags += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000", "--dump-dom"]
+    flags += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=300000", "--dump-dom"]
     command = [BROWSER, *flags, (tmp_path / "page.html").as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     coded = re.search(r'<pre id="result">([A-Za-z0-9+/=]+)</pre>', done.stdout)

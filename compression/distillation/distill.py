@@ -152,14 +152,14 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
         raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
     if task.tokens and settings.student_arch == "ffn":
         raise UserError(f"{task.name} has a label for every word, and an FFN one state a text: take another student")
-    if task.spans and settings.pair_encoder != "align" and settings.student_arch not in TRANSFORMERS:
+    if task.spans and not settings.attends and settings.student_arch not in TRANSFORMERS:
         raise UserError(
-            f"{task.name}: words have to attend to the question: --pair-encoder align (bilstm, conv), or a transformer"
+            f"{task.name}: words have to attend to the question: --pair-encoder align or compose, or a transformer"
         )
     if task.spans and settings.symmetric:
         raise UserError(f"--symmetric: question and context of {task.name} are not exchangeable")
-    if not task.pair and (settings.pair_encoder == "align" or settings.symmetric):
-        flag = "--symmetric" if settings.symmetric else "--pair-encoder align"
+    if not task.pair and (settings.attends or settings.symmetric):
+        flag = "--symmetric" if settings.symmetric else f"--pair-encoder {settings.pair_encoder}"
         raise UserError(f"{flag} is for pairs of texts, {task.name} has single ones")
     name = settings.model_name or student_name(settings)
     alias = settings.paths.model(task.name, name)

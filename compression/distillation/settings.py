@@ -282,11 +282,12 @@ class DistillSettings(
     def _check_distillation(self) -> "DistillSettings":
         if self.student_arch == "conv" and self.pooling == "last":
             raise ValueError("--pooling last: a convolution has no last state; use max")
-        if self.pair_encoder == "align":
+        if self.attends:
+            how = f"--pair-encoder {self.pair_encoder}"
             if self.student_arch not in ALIGNING:
-                raise ValueError(f"--pair-encoder align is for {' and '.join(ALIGNING)} (got {self.student_arch})")
+                raise ValueError(f"{how} is for {' and '.join(ALIGNING)} (got {self.student_arch})")
             if self.pooling == "last":
-                raise ValueError("--pooling last: --pair-encoder align takes the maximum over tokens; use max")
+                raise ValueError(f"--pooling last: {how} takes the maximum over tokens; use max")
         if self.symmetric and self.student_arch in TRANSFORMERS:
             raise ValueError(f"--symmetric: a {self.student_arch} reads a pair as one text, in its order")
         if self.share != "none" and self.student_arch != "transformer":

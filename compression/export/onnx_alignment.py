@@ -29,24 +29,29 @@ class AlignmentNodes:
         return [graph.node("ReduceMax", same, axes=[axis], keepdims=0) for axis in (2, 1)]
 
     def compared(self, tokens: Sequence[str]) -> list[str]:
-        """Return a vector for each text, [batch, width of a state]. tokens: of each text, [batch, time, numbers]."""
+        """Return what the comparison gives for each text, [batch, time, width]. tokens: [batch, time, numbers]."""
         graph, (first, second) = self.graph, tokens
         dots = graph.node("MatMul", first, graph.node("Transpose", second, perm=[0, 2, 1]))
         scores = graph.node("Mul", dots, graph.vector("encoder.alignment.scale"))
         back = graph.node("Transpose", scores, perm=[0, 2, 1])
         (mask, other), low = self._masks, graph.number(-math.inf)
         found = []
-        for own, read, own_mask, read_mask, each in (
-            (first, second, mask, other, scores),
-            (second, first, other, mask, back),
-        ):
+        for own, read, read_mask, each in ((first, second, other, scores), (second, first, mask, back)):
             shares = graph.node("Softmax", graph.node("Where", graph.unsqueeze(read_mask, 1), each, low), axis=-1)
             read = graph.node("MatMul", shares, read)
             parts = own, read, graph.node("Sub", own, read), graph.node("Mul", own, read)
-            fused = graph.node("Relu", graph.linear("encoder.alignment.fusion", graph.node("Concat", *parts, axis=2)))
-            masked = graph.node("Where", graph.unsqueeze(own_mask, 2), fused, low)
-            found.append(graph.node("ReduceMax", masked, axes=[1], keepdims=0))
+            fused = graph.linear("encoder.alignment.fusion", graph.node("Concat", *parts, axis=2))
+            found.append(graph.node("Relu", fused))
         return found
+
+    def pooled(self, states: Sequence[str]) -> list[str]:
+        """Return the maximum over each text's tokens, [batch, width]. states: of each text, [batch, time, width]."""
+        graph, low = self.graph, self.graph.number(-math.inf)
+        masked = [
+            graph.node("Where", graph.unsqueeze(mask, 2), each, low)
+            for mask, each in zip(self._masks, states, strict=True)
+        ]
+        return [graph.node("ReduceMax", each, axes=[1], keepdims=0) for each in masked]
 
     def _mask(self, ids: str, lengths: str) -> str:
         """Return where a text's tokens are, bool [batch, time]."""

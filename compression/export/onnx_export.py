@@ -104,11 +104,12 @@ class Exporter(Graph):
         if self.config.arch in ("ffn", "conv"):
             vectors = self._where(self.node("Less", steps, ends), vectors, 0.0)
             if self.config.arch == "conv":
-                return self._pool(self._convolution(vectors), steps, ends)
+                return self._pool(self._convolution(vectors, "encoder"), steps, ends)
             total = self.node("ReduceSum", vectors, self.integers(0), keepdims=0)
             return self.node("Div", total, self.unsqueeze(self.node("Cast", lengths, to=FLOAT), 1))
         backward = self.node("ReverseSequence", vectors, lengths, time_axis=0, batch_axis=1)
-        states = [self._recurrent("forward_rnn", vectors), self._recurrent("backward_rnn", backward)]
+        read = {"forward": vectors, "backward": backward}
+        states = [self._recurrent(f"encoder.{direction}_rnn", each) for direction, each in read.items()]
         return self.node("Concat", *(self._pool(each, steps, ends) for each in states), axis=1)
 
     def _aligned(self) -> list[str]:
@@ -121,20 +122,29 @@ class Exporter(Graph):
             states = self._states(self.node("Concat", vectors, shared, axis=2), lengths)
             whole = self.node("Concat", states, vectors, axis=2)
             tokens.append(self.node("Transpose", whole, perm=[1, 0, 2]))
-        return alignment.compared(tokens)
+        compared = alignment.compared(tokens)
+        if self.student.encoder.alignment.composition is not None:
+            compared = [self._composed(each, lengths) for each, (_, lengths) in zip(compared, inputs, strict=True)]
+        return alignment.pooled(compared)
 
-    def _states(self, vectors: str, lengths: str) -> str:
-        """vectors: [time, batch, numbers] -> a state at each token, [time, batch, width of a state]."""
+    def _composed(self, compared: str, lengths: str) -> str:
+        """The states of the composition: [batch, time, numbers] -> [batch, time, width of a state]."""
+        vectors = self.node("Transpose", compared, perm=[1, 0, 2])
+        states = self._states(vectors, lengths, "encoder.alignment.composition")
+        return self.node("Transpose", states, perm=[1, 0, 2])
+
+    def _states(self, vectors: str, lengths: str, name: str = "encoder") -> str:
+        """vectors: [time, batch, numbers] -> a state at each token, [time, batch, width]. name: of the layers."""
         if self.config.arch == "conv":
             steps = self.node("Range", self.number(0), self.length(vectors, 0), self.number(1))
             inside = self.node("Less", self.unsqueeze(steps, 1, 2), self.unsqueeze(lengths, 0, 2))
-            return self._convolution(self._where(inside, vectors, 0.0))
+            return self._convolution(self._where(inside, vectors, 0.0), name)
 
         def turned(sequence: str) -> str:
             return self.node("ReverseSequence", sequence, lengths, time_axis=0, batch_axis=1)
 
-        backward = turned(self._recurrent("backward_rnn", turned(vectors)))
-        return self.node("Concat", self._recurrent("forward_rnn", vectors), backward, axis=2)
+        backward = turned(self._recurrent(f"{name}.backward_rnn", turned(vectors)))
+        return self.node("Concat", self._recurrent(f"{name}.forward_rnn", vectors), backward, axis=2)
 
     def _embed(self, ids: str) -> str:
         """ids: [a, b, width] -> [a, b, dim], whichever of time and batch comes first."""
@@ -161,10 +171,10 @@ class Exporter(Graph):
     def _where(self, mask: str, values: str, otherwise: float) -> str:
         return self.node("Where", mask, values, self.number(otherwise))
 
-    def _convolution(self, vectors: str) -> str:
-        """vectors: [time, batch, dim], zero past each text's end -> states [time, batch, hidden]."""
-        encoder, name = self.student.encoder, "encoder.convolution"
-        weight, width = encoder.convolution.weight.dense().numpy(), encoder.kernel_width
+    def _convolution(self, vectors: str, encoder: str) -> str:
+        """vectors: [time, batch, dim], zero past each text's end -> states [time, batch, hidden]. encoder: its name."""
+        name, module = f"{encoder}.convolution", self.student.get_submodule(encoder)
+        weight, width = module.convolution.weight.dense().numpy(), module.kernel_width
         # ONNX has a kernel's inputs before its offsets.
         kernels = self.constant(f"{name}.weight", weight.reshape(len(weight), width, -1).transpose(0, 2, 1))
         texts = self.node("Transpose", vectors, perm=[1, 2, 0])
@@ -173,9 +183,8 @@ class Exporter(Graph):
         states = self.node("Mul", values, self.node("Sigmoid", f"{values}_1"))
         return self.node("Transpose", states, perm=[2, 0, 1])
 
-    def _recurrent(self, direction: str, vectors: str) -> str:
-        """vectors: [time, batch, dim] -> states [time, batch, hidden]."""
-        name = f"encoder.{direction}"
+    def _recurrent(self, name: str, vectors: str) -> str:
+        """vectors: [time, batch, dim] -> states [time, batch, hidden]. name: of a layer."""
         layer: Recurrent = self.student.get_submodule(name)
         weights = [in_onnx_order(layer.kind, matrix.dense()) for matrix in (layer.weight_ih, layer.weight_hh)]
         biases = [in_onnx_order(layer.kind, bias) for bias in (layer.bias_ih, layer.bias_hh)]

@@ -21,6 +21,7 @@ from compression.runtime.entropy import CODED, RAW
 from compression.runtime.header import (
     ALIGN,
     CALIBRATED,
+    COMPOSE,
     HEAD_DIM,
     MOST_ALIGNED,
     MULTILABEL,
@@ -123,9 +124,10 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     """Write the first fields of a header. embedding: one of the runtime's EMBEDDINGS."""
     settings, encoder = spec.settings, spec.encoder
     if encoder.align and settings.max_tokens > MOST_ALIGNED:
-        raise UserError(f"cannot be packed: --pair-encoder align with texts of more than {MOST_ALIGNED:,} tokens")
-    about = SHARING * SHARES.index(encoder.share) | NO_SEGMENTS * (not encoder.segments)
-    about |= HEAD_DIM * bool(encoder.head_dim)
+        how = f"--pair-encoder {settings.pair_encoder}"
+        raise UserError(f"cannot be packed: {how} with texts of more than {MOST_ALIGNED:,} tokens")
+    about = SHARING * SHARES.index(encoder.share) | COMPOSE * encoder.compose
+    about |= NO_SEGMENTS * (not encoder.segments) | HEAD_DIM * bool(encoder.head_dim)
     header.byte(ARCHS.index(spec.arch) | about)
     header.byte(EMBEDDINGS.index(embedding))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens

@@ -14,15 +14,18 @@ from compression.runtime.weights import LARGEST
 class Alignment(Encoder):
     """Compares each token with what it attends to in the other text, and takes the maximum over a text's tokens.
 
-    A token is its state, given by an encoder, and its vector. Texts are both of a pair, one after the other.
+    A token is its state, given by an encoder, and its vector. Texts are both of a pair, one after the other. With
+    `composition`, another encoder, that reads what the comparison gives, and the maximum is over its states.
     """
 
     values_at_once = 1 << 18
     """Numbers of a batch's largest array: of the tokens of some pairs, of their scores, or of what is compared."""
 
-    def __init__(self, weights: Weights, size: EncoderSize, encoder: Encoder) -> None:
+    def __init__(
+        self, weights: Weights, size: EncoderSize, encoder: Encoder, composition: Encoder | None = None
+    ) -> None:
         super().__init__({}, size, True)
-        self._encoder, self._scale = encoder, weights["alignment.scale"]
+        self._encoder, self._composition, self._scale = encoder, composition, weights["alignment.scale"]
         # own * A + read * B + (own - read) * C + own * read * D = own * (A + C) + read * (B - C) + own * read * D
         own, read, difference, product = np.split(weights["alignment.fusion.weight"].T, 4)
         self._fusion = tuple(map(np.ascontiguousarray, (own + difference, read - difference, product)))
@@ -30,6 +33,9 @@ class Alignment(Encoder):
 
     def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return [texts, width of a state]."""
+        if self._composition is not None:
+            every = self._every(table, ids, lengths)
+            return self._composition(every, np.arange(len(every)), lengths)
         best = np.full((len(lengths), self._size.state), -np.inf, np.float32)
         owner = owners(lengths)
         for start, compared in self._blocks(table, ids, lengths):
@@ -44,11 +50,17 @@ class Alignment(Encoder):
         words: the index of each one's first token among all, and -1 for each pair's "no answer", which is the maximum
         over the tokens of its second text.
         """
-        every = np.concatenate([compared for _, compared in self._blocks(table, ids, lengths)])
-        np.clip(every, 0, LARGEST, every)
+        every = self._every(table, ids, lengths)
+        if self._composition is not None:
+            every = self._composition.states(every, np.arange(len(every)), lengths)
         found = every[words]
         found[words < 0] = np.maximum.reduceat(every, np.cumsum(lengths) - lengths)[1::2]
         return found
+
+    def _every(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return what the comparison gives for all tokens, [tokens, width]."""
+        every = np.concatenate([compared for _, compared in self._blocks(table, ids, lengths)])
+        return np.clip(every, 0, LARGEST, every)  # no real value is cut
 
     def _blocks(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the index of the first of some tokens, and what `_compared` returns for them."""

@@ -24,8 +24,9 @@ from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
 PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits of the settings' flags."""
-SHARING, NO_SEGMENTS, HEAD_DIM = 16, 64, 128
-"""Terms of an architecture's number: SHARING times an index in SHARES; NO_SEGMENTS and HEAD_DIM where they apply."""
+COMPOSE, SHARING, NO_SEGMENTS, HEAD_DIM = 8, 16, 64, 128
+"""Terms of an architecture's number: SHARING times an index in SHARES; COMPOSE, NO_SEGMENTS and HEAD_DIM where they
+apply."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 MOST_ALIGNED = 1 << 12
 """Tokens of a text whose every pair with a token of the other text has a score."""
@@ -37,7 +38,7 @@ class Header:
     def __init__(self, reader: Reader) -> None:
         """Raises PackedError."""
         form = reader.byte()
-        arch, share = form % SHARING, form % NO_SEGMENTS // SHARING
+        arch, share = form % COMPOSE, form % NO_SEGMENTS // SHARING
         if arch >= len(ARCHS) or share >= len(SHARES):
             raise PackedError(f"a field is {form}, which this version does not know")
         self.arch = ARCHS[arch]
@@ -53,7 +54,7 @@ class Header:
         self.max_tokens, dim, classifier = reader.size(), reader.width(), reader.width()
         sizes = {name: getattr(reader, kind)() for name, kind in ENCODER_FIELDS[self.arch].items()}
         about = {"align": bool(flags & ALIGN), "symmetric": bool(flags & SYMMETRIC), "spans": self.pair and self.tokens}
-        about |= {"share": SHARES[share], "segments": not form & NO_SEGMENTS}
+        about |= {"share": SHARES[share], "segments": not form & NO_SEGMENTS, "compose": bool(form & COMPOSE)}
         about |= {"head_dim": reader.width()} if form & HEAD_DIM else {}
         self.size = EncoderSize(self.arch, self.pair, self.max_tokens, dim, **sizes, **about)
         self._check_settings()
@@ -89,6 +90,8 @@ class Header:
             raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
         if size.align and not (self.pair and self.arch in ALIGNING and self.pool_max):
             raise PackedError("texts are aligned, by a model that cannot align them")
+        if size.compose and not size.align:
+            raise PackedError("what is not aligned is composed")
         if size.align and self.max_tokens > MOST_ALIGNED:
             raise PackedError(f"texts of more than {MOST_ALIGNED:,} tokens are aligned")
         if size.symmetric and (not self.pair or self.arch in TRANSFORMERS):

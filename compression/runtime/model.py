@@ -52,9 +52,14 @@ class Model:
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
         of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
-        self._encoder = ENCODERS[header.arch](of_encoder, header.size, header.pool_max)
+        make_encoder = ENCODERS[header.arch]
+        self._encoder = make_encoder(of_encoder, header.size, header.pool_max)
         if header.size.align:
-            self._encoder = Alignment(of_encoder, header.size, self._encoder)
+            prefix, composition = "alignment.composition.", None
+            if header.size.compose:
+                of_composition = {n.removeprefix(prefix): v for n, v in of_encoder.items() if n.startswith(prefix)}
+                composition = make_encoder(of_composition, header.size, True)
+            self._encoder = Alignment(of_encoder, header.size, self._encoder, composition)
         self._symmetric, self._spans = header.size.symmetric, header.size.spans
         self._layers = [
             (np.ascontiguousarray(weights[f"classifier.{i}.weight"].T), weights[f"classifier.{i}.bias"]) for i in (0, 3)

@@ -38,7 +38,8 @@ class EncoderSize(NamedTuple):
     depth: layers, or how often the one layer is used; align: whether the tokens of a pair attend to the other text;
     symmetric: whether the order of a pair's texts makes no difference; spans: whether the words of a pair's second text
     have logits, not the pair; share: one of SHARES; segments: whether a transformer's tokens know their text; head_dim:
-    width of an attention head, 0 for the layers' width divided by the heads.
+    width of an attention head, 0 for the layers' width divided by the heads; compose: whether a second encoder reads
+    what alignment gives.
     """
 
     arch: str
@@ -57,6 +58,7 @@ class EncoderSize(NamedTuple):
     share: str = "none"
     segments: bool = True
     head_dim: int = 0
+    compose: bool = False
 
     def owner(self, part: str, layer: int) -> int:
         """Return the layer whose weights a layer's part (of LAYER_PARTS) has: the first one where all share it."""
@@ -87,6 +89,11 @@ class EncoderSize(NamedTuple):
         return {"ffn": self.dim, "rnn": 2 * self.hidden, "bilstm": 2 * self.hidden}.get(self.arch, self.hidden)
 
     @property
+    def compared(self) -> int:
+        """Width of what alignment gives for a token: of a state, or of the second encoder's input."""
+        return self.hidden if self.compose else self.state
+
+    @property
     def blocks(self) -> int:
         """Vectors that the classifier reads: [u; v; |u - v|; u * v] of a pair, if symmetric [u + v; |u - v|; u * v]; of
         a word of a pair's second text its own."""
@@ -113,23 +120,30 @@ def student_shapes(size: EncoderSize, rows: int, vocab_size: int, classifier: in
 
 
 def _encoder_shapes(size: EncoderSize) -> Shapes:
-    dim, hidden = size.input, size.hidden
-    shapes: Shapes = {}
     if size.arch in TRANSFORMERS:
         return _transformer_shapes(size)
-    if size.arch == "conv":
-        shapes |= _layer("convolution", 2 * hidden, size.kernel_width * dim)
-    if size.arch in GATES:
-        gates = GATES[size.arch] * hidden
-        for name in ("forward_rnn", "backward_rnn"):
-            shapes |= {
-                f"{name}.weight_ih": (gates, dim),
-                f"{name}.weight_hh": (gates, hidden),
-                f"{name}.bias": (gates,),
-            }
+    shapes = _reader_shapes(size, size.input)
     if size.align:
         # A token, what it attends to, their difference and their product; each is a state and a vector.
-        shapes |= {"alignment.scale": (1,), **_layer("alignment.fusion", size.state, 4 * (size.state + size.dim))}
+        shapes |= {"alignment.scale": (1,), **_layer("alignment.fusion", size.compared, 4 * (size.state + size.dim))}
+    if size.compose:
+        composition = _reader_shapes(size, size.compared)
+        shapes |= {f"alignment.composition.{name}": shape for name, shape in composition.items()}
+    return shapes
+
+
+def _reader_shapes(size: EncoderSize, dim: int) -> Shapes:
+    """Return the shapes of a recurrent layer in both directions, or of a convolution. dim: width of their input."""
+    if size.arch == "conv":
+        return _layer("convolution", 2 * size.hidden, size.kernel_width * dim)
+    shapes: Shapes = {}
+    gates = GATES.get(size.arch, 0) * size.hidden
+    for name in ("forward_rnn", "backward_rnn") if gates else ():
+        shapes |= {
+            f"{name}.weight_ih": (gates, dim),
+            f"{name}.weight_hh": (gates, size.hidden),
+            f"{name}.bias": (gates,),
+        }
     return shapes
 
 

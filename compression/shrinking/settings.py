@@ -255,7 +255,7 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
     usual = _at_batch_size(student_defaults(arch, task.pair), given)
     # The other losses compare distributions over classes.
     usual |= {"loss": "mse"} if task.regression else {}
-    usual |= {"symmetric": task.symmetric} if given.get("pair_encoder") == "align" else {}
+    usual |= {"symmetric": task.symmetric} if given.get("pair_encoder", "compare") != "compare" else {}
     name = given.get("load_trained_model")
     config = _saved(model_folder(paths, task.models_task, name)) if name else None
     return usual | before | (_recipe(config) if config and config.kind == "student" else {})

@@ -29,11 +29,12 @@ class BidirectionalEncoder(nn.Module):
     stays within a sentence's own length, padding is only ever read after it.
     """
 
-    def __init__(self, spec: StudentSpec) -> None:
+    def __init__(self, spec: StudentSpec, dim: int | None = None) -> None:
+        """dim: width of the vectors, if other than that of the student's tokens."""
         super().__init__()
         settings, kind = spec.settings, {"bilstm": "lstm", "rnn": "rnn"}[spec.arch]
         self.forward_rnn, self.backward_rnn = (
-            Recurrent(kind, spec.encoder.input, settings.encoder_hidden_dim) for _ in range(2)
+            Recurrent(kind, dim or spec.encoder.input, settings.encoder_hidden_dim) for _ in range(2)
         )
         self.pooling = settings.pooling
 
@@ -58,12 +59,13 @@ class ConvolutionalEncoder(nn.Module):
     (their equation 1), both linear in the window.
     """
 
-    def __init__(self, spec: StudentSpec) -> None:
+    def __init__(self, spec: StudentSpec, dim: int | None = None) -> None:
+        """dim: width of the vectors, if other than that of the student's tokens."""
         super().__init__()
         settings = spec.settings
         self.kernel_width = settings.kernel_width
         # The first half of the rows gives values, the second half gates: the order of torch's glu.
-        self.convolution = Linear(self.kernel_width * spec.encoder.input, 2 * settings.encoder_hidden_dim)
+        self.convolution = Linear(self.kernel_width * (dim or spec.encoder.input), 2 * settings.encoder_hidden_dim)
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return the maximum over each sentence's windows, [batch, hidden_dim]."""

@@ -1,7 +1,8 @@
 """Pairs of texts: attention between their tokens, and the comparison of their vectors.
 
-Alignment as in RE2 (Yang et al., 2019, sections 2.2 and 2.3) and ESIM (Chen et al., 2017): each token reads the
-tokens of the other text that are like it, and a layer compares what it has read with the token itself.
+Alignment as in RE2 (Yang et al., 2019, sections 2.2 and 2.3) and ESIM (Chen et al., 2017, section 3.2): each token
+reads the tokens of the other text that are like it, and a layer compares what it has read with the token itself. ESIM's
+inference composition (section 3.3): a second encoder reads what was compared.
 """
 
 from __future__ import annotations
@@ -19,28 +20,37 @@ Text = tuple[torch.Tensor, torch.Tensor]
 
 
 class PairAlignment(nn.Module):
-    """Compares each token with what it attends to in the other text, and takes the maximum over a text's tokens."""
+    """Compares each token with what it attends to in the other text, and takes the maximum over a text's tokens.
 
-    def __init__(self, size: EncoderSize) -> None:
+    With `composition`, an encoder, that reads what the comparison gives, and the maximum is over its states.
+    """
+
+    def __init__(self, size: EncoderSize, composition: nn.Module | None = None) -> None:
         super().__init__()
         width = size.state + size.dim
         self.scale = nn.Parameter(torch.tensor([width**-0.5]))
-        self.fusion = Linear(4 * width, size.state)
+        self.fusion = Linear(4 * width, size.compared)
+        self.composition = composition
 
-    def forward(self, first: Text, second: Text, by_token: bool = False) -> list[torch.Tensor]:
-        """Return a vector for each text, [batch, width of a state]. A token is its state and its embedding.
+    def forward(self, first: Text, second: Text) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a vector for each text, [batch, width of a state]. A token is its state and its embedding."""
+        scores = self._scores(first, second)
+        u, v = self._compared(first, second, scores), self._compared(second, first, scores.transpose(1, 2))
+        if self.composition is not None:
+            return self.composition(u, first[1]), self.composition(v, second[1])
+        return u.amax(1), v.amax(1)  # nothing is below 0, which padding is left with
 
-        With by_token one for each token of the first text alone, [batch, time, width of a state], 0 where it is padded.
-        """
-        scores = self.scale * (first[0] @ second[0].transpose(1, 2))  # [batch, time of first, time of second]
-        if by_token:
-            return [self._compared(first, second, scores)]
-        # Nothing is below 0, which padding is left with.
-        other = scores.transpose(1, 2)
-        return [self._compared(first, second, scores).amax(1), self._compared(second, first, other).amax(1)]
+    def states(self, text: Text, other: Text) -> torch.Tensor:
+        """Return a state for each token of a text, [batch, time, width of a state]."""
+        compared = self._compared(text, other, self._scores(text, other))
+        return compared if self.composition is None else self.composition.states(compared, text[1])
+
+    def _scores(self, text: Text, other: Text) -> torch.Tensor:
+        """Return how much each token attends to each one of the other text, [batch, time, time of other]."""
+        return self.scale * (text[0] @ other[0].transpose(1, 2))
 
     def _compared(self, text: Text, other: Text, scores: torch.Tensor) -> torch.Tensor:
-        """scores: [batch, time of text, time of other] -> [batch, time of text, width of a state]."""
+        """scores: [batch, time of text, time of other] -> [batch, time of text, width], 0 where the text is padded."""
         outside = ~padding_mask(*other).transpose(1, 2)
         read = scores.masked_fill(outside, float("-inf")).softmax(2) @ other[0]
         # Of real tokens alone: a third of a batch may be padding.
@@ -52,7 +62,7 @@ class PairAlignment(nn.Module):
         return padded.unflatten(0, (batch, time))
 
     def _fused(self, own: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
-        """Return fusion([own; read; own - read; own * read]), [tokens, width] each -> [tokens, width of a state].
+        """Return fusion([own; read; own - read; own * read]), [tokens, width of a token] each -> [tokens, width].
 
         The difference needs no product of its own: a step of training takes a tenth less time.
         """

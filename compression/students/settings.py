@@ -51,12 +51,12 @@ class StudentSettings(Settings):
     """Units of the classifier's hidden layer."""
     pooling: Literal["last", "max"] = "last"
     """Encoder output: each direction's final state (bilstm, rnn), or the maximum over time (conv too)."""
-    pair_encoder: Literal["compare", "align"] = "compare"
+    pair_encoder: Literal["compare", "align", "compose"] = "compare"
     """How pairs are read: compare encodes each text by itself; with align (bilstm, conv) each token attends to the
-    other text, and knows whether that has the same token."""
+    other text, and knows whether that has the same token; with compose a second encoder reads what align gives."""
     symmetric: bool = False
-    """Answer the same whatever the order of a pair's texts. For --pair-encoder align it is on by default where the
-    task says that they have no order (qqp, mrpc, sts-b)."""
+    """Answer the same whatever the order of a pair's texts. For --pair-encoder align and compose it is on by default
+    where the task says that they have no order (qqp, mrpc, sts-b)."""
     dropout: float = pydantic.Field(0.1, ge=0, lt=1)
     """Share of units dropped while training: embeddings, encoder output and classifier."""
     max_tokens: int = pydantic.Field(512, gt=0)
@@ -67,6 +67,11 @@ class StudentSettings(Settings):
     """Own sentencepiece model, together with --bpe-vectors."""
     bpe_vectors: Path | None = None
     """Own vectors in word2vec format (.bin or text), together with --bpe-model."""
+
+    @property
+    def attends(self) -> bool:
+        """Whether the tokens of a pair attend to the other text."""
+        return self.pair_encoder != "compare"
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> "StudentSettings":

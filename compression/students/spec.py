@@ -56,12 +56,13 @@ class StudentSpec:
             settings.heads,
             settings.intermediate_dim,
             settings.adapters,
-            self.pair and settings.pair_encoder == "align",
+            self.pair and settings.attends,
             self.pair and settings.symmetric,
             self.pair and self.tokens,
             settings.share,
             settings.segments,
             settings.head_dim,
+            self.pair and settings.pair_encoder == "compose",
         )
 
     @property

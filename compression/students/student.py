@@ -6,7 +6,7 @@ from torch import nn
 from common.errors import UserError
 from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
-from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, MeanEncoder
+from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, MeanEncoder, max_pool
 from compression.students.layers import Linear
 from compression.students.pairs import PairAlignment, Text, compare, shared_tokens
 from compression.students.settings import StudentSettings
@@ -39,7 +39,8 @@ class Student(nn.Module):
         self.embedding = make_embedding(spec)
         self.encoder = ENCODERS[arch](spec)
         if self.aligns:
-            self.encoder.alignment = PairAlignment(spec.encoder)
+            composition = ENCODERS[arch](spec, spec.encoder.compared) if spec.encoder.compose else None
+            self.encoder.alignment = PairAlignment(spec.encoder, composition)
         self.dropout = nn.Dropout(settings.dropout)
         self.classifier = nn.Sequential(
             Linear(spec.encoder.output, settings.cls_hidden_dim),
@@ -63,10 +64,11 @@ class Student(nn.Module):
         if batch.word_starts is not None and batch.second is None:
             return at_indices(self.encoder.states(*sentences[0]), batch.word_starts)
         if batch.word_starts is not None:
-            (compared,) = self.encoder.alignment(*reversed(self._texts(sentences, batch)), True)
+            first, second = self._texts(sentences, batch)
+            states = self.encoder.alignment.states(second, first)
             # "No answer" reads all tokens: the maximum of each unit.
-            words = at_indices(compared, batch.word_starts[:, 1:])
-            return torch.cat([compared.amax(1, keepdim=True), words], 1)
+            words = at_indices(states, batch.word_starts[:, 1:])
+            return torch.cat([max_pool(states, second[1])[:, None], words], 1)
         if len(sentences) == 1:
             return self.encoder(*sentences[0])
         encoded = self._aligned(sentences, batch) if self.aligns else [self.encoder(*each) for each in sentences]

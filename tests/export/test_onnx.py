@@ -52,9 +52,10 @@ def test_logits_are_pytorchs(tmp_path, arch, embedding, pooling, pair):
     compare(folder, [[batch(embedding, n, t + i, i) for i in range(1 + pair)] for n, t in SHAPES])
 
 
-@pytest.mark.parametrize(("arch", "embedding", "symmetric"), tiny.ALIGNED_KINDS)
-def test_logits_of_aligned_pairs_are_pytorchs(tmp_path, arch, embedding, symmetric):
-    folder = made.write_student(tmp_path / "s", arch, embedding, symmetric=symmetric, **made.ALIGNED)
+@pytest.mark.parametrize(("arch", "embedding", "symmetric", "how"), tiny.ALIGNED_KINDS)
+def test_logits_of_aligned_pairs_are_pytorchs(tmp_path, arch, embedding, symmetric, how):
+    given = made.ALIGNED | {"symmetric": symmetric, "pair_encoder": how}
+    folder = made.write_student(tmp_path / "s", arch, embedding, **given)
     compare(folder, [[batch(embedding, n, t + i, i) for i in range(2)] for n, t in SHAPES])
 
 

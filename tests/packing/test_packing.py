@@ -88,9 +88,10 @@ PAIRS = [(TEXTS[i], TEXTS[j]) for i, j in ((0, 3), (1, 0), (2, 2), (3, 2), (0, 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("arch", "embedding", "symmetric"), tiny.ALIGNED_KINDS)
-def test_aligned_pairs_answer_as_in_pytorch(tmp_path, arch, embedding, symmetric):
-    folder = saved.write_student(tmp_path / "s", arch, embedding, "affine-row", symmetric=symmetric, **saved.ALIGNED)
+@pytest.mark.parametrize(("arch", "embedding", "symmetric", "how"), tiny.ALIGNED_KINDS)
+def test_aligned_pairs_answer_as_in_pytorch(tmp_path, arch, embedding, symmetric, how):
+    given = saved.ALIGNED | {"symmetric": symmetric, "pair_encoder": how}
+    folder = saved.write_student(tmp_path / "s", arch, embedding, "affine-row", **given)
     there, back = same(folder, PAIRS), same(folder, [(second, first) for first, second in PAIRS])
     assert np.allclose(there, back, atol=1e-5) == symmetric
 

@@ -26,21 +26,23 @@ def check(folder):
     shrunk.check_saved_again(folder)
 
 
+@pytest.mark.parametrize("how", ["align", "compose"])
 @pytest.mark.parametrize("arch", ["bilstm", "conv"])
-def test_every_action_follows_the_others(workspace, arch):
-    given = {"student_arch": arch, "vocab_size": 100, "pair_encoder": "align", "symmetric": True, "bits": 4}
+def test_every_action_follows_the_others(workspace, arch, how):
+    given = {"student_arch": arch, "vocab_size": 100, "pair_encoder": how, "symmetric": True, "bits": 4}
     given |= {"rank": 3, "prune_units": 0.4, "prune_vocabulary": 3, "tune_epochs": 1, "dq_encoder": True}
     folders = shrunk.compressed(workspace, "distill", "factorize", "prune", "quantize", task="qqp", **given)
     net, _, config = load_student(folders[0], shrunk.CPU)
-    assert folders[0].name.startswith(f"{arch}-align-bpe6-")
+    assert folders[0].name.startswith(f"{arch}-{how}-bpe6-")
     assert config.student["symmetric"]
     width = 10 if arch == "bilstm" else 5
-    assert net.encoder.alignment.fusion.weight.value.shape == (width, 4 * (width + 6))
+    compared = 5 if how == "compose" else width
+    assert net.encoder.alignment.fusion.weight.value.shape == (compared, 4 * (width + 6))
     assert isinstance(shrunk.loaded(folders[1]).encoder.alignment.fusion.weight, Product)
     pruned, _, config = load_student(folders[2], shrunk.CPU)
     assert config.student["encoder_hidden_dim"] == 3
-    width = 3 * width // 5
-    assert tuple(pruned.encoder.alignment.fusion.weight.dense().shape) == (width, 4 * (width + 6))
+    compared, width = 3 * compared // 5, 3 * width // 5
+    assert tuple(pruned.encoder.alignment.fusion.weight.dense().shape) == (compared, 4 * (width + 6))
     assert "encoder.alignment.fusion.weight.left" in load_student(folders[3], shrunk.CPU)[2].compression["quantized"]
     for folder in folders[:3]:
         check(folder)

@@ -178,21 +178,23 @@ def mute(layer, units):
 
 
 @pytest.mark.parametrize("arch", ["bilstm", "conv"])
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("how", "symmetric"), [("align", False), ("align", True), ("compose", True)])
 @settings(max_examples=6)
 @given(data=st.data())
-def test_units_that_give_zero_are_not_missed_where_texts_are_aligned(arch, symmetric, data):
+def test_units_that_give_zero_are_not_missed_where_texts_are_aligned(arch, how, symmetric, data):
     drop = data.draw(st.integers(1, HIDDEN - 1))
-    net = student(arch, True, "max", pair_encoder="align", symmetric=symmetric)
+    net = student(arch, True, "max", pair_encoder=how, symmetric=symmetric)
     layers, alignment = list(net.encoder.children())[:-1], net.encoder.alignment
-    for layer in layers:
+    composition = list(alignment.composition.children()) if how == "compose" else []
+    for layer in (*layers, *composition):
         mute(layer, data.draw(st.permutations(range(HIDDEN)))[:drop])
-    mute(alignment.fusion, data.draw(st.permutations(range(HIDDEN * len(layers))))[: drop * len(layers)])
+    parts = 1 if composition else len(layers)
+    mute(alignment.fusion, data.draw(st.permutations(range(HIDDEN * parts)))[: drop * parts])
     net.classifier[3].weight.value.data[:, : round(drop / HIDDEN * NEURONS)] = 0
     before, encoded, left = logits(net, text(True)), text(True), HIDDEN - drop
     assert remove_units(net, drop / HIDDEN, encoded)["encoder_hidden_dim"] == left
     assert torch.allclose(logits(net, encoded), before, atol=1e-6)
-    assert alignment.fusion.weight.value.shape == (left * len(layers), 4 * (left * len(layers) + 5))
+    assert alignment.fusion.weight.value.shape == (left * parts, 4 * (left * len(layers) + 5))
     assert net.classifier[0].weight.value.shape[1] == (3 if symmetric else 4) * left * len(layers)
 
 

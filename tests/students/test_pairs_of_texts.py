@@ -23,7 +23,7 @@ from compression.students.weights import matrices
 SIZES = {"embedding_dim": 5, "vocab_size": 30, "encoder_hidden_dim": 4, "cls_hidden_dim": 6, "dropout": 0.3}
 SIZES |= {"pooling": "max", "kernel_width": 3, "pair_encoder": "align"}
 IDS = st.lists(st.integers(0, 5), min_size=1, max_size=6)
-every_kind = pytest.mark.parametrize(("arch", "embedding", "symmetric"), tiny.ALIGNED_KINDS)
+every_kind = pytest.mark.parametrize(("arch", "embedding", "symmetric", "how"), tiny.ALIGNED_KINDS)
 
 
 def build(arch="bilstm", embedding="bpe", symmetric=False, **given):
@@ -47,31 +47,31 @@ def batch_of(embedding, rows, swapped=False):
 
 
 @every_kind
-def test_logits_and_gradients_do_not_depend_on_the_batch(arch, embedding, symmetric):
-    student = build(arch, embedding, symmetric)
+def test_logits_and_gradients_do_not_depend_on_the_batch(arch, embedding, symmetric, how):
+    student = build(arch, embedding, symmetric, pair_encoder=how)
     check_rows_do_not_depend_on_the_batch(student, functools.partial(batch_of, embedding))
 
 
 @every_kind
-def test_the_order_of_texts_makes_a_difference_unless_the_student_is_symmetric(arch, embedding, symmetric):
-    student = build(arch, embedding, symmetric)
+def test_the_order_of_texts_makes_a_difference_unless_the_student_is_symmetric(arch, embedding, symmetric, how):
+    student = build(arch, embedding, symmetric, pair_encoder=how)
     there, back = (student(batch_of(embedding, range(5), swapped)) for swapped in (False, True))
     assert torch.allclose(there, back, atol=1e-6) == symmetric
 
 
 @every_kind
-def test_every_weight_learns_and_dropout_works_in_training_only(arch, embedding, symmetric):
-    check_every_weight_learns(build(arch, embedding, symmetric), batch_of(embedding, range(5)))
+def test_every_weight_learns_and_dropout_works_in_training_only(arch, embedding, symmetric, how):
+    check_every_weight_learns(build(arch, embedding, symmetric, pair_encoder=how), batch_of(embedding, range(5)))
 
 
 @every_kind
-def test_the_spec_lists_the_shapes_of_the_torch_model(arch, embedding, symmetric):
-    student = build(arch, embedding, symmetric)
+def test_the_spec_lists_the_shapes_of_the_torch_model(arch, embedding, symmetric, how):
+    student = build(arch, embedding, symmetric, pair_encoder=how)
     own = {name: tuple(matrix.dense().shape) for name, matrix in matrices(student)}
     for name, parameter in student.named_parameters():
         if name.removesuffix(".value") not in own:
             own[name.removesuffix("_ih").removesuffix("_hh")] = tuple(parameter.shape)  # two recurrent biases are one
-    settings = StudentSettings(embedding_type=embedding, symmetric=symmetric, **SIZES)
+    settings = StudentSettings(embedding_type=embedding, symmetric=symmetric, **SIZES | {"pair_encoder": how})
     spec = StudentSpec(arch, settings, 3, pair=True)
     assert spec.shapes() == own
     assert {name: tuple(student.vector(name).shape) for name in spec.vectors()}.items() <= own.items()

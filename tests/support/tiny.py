@@ -243,12 +243,16 @@ STUDENT_KINDS = [
 ]
 """Architecture, embedding, pooling and whether it reads pairs: every kind of student there is."""
 ALIGNED_KINDS = [
-    (arch, embedding, symmetric)
+    (arch, embedding, symmetric, how)
     for arch in ("bilstm", "conv")
-    for embedding in ("bpe", "hash", "char", "wordpiece")
+    for embedding, how in (
+        ("bpe", "align"), ("hash", "align"), ("char", "align"), ("wordpiece", "align"),
+        ("bpe", "compose"), ("hash", "compose"),
+    )
     for symmetric in (False, True)
-]
-"""Architecture, embedding and whether the order of texts makes no difference, of students that align pairs."""
+]  # fmt: skip
+"""Architecture, embedding, whether the order of texts makes no difference, and --pair-encoder, of students that align
+pairs."""
 
 
 def small(**given) -> dict:

@@ -137,7 +137,7 @@ def _kind(model: Model) -> Literal["texts", "pairs", "words", "answers"]:
 
 def _architecture(config: ModelConfig) -> dict[str, Any]:
     sizes = ("embedding_type", "embedding_dim", "vocab_size", "encoder_hidden_dim", "cls_hidden_dim")
-    if config.student.get("pair_encoder") == "align":
+    if config.student.get("pair_encoder", "compare") != "compare":
         sizes = (*sizes, "pair_encoder")
     without = {"encoder_hidden_dim"} if config.arch == "ffn" else set()
     own = {name: config.student[name] for name in sizes if name not in without}

@@ -30,15 +30,16 @@ from compression.students.layers import GATES, Linear, Recurrent
 from compression.students.student import Student
 
 Layers = list[Recurrent | Linear]
-"""The layers of an encoder with units: a recurrent one for each direction, a convolution's linear map, or none."""
+"""The layers of an encoder that have units: a recurrent one for each direction, a convolution's linear map, or none."""
 
 
 def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[str, int]:
     """Remove a share of the encoder's units, as many in each direction, and of the classifier's hidden ones, in place.
 
-    A transformer loses units within each layer's feed-forward part; where texts are aligned, what a token is compared
-    to has as many numbers as its state. encoded: a sample of training text. Returns the widths left, by their names in
-    the student's settings. Raises UserError when a layer would have no unit left.
+    A transformer loses units within each layer's feed-forward part. Where texts are aligned, what the comparison gives
+    for a token has as many numbers as its state, or as the second encoder has units. encoded: a sample of training
+    text. Returns the widths left, by their names in the student's settings. Raises UserError when a layer would have no
+    unit left.
     """
     first, last = (layer for layer in student.classifier if isinstance(layer, Linear))
     feed_forward = []
@@ -46,20 +47,30 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
         feed_forward = [(block.up, block.down) for block in student.encoder.blocks if block.has_units]
     hidden = [*feed_forward, (first, last)]
     """Pairs of layers: units are the outputs of the one and the inputs of the other."""
-    children = [] if student.reads_together else student.encoder.children()
-    layers = [layer for layer in children if isinstance(layer, Recurrent | Linear)]
-    scores = _importance(student, encoded, layers, hidden)
-    kept = [best(each, left(each, share, "--prune-units", "units")) for each in scores.layers]
+    layers = [] if student.reads_together else _layers_of(student.encoder)
+    composition = _layers_of(student.encoder.alignment.composition) if student.aligns else []
+    scores = _importance(student, encoded, layers, composition, hidden)
+
+    def to_keep(importances: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [best(each, left(each, share, "--prune-units", "units")) for each in importances]
+
+    kept, composed = to_keep(scores.layers), to_keep(scores.composition)
     widths = list(map(_units, layers))
     if student.aligns:
         fusion, vector = student.encoder.alignment.fusion, torch.arange(student.embedding.table.weight.dense().shape[1])
-        compared = best(scores.compared, sum(map(len, kept)))
+        compared = best(scores.compared, len(composed[0]) if composed else sum(map(len, kept)))
         keep_rows(fusion, compared)
         fusion.weight = take_columns(fusion.weight, _columns([*widths, len(vector)], [*kept, vector], 4))
-        first.weight = take_columns(first.weight, _columns([sum(widths)], [compared], student.blocks))
+        for layer in composition:
+            name = _input_name(layer)
+            matrix, inputs = getattr(layer, name), len(scores.compared)
+            blocks = matrix.dense().shape[1] // inputs  # a convolution reads several tokens
+            setattr(layer, name, take_columns(matrix, _columns([inputs], [compared], blocks)))
+        read = (list(map(_units, composition)), composed) if composed else ([sum(widths)], [compared])
+        first.weight = take_columns(first.weight, _columns(*read, student.blocks))
     elif layers:
         first.weight = take_columns(first.weight, _columns(widths, kept, student.blocks))
-    for layer, units in zip(layers, kept, strict=True):
+    for layer, units in zip([*layers, *composition], [*kept, *composed], strict=True):
         _shrink(layer, units)
     for (up, down), each in zip(hidden, scores.hidden, strict=True):
         units = best(each, left(each, share, "--prune-units", "units"))
@@ -70,6 +81,17 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
     return {**widths_left, "cls_hidden_dim": len(first.bias)}
 
 
+def _layers_of(encoder: nn.Module | None) -> Layers:
+    """Return the layers of an encoder that have units; of None, and of what has no units, none."""
+    children = [] if encoder is None else encoder.children()
+    return [layer for layer in children if isinstance(layer, Recurrent | Linear)]
+
+
+def _input_name(layer: Recurrent | Linear) -> str:
+    """Return the name of the matrix that a layer's inputs are multiplied with."""
+    return "weight_ih" if isinstance(layer, Recurrent) else "weight"
+
+
 def _units(layer: Recurrent | Linear) -> int:
     """Return the units of a layer of the encoder. A convolution has two rows for each: its value and its gate."""
     return layer.hidden_dim if isinstance(layer, Recurrent) else len(layer.bias) // 2
@@ -77,15 +99,17 @@ def _units(layer: Recurrent | Linear) -> int:
 
 @dataclasses.dataclass
 class _Importance:
-    """Importances [units] of each layer of the encoder, of what texts are compared by, and of each hidden layer."""
+    """Importances [units] of layers of the encoder, of the numbers that alignment gives, of layers of the composition,
+    and of hidden layers."""
 
     layers: list[torch.Tensor]
     compared: torch.Tensor | None
+    composition: list[torch.Tensor]
     hidden: list[torch.Tensor]
 
 
 def _importance(
-    student: Student, encoded: EncodedRows, layers: Layers, hidden: list[tuple[Linear, Linear]]
+    student: Student, encoded: EncodedRows, layers: Layers, composition: Layers, hidden: list[tuple[Linear, Linear]]
 ) -> _Importance:
     """Return the importances over a sample of text."""
 
@@ -93,20 +117,36 @@ def _importance(
         gates = [column_sums(down.weight) for _, down in hidden]
         if not layers:
             return gates
-        units, read = list(map(_units, layers)), column_sums(student.classifier[0].weight)
-        read = read.view(student.blocks, -1).sum(0)
+        read = column_sums(student.classifier[0].weight).view(student.blocks, -1).sum(0)
+        if composition:
+            gates = [*_with_own(composition, read), *gates]
+            compared = student.encoder.alignment.fusion.bias.shape[0]
+            read = sum(column_sums(getattr(each, _input_name(each))).view(-1, compared).sum(0) for each in composition)
         if student.aligns:
             gates = [read, *gates]
             read = torch.stack([(each.detach() * each.grad).sum((0, 1)) for each in tokens]).sum(0)
             tokens.clear()
-        # A recurrent layer reads its own units too.
-        own = [column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else 0.0 for layer in layers]
-        return [*map(operator.add, read[: sum(units)].split(units), own), *gates]
+        return [*_with_own(layers, read), *gates]
 
     with _tokens_read(student) as tokens:
         total = importance(student, encoded, gradients)
-    compared = total.pop(len(layers)) if student.aligns else None
-    return _Importance(total[: len(layers)], compared, total[len(layers) :])
+    found = iter(total)
+    return _Importance(
+        [next(found) for _ in layers],
+        next(found) if student.aligns else None,
+        [next(found) for _ in composition],
+        list(found),
+    )
+
+
+def _with_own(layers: Layers, read: torch.Tensor) -> list[torch.Tensor]:
+    """Return the sums of each layer's units, [units], from those of all that reads them, [units of all, or more].
+
+    A recurrent layer reads its own units too.
+    """
+    units = list(map(_units, layers))
+    own = [column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else 0.0 for layer in layers]
+    return list(map(operator.add, read[: sum(units)].split(units), own))
 
 
 @contextlib.contextmanager

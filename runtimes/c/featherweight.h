@@ -165,8 +165,8 @@ typedef struct fw_model {
   size_t file_length, header_length, rest_at;
   uint32_t stored_length, checksum;
   uint64_t memory, needed, used;
-  uint32_t max_pool, calibrated, has_threshold, align, symmetric, dim, hidden, kernel, depth, heads, attention,
-      intermediate, adapters, share, segmented, cls, input, width, blocks, vocab_size, rows;
+  uint32_t max_pool, calibrated, has_threshold, align, compose, symmetric, dim, hidden, kernel, depth, heads, attention,
+      intermediate, adapters, share, segmented, cls, input, width, compared, blocks, vocab_size, rows;
   fw__string label_list;
   fw__array *first, *main, *first_end, *main_end, *states;
   uint32_t first_tables, main_tables, most_tables, floats_count, vectors, total;
@@ -175,7 +175,8 @@ typedef struct fw_model {
   float *floats, *row, *factor, *rank_row;
   uint32_t longest_row, longest_factor, longest_rank;
   fw__rows table, importance, marks, positions, segments;
-  fw__dense encoder[2], fusion, classifier[2], *layers; /* layers: of a transformer, and behind them its adapters */
+  fw__dense encoder[2], fusion, composition[2], classifier[2];
+  fw__dense *layers; /* of a transformer, and behind them its adapters */
   float scale; /* of the scores of aligned tokens */
   struct fw__table *tables;
   uint32_t *ends;
@@ -1760,7 +1761,23 @@ static void fw__read_transformer(fw__pass *p) {
   }
 }
 
-static uint32_t fw__gates(const fw_model *m) { return m->arch == FW_BILSTM ? 4 * m->hidden : m->hidden; }
+static int fw__is_recurrent(const fw_model *m) { return m->arch == FW_RNN || m->arch == FW_BILSTM; }
+
+/* Return the number of layers of an encoder that is a convolution or recurrent, with a layer for each direction. */
+static int fw__layers(const fw_model *m) { return m->arch == FW_CONV ? 1 : fw__is_recurrent(m) ? 2 : 0; }
+
+/* Return the outputs of such a layer: an LSTM's gates, an RNN's units, a convolution's values and gates. */
+static uint32_t fw__gates(const fw_model *m) {
+  return m->hidden * (m->arch == FW_BILSTM ? 4 : m->arch == FW_CONV ? 2 : 1);
+}
+
+/* Read such layers. inputs: numbers of a token. */
+static void fw__read_layers(fw__pass *p, fw__dense *layers, uint32_t inputs) {
+  const fw_model *m = p->m;
+  int recurrent = fw__is_recurrent(m);
+  for (int i = 0; i < fw__layers(m) && !p->r->error; i++)
+    fw__read_dense(p, &layers[i], fw__gates(m), recurrent ? inputs : m->kernel * inputs, recurrent ? m->hidden : 0);
+}
 
 static void fw__read_header(fw__pass *p) {
   fw_model *m = p->m;
@@ -1769,9 +1786,11 @@ static void fw__read_header(fw__pass *p) {
   m->longest_row = m->longest_factor = m->longest_rank = 0;
   m->first = m->main = m->first_end = m->main_end = NULL;
   m->matrices = m->last_matrix = NULL;
-  /* An architecture, 16 times what layers share, 64 without segments, and 128 where heads have a width of their own. */
+  /* An architecture, 8 with a composition, 16 times what layers share, 64 without segments, and 128 where heads have a
+   * width of their own. */
   uint32_t form = fw__byte(r, 256), head_width = 0;
-  m->arch = (int)(form % 16);
+  m->arch = (int)(form % 8);
+  m->compose = !!(form & 8);
   m->share = form / 16 % 4;
   m->segmented = !(form & 64);
   if (!r->error && (m->arch > FW_RECURSIVE || m->share >= FW__SHARES)) r->error = FW_FIELD;
@@ -1815,6 +1834,7 @@ static void fw__read_header(fw__pass *p) {
       (m->has_threshold && (m->labels != 2 || m->tokens || m->multilabel)) ||
       (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) ||
       (m->align && (!m->pair || !m->max_pool || (m->arch != FW_BILSTM && m->arch != FW_CONV))) ||
+      (m->compose && !m->align) ||
       (m->symmetric && (!m->pair || fw__is_transformer(m))) ||
       (m->share && m->arch != FW_TRANSFORMER) || (!m->segmented && !fw__is_transformer(m)) ||
       (fw__is_transformer(m) && (!m->depth || !m->heads || (!head_width && m->hidden % m->heads))) ||
@@ -1832,33 +1852,34 @@ static void fw__read_header(fw__pass *p) {
   if (m->embedding == FW_WORDPIECE) fw__read_pieces(p);
   if (r->error) return;
   m->rows = m->embedding == FW_WORDPIECE ? m->pieces + 1 : m->embedding == FW_CHAR ? 33 : fw__size(r, FW__MOST_VALUES);
-  m->width = m->arch == FW_FFN ? m->dim : m->arch == FW_RNN || m->arch == FW_BILSTM ? 2 * m->hidden : m->hidden;
+  m->width = m->arch == FW_FFN ? m->dim : fw__is_recurrent(m) ? 2 * m->hidden : m->hidden;
+  m->compared = m->compose ? m->hidden : m->width;
   m->input = m->dim + m->align; /* whether the other text has the token */
   m->blocks = !m->pair || fw__is_transformer(m) ? 1 : m->symmetric ? 3 : 4;
-  uint32_t inputs = m->width * m->blocks, of_token = m->width + m->dim, gates = fw__gates(m);
+  uint32_t inputs = m->width * m->blocks, of_token = m->width + m->dim;
   fw__read_rows(p, &m->table, m->rows, m->dim, 1);
   if (m->vocab_size && !r->error) fw__read_rows(p, &m->importance, 3 * m->vocab_size, 1, FW__COMPACT);
-  if (m->arch == FW_CONV && !r->error) fw__read_dense(p, &m->encoder[0], 2 * m->hidden, m->kernel * m->input, 0);
-  for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM) && !r->error; i++)
-    fw__read_dense(p, &m->encoder[i], gates, m->input, m->hidden);
+  fw__read_layers(p, m->encoder, m->input);
   if (fw__is_transformer(m) && !r->error) fw__read_transformer(p);
   if (m->align && !r->error) {
-    fw__read_matrix(p, &m->fusion.matrices[0], m->width, 4 * of_token, 0, 0);
-    fw__place_dense(p, &m->fusion, m->width, 3 * of_token, 0);
+    fw__read_matrix(p, &m->fusion.matrices[0], m->compared, 4 * of_token, 0, 0);
+    fw__place_dense(p, &m->fusion, m->compared, 3 * of_token, 0);
   }
+  if (m->compose) fw__read_layers(p, m->composition, m->compared);
   if (!r->error) fw__read_dense(p, &m->classifier[0], m->cls, inputs, 0);
   if (!r->error) fw__read_dense(p, &m->classifier[1], m->outputs, m->cls, 0);
   if (r->error) return;
   uint64_t hidden = m->hidden;
   m->vectors = m->floats_count;
-  if (m->arch == FW_CONV) fw__add_floats(p, 2 * hidden);
-  if (m->arch == FW_RNN || m->arch == FW_BILSTM) fw__add_floats(p, 2 * (uint64_t)gates);
+  uint64_t biases = (uint64_t)fw__layers(m) * fw__gates(m);
+  fw__add_floats(p, biases);
   if (fw__is_transformer(m)) {
     uint64_t layers = fw__of_layers(m) / FW__OF_LAYER, adapters = fw__of_adapters(m) / 2;
     fw__add_floats(p, (m->dim != hidden ? 3 : 2) * hidden + fw__layer_vectors(m) + (layers - 1) * fw__later_vectors(m));
     fw__add_floats(p, adapters * (hidden + m->adapters));
   }
-  if (m->align) fw__add_floats(p, 1 + (uint64_t)m->width);
+  if (m->align) fw__add_floats(p, 1 + (uint64_t)m->compared);
+  if (m->compose) fw__add_floats(p, biases);
   fw__add_floats(p, m->cls);
   fw__add_floats(p, m->outputs);
   for (int i = 0; i < 4 && !r->error; i++) m->float_planes[i] = fw__read_array(p, m->floats_count, FW__BLOCK, 0, 0);
@@ -2415,7 +2436,7 @@ static int fw__fill_fusion(fw_model *m, const float **vectors) {
     fw__put_row(&m->fusion, row, 0, own, 3 * count);
   }
   m->scale = *(*vectors)++;
-  for (uint32_t i = 0; i < m->width; i++) m->fusion.bias[i] = *(*vectors)++;
+  for (uint32_t i = 0; i < m->compared; i++) m->fusion.bias[i] = *(*vectors)++;
   return status;
 }
 
@@ -2436,6 +2457,15 @@ static int fw__fill_transformer(fw_model *m, const float **vectors) {
   return status;
 }
 
+/* Fill the layers of a convolution or a recurrent encoder. tanh(x) = 2 sigmoid(2 x) - 1: the candidate's gate, or all of
+ * an RNN, is doubled here, so that every gate is a sigmoid. */
+static int fw__fill_layers(fw_model *m, fw__dense *layers, const float **vectors) {
+  uint32_t from = m->arch == FW_BILSTM ? 2 * m->hidden : 0, to = m->arch == FW_CONV ? 0 : from + m->hidden;
+  int status = 0;
+  for (int i = 0; i < fw__layers(m) && !status; i++) status = fw__fill(m, &layers[i], from, to, vectors);
+  return status;
+}
+
 /* Expand all matrices but the codes of tables, and of FW_COMPACT's other matrices, which are only checked. */
 static int fw__make_weights(fw_model *m) {
   for (uint32_t i = 0; i < m->floats_count; i++) {
@@ -2447,15 +2477,10 @@ static int fw__make_weights(fw_model *m) {
   const float *vectors = m->floats + m->vectors;
   int status = fw__fill_rows(m, &m->table);
   if (!status && m->vocab_size) status = fw__fill_rows(m, &m->importance);
-  if (m->arch == FW_CONV && !status) status = fw__fill(m, &m->encoder[0], 0, 0, &vectors);
-  for (int i = 0; i < 2 && (m->arch == FW_RNN || m->arch == FW_BILSTM) && !status; i++) {
-    /* tanh(x) = 2 sigmoid(2 x) - 1: the candidate's gate, or all of an RNN, is doubled here, so that every gate is a
-     * sigmoid. */
-    uint32_t from = m->arch == FW_BILSTM ? 2 * m->hidden : 0;
-    status = fw__fill(m, &m->encoder[i], from, from + m->hidden, &vectors);
-  }
+  if (!status) status = fw__fill_layers(m, m->encoder, &vectors);
   if (fw__is_transformer(m) && !status) status = fw__fill_transformer(m, &vectors);
   if (m->align && !status) status = fw__fill_fusion(m, &vectors);
+  if (m->compose && !status) status = fw__fill_layers(m, m->composition, &vectors);
   for (int i = 0; i < 2 && !status; i++) status = fw__fill(m, &m->classifier[i], 0, 0, &vectors);
   return status;
 }
@@ -2813,7 +2838,9 @@ typedef struct {
   struct fw__cache *cache;
   float *sum; /* of the vectors of the tokens so far, where only their mean is wanted */
   float *row; /* one of the table */
-  const float *inputs; /* of aligned texts: what the encoder reads, each `inputs_apart` numbers behind the one before */
+  const fw__dense *layers; /* of the encoder, or of the composition; a token is `input` numbers */
+  uint32_t input;
+  const float *inputs; /* of aligned texts: what the layers read, each `inputs_apart` numbers behind the one before */
   size_t inputs_apart;
   uint32_t *seen, *local, *touched, touched_count; /* how unused pieces were split: in the text, in a stretch */
 } fw__work;
@@ -3726,9 +3753,11 @@ typedef struct {
   size_t apart;
 } fw__wanted;
 
+static const fw__wanted fw__none = {NULL, 0, NULL, 0};
+
 /* Write what the encoder reads of a token: its vector, and where texts are aligned whether the other one has it. */
 static void fw__input(const fw__work *w, size_t token, float *restrict out) {
-  if (w->inputs) memcpy(out, w->inputs + token * w->inputs_apart, sizeof *out * (size_t)w->m->input);
+  if (w->inputs) memcpy(out, w->inputs + token * w->inputs_apart, sizeof *out * (size_t)w->input);
   else fw__vector_of(w, fw__token_at(w, token), out);
 }
 
@@ -3749,15 +3778,15 @@ static void fw__encode_mean(fw__work *w, float *out) {
 /* Run one direction of a recurrent encoder. Writes the last state, or the maximum over all. */
 static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wanted *wanted) {
   const fw_model *m = w->m;
-  const fw__dense *layer = &m->encoder[backward];
+  const fw__dense *layer = &w->layers[backward];
   uint32_t hidden = m->hidden, outputs = fw__padded(layer);
   int lstm = m->arch == FW_BILSTM;
   size_t word = backward ? wanted->words : 0;
-  float *restrict in = (float *)fw__room(w, (size_t)m->input + hidden, sizeof(float));
+  float *restrict in = (float *)fw__room(w, (size_t)w->input + hidden, sizeof(float));
   float *restrict gates = (float *)fw__room(w, outputs, sizeof(float));
   float *restrict cell = (float *)fw__room(w, hidden, sizeof(float));
   if (w->full) return;
-  float *restrict state = in + m->input;
+  float *restrict state = in + w->input;
   memset(state, 0, sizeof(float) * (size_t)hidden);
   memset(cell, 0, sizeof(float) * (size_t)hidden);
   for (size_t step = 0; step < w->count; step++) {
@@ -3792,8 +3821,8 @@ static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wa
 /* Windows slide over a buffer of vectors, which is moved to its front when it is full. */
 static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wanted *wanted) {
   const fw_model *m = w->m;
-  const fw__dense *layer = &m->encoder[0];
-  size_t reach = m->kernel / 2, window = m->kernel, kept = window + 32, dim = m->input, filled = reach, word = 0;
+  const fw__dense *layer = &w->layers[0];
+  size_t reach = m->kernel / 2, window = m->kernel, kept = window + 32, dim = w->input, filled = reach, word = 0;
   float *vectors = (float *)fw__room(w, kept * dim, sizeof(float));
   float *restrict both = (float *)fw__room(w, fw__padded(layer), sizeof(float));
   if (w->full) return;
@@ -4120,6 +4149,8 @@ static int fw__start_work(fw__work *w, const fw_model *m, void *workspace, size_
   w->base = base + skipped;
   w->end = (size - skipped) & ~(size_t)(FW__ALIGNMENT - 1);
   w->most = m->max_tokens;
+  w->layers = m->encoder;
+  w->input = m->input;
   fw__start_cache(w, fw__cache_bytes(w->end) & ~(size_t)63);
   return FW_OK;
 }
@@ -4150,11 +4181,10 @@ static int fw__find_tokens(fw__work *w, const char *text, size_t length) {
 }
 
 static int fw__encode_text(fw__work *w, const char *text, size_t length, float *out) {
-  static const fw__wanted none = {NULL, 0, NULL, 0};
   size_t used = w->used, end = w->end;
   int status = fw__find_tokens(w, text, length);
   if (status) return status;
-  status = fw__encode_tokens(w, out, &none);
+  status = fw__encode_tokens(w, out, &fw__none);
   w->used = used;
   w->end = end;
   w->count = 0;
@@ -4175,12 +4205,11 @@ static int fw__find_both(fw__work *w, const char *const *texts, const size_t *le
 
 /* Encode a pair that is read as one text. */
 static int fw__encode_joined(fw__work *w, const char *const *texts, const size_t *lengths, float *out) {
-  static const fw__wanted none = {NULL, 0, NULL, 0};
   fw__side sides[2];
   int status = fw__find_both(w, texts, lengths, sides);
   if (status) return status;
   w->row = (float *)fw__room(w, w->m->dim, sizeof(float));
-  fw__encode_sequence(w, sides, 2, out, &none);
+  fw__encode_sequence(w, sides, 2, out, &fw__none);
   return w->full ? FW_WORKSPACE : FW_OK;
 }
 
@@ -4198,15 +4227,17 @@ static int fw__has_token(const fw__side *side, const uint8_t *token, size_t size
 #define FW__FUSED 1u
 #endif
 
-/* Write the maximum over a text's tokens of what the fusion makes of each and of what it attends to in the other text.
- * in: [FW__FUSED][3 widths of a token], scores: [tokens of the other text], fused: [FW__FUSED][outputs of the fusion, or
- * its stride]. */
+/* Compare each token of a text with what it attends to in the other text. Writes the maximum over tokens of what the
+ * fusion gives, or with a composition what it gives for each. in: [FW__FUSED][3 widths of a token], scores: [tokens of
+ * the other text], fused: [FW__FUSED][outputs of the fusion, or its stride]. */
 static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *other, float *in, float *scores,
-                     float *restrict fused, float *restrict out) {
-  uint32_t of_token = m->width + m->dim, outputs = fw__padded(&m->fusion);
+                     float *restrict fused, float *out) {
+  uint32_t of_token = m->width + m->dim, width = m->compared, outputs = fw__padded(&m->fusion);
   size_t apart = (size_t)m->width + m->input, inputs = 3 * (size_t)of_token;
-  memset(in, 0, sizeof *in * FW__FUSED * inputs);
-  memset(out, 0, sizeof *out * (size_t)m->width); /* the relu: no maximum is below 0 */
+  if (FW__FUSED > 1) memset(in, 0, sizeof *in * FW__FUSED * inputs);
+  size_t numbers = m->compose ? width * text->count : width;
+  float *to = out;
+  memset(out, 0, sizeof *out * numbers); /* the relu: no maximum is below 0 */
   for (size_t first = 0, here; first < text->count; first += here) {
     here = text->count - first < FW__FUSED ? text->count - first : FW__FUSED;
     for (size_t row = 0; row < here; row++) {
@@ -4220,10 +4251,12 @@ static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *ot
     }
     if (FW__FUSED > 1) fw__apply_rows(m, &m->fusion, FW__FUSED, in, inputs, fused, outputs);
     else fw__apply(m, &m->fusion, in, fused);
-    for (const float *row = fused; row < fused + here * outputs; row += outputs)
-      for (uint32_t n = 0; n < m->width; n++) out[n] = row[n] > out[n] ? row[n] : out[n];
+    for (const float *row = fused; row < fused + here * outputs; row += outputs) {
+      for (uint32_t n = 0; n < width; n++) to[n] = row[n] > to[n] ? row[n] : to[n];
+      if (m->compose) to += width;
+    }
   }
-  for (uint32_t n = 0; n < m->width; n++) out[n] = fw__clipped(out[n]);
+  for (size_t n = 0; n < numbers; n++) out[n] = fw__clipped(out[n]);
 }
 
 /* Encode two texts whose tokens attend to each other's; out: [2 width]. */
@@ -4237,6 +4270,7 @@ static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_
   for (int i = 0; i < 2; i++) sides[i].rows = (float *)fw__room(w, sides[i].count * apart, sizeof(float));
   float *in = (float *)fw__room(w, FW__FUSED * 3 * ((size_t)m->width + m->dim), sizeof(float));
   float *fused = (float *)fw__room(w, FW__FUSED * (size_t)fw__padded(&m->fusion), sizeof(float));
+  float *compared = (float *)fw__room(w, m->compose * longest * m->compared, sizeof(float));
   float *scores = (float *)fw__room(w, longest, sizeof(float));
   uint32_t *all = (uint32_t *)fw__room(w, longest, sizeof *all);
   w->row = (float *)fw__room(w, m->dim, sizeof(float));
@@ -4259,9 +4293,16 @@ static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_
     status = fw__encode_tokens(w, NULL, &wanted);
     if (status) return status;
   }
-  fw__fuse(m, &sides[0], &sides[1], in, scores, fused, out);
-  fw__fuse(m, &sides[1], &sides[0], in, scores, fused, out + m->width);
-  return FW_OK;
+  for (int side = 0; side < 2 && !status; side++, out += m->width) {
+    fw__fuse(m, &sides[side], &sides[1 - side], in, scores, fused, m->compose ? compared : out);
+    if (!m->compose) continue;
+    w->layers = m->composition;
+    w->inputs = compared;
+    w->inputs_apart = w->input = m->compared;
+    w->count = sides[side].count;
+    status = fw__encode_tokens(w, out, &fw__none);
+  }
+  return status;
 }
 
 FW_API int fw_logits(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
@@ -4418,9 +4459,9 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
     floats += most * (fw__token_size(m) / sizeof(float));
   }
   if (m->align) {
-    floats += most * (2 * ((uint64_t)m->width + m->input) + 2);
-    floats += FW__FUSED * (3 * ((uint64_t)m->width + m->dim) + m->width + 16);
-    floats += most * (fw__token_size(m) / sizeof(float));
+    /* Tokens, their rows and scores, and what the composition reads; what is fused at a time; the composition's window. */
+    floats += most * (fw__token_size(m) / sizeof(float) + 2 * ((uint64_t)m->width + m->input) + 2 + m->hidden);
+    floats += FW__FUSED * (4 * (uint64_t)m->width + 3 * (uint64_t)m->dim + 16) + (uint64_t)(m->kernel + 32) * m->hidden;
   }
   bytes = ((uint64_t)longest + 4) * m->growth * each + 4 * floats + 8 * symbols + 4096 + 64;
   bytes += bytes < FW__CACHE ? bytes : FW__CACHE;

@@ -25,7 +25,7 @@ ZOO = ROOT / "zoo"
 MODULE = FOLDER / "featherweight.wasm"
 PAGE = FOLDER / "featherweight.html"
 COMPILE = "-target wasm32-wasi -mcpu=generic+simd128+bulk_memory -std=c99 -Wall -Wextra -Werror -Os -Xclang -Oz -c"
-LINK = "--no-entry --stack-first -z stack-size=131072 --gc-sections --strip-all -O2"
+LINK = "--no-entry --stack-first -z stack-size=131072 --gc-sections --strip-all --compress-relocations -O2"
 
 
 def module() -> bytes:

@@ -86,8 +86,9 @@ def test_texts_in_ascii_without_tables_of_unicode(tmp_path, monkeypatch, embeddi
 
 
 @pytest.mark.slow
-def test_aligned_texts_with_codes(tmp_path, compact):
-    check(*both(tmp_path, "bilstm", "hash", "affine-row", **ALIGNED), TEXTS)
+@pytest.mark.parametrize("how", ["align", "compose"])
+def test_aligned_texts_with_codes(tmp_path, compact, how):
+    check(*both(tmp_path, "bilstm", "hash", "affine-row", **ALIGNED | {"pair_encoder": how}), TEXTS)
 
 
 @pytest.mark.slow
@@ -153,15 +154,16 @@ def test_pairs_without_order(tmp_path, arch):
     np.testing.assert_allclose(ours.logits(swapped), ours.logits(pairs), 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("how", "symmetric"), [("align", False), ("align", True), ("compose", True)])
 @pytest.mark.parametrize("arch", ALIGNING)
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
-def test_aligned_pairs(tmp_path, arch, embedding, symmetric):
+def test_aligned_pairs(tmp_path, arch, embedding, how, symmetric):
     """Texts with some of the other's tokens, all, none; long ones; empty ones; in one form of matrix after another."""
     number = made.EMBEDDINGS.index(embedding) + 4 * symmetric + ALIGNING.index(arch)
     sizes = {"embedding_dim": 7 + 9 * symmetric, "encoder_hidden_dim": 5 + 4 * (number % 4)}
     form = made.FORMS[number % len(made.FORMS)]
-    theirs, ours = both(tmp_path, arch, embedding, form, symmetric=symmetric, **ALIGNED, **sizes)
+    given = ALIGNED | sizes | {"symmetric": symmetric, "pair_encoder": how}
+    theirs, ours = both(tmp_path, arch, embedding, form, **given)
     check(theirs, ours, [*TEXTS, "the " * 300, "the film " * 40, *TEXTS[:3], *TEXTS[:2]])
     pairs = [("a film", "a film"), ("", ""), ("a film", ""), ("the the film", "film the"), ("x" * 600, "why ?")]
     np.testing.assert_allclose(ours.logits(pairs), theirs.logits(pairs), NEAR / 100, NEAR)
@@ -235,6 +237,17 @@ def test_flags_that_contradict_each_other_are_refused_by_both(tmp_path, arch, fl
         assert outcomes[0] == outcomes[1]
         refused += outcomes[0] == "refused"
     assert refused or (flag == "maximum" and arch not in ALIGNING)
+
+
+@pytest.mark.parametrize("more", [{"pair": True}, {}])
+@pytest.mark.parametrize("arch", made.ARCHS)
+def test_a_composition_without_alignment_is_refused(tmp_path, arch, more):
+    path = made.write_packed(made.write_student(tmp_path / "s", arch, "char", **more))
+    header, rest = damage.take_apart(path.read_bytes())
+    path.write_bytes(damage.assemble(bytes([header[0] | 8]) + header[1:], rest))
+    for reader in (load, load_native):
+        with pytest.raises(PackedError):
+            reader(path)
 
 
 def test_long_texts_are_not_aligned(tmp_path):

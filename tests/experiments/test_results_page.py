@@ -92,6 +92,18 @@ def test_an_overview_has_the_students_of_each_size_next_to_their_teacher_and_oth
     assert "sst-2 accuracy fastText 31 KB: 82.00 ± 0.00" in description(folder / "all.png")
 
 
+def test_of_two_students_of_a_size_an_overview_has_the_better_one_on_validation(folder):
+    for name, label, test, validation in (("old", "12k", 0.8, 0.7), ("new", "11k", 0.75, 0.72)):
+        one = grid(name, {label: SMALL["12k"]}, seeds=(1,))
+        scores = {"metrics": {"accuracy": test}, "validation": {"accuracy": validation}}
+        rows = [row | (scores if row["stage"] != "teacher" else {}) for row in one.rows]
+        write_record(folder / name, one.record)
+        write_results(folder / name / "results.json", rows)
+    for names in ('"old", "new"', '"new", "old"'):
+        page = Page(folder).render(f'{{{{ overview({{"sst-2": [{names}]}}, picture="x") }}}}')
+        assert page.splitlines()[2].startswith("| sst-2, Accuracy, % | 75.00 | – |")
+
+
 def test_f1_of_an_overview_is_at_the_threshold_of_the_packed_file(folder):
     metrics = {"accuracy": 0.8, "f1": 0.6, "f1_at_threshold": 0.7}
     one = grid("qqp", {"12k": SMALL["12k"]}, seeds=(1,))

@@ -27,7 +27,11 @@ _BLUE, _ORANGE, _PURPLE, _GREY = "#0072b2", "#d55e00", "#8a3d75", "#666666"
 
 @dataclasses.dataclass(frozen=True)
 class Overview:
-    """Models of a task by one metric. students, peers: class of size -> group and score; of peers the best ones."""
+    """Models of a task by one metric.
+
+    students, peers: class of size -> group and score; of several students the one that is best on validation by the
+    task's main metric, of several peers the best.
+    """
 
     task: str
     metric: str
@@ -42,7 +46,8 @@ class Overview:
 def overviews(results: SplitResults, metrics: Sequence[str] = ()) -> list[Overview]:
     """Return a task's models by each metric; unset: by its main one.
 
-    Raises UserError for an unknown metric, and where two students are in the same class of size.
+    Raises UserError for an unknown metric, and where two students are in the same class of size and validation scores
+    are not known.
     """
     for metric in metrics:
         if metric not in results.metrics:
@@ -58,9 +63,11 @@ def _overview(results: SplitResults, metric: str) -> Overview:
         if group.is_teacher or score is None:
             continue
         where, found = size_class(max(row["bytes_packed"] for row in group.rows)), peers if group.is_peer else students
-        if not group.is_peer and where in students:
-            raise UserError(f"{results.task}: {students[where][0].label} and {group.label} are both in {where}")
-        if where not in found or found[where][1].mean < score.mean:
+        if where in students and not group.is_peer:
+            better = _is_better(group, students[where][0], results, where)
+        else:
+            better = where not in found or found[where][1].mean < score.mean
+        if better:
             found[where] = group, score
     own = [results.teacher_of(group) for group, _ in students.values()]
     teachers = [(one, score) for one in own if one and (score := _score(one, metric))]
@@ -74,6 +81,15 @@ def _overview(results: SplitResults, metric: str) -> Overview:
         thesis=max(thesis, key=lambda one: one.metrics[metric]) if thesis else None,
         encoders=[one for one in quoted_encoders(results.task) if metric in one.metrics],
     )
+
+
+def _is_better(group: SeedGroup, other: SeedGroup, results: SplitResults, where: str) -> bool:
+    """Return whether a student is better on validation than another one in the same class of size, `where`."""
+    scores = [one.validation(results.metrics[0]) for one in (group, other)]
+    if None in scores:
+        both = f"{other.label} and {group.label} are both in {where}"
+        raise UserError(f"{results.task}: {both}, and have no validation scores to choose by")
+    return scores[0] > scores[1]
 
 
 def _score(group: SeedGroup, metric: str) -> Stat | None:

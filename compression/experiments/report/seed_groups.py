@@ -107,6 +107,10 @@ class SeedGroup:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return stat((row.get("metrics") or {}).get(name) for row in self.rows)
 
+    def validation(self, name: str) -> float | None:
+        """Return the mean of a metric on validation over the seeds; None where it is not known."""
+        return mean((row.get("validation") or {}).get(name) for row in self.rows)
+
     def speed(self, name: str) -> float | None:
         """Return the mean of one of the speeds of results.json over the seeds; None where no model was timed."""
         return mean(speed_of(row, name) for row in self.rows)

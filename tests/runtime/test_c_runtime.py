@@ -30,6 +30,7 @@ from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_model import mark_unused
 
 ALIGNED = {"pair": True, "pooling": "max", "pair_encoder": "align"}
+COMPOSED = ALIGNED | {"pair_encoder": "compose"}
 ARCHS = tuple(arch for arch in made.ARCHS if arch not in made.TRANSFORMERS)
 NO_MEMORY = 14
 ATTRIBUTES = ("name", "task", "labels", "pair", "tokens", "multilabel", "arch", "embedding", "outputs", "max_tokens")
@@ -360,7 +361,7 @@ def test_rows_of_the_zoos_tasks(card, tmp_path):
     assert np.array_equal(found[real].argmax(-1), expected[real].argmax(-1))
 
 
-@pytest.mark.parametrize("kind", [{"tokens": True}, {"pair": True, "symmetric": True}, ALIGNED])
+@pytest.mark.parametrize("kind", [{"tokens": True}, {"pair": True, "symmetric": True}, ALIGNED, COMPOSED])
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
 def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, embedding, kind):
     """Texts of many tokens for their bytes: compatibility characters, marks, ideographs, single letters and signs."""
@@ -374,7 +375,7 @@ def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, embeddi
 
 def test_texts_that_are_larger_than_the_workspace(tmp_path, monkeypatch):
     monkeypatch.setattr(native, "_FIRST_WORKSPACE", 1 << 12)
-    for number, kind in enumerate(({}, {"tokens": True}, ALIGNED)):
+    for number, kind in enumerate(({}, {"tokens": True}, ALIGNED, COMPOSED)):
         theirs, ours = both(tmp_path / str(number), "bilstm", "bpe", **kind)
         check(theirs, ours, ["the " * 2000 + "film", "a film", "wonderful" * 900])
 

@@ -50,7 +50,7 @@ def in_chunks(classify: Classify, texts: list[str]) -> list[str]:
 
 
 def peak_memory() -> int:
-    """Most bytes this process has held. Of a child, Linux's ru_maxrss counts its parent from before the exec too."""
+    """Return the peak memory of this process in bytes. In a child, ru_maxrss includes its parent before exec."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))

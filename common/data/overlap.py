@@ -123,7 +123,7 @@ def touching(keys: Keys, held_out: Keys) -> np.ndarray:
 def duplicates(split: Split, keys: Keys) -> np.ndarray:
     """Return rows that repeat another one's text up to case, spacing and punctuation: int64, sorted.
 
-    Of equal rows the first with a label is not among them, or the first where none has one. keys: the split's.
+    The first row of each text is not returned, or the first one with a label if any has one. keys: the split's.
     """
     texts = list(zip(*keys, strict=True))
     seen: set[tuple[str, ...]] = set()

@@ -116,7 +116,7 @@ class Task(Settings):
     augment_fraction: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the variants of --augment tinybert to keep."""
     equivalence: str | None = None
-    """Of a task of pairs, the label of texts with the same meaning: --augment closure follows chains of such pairs."""
+    """Label of pairs of texts with the same meaning: --augment closure follows chains of such pairs."""
     overlaps: tuple[str, ...] = ()
     """Tasks that share sentences with this one: names, or YAML files of the user's own, from the folder of this one."""
     file: str = ""

@@ -90,7 +90,7 @@ def layer_tensors(folder: Path) -> dict[str, torch.Tensor]:
 def as_bert(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Return a BERT's or RoBERTa's tensors by the names of a BertModel and its head, float32 on the CPU.
 
-    Of positions those that text can have, the first one first. config: the teacher's config.json.
+    Positions that no text uses are left out. config: the teacher's config.json.
     """
     kind = config.get("model_type")
     found = {name.removeprefix(f"{kind}."): tensor.float().cpu() for name, tensor in tensors.items()}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def targets(task: Task, labels: np.ndarray, contexts: Sequence[str] | None = None) -> np.ndarray:
     """Return training targets: class indices and lists of labels unchanged; scores as float32 [n] in [0, 1].
 
-    Of spans, whose contexts are given, the first and last word of each row's first answer, int64 [n, 2].
+    For spans, with their contexts, the first and the last word of each row's first answer, int64 [n, 2].
     """
     if task.spans and contexts is not None:
         return to_words(labels, contexts)
@@ -55,9 +55,10 @@ def choices(task: Task, logits: np.ndarray, threshold: float = ANSWERED_FROM) ->
 
 
 def confidence(task: Task, logits: np.ndarray) -> np.ndarray:
-    """Return the probability of `choices`, float32 [n]: of several labels or words, that of the least certain one.
+    """Return the probability of `choices`, float32 [n]; with several labels or words, that of the least certain one.
 
-    Of spans the start's times the end's, each a softmax over the words (and "no answer", where there may be none).
+    For spans it is the start's probability times the end's, each a softmax over the words (and "no answer", if there
+    may be none).
     Raises UserError for a regression, which has no probabilities.
     """
     if task.regression:

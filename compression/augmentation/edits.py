@@ -41,7 +41,7 @@ class Editor:
             self._by_stem[word[:_STEM]].append(word)
 
     def edit(self, text: str, rng: np.random.Generator) -> str:
-        """Return the text after one edit or two. Without a word for the drawn edit it stays as it is."""
+        """Return the text after one or two edits. It is unchanged if it has no word for the edit that is drawn."""
         # Exchanges are drawn twice as often as the others.
         edits = (self._swap, self._remove, self._add, self._exchange, self._exchange, self._inflect)
         for _ in range(1 + (rng.random() < _TWO_EDITS)):

@@ -74,7 +74,8 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
 def evaluation_inputs(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Artifact]:
     """Return what a model's scores depend on: the model, the splits, its teacher's logits over unlabelled splits.
 
-    Of a teacher that was imported as logits those over the test splits. Raises UserError for one that is missing.
+    For a teacher that was imported as logits, the model is its logits over the test splits. Raises UserError if one of
+    these is missing.
     """
     splits = find_splits(paths, task)
     if config.imported:

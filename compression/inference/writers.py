@@ -130,7 +130,7 @@ class TextAnswers:
 def explanation_text(drops: Drops) -> str:
     """Return 'gorgeous +0.4102  witty +0.1250  a -0.0010': the words that moved the answer most, the first one most.
 
-    Of a pair ' | ' stands between the words of both sentences.
+    The words of a pair's two sentences are separated by ' | '.
     """
     most = (sorted(words, key=lambda each: -abs(each[1]))[:SHOWN_WORDS] for words in drops)
     return " | ".join("  ".join(f"{word} {drop:+.4f}" for word, drop in words) for words in most)

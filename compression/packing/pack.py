@@ -191,6 +191,6 @@ def _encoder(stream: Sequence[Owned]) -> Encoder:
 
 
 def _deflated(data: bytes) -> bytes:
-    """Return raw deflate, or the data where that is no smaller: the reader tells them apart by their lengths."""
+    """Return the data deflated, or unchanged if that is not smaller: the reader compares the lengths."""
     deflaters = [zlib.compressobj(level, zlib.DEFLATED, -15, 9) for level in (6, 9)]
     return min([data, *(deflater.compress(data) + deflater.flush() for deflater in deflaters)], key=len)

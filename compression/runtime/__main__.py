@@ -66,9 +66,8 @@ def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
 def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> None:
     """Print a line for each text: the label and all probabilities, or a regression's score.
 
-    Of a model of several labels a text: those with a probability of at least 0.5, joined by |, in place of the label,
-    or "none of these". Of a model that labels words: a line for each word with its tag, and an empty one. Of a model
-    that answers questions: the answer.
+    If a text may have several labels: those with a probability of at least 0.5, joined by |, or "none of these". If
+    words are labelled: a line for each word with its tag, and an empty line. If questions are answered: the answer.
     """
     if model.pair and model.tokens:
         print("".join(f"{answer}\n" for answer in model.predict(texts)), end="", flush=True)

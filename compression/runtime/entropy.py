@@ -9,7 +9,7 @@ import numpy as np
 from compression.runtime.reader import PackedError, Reader
 
 RAW, CONSTANT, CODED, BY_ROW, BY_COLUMN = range(5)
-"""How an array is stored: as it is, as one value, coded with one table, or with a table for each class of rows or
+"""How an array is stored: uncompressed, as one value, coded with one table, or with a table for each class of rows or
 columns."""
 BLOCK = 64
 """Columns of an array that has one dimension."""

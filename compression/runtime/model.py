@@ -35,13 +35,13 @@ Loaded = TypeVar("Loaded")
 class Model:
     """A packed student.
 
-    name, task: its name, and the task it was trained for. labels: none for a regression. pair: whether it reads two
-    sentences. tokens: whether it labels every word (between single spaces); of pairs, whether it answers the first
-    text, a question, by a part of the second one, its context (labels are then start and end). multilabel: whether a
-    text has any number of labels, each with a probability of its own. arch: one of ARCHS. embedding: one of EMBEDDINGS.
-    temperature: what probabilities divide logits by, 1 where none was fitted. threshold: of two labels the probability
-    of the second one from which answering it had the best F1 on validation; of questions the probability of an answer
-    from which it is given; None where there is none.
+    name, task: its name, and the task it was trained for. labels: empty for a regression. pair: whether it reads two
+    texts. tokens: whether it labels every word (between single spaces), or with pair, whether it answers a question,
+    the first text, by a part of its context, the second text (the labels are then start and end). multilabel: whether
+    a text may have any number of labels, each with its own probability. arch: one of ARCHS. embedding: one of
+    EMBEDDINGS. temperature: logits are divided by it before probabilities are computed; 1 if none was fitted.
+    threshold: with two labels, the probability of the second one that gave the best F1 on validation as threshold; for
+    questions, the least probability of an answer; None if there is none.
     """
 
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
@@ -70,10 +70,11 @@ class Model:
         self._tokens_at_once = min(_TOKENS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
 
     def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return float32 [texts, outputs]; of a regression the score scaled to [0, 1].
+        """Return logits, float32 [texts, outputs]; for a regression the score, scaled to [0, 1].
 
-        Of a model that labels words [texts, words, outputs], NaN past a text's last word; of one that answers questions
-        those of "no answer" come first. Raises PackedError for what is not a text, or not a pair.
+        If words have labels: [texts, words, outputs], NaN after a text's last word. If questions are answered, the
+        logits of "no answer" come before those of the words. Raises PackedError if an item is not a text, or not a
+        pair.
         """
         parts, counts = [np.zeros((0, self.outputs), np.float32)], []
         ids: list[int] = []
@@ -100,10 +101,11 @@ class Model:
         return by_text
 
     def predict(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list:
-        """Return the label of each text (or pair); of a regression its score.
+        """Return the label of each text (or pair); for a regression its score.
 
-        Of a multilabel model a list of the labels with a probability of at least 0.5, of words a list of tags for each
-        text, of questions the answer's text, empty for none. Raises PackedError for what is not a text, or not a pair.
+        A multilabel model gives a list of the labels with a probability of at least 0.5, a model of words a list of
+        tags for each text, a model of questions the answer's text, empty if there is none. Raises PackedError if an
+        item is not a text, or not a pair.
         """
         if self._spans:
             pairs = [self._tidied(text) for text in texts]
@@ -121,8 +123,8 @@ class Model:
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return the softmax of the tidied texts' logits divided by the temperature, if multilabel their sigmoids.
 
-        float32 [texts, labels]; of a regression the score itself, [texts, 1]. Raises PackedError where questions are
-        answered.
+        float32 [texts, labels]; for a regression the score itself, [texts, 1]. Raises PackedError for a model that
+        answers questions.
         """
         if self._spans:
             raise PackedError(f"{self.name} answers questions; its labels have no probabilities")

@@ -67,7 +67,7 @@ class Reader:
         return self.size(MOST_WIDTH)
 
     def units(self) -> int:
-        """Return the size of a layer's output; 0 where there is no such layer."""
+        """Return the size of a layer's output; 0 if there is no such layer."""
         return self.number(MOST_WIDTH)
 
     def float_within(self, least: float, most: float) -> float:

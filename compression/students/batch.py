@@ -14,9 +14,9 @@ from common.data.ragged import EncodedText
 class Batch:
     """Padded token ids of some rows.
 
-    ids: int64 [batch, time, width]; lengths: int64 [batch], at least 1; second: of pairs the second sentences;
-    word_starts: where every word has logits, the index of its first token, int64 [batch, words], -1 past the last word.
-    Of pairs they are words of the second text, after an entry for "no answer", which is no index.
+    ids: int64 [batch, time, width]; lengths: int64 [batch], at least 1; second: the second sentences of pairs;
+    word_starts: if every word has logits, the index of its first token, int64 [batch, words], -1 after the last word.
+    For pairs these are the words of the second text, after an entry for "no answer", which is not an index.
     """
 
     ids: torch.Tensor

@@ -208,7 +208,7 @@ def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettin
 def start_from_general(student: Student, folder: Path) -> None:
     """Copy embedding and layers into a fresh student, in place, except adapters that only one of them has.
 
-    Of tables of different lengths (positions: --max-tokens, pairs) the first rows are copied.
+    If tables differ in length (positions: --max-tokens, pairs), their first rows are copied.
     """
     own = student.state_dict()
     _copy(student, {name: tensor for name, tensor in load_tensors(folder / WEIGHTS_FILE)[0].items() if name in own})

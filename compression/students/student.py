@@ -50,14 +50,14 @@ class Student(nn.Module):
         )
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        """Return logits [batch, outputs], or [batch, words, outputs] where every word has logits.
+        """Return logits [batch, outputs], or [batch, words, outputs] if every word has logits.
 
-        Of pairs they are those of the second text's words, after those of "no answer".
+        For pairs the words are those of the second text, after "no answer".
         """
         return self.classifier(self.dropout(self.encode(batch)))
 
     def encode(self, batch: Batch) -> torch.Tensor:
-        """Return the inputs of the classifier, [batch, width]; where every word has logits, [batch, words, width]."""
+        """Return the inputs of the classifier, [batch, width], or [batch, words, width] if every word has logits."""
         sentences = self._vectors(batch)
         if self.reads_together:
             return _read(self.encoder(*sentences), batch)
@@ -102,10 +102,10 @@ class Student(nn.Module):
 
 
 def _read(states: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Return what the classifier reads of a transformer's states, [batch, time, width] with those of special tokens.
+    """Return the classifier's inputs from a transformer's states, [batch, time, width] with those of special tokens.
 
-    It is the first token's state, [batch, width]; or those of words, [batch, words, width], of pairs the second text's
-    words after "no answer", which reads the first token's.
+    They are the first token's state, [batch, width], or if words have logits the states of their first tokens,
+    [batch, words, width]. For pairs these are the second text's words, after the first token's state for "no answer".
     """
     if batch.word_starts is None:
         return states[:, 0]

@@ -34,7 +34,7 @@ _QUICK_ROWS = 20_000
 class _Linear:
     """A linear model over tf-idf of words and pairs of words; of two texts, over their products and differences.
 
-    Of several labels a text, one for each label.
+    With several labels a text there is one model for each label.
     """
 
     def __init__(self, task: Task, train: Split, most_rows: int) -> None:

@@ -49,7 +49,7 @@ CORRELATIONS = {
     "spearman": "Spearman",
     "agreement_pearson": "Pearson with teacher",
 }
-"""Metrics by their titles in tables; what is not a correlation is a share, shown in percent."""
+"""Titles of metrics in tables. Correlations are shown as they are, all other metrics in percent."""
 SELECTED_ON_TEST = "† The test split itself chose these weights, as in the thesis: their scores on it are too good."
 
 

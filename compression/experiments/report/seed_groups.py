@@ -255,8 +255,8 @@ def mean_over_splits(rows: Iterable[Row], splits: Sequence[str]) -> Row | None:
 def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
     """Return the seed groups of a task in several experiments, by name, over its test splits, teachers first.
 
-    Of a chain of actions the last model counts. Where there are several test splits, a seed's score is the mean over
-    them. A group that several experiments have, as they may have the same teacher, is there once. Raises UserError
+    Only the last model of a chain of actions is included. If there are several test splits, a seed's score is the mean
+    over them. A group that several experiments have, such as their teacher, is included once. Raises UserError
     where no experiment has a test row of the task.
     """
     rows = {

@@ -137,7 +137,7 @@ def _set_limits(axes: Axes, panel: Panel) -> None:
 def _place_labels(axes: Axes, panel: Panel) -> None:
     """Name points where their names cover nothing. The teacher and the skyline choose first.
 
-    Of many points only the skyline's are named, in a column.
+    If there are many points, only those of the skyline are named, in a column.
     """
     column = [(point.label, _at(point)) for point in panel.best if point.kind != "teacher"]
     if column and not panel.few:

@@ -9,7 +9,7 @@ from compression.runtime.tokenizers.merges import Merges, Splits
 from compression.runtime.tokenizers.normalisation import SPACE, Normaliser
 
 DUMMY_PREFIX, SQUEEZE, WORDS = 1, 2, 4
-"""Flags: sentencepiece's add_dummy_prefix and remove_extra_whitespaces; no piece goes on beyond a word's end."""
+"""Flags: sentencepiece's add_dummy_prefix and remove_extra_whitespaces; no piece extends beyond a word."""
 _DIGIT = re.compile(r"\d")
 
 

@@ -42,8 +42,8 @@ def remove_heads(student: Student, share: float, encoded: EncodedRows) -> dict[s
 def drop_layers(student: Student, count: int) -> dict[str, int]:
     """Remove the last layers, or iterations of a recursive student, in place.
 
-    Of the layers that could go these cost the least accuracy (Sajjad et al., 2020). Returns the depth left, by its name
-    in the student's settings. Raises UserError where no layer would be left.
+    Removing the last layers costs less accuracy than removing others (Sajjad et al., 2020). Returns the depth left, by
+    its name in the student's settings. Raises UserError if no layer would be left.
     """
     if not student.reads_together:
         raise UserError("--drop-layers: only transformers have layers that can go")

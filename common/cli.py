@@ -12,9 +12,9 @@ from common.stopping import graceful
 
 
 def run_script(main: Callable[[], Any]) -> None:
-    """Run a script's main.
+    """Run a script's main function; exceptions become one-line errors with an exit code.
 
-    Exit codes: 0 done, 1 some runs of a sweep failed, 2 the user's mistake or the system's refusal, 130 interrupted.
+    Exit codes: 0: success, 1: some runs of a sweep failed, 2: a user or system error, 130: interrupted.
     """
     set_environment()
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
@@ -24,7 +24,7 @@ def run_script(main: Callable[[], Any]) -> None:
     except UserError as error:
         _fail(str(error), 2)
     except OSError as error:
-        # A full disk, a missing permission: the system's message is the clearest.
+        # Such as a full disk or a missing permission: the system's message is the clearest.
         _fail(f"{error.filename or 'system'}: {error.strerror or error}", 2)
     except MemoryError:
         _fail("not enough memory", 2)
@@ -33,16 +33,16 @@ def run_script(main: Callable[[], Any]) -> None:
 
 
 def set_environment() -> None:
-    """Set what libraries read from the environment when they load; what the user has set stays."""
+    """Set the environment variables that libraries read when they load, unless the user has set them."""
     # Without it tokenizers warns whenever a process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    # The same matrix products on every run, whatever the machine's load; read when PyTorch loads.
+    # Makes matrix products independent of the machine's load; read when PyTorch loads.
     os.environ.setdefault("MKL_CBWR", "AUTO")
     os.environ.setdefault("MKL_DYNAMIC", "FALSE")
 
 
 def _fail(message: str, code: int) -> None:
-    # One line, whatever a file's header or name holds.
+    # Escaped, so that control characters in a file's name or header cannot break the line.
     line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
     print(f"error: {line}", file=sys.stderr)
     raise SystemExit(code)

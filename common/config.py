@@ -23,20 +23,20 @@ from common.reading import regular_file
 
 CONFIG_DIR = Path(__file__).parent.parent / "configs"
 _MOST_BYTES = 1 << 20
-"""Largest file of settings; ours have some kilobytes."""
+"""Size limit of settings files; ours have a few kilobytes."""
 _MOST_ERRORS = 5
-"""Errors that one line shows."""
+"""Number of errors shown in one message."""
 OLD_NAMES = {"emb-ffn": "ffn", "base": "roberta_base", "large": "roberta_large"}
-"""Names of architectures in the thesis's program."""
+"""Architecture names of the thesis's program -> our names."""
 
 
 def _loader() -> Any:
-    """Return PyYAML's safe loader, in C where there is one: a grid reads the same small files hundreds of times."""
+    """Return PyYAML's safe loader, in C if available: a grid reads the same small files hundreds of times."""
     if not hasattr(yaml, "CSafeLoader"):
         return yaml.SafeLoader
 
     class Loader(yaml.composer.Composer, yaml.CSafeLoader):
-        """The tree is built in Python: in C deep nesting overflows the stack, here it raises RecursionError."""
+        """Builds the tree in Python: deep nesting overflows the stack in C, but raises RecursionError in Python."""
 
         def __init__(self, stream: str) -> None:
             yaml.CSafeLoader.__init__(self, stream)
@@ -58,17 +58,17 @@ class Settings(pydantic.BaseModel):
         extra="forbid", frozen=True, use_attribute_docstrings=True, protected_namespaces=(), allow_inf_nan=False
     )
     most_used: ClassVar[tuple[str, ...]] = ()
-    """Fields that --help shows first; the others stand in groups, see `help_groups`."""
+    """Fields that --help shows first; the others are shown in groups, see `help_groups`."""
 
     @classmethod
     def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:
-        """Return one layer of values with old names and short forms replaced by fields, before layers are merged."""
+        """Return one layer of values, not yet merged, with old names and short forms replaced by field names."""
         return layer
 
     def unused(self) -> dict[str, str]:
-        """Return the fields without effect, given the values of the others, each with the reason: 'without --augment'.
+        """Return field -> reason, such as 'without --augment', of the fields without effect given the other values.
 
-        Their flags are refused, see `check_used`.
+        The flags of these fields are rejected, see `check_used`.
         """
         return {}
 
@@ -81,9 +81,9 @@ S = TypeVar("S", bound=Settings)
 
 
 def later(default: Any, **rules: Any) -> Any:
-    """Return a field that records leave out where it has its default.
+    """Return a field that is left out of records while it has its default value.
 
-    For settings that are added: what was built without them stays up to date. rules: pydantic's, such as ge=0.
+    For settings added later: artifacts built before them stay up to date. rules: pydantic's, such as ge=0.
     """
     return pydantic.Field(default, exclude_if=lambda value: value == default, **rules)
 
@@ -110,17 +110,17 @@ def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str]
 
 
 def unused_fields(*groups: tuple[object, Iterable[str], str]) -> dict[str, str]:
-    """Return the fields of the groups that are not in use, each with its group's reason; of several the last one's.
+    """Return field -> reason for the fields of all groups that are not in use, as `Settings.unused` does.
 
-    A group is whether it is in use, names of fields, and the reason where it is not; what `Settings.unused` returns.
+    A group is (whether it is in use, field names, reason if it is not). A field of several groups has the last reason.
     """
     return {name: reason for used, names, reason in groups if not used for name in names}
 
 
 def check_used(typed: Iterable[str], settings: Sequence[Settings]) -> None:
-    """Raise UserError for a typed flag that has no effect in any of the settings that have it.
+    """Raise UserError if a typed flag has no effect in any of the settings that have it.
 
-    Only for what the user typed: values of files and defaults may be shared by commands, of which some do not use them.
+    Values from files and defaults are not checked: several commands may share them, and not all of these use them.
     """
     for name in typed:
         reasons = [each.unused().get(name) for each in settings if name in type(each).model_fields]
@@ -141,7 +141,7 @@ def _describe(error: Any, names_are: Callable[[str], str]) -> str:
 
 
 _SHORT = reprlib.Repr()
-"""Writes values in messages: a few aliases of YAML can stand for more values than memory holds."""
+"""Shortens values in messages: a few YAML aliases can expand to more values than fit in memory."""
 _SHORT.maxstring = _SHORT.maxother = 200
 _SHORT.maxlevel = 3
 
@@ -153,7 +153,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Return a YAML mapping, dashes in keys turned into underscores. Raises UserError with the file and line."""
+    """Return a YAML file's mapping, dashes in keys turned into underscores. Raises UserError, with file and line."""
     try:
         if regular_file(path).stat().st_size > _MOST_BYTES:
             raise ValueError(f"more than {_MOST_BYTES:,} bytes")
@@ -166,9 +166,10 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def load_with_base(path: Path) -> dict[str, Any]:
-    """Return the contents of an experiment file, over those of its `base`, a file in the same folder, if it names one.
+    """Return an experiment file's contents, merged with those of its `base`, a file in the same folder, if it has one.
 
-    Settings are merged, rules follow the base's, all else replaces the base's. Raises UserError as `load_yaml` does.
+    Settings override the base's, rules are appended to the base's, and other keys replace the base's. Raises UserError
+    as `load_yaml` does.
     """
     loaded = load_yaml(path)
     base = loaded.pop("base", None)
@@ -179,7 +180,7 @@ def load_with_base(path: Path) -> dict[str, Any]:
     for key, empty in (("settings", {}), ("rules", [])):
         parts = [part.get(key) or empty for part in (below, loaded)]
         if key not in merged or not all(isinstance(part, type(empty)) for part in parts):
-            continue  # if it is wrong, the check of the merged file reports it
+            continue  # a wrong type is reported by the check of the merged file
         merged[key] = {**parts[0], **parts[1]} if empty == {} else [*parts[0], *parts[1]]
     return merged
 
@@ -190,7 +191,7 @@ def underscored(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def pairs(flag_name: str, words: Sequence[str]) -> dict[str, str]:
-    """Return the KEY=VALUE words of a flag as a mapping. Raises UserError for a word of another form."""
+    """Return the KEY=VALUE words of a flag as a mapping. Raises UserError if a word has another form."""
     for word in words:
         if not word.partition("=")[1] or word.startswith("="):
             raise UserError(f"{flag_name} takes KEY=VALUE, not {word!r}")
@@ -216,10 +217,11 @@ def parse_flags(
     defaults: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: {},
     usage: str = "%(prog)s [flags]",
 ) -> S:
-    """Return settings from a command line, with `--config FILE` for a YAML file below the flags.
+    """Return settings parsed from a command line; flags override the YAML file of `--config FILE`.
 
-    `defaults` maps the given values to further defaults (those of a student's settings file, say); --help shows them.
-    Raises UserError for an unknown flag, one that has no effect, a stray word, a bad value or a bad file.
+    `defaults` maps the given values to further defaults (such as those of a student's settings file), which --help
+    shows.
+    Raises UserError for an unknown flag, a flag without effect, a stray word, a bad value or a bad file.
     """
     layered = further_defaults(cls, defaults, _read(_make_parser(cls.model_fields), argv)[0])
     parser = _make_parser(
@@ -235,7 +237,7 @@ def parse_flags(
 def further_defaults(
     cls: type[Settings], defaults: Callable[[dict[str, Any]], dict[str, Any]], given: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return defaults(given). Raises UserError for a value of a type that `defaults` cannot read."""
+    """Return defaults(given). Raises UserError if `defaults` cannot read a value's type."""
     try:
         return defaults(given)
     except (TypeError, AttributeError):
@@ -244,9 +246,9 @@ def further_defaults(
 
 
 def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what a command line sets in each of several settings classes, and which fields it names itself.
+    """Return the values that a command line gives each of several settings classes, and the fields set by its flags.
 
-    Raises UserError for a flag that none of them has.
+    Raises UserError for a flag that no class has.
     """
     together = {name: field for cls in classes for name, field in cls.model_fields.items()}
     given, typed, unknown = _read(_make_parser(together), argv)
@@ -258,7 +260,7 @@ def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> tuple
 
 
 def _read(parser: _Parser, argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str], list[str]]:
-    """The values that --config's file and the flags give, the fields of the flags, and the unknown words."""
+    """Return the values from the --config file and the flags, the fields set by flags, and the unknown words."""
     namespace, unknown = parser.parse_known_args(argv)
     given = vars(namespace)
     config = given.pop("config", None)
@@ -280,7 +282,10 @@ def _make_parser(
     defaults: dict[str, Any] | None = None,
     **shown: Any,
 ) -> _Parser:
-    """A parser of --config and the fields' flags. groups: for --help, which it has only then; shown: what it shows."""
+    """Return a parser of --config and the fields' flags.
+
+    groups: title -> fields, for --help, which is added only if they are given; shown: its description and usage.
+    """
     parser = _Parser(
         add_help=False,
         allow_abbrev=False,
@@ -308,9 +313,9 @@ def _help_text(name: str, field: Any, defaults: dict[str, Any]) -> str:
 
 
 def help_groups(cls: type[Settings]) -> dict[str, list[str]]:
-    """Fields by the titles that --help shows them under: `most_used` first, the base classes' last.
+    """Return title -> fields of the groups that --help shows: `most_used` first, the base classes' last.
 
-    A field belongs to the class that declares it. The title is the class's docstring up to a stop, colon or bracket.
+    A field belongs to the class that declares it. The title is the class's docstring up to a period, colon or bracket.
     """
     groups: dict[str, list[str]] = {"Most used": list(cls.most_used)} if cls.most_used else {}
     for base in cls.__mro__:
@@ -339,7 +344,7 @@ def argparse_type(annotation: Any) -> dict[str, Any]:
     if annotation is bool:
         return {"action": argparse.BooleanOptionalAction}
     if origin is tuple:
-        # Given again, a flag adds to its values: --set a=1 --set b=2.
+        # A repeated flag adds values: --set a=1 --set b=2.
         return {"nargs": "+", "action": "extend", "metavar": (_metavar(arguments[0]), "")}
     return {"metavar": _metavar(annotation)}
 

@@ -1,4 +1,4 @@
-"""Where tensors live, how precise the teacher's arithmetic is, and how many cores and GPUs work may use."""
+"""The device of tensors, the precision of the teacher's arithmetic, and the number of cores and GPUs to use."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 """Arithmetic of a teacher. This module imports torch only where it is used, so that --help is fast."""
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""A container's share of the processors (cgroup v2): microseconds of work in a period, or max, and the period."""
+"""A container's CPU quota (cgroup v2): microseconds of CPU time in a period, or max, and the period."""
 
 
 def cpu_cores() -> int:
-    """Return how many CPU cores this process may use: of those it may run on, what a container's quota leaves."""
+    """Return the number of CPU cores this process may use, given its affinity and a container's quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with contextlib.suppress(OSError, ValueError):
         quota, period = _QUOTA.read_text().split()
@@ -28,7 +28,7 @@ def cpu_cores() -> int:
 
 
 def gpu_count(cpu: bool) -> int:
-    """Return the number of GPUs that work may use: none where `cpu` forbids them."""
+    """Return the number of GPUs to use: 0 if `cpu` is set."""
     if cpu:
         return 0
     import torch
@@ -37,7 +37,7 @@ def gpu_count(cpu: bool) -> int:
 
 
 def pick_device(cpu: bool) -> torch.device:
-    """A GPU where there is one and `cpu` does not forbid it, else the CPU."""
+    """Return the GPU if there is one and `cpu` is not set, else the CPU."""
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
@@ -49,7 +49,7 @@ def best_precision(device: torch.device) -> Precision:
 
 
 def pick_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """Return the dtype of autocast. bf16 is emulated, slowly, where the hardware has none.
+    """Return the dtype of autocast. bf16 is emulated, slowly, if the hardware lacks it.
 
     Raises UserError for fp16 on a CPU, which has no fast fp16 arithmetic.
     """
@@ -72,7 +72,7 @@ def _has_bf16(device: torch.device) -> bool:
 
 
 def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractContextManager:
-    """Mixed precision in `dtype`, or nothing for float32."""
+    """Return a context of mixed precision in `dtype`; it does nothing for float32."""
     import torch
 
     if dtype == torch.float32:

@@ -1,4 +1,4 @@
-"""Progress bars with time left: on stderr, in a notebook as widgets where ipywidgets is installed."""
+"""Progress bars with time left: on stderr, or as widgets in a notebook if ipywidgets is installed."""
 
 import contextlib
 import sys
@@ -15,8 +15,8 @@ T = TypeVar("T")
 Advance = Callable[[int], None]
 """Called with the number of rows done since the last call."""
 _shown = True
-# tqdm's own lock is a named semaphore, needed only where several processes show bars on one screen, as they never do
-# here. A worker that a signal ends would not remove it.
+# tqdm's default lock is a named semaphore, needed only if several processes show bars on one screen, which never
+# happens here. A worker ended by a signal would not remove it.
 tqdm.set_lock(threading.RLock())
 
 
@@ -45,7 +45,7 @@ def show_bars(shown: bool) -> None:
 def bar(items: Iterable[T], label: str, total: int | None = None, initial: int = 0, stops: bool = True) -> Iterator[T]:
     """Yield the items, showing a progress bar. In a log (neither terminal nor notebook) it is printed every 20 seconds.
 
-    stops: raise KeyboardInterrupt between two items when a stop was asked for; False where work must be saved first.
+    stops: raise KeyboardInterrupt between two items after a request to stop; False if work must be saved first.
     """
     for item in _tqdm(label, iterable=items, total=total, initial=initial):
         if stops:
@@ -77,9 +77,9 @@ def _tqdm(label: str, **settings: Any) -> tqdm:
 
 
 def _notebook_class() -> type[tqdm]:
-    """Return tqdm's class of widgets, or of text where the notebook has no ipywidgets."""
+    """Return tqdm's widget class, or its text class if the notebook has no ipywidgets."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # without ipywidgets it says so
+        warnings.simplefilter("ignore")  # it warns if ipywidgets is missing
         from tqdm.auto import tqdm as chosen
     return chosen
 

@@ -1,4 +1,4 @@
-"""Files from outside: only regular ones are read as data."""
+"""Checks of input files: only regular files are read as data."""
 
 import stat
 from pathlib import Path
@@ -15,9 +15,9 @@ _KINDS = {
 
 
 def regular_file(path: Path, hint: str = "") -> Path:
-    """Return the path of a file, or of a link to one. hint: follows the message about one that is missing.
+    """Return a path, checked to be a regular file or a link to one. hint: follows the message about a missing file.
 
-    Raises UserError for a missing file, and for a folder, pipe, device or socket: reading it may never end.
+    Raises UserError for a missing file, and for a folder, pipe, device or socket, whose reading may never end.
     """
     try:
         kind = stat.S_IFMT(path.stat().st_mode)

@@ -11,13 +11,13 @@ DEFAULT_SEED = NAMED_SEEDS["bennington"]
 
 
 def derive(*parts: int | str) -> int:
-    """A 63-bit seed from any parts, the same on every machine: independent streams from one user seed."""
+    """Return a 63-bit seed from any parts, the same on every machine: independent streams from one user seed."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def drawn(count: int, share: float, seed: int, purpose: str) -> np.ndarray:
-    """A share of `count` rows, at least one, in order; which ones depends on seed and purpose alone."""
+    """Return the sorted indices of a random share of `count` rows, at least one; seed and purpose determine which."""
     if share == 1:
         return np.arange(count)
     order = np.random.default_rng(derive(purpose, seed)).permutation(count)
@@ -31,7 +31,7 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
-    # As use_deterministic_algorithms, which would also load PyTorch's compiler for its settings: seconds.
+    # Like use_deterministic_algorithms, which would also load PyTorch's compiler for its settings and take seconds.
     torch.set_deterministic_debug_mode("warn" if torch.cuda.is_available() else "error")
-    # Deterministic mode fills fresh memory with NaN to show reads of it; that is a fifth of a student's step.
+    # Deterministic mode fills new memory with NaN to expose reads of it, which takes a fifth of a student's step.
     torch.utils.deterministic.fill_uninitialized_memory = False

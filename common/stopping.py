@@ -1,7 +1,7 @@
 """Stopping on request: after the first Ctrl-C or SIGTERM work stops where nothing is lost, after the second at once.
 
 Long work tests `asked`, or calls `check`, where it can stop: after a training step, between two shards. Work that has
-nothing to save, such as reading a file, runs in a block of `at_once`. `time_limit` asks after a number of seconds.
+nothing to save, such as reading a file, runs in a block of `at_once`. `time_limit` requests a stop after some seconds.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ class OutOfTime(Exception):
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Ask the work in this block to stop after so many seconds; raises OutOfTime where it does.
+    """Ask the work in this block to stop after a number of seconds; raises OutOfTime when it stops.
 
-    As after a user's request, what is unfinished can be resumed.
+    Unfinished work can be resumed, as after a user's request.
     """
     global _until
     before, _until = _until, min(_until, time.monotonic() + seconds)
@@ -46,12 +46,12 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def out_of_time() -> bool:
-    """Whether a time limit has passed."""
+    """Return whether a time limit has passed."""
     return time.monotonic() >= _until
 
 
 def check_time() -> None:
-    """Raise KeyboardInterrupt when a time limit has passed: in work that goes on after a user's request."""
+    """Raise KeyboardInterrupt if a time limit has passed; for work that continues after a user's request."""
     if out_of_time():
         raise KeyboardInterrupt
 
@@ -84,7 +84,7 @@ def graceful() -> Iterator[None]:
 
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
-    """In this block the first request raises KeyboardInterrupt, in the middle of whatever the main thread does.
+    """Let the first request in this block raise KeyboardInterrupt at once, whatever the main thread is doing.
 
     In other threads and in workers, which get no signals, requests are only checked when the block begins.
     """
@@ -101,7 +101,7 @@ def at_once() -> Iterator[None]:
 
 
 def asked() -> bool:
-    """Whether this process, or its parent process, was asked to stop, or a time limit has passed."""
+    """Return whether this process, or its parent process, was asked to stop, or a time limit has passed."""
     return _requested() or out_of_time()
 
 
@@ -127,13 +127,13 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     _asked = True
     if _at_once:
         raise KeyboardInterrupt(number)
-    # Written without Python's buffers: the signal may interrupt a print, which cannot be entered twice.
+    # Written without Python's buffers: the signal may interrupt a print, which is not reentrant.
     with contextlib.suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nstopping; once more stops at once\n")
 
 
 def _on_unraisable(otherwise: Callable[["sys.UnraisableHookArgs"], object], error: "sys.UnraisableHookArgs") -> None:
-    """Send a signal again whose KeyboardInterrupt was raised in a destructor or a callback, where Python ignores it."""
+    """Send a signal again if its KeyboardInterrupt was raised in a destructor or callback, where Python ignores it."""
     global _asked
     if not (isinstance(error.exc_value, KeyboardInterrupt) and error.exc_value.args):
         otherwise(error)

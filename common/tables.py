@@ -6,7 +6,7 @@ UNITS = "1 KB is 1,000 bytes and 1 MB is 1,000,000."
 
 
 def human_bytes(count: float) -> str:
-    """A size to three digits, in decimal units: 950 -> '950 B', 446370 -> '446 KB', 1593224 -> '1.59 MB'."""
+    """Return a size with three digits, in decimal units: 950 -> '950 B', 446370 -> '446 KB', 1593224 -> '1.59 MB'."""
     units = ("B", "KB", "MB", "GB", "TB")
     for unit in units:
         # 999.5 would round to a fourth digit.
@@ -19,7 +19,7 @@ def human_bytes(count: float) -> str:
 
 
 def text_table(header: Sequence[str], body: Sequence[Sequence[str]], numeric: Sequence[bool], width: int = 0) -> str:
-    """A table in plain text. Where `width` is given and too small, the first column is shortened in the middle."""
+    """Return a plain-text table. If `width` is given and too small, the first column is shortened in the middle."""
     lines = [list(header), *map(list, body)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     too_wide = sum(widths) + 2 * (len(widths) - 1) - width if width else 0
@@ -33,7 +33,7 @@ def text_table(header: Sequence[str], body: Sequence[Sequence[str]], numeric: Se
 
 
 def shortened(text: str, width: int) -> str:
-    """Return text of at most `width` characters. Ends tell names apart (the seed, +p+q), so the middle goes."""
+    """Return text cut to `width` characters in the middle: names often differ at the end only (the seed, +p+q)."""
     if len(text) <= width:
         return text
     head = (width - 1) // 2

@@ -1,9 +1,9 @@
 """Recording runs with sacred, in files and in databases. The only file that imports sacred.
 
-A run is always recorded in files; observers are further places, given as URLs. Several processes may record in the same
-folder and the same database at once: a folder's number is taken by creating it, and ids in databases are random.
-A database that cannot be reached stops a run before its work starts. One that fails later gives one warning on stderr,
-and the run continues: its results and its record in files are complete.
+A run is always recorded in files; observers, given as URLs, record it in further places. Several processes may record
+in the same folder and the same database at once: a run takes its folder's number by creating the folder, and ids in
+databases are random. A database that cannot be reached stops a run before its work starts. One that fails later gives
+one warning on stderr, and the run continues: its results and its record in files are complete.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def log_metric(name: str, value: float, step: int) -> None:
 def check_observers(observers: Sequence[str]) -> None:
     """Connect to every observer and disconnect.
 
-    Raises UserError: an unknown kind of URL, a package that is not installed, a database that cannot be reached.
+    Raises UserError for an unknown kind of URL, a package that is not installed, or a database that cannot be reached.
     """
     for url in observers:
         if url != _FILES:
@@ -85,9 +85,9 @@ def check_observers(observers: Sequence[str]) -> None:
 
 
 class _Observer:
-    """Forward sacred's events to one of its observers; an exception after the start is one warning on stderr.
+    """Forward sacred's events to one of its observers; exceptions after the start become one warning on stderr.
 
-    sacred ignores exceptions of observers silently.
+    sacred silently ignores exceptions of observers.
     """
 
     priority = 20
@@ -154,7 +154,7 @@ class _SqlDatabase(_Database):
         from sqlalchemy.exc import SAWarning
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SAWarning)  # of the order in which sacred adds objects; all are saved
+            warnings.simplefilter("ignore", SAWarning)  # about the order in which sacred adds objects; all are saved
             return super().started_event(ex_info, _id, **given)
 
     def log_metrics(self, metrics_by_name: dict[str, Any], info: dict[str, Any]) -> None:
@@ -212,7 +212,7 @@ def _sql(url: str, shown: str) -> _Database:
         raise UserError(f"observer {shown}: not a URL of a database") from error
     except sqlalchemy.exc.SQLAlchemyError as error:
         raise UserError(f"observer {shown}: {_first_line(error)}") from error
-    # sacred's own session is one for each thread: what a heartbeat writes would not be saved before the run's end.
+    # sacred's default session is per thread: a heartbeat's writes would not be saved before the run's end.
     return _SqlDatabase(SqlObserver.create_from(engine, Session(engine)), shown)
 
 
@@ -256,10 +256,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _has_git() -> bool:
-    """Whether sacred can record the code's commit: git is installed, and the code is a checkout with a commit."""
+    """Return whether sacred can record the code's commit: git is installed, and the code is a checkout with one."""
     try:
         from git import GitError, Repo
-    except ImportError:  # raised by GitPython where git itself is missing
+    except ImportError:  # raised by GitPython if git itself is missing
         return False
     try:
         with Repo(_ROOT, search_parent_directories=True) as repository:

@@ -62,9 +62,9 @@ def unpack_member(archive: Path, member: str, target: Path) -> None:
 
 
 def check_archive(path: Path, name: str) -> bool:
-    """Read all of an archive, named `name` once it is whole, against the checksums in it.
+    """Check an archive against the checksums in it. name: the file's final name, whose suffix gives the format.
 
-    Returns whether it is a kind of archive that has them, .zip or .gz. Raises UserError where it is damaged.
+    Returns whether the format, .zip or .gz, has checksums. Raises UserError if the archive is damaged.
     """
     with _one_line(path):
         if name.endswith(".zip"):
@@ -89,9 +89,9 @@ def _one_line(archive: Path) -> Iterator[None]:
     except _DAMAGE as error:
         raise UserError(f"{archive}: damaged or truncated archive ({error})") from error
     except OSError as error:
-        if error.errno not in (None, errno.EINVAL):  # the system's: a full disk, say
+        if error.errno not in (None, errno.EINVAL):  # a system error, such as a full disk
             raise
-        # gzip's, or of zipfile, which looks for a member before the start of an archive that lacks its beginning.
+        # From gzip, or from zipfile, which seeks before the start of an archive whose beginning is missing.
         raise UserError(f"{archive}: damaged or truncated archive ({error})") from error
 
 

@@ -1,4 +1,4 @@
-"""Files from elsewhere: downloads, resumable and used only after they are checked, and data packages."""
+"""Downloads, resumable and checked before use, and data packages."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def package_folder(package: str, missing: str) -> Path:
 
 
 def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir takes a local copy") -> Path:
-    """Download `url` into `folder` unless the file is there, undamaged. Returns its path.
+    """Download `url` into `folder` unless an undamaged copy is there. Returns the file's path.
 
-    A stopped download stays as NAME.partial and resumes; it gets its name when its checksum is right. Where no checksum
-    is published (None), the file is checked as far as the server and its format allow (see `_check`), its own is kept
-    as NAME.sha256, and required from then on. Where another process is downloading the file, it is waited for.
-    `instead` is the hint for users without network.
-    Raises UserError when the address cannot be reached or the file is not the expected one.
+    A stopped download stays as NAME.partial and can be resumed; it is renamed once its checksum is right. If no
+    checksum is published (None), the file is checked as far as the server and its format allow (see `_check`), and its
+    own checksum is saved as NAME.sha256 and required from then on. If another process is downloading the file, this
+    call waits for it. `instead` is the hint for users without network. Raises UserError when the address cannot be
+    reached or the file is not the expected one.
     """
     target = folder / url.rsplit("/", 1)[-1]
     if _is_right(target, sha256):
         return target
     with only_one(target, target.name, wait=True), at_once():
-        if _is_right(target, sha256):  # by now
+        if _is_right(target, sha256):  # another process has downloaded it
             return target
         if target.exists():
             say(f"{target}: damaged, or not the expected file; downloading it again")
@@ -79,7 +79,7 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
 
 @dataclasses.dataclass(frozen=True)
 class _Promise:
-    """Size and SHA-256 of a file as its server gives them; -1 and "" where it does not."""
+    """Size and SHA-256 of a file as its server states them; -1 and "" if it does not."""
 
     size: int
     sha256: str
@@ -90,7 +90,7 @@ def _sibling(target: Path, suffix: str) -> Path:
 
 
 def _recorded(target: Path) -> str | None:
-    """Return the checksum of the first download."""
+    """Return the checksum saved at the first download."""
     try:
         return _sibling(target, "sha256").read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -98,15 +98,15 @@ def _recorded(target: Path) -> str | None:
 
 
 def _is_right(target: Path, sha256: str | None) -> bool:
-    """Return whether the file is there, with this checksum or, where none is published, the recorded one."""
+    """Return whether the file exists and has this checksum or, if None, the saved one."""
     expected = _recorded(target) if sha256 is None else sha256
     return expected is not None and target.is_file() and file_sha256(target) == expected
 
 
 def _check(path: Path, name: str, sha256: str, promised: _Promise) -> None:
-    """Check a file of this name without a published checksum: size and checksum of the server, an archive by its own.
+    """Check a file without a published checksum against the server's size and checksum, or an archive's own checksums.
 
-    Raises UserError where one differs, and where there is nothing to check by.
+    Raises UserError if one of them differs, or if there is nothing to check against.
     """
     size = path.stat().st_size
     if promised.size not in (-1, size):
@@ -118,7 +118,7 @@ def _check(path: Path, name: str, sha256: str, promised: _Promise) -> None:
 
 
 def _download(url: str, partial: Path, instead: str) -> _Promise:
-    """Download the rest of `partial`. A connection that breaks is resumed as long as each attempt adds some bytes."""
+    """Download the rest of `partial`. Broken connections are resumed as long as each attempt adds some bytes."""
     # Imported here: most commands download nothing.
     import requests
     from requests.adapters import HTTPAdapter
@@ -144,21 +144,21 @@ def _size(path: Path) -> int:
 
 
 def _continue(session: requests.Session, url: str, partial: Path) -> _Promise:
-    """Request the missing bytes. Where the server sends the whole file, or it changed there, start again."""
+    """Request the missing bytes. Starts again if the server sends the whole file, or if the file has changed."""
     tag_file = _sibling(partial, "etag")
     done = _size(partial)
     tag = tag_file.read_text(encoding="utf-8") if done and tag_file.exists() else ""
-    # Byte ranges of a compressed stream would not be those of the file.
+    # With compression, byte ranges would refer to the compressed stream, not to the file.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-", "If-Range": tag} if tag else {})
     with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
         resumed = answer.status_code == HTTPStatus.PARTIAL_CONTENT
         if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or (resumed and _start(answer) != done):
-            partial.unlink()  # longer than the file is now, or other bytes than were asked for
+            partial.unlink()  # it is longer than the file, or the server sent other bytes
             return _continue(session, url, partial)
         answer.raise_for_status()
         if not resumed:
             done = 0
-            # A weak ETag does not identify bytes; the date of the file stands in for it.
+            # A weak ETag does not identify bytes; the file's date is used instead.
             tag = answer.headers.get("ETag", "")
             write_text(tag_file, tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", ""))
         promised = _promise(answer, done)
@@ -172,13 +172,13 @@ def _continue(session: requests.Session, url: str, partial: Path) -> _Promise:
 
 
 def _start(answer: requests.Response) -> int:
-    """Return the first byte of a partial answer, -1 where it is not given (RFC 9110, section 14.4)."""
+    """Return the position of a partial response's first byte, -1 if it is not given (RFC 9110, section 14.4)."""
     found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
     return int(found[1]) if found else -1
 
 
 def _promise(answer: requests.Response, done: int) -> _Promise:
-    """Return size and SHA-256 as the server gives them. A hub gives those of a file with the redirect to it."""
+    """Return size and SHA-256 as the server states them. A hub states them when it redirects to the file."""
     length = answer.headers.get("Content-Length", "")
     size = int(length) + done if length.isdecimal() else -1
     tags = [one.headers.get("X-Linked-Etag", "") for one in (*answer.history, answer)]

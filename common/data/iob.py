@@ -9,7 +9,7 @@ OUTSIDE = "O"
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """Raises ValueError for labels that are not an IOB scheme: O, B-X and I-X."""
+    """Raise ValueError if labels are not an IOB scheme: O, B-X and I-X."""
     if OUTSIDE not in tags:
         raise ValueError("labels of words are IOB tags, O among them: [O, B-X, I-X]")
     for tag in tags:
@@ -22,19 +22,19 @@ def check_tags(tags: Sequence[str]) -> None:
 
 
 def check_order(tag: str, before: str) -> None:
-    """Raises ValueError where a tag continues an entity of another kind than the tag before it, or none."""
+    """Raise ValueError if a tag continues an entity of another kind than the tag before it, or no entity."""
     if tag[0] == "I" and before[1:] != tag[1:]:
         after = f"after {before}" if before else "at the start of a text"
         raise ValueError(f"{tag} {after} breaks the IOB scheme: an entity begins with B{tag[1:]}")
 
 
 def as_iob(words: Sequence[str], tags: Sequence[str]) -> str:
-    """Return a text's lines, with the empty line after it."""
+    """Return a text's lines, one word and its tag each, with the empty line after it."""
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)) + "\n"
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return (kind, first word, word after the last) of each entity; a tag that continues nothing begins one."""
+    """Return (kind, first word, word after the last) of each entity; an I- tag that continues no entity begins one."""
     found: list[tuple[str, int, int]] = []
     before = OUTSIDE
     for i, tag in enumerate(tags):

@@ -1,9 +1,9 @@
 """Carving validation (and test) from train without leaks.
 
 SST-2's train rows are overlapping phrases of the same sentences, so a random slice of them leaks. The rules, for every
-task: (1) draw rows, whole sentences only where the task says so, and rows that share a first sentence together; rows
-without a label are not drawn where there are others; (2) every remaining row that equals a drawn one up to case,
-spacing and punctuation, shares one of its sentences (pairs), or is contained in it (single sentences), leaves train.
+task: (1) draw rows: whole sentences only if the task says so, rows with the same first sentence together, and rows
+without a label only if no row has one; (2) remove from train every remaining row that equals a drawn row up to case,
+spacing and punctuation, shares one of its sentences (pairs), or is contained in it (single sentences).
 """
 
 from collections import defaultdict
@@ -20,19 +20,19 @@ from common.seeds import derive
 FEW_WORDS = 4
 
 FIRST_SYMBOL = "\u2190"
-"""The first of Unicode's arrows, signs and pictures; below it is punctuation."""
+"""The first of Unicode's arrows, signs and pictographs; the symbols below it are punctuation."""
 
 Keys = list[list[str]]
-"""One string a row to compare by, for each column of sentences."""
+"""For each column of sentences, one comparison key per row."""
 
 
 def match_keys(split: Split) -> Keys:
-    """Return `match_key` of every sentence; of one without words its symbols, such as hearts."""
+    """Return `match_key` of every sentence; if it has no words, its symbols, such as hearts."""
     columns = [
         [match_key(text) or (text if max(text, default="") >= FIRST_SYMBOL else "") for text in texts]
         for texts in split.sentences()
     ]
-    # Rows that share the first column are carved together: of spans all questions about a context.
+    # Rows with the same first column are carved together: for spans, all questions about a context.
     return columns[::-1] if split.spans else columns
 
 
@@ -66,7 +66,7 @@ def carve(split: Split, how: Carve, seed: int, keys: Keys) -> tuple[np.ndarray, 
 
 
 class _Texts:
-    """Keys indexed by their runs of FEW_WORDS words, to find those that contain another without comparing with all."""
+    """Index of keys by their runs of FEW_WORDS words, to find keys that contain another one without comparing all."""
 
     def __init__(self) -> None:
         self._holders: dict[str, list[str]] = defaultdict(list)
@@ -76,7 +76,7 @@ class _Texts:
             self._holders[run].append(key)
 
     def contain(self, key: str, properly: bool = False) -> bool:
-        """Return whether one of the texts contains `key`, of FEW_WORDS words or more; properly: a longer one."""
+        """Return whether a text contains `key`, which has at least FEW_WORDS words. properly: only in a longer text."""
         fewest: list[str] = []
         for run in _runs(key):
             holders = self._holders.get(run)
@@ -101,7 +101,7 @@ def whole_rows(keys: list[str]) -> list[int]:
         if len(keys[row].split()) < FEW_WORDS or texts.contain(keys[row], properly=True):
             continue
         whole.append(row)
-        # A row that another contains need not be added: the longer one contains the same runs.
+        # A row contained in another one need not be added: the longer row contains the same runs.
         texts.add(keys[row])
     return sorted(whole)
 

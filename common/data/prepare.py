@@ -40,7 +40,7 @@ class Prepare(Step):
     """The splits of a task: read, report, carve, write. Files: <split>.parquet, report.json."""
 
     definition: dict[str, Any]
-    """The task's YAML, without paths: a folder that was moved holds the same task."""
+    """The task's YAML without paths, so that a moved folder still holds the same task."""
     seed: int
     task: Task = pydantic.Field(exclude=True)
     files: dict[str, Path] = pydantic.Field(exclude=True)
@@ -50,7 +50,7 @@ class Prepare(Step):
         return {name: Artifact.of_file(path) for name, path in self.files.items()}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Write the splits and the report. Raises UserError for anything wrong with the source files."""
+        """Write the splits and the report. Raises UserError if a source file is invalid."""
         task = self.task
         with at_once():
             read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in self.files.items()}
@@ -67,9 +67,9 @@ class Prepare(Step):
 def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, force: bool = False) -> dict[str, Split]:
     """Build a task's train, validation and test splits and the report on them, and return the splits.
 
-    Splits built before from the same files with the same seed are reused; where the task's YAML file was moved, they
-    are built again, so that they name it. Raises UserError for anything wrong with the source files, and where the
-    workspace has data of another task with this name.
+    Splits built before from the same files with the same seed are reused; if the task's YAML file has moved, they are
+    built again to record its new path. Raises UserError if a source file is invalid, or if the workspace has data of
+    another task with this name.
     """
     store = Store(paths.root)
     files = source_files(task.source, data_dir, paths)
@@ -88,9 +88,9 @@ def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, forc
 
 
 def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> None:
-    """Check that the user's own train file has rows of every class, for every split that is to be carved from it.
+    """Check that the user's own train file has enough rows of every class for all splits carved from it.
 
-    Raises UserError. A file without any label passes: a teacher can do without. So do the shipped tasks.
+    Raises UserError. A file without any labels passes, because a teacher can replace them; so do the shipped tasks.
     """
     name = "train" if "train" in read else "all"
     if name not in read or task.source.kind != "files" or task.regression or task.spans:
@@ -98,7 +98,7 @@ def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> 
     if not read[name].labelled.any():
         return
     counts = label_counts(read[name].labels, len(task.labels)).tolist()
-    wanted = ["train"] if task.tokens else ["train", *task.carving]  # what is carved are texts, not words
+    wanted = ["train"] if task.tokens else ["train", *task.carving]  # texts are carved, not words
     for value, count in zip(task.values, counts, strict=True):
         problem = f"{files[name]}: label {value!r}"
         if count == 0:
@@ -111,7 +111,7 @@ def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> 
 def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str, Split], dict[str, int]]:
     """Carve the splits that have no file. Returns the splits, and reason -> rows removed from train (see make_report).
 
-    Raises UserError where train is missing, or too small for that.
+    Raises UserError if train is missing, or too small to carve.
     """
     splits = {name: split for name, split in read.items() if name.startswith(("validation", "test"))}
     if task.models_of:
@@ -121,7 +121,7 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
         raise UserError(f"task {task.name}: its source names no train file")
     whole = functools.reduce(_append_file, sources)
     keys = match_keys(whole)
-    rows = np.arange(len(whole))  # those still in train
+    rows = np.arange(len(whole))  # the rows still in train
     dropped = {}
     if "test" in task.carving:
         repeated = duplicates(whole, keys)

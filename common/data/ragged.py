@@ -1,4 +1,4 @@
-"""Texts of different lengths in arrays: token ids of many texts, and one value for each of their words."""
+"""Arrays for texts of different lengths: token ids, and values for each word."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class EncodedText:
-    """n texts. ids: int32 [tokens, width]; offsets: int64 [n + 1]; text i is ids[offsets[i] : offsets[i + 1]].
+    """Token ids of n texts, concatenated. Every text has at least one token.
 
-    width: integers that describe a token: 1 for most vocabularies, 3 for hash embeddings (one a hash function), 2 for a
-    teacher (word piece and segment). Every text has at least one token.
+    ids: int32 [tokens, width]; offsets: int64 [n + 1]; text i is ids[offsets[i] : offsets[i + 1]]. width: integers that
+    describe a token: 1 for most vocabularies, 3 for hash embeddings (one per hash function), 2 for a teacher (wordpiece
+    and segment).
     """
 
     ids: np.ndarray
@@ -28,7 +29,10 @@ class EncodedText:
     def from_lists(
         cls, sentences: Sequence[Sequence], width: int, empty: Sequence[int], max_tokens: int
     ) -> EncodedText:
-        """Return lists of tokens (integers, or `width` integers each), cut at max_tokens; no tokens become `empty`."""
+        """Return texts from lists of tokens, cut at max_tokens; a list without tokens becomes `empty`.
+
+        A token is an integer, or a sequence of `width` integers.
+        """
         flat: Iterable = itertools.chain.from_iterable(sentences)
         if width > 1:
             flat = itertools.chain.from_iterable(flat)
@@ -56,7 +60,7 @@ class EncodedText:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each text, int64 [n]."""
+        """Number of tokens of each text, int64 [n]."""
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
@@ -65,7 +69,7 @@ class EncodedText:
     def pad(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return a batch: ids int64 [batch, longest, width], zero where padded, and lengths int64 [batch]."""
         starts = self.offsets[rows]
-        lengths = self.offsets[rows + 1] - starts  # of these rows alone: a step's time must not grow with the set
+        lengths = self.offsets[rows + 1] - starts  # of these rows only: a step's time must not grow with the data set
         steps = np.arange(lengths.max())
         mask = steps < lengths[:, None]
         index = np.where(mask, starts[:, None] + steps, 0)
@@ -77,12 +81,12 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-# Values of words, or of answers. A padded array is [n, words] or [n, words, outputs], as wide as the longest text;
-# past a text's last word it holds -1 (labels) or NaN (logits). Single spaces separate words.
+# The functions below handle values of words, or of answers. A padded array is [n, words] or [n, words, outputs], as
+# wide as the longest text; after a text's last word it holds -1 (labels) or NaN (logits). Single spaces separate words.
 
 
 def count_words(texts: Sequence[str]) -> np.ndarray:
-    """Return the words of each normalised text, int64 [n]; an empty one counts as one word."""
+    """Return the number of words of each normalised text, int64 [n]; an empty text counts as one word."""
     return np.fromiter((text.count(" ") + 1 for text in texts), np.int64, len(texts))
 
 
@@ -101,7 +105,7 @@ def known(values: np.ndarray) -> np.ndarray:
 
 
 def label_counts(labels: np.ndarray, classes: int) -> np.ndarray:
-    """Return how many rows (or words) have each label, int64 [classes]. labels: as in Split, none of a regression."""
+    """Return how many rows (or words) have each label, int64 [classes]. labels: as in Split, not of a regression."""
     if labels.dtype.kind == "f":
         return np.nansum(labels, 0, np.float64).astype(np.int64)
     return np.bincount(labels[labels >= 0], minlength=classes)
@@ -116,8 +120,8 @@ def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def to_lists(values: np.ndarray, kind: pa.DataType) -> pa.ListArray:
-    """Return a padded array [n, words] as a column of lists; of [n, words, outputs] their elements are lists too."""
-    import pyarrow as pa  # predicting with a packed file does not need it
+    """Return a padded array [n, words] as a column of lists, or [n, words, outputs] as a column of lists of lists."""
+    import pyarrow as pa  # imported here: prediction with a packed file does not need it
 
     offsets = offsets_of(known(values).sum(1))
     flat = pa.array(values[known(values)].ravel(), kind)
@@ -127,7 +131,7 @@ def to_lists(values: np.ndarray, kind: pa.DataType) -> pa.ListArray:
 
 
 def from_lists(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the padded array of a column by `to_lists`."""
+    """Return the padded array of a column written by `to_lists`."""
     whole = column.combine_chunks()
     flat, counts = whole.flatten(), whole.value_lengths().to_numpy().astype(np.int64)
     if hasattr(flat.type, "list_size"):
@@ -137,5 +141,5 @@ def from_lists(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def fixed_lists(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the array [n, values] of a column of lists of one length."""
+    """Return a column of lists of equal length as an array, [n, values]."""
     return column.combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size)

@@ -22,9 +22,9 @@ LENGTHS = ("words", "characters")
 def make_report(
     task: Task, read: dict[str, Split], splits: dict[str, Split], dropped: dict[str, int]
 ) -> dict[str, Any]:
-    """Return the report on files as they were `read`, and on the splits.
+    """Return the report on the files, as they were `read`, and on the splits.
 
-    dropped: number of rows that left train, by reason: `repeated`, or the name of the split they overlapped.
+    dropped: number of rows removed from train, by reason: `repeated`, or the name of the split that they overlap.
     """
     texts = {name: _folded(splits[name]) for name in task.splits}
     overlaps = []
@@ -35,7 +35,7 @@ def make_report(
     return {
         "task": task.name,
         "tokens": task.tokens,
-        # A file that is a split without changes is described once.
+        # A file that became a split unchanged is described only once.
         "read": {n: _describe(task, file, _folded(file)) for n, file in read.items() if splits.get(n) is not file},
         "splits": {name: _describe(task, splits[name], texts[name]) for name in task.splits},
         "dropped": dropped,
@@ -44,12 +44,12 @@ def make_report(
 
 
 def _folded(split: Split) -> list[tuple[str, ...]]:
-    """Return the rows' texts without case."""
+    """Return the case-folded texts of each row."""
     return list(zip(*([text.casefold() for text in column] for column in split.sentences()), strict=True))
 
 
 def _describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[str, Any]:
-    """Return counts of one split. texts: its rows without case.
+    """Return counts of one split. texts: the case-folded texts of its rows.
 
     repeated: rows whose text an earlier row has; contradictory: texts with more than one label (or list of labels).
     """
@@ -79,8 +79,10 @@ def _percentiles(lengths: list[int]) -> dict[str, int]:
 
 
 def _balance(task: Task, split: Split) -> dict[str, Any]:
-    """Return rows (for tokens, words) and share of every label, or lowest, mean and highest score, of known labels; of
-    spans, rows with and without an answer."""
+    """Return the count (of rows; for tokens, of words) and share of each label, over known labels.
+
+    For regression: lowest, mean and highest score. For spans: rows with and without an answer.
+    """
     if task.spans:
         answered = split.labels[split.labelled][:, 0].any(1)
         counts = {"answer": int(answered.sum()), "no answer": int((~answered).sum())}
@@ -98,7 +100,7 @@ def _balance(task: Task, split: Split) -> dict[str, Any]:
 
 
 def _labels_of_a_row(split: Split) -> dict[str, Any]:
-    """Return the mean number of labels of a row, and the rows with none of them."""
+    """Return the mean number of labels per row, and the number of rows without any."""
     counts = split.labels[split.labelled].sum(1)
     return {"labels_a_row": round(float(counts.mean()), 4) if len(counts) else 0.0, "none": int((counts == 0).sum())}
 

@@ -1,7 +1,7 @@
-"""Answers that are spans of a context: between characters, as files and splits have them, and words, as models do.
+"""Answers as spans of a context: conversion between characters (in files and splits) and words (in models).
 
-A context's words are numbered from 1; word 0 stands for "no answer", so that every row has an array of values for its
-words, [1 + words], whether its question can be answered or not.
+A context's words are numbered from 1. Word 0 stands for "no answer", so that every row has values for [1 + words],
+whether its question can be answered or not.
 """
 
 import re
@@ -14,26 +14,26 @@ from common.data.ragged import known
 ENDS = ("start", "end")
 """The outputs of a model for each word: whether the answer starts there, and whether it ends there."""
 LONGEST_ANSWER = 30
-"""Words of the longest answer that is chosen."""
+"""Number of words of the longest answer that is chosen."""
 NO_ANSWER = (0, 0)
-"""An answer that is not there, in characters and in words."""
+"""The span, of characters or of words, that means "no answer"."""
 _WORD = re.compile(r"[^\W_]+|[^\w\s]|_")
 
 
 def word_spans(text: str) -> np.ndarray:
     """Return the characters [start, end) of a text's words, int64 [words, 2]: runs of letters and digits, or one sign.
 
-    "$5.3bn" -> "$", "5", ".", "3bn". Unlike `common.data.text.split_words` it divides "Ann's", whose "Ann" may be an
+    "$5.3bn" -> "$", "5", ".", "3bn". Unlike `common.data.text.split_words`, it splits "Ann's", because "Ann" may be an
     answer.
     """
     return np.array([match.span() for match in _WORD.finditer(text)], np.int64).reshape(-1, 2)
 
 
 def to_words(answers: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
-    """Return the first and last word of each row's first answer, int64 [n, 2]; -1 where nothing is known.
+    """Return the first and last word of each row's first answer, int64 [n, 2]; -1 if unknown.
 
-    answers: characters [start, end) of each answer, int64 [n, answers, 2], -1 past a row's last one. An answer that
-    starts or ends within a word takes the whole word.
+    answers: characters [start, end) of each answer, int64 [n, answers, 2], -1 after a row's last one. An answer that
+    starts or ends within a word is extended to the whole word.
     """
     found = np.full((len(answers), 2), -1, np.int64)
     for row, (start, end) in enumerate(answers[:, 0]):
@@ -42,13 +42,13 @@ def to_words(answers: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
         elif start >= 0:
             words = word_spans(contexts[row])
             touched = np.flatnonzero((words[:, 1] > start) & (words[:, 0] < end))
-            # An answer without a letter, digit or sign, such as a control character, is not one that can be found.
+            # An answer without a letter, digit or sign, such as a control character, cannot be found.
             found[row] = (touched[0] + 1, touched[-1] + 1) if len(touched) else NO_ANSWER
     return found
 
 
 def to_characters(chosen: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
-    """Return the answers of first and last words int64 [n, 2]: characters [start, end), int64 [n, 1, 2]."""
+    """Return answers as characters [start, end), int64 [n, 1, 2], from their first and last words, int64 [n, 2]."""
     answers = np.zeros((len(chosen), 1, 2), np.int64)
     for row, (first, last) in enumerate(chosen):
         if first > 0:
@@ -58,16 +58,16 @@ def to_characters(chosen: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
 
 
 def texts_of(answers: np.ndarray, contexts: Sequence[str]) -> list[list[str]]:
-    """Return the text of each answer of each row, "" for no answer. answers: as `to_words` has them."""
+    """Return the text of each answer of each row, "" for no answer. answers: as in `to_words`."""
     rows = zip(answers.tolist(), contexts, strict=True)
     return [[context[start:end] for start, end in row if start >= 0] for row, context in rows]
 
 
 def best_spans(logits: np.ndarray, threshold: float | None) -> np.ndarray:
-    """Return first and last word of each row's best answer, int64 [n, 2], NO_ANSWER where it is not probable enough.
+    """Return first and last word of each row's best answer, int64 [n, 2], NO_ANSWER if it is not probable enough.
 
     logits, and the best answer: as in `best_answers`. threshold: least probability of an answer; None: "no answer" is
-    only chosen where the context has no words.
+    only chosen if the context has no words.
     """
     chosen, probabilities = best_answers(logits)
     if threshold is not None:
@@ -78,10 +78,10 @@ def best_spans(logits: np.ndarray, threshold: float | None) -> np.ndarray:
 def best_answers(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return first and last word of each row's best answer, int64 [n, 2], and its probability, float64 [n].
 
-    logits: of start and end for each word, float32 [n, 1 + words, 2], NaN past a row's last word. The best answer has
-    the largest sum of its two logits (Devlin et al., 2019, section 4.2), of at most LONGEST_ANSWER words; of equal ones
-    it is the shortest, then the first. Its probability is that of the answer against "no answer": the sigmoid of the
-    difference of their sums. A context without words has NO_ANSWER, with the probability 0.
+    logits: of start and end for each word, float32 [n, 1 + words, 2], NaN after a row's last word. The best answer has
+    at most LONGEST_ANSWER words and the largest sum of its two logits (Devlin et al., 2019, section 4.2); ties go to
+    the shortest answer, then to the first. Its probability is that of the answer against "no answer": the sigmoid of
+    the difference of their sums. A context without words has NO_ANSWER, with probability 0.
     """
     scores = np.where(known(logits)[..., None], logits, -np.inf)
     start, end = scores[:, 1:, 0], scores[:, 1:, 1]

@@ -21,7 +21,7 @@ from common.store.files import read_json, whole_file
 from common.store.workspace import Workspace
 
 ROW_GROUP_ROWS = 4096
-"""Rows of a row group of a split file: the unit in which long work reads and saves."""
+"""Rows per row group of a split file: the unit in which long work reads and saves."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Split:
     """Rows of text with labels, in file order.
 
     sentence1: n strings; sentence2: n strings or None for single sentences;
-    labels: int64 [n], -1 where unknown; for regression float32 [n], NaN where unknown; for multilabel float32
-    [n, labels], 1 for each label that a row has and 0 for the others, all NaN where unknown; for tokens, int64
-    [n, words], -1 past a row's last word; for spans int64 [n, answers, 2], the characters [start, end) in sentence2 of
-    each answer of a row, [0, 0) where it has none, and -1 past its last one;
-    source_rows: int64 [n], the row of the source file (augmented rows: of train).
+    labels: int64 [n], -1 if unknown; for regression, float32 [n], NaN if unknown; for multilabel, float32 [n, labels],
+    1 for each label of a row and 0 for the others, all NaN if unknown; for tokens, int64 [n, words], -1 after a row's
+    last word; for spans, int64 [n, answers, 2], the characters [start, end) in sentence2 of each answer, [0, 0) for no
+    answer, and -1 after a row's last answer;
+    source_rows: int64 [n], the row in the source file (for augmented rows, in train).
     """
 
     sentence1: list[str]
@@ -59,7 +59,7 @@ class Split:
 
     @property
     def tokens(self) -> bool:
-        """Whether labels are of words, not of rows."""
+        """Whether labels belong to words, not to rows."""
         return self.labels.ndim == 2 and self.labels.dtype.kind != "f"
 
     @property
@@ -69,7 +69,7 @@ class Split:
 
     @property
     def labelled(self) -> np.ndarray:
-        """bool [n]: which rows have a label, or of multilabel tasks a list of labels, even an empty one."""
+        """Which rows have a label (for multilabel, a list of labels, even an empty one), bool [n]."""
         return known(self.labels) if self.labels.ndim == 1 else known(self.labels).any(1)
 
     def fingerprint(self) -> str:
@@ -116,8 +116,8 @@ def write_split(path: Path, split: Split, metadata: dict[str, str]) -> None:
 def split_table(split: Split) -> pa.Table:
     """Return a split's columns: sentence1, sentence2 for pairs, label, source_row.
 
-    label: a list where every word has one, of multilabel tasks one of 1 and 0 for all labels, and of spans one of the
-    answers' characters, [start, end) each.
+    label: for tokens, a list with one label per word; for multilabel, a list with 1 or 0 for each label; for spans, a
+    list of the answers' characters, [start, end) each.
     """
     columns = {"sentence1": pa.array(split.sentence1, pa.string())}
     if split.sentence2 is not None:
@@ -136,7 +136,7 @@ def _label_column(split: Split) -> pa.Array:
 
 
 def read_split(path: Path, missing: str) -> Split:
-    """Return a split file's rows; `missing` is the hint where it does not exist. Raises UserError."""
+    """Return a split file's rows; `missing` is the hint if it does not exist. Raises UserError."""
     return _as_split(path, read_table(path, missing))
 
 
@@ -165,7 +165,7 @@ def _as_split(path: Path, table: pa.Table) -> Split:
 
 
 def label_values(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the labels of a split file's column, as Split has them."""
+    """Return the labels in a split file's column, in the form of Split.labels."""
     if pa.types.is_fixed_size_list(column.type):
         return fixed_lists(column)
     labels = from_lists(column) if pa.types.is_list(column.type) else column.to_numpy()
@@ -183,7 +183,7 @@ def read_table(path: Path, missing: str) -> pa.Table:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Return a Parquet file's own metadata, empty where the file is missing or damaged."""
+    """Return a Parquet file's own metadata, empty if the file is missing or damaged."""
     try:
         metadata = pq.read_schema(path).metadata or {}
     except (FileNotFoundError, pa.ArrowInvalid):
@@ -192,7 +192,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def read_report(paths: Workspace, task: str) -> dict[str, Any]:
-    """Return the report on a task's files, empty where nothing is prepared yet."""
+    """Return the report on a task's files, empty if nothing is prepared yet."""
     return read_json(paths.report(task)) if paths.report(task).exists() else {}
 
 
@@ -202,7 +202,7 @@ def task_file(task: Task) -> str:
 
 
 def definition_of(task: Task) -> dict[str, Any]:
-    """Return all that a task's splits depend on but the content of its files, whose folder and names do not matter."""
+    """Return all that a task's splits depend on, except its files: their content is an input, their paths are not."""
     source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
     others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
     others |= set() if task.multilabel else {"label_separator"}
@@ -212,7 +212,7 @@ def definition_of(task: Task) -> dict[str, Any]:
 
 
 def task_file_of_data(paths: Workspace, task: str) -> str | None:
-    """Return the YAML file that the workspace's data of this name were prepared from; None where there are no data."""
+    """Return the YAML file that the workspace's data of this name were prepared from; None if there are none."""
     folder = paths.splits(task)
     return read_manifest(folder).facts["task_file"] if folder.exists() else None
 
@@ -220,7 +220,7 @@ def task_file_of_data(paths: Workspace, task: str) -> str | None:
 def find_splits(paths: Workspace, task: Task) -> Artifact:
     """Return a task's prepared splits.
 
-    Raises UserError, with the command, where they are missing, or were prepared from another YAML file or definition.
+    Raises UserError, with the command, if they are missing, or were prepared from another YAML file or definition.
     """
     made_from, command = task_file_of_data(paths, task.name), f"run: {task.prepare_command}"
     if made_from not in (None, task_file(task)):
@@ -239,19 +239,19 @@ PROCESSED = "processed"
 
 
 def is_augmented(task: Task, name: str) -> bool:
-    """Return whether a name of rows, as --generate-loss takes it, is that of augmented ones."""
+    """Return whether a name of rows, as given to --generate-loss, means augmented rows."""
     return name != PROCESSED and name not in task.splits
 
 
 def file_name(name: str) -> str:
-    """Return the name that rows have in the workspace, from a name as --generate-loss takes it."""
+    """Return the name of rows in the workspace, from their name as given to --generate-loss."""
     return "train" if name == PROCESSED else name
 
 
 def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
-    """Return the artifact that holds a split or augmented rows, its path that of their file.
+    """Return the artifact that holds a split or augmented rows; its path is that of the rows' file.
 
-    Raises UserError, with the command, when they are missing, or augmented from other splits than there are now.
+    Raises UserError, with the command, if they are missing, or were augmented from other splits than the current ones.
     """
     splits = find_splits(paths, task)
     if not is_augmented(task, name):

@@ -1,4 +1,4 @@
-"""Checks of the use of a task: no training without training rows, no scores over rows that a model was trained on."""
+"""Checks of how tasks are used: no training without training rows, no scores on rows that a model was trained on."""
 
 import contextlib
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from common.store.workspace import Workspace
 
 
 def check_trains(task: Task) -> None:
-    """Refuse to train on, or to compress for, a task that only scores another one's models. Raises UserError."""
+    """Raise UserError if a task only scores another task's models: it cannot be trained on or compressed for."""
     if task.models_of:
         raise UserError(
             f"{task.name} has no training rows, it scores models of {task.models_of}: "
@@ -19,10 +19,10 @@ def check_trains(task: Task) -> None:
 
 
 def check_no_overlap(trained_on: Sequence[str], scored_on: Task, paths: Workspace) -> None:
-    """Refuse to score (or teach) on a task whose sentences the model may have been trained on.
+    """Check that a model does not score (or teach) a task whose sentences it may have been trained on.
 
-    Raises UserError when any task in `trained_on` is another task that overlaps `scored_on` by the YAML file of one of
-    the two. The file of a task of the user's own is the one that the workspace's data were prepared from.
+    Raises UserError if a task in `trained_on` is not `scored_on` itself, and the YAML file of one of the two lists the
+    other in `overlaps`. The file of a user's own task is the one that the workspace's data were prepared from.
     """
     for name in trained_on:
         if name != scored_on.name and (name in scored_on.overlaps or scored_on.name in _overlaps(name, paths)):
@@ -33,7 +33,7 @@ def check_no_overlap(trained_on: Sequence[str], scored_on: Task, paths: Workspac
 
 
 def _overlaps(name: str, paths: Workspace) -> tuple[str, ...]:
-    """Return the tasks that the named task overlaps, by its YAML file as it is now and as it was at preparation."""
+    """Return the tasks that a task overlaps, according to its YAML file now and at preparation."""
     if name in known_tasks():
         return load_task(name).overlaps
     try:

@@ -18,7 +18,7 @@ ENTITY_METRICS = ("entity_f1", "entity_precision", "entity_recall", "accuracy")
 ANSWER_METRICS = ("answer_f1", "exact_match")
 Metric = Literal[*CLASSIFICATION_METRICS, *MULTILABEL_METRICS, *REGRESSION_METRICS, *ENTITY_METRICS, *ANSWER_METRICS]
 JOINED_BY = "|"
-"""Separator of the labels of a text in predictions, where it has several."""
+"""Separator of the labels of a text in predictions, if it has several."""
 
 
 class Source(Settings):
@@ -28,8 +28,8 @@ class Source(Settings):
     """glue: an archive or an unpacked folder; package: data files inside an installed Python package; files: paths."""
     files: dict[str, str]
     """Split name -> file: `train` (or `all`, the same), `validation` and `test...` where they are not to be split off
-    train, and `unlabelled`, more rows to distil on. The user's own are .csv, .tsv, .jsonl, .parquet or .txt, of spans
-    .json."""
+    train, and `unlabelled`, more rows to distil on. The user's own are .csv, .tsv, .jsonl, .parquet or .txt, or .json
+    for spans."""
     folder: str = ""
     """Folder of the files inside the archive (glue) or in the folder of the task's YAML (files)."""
     url: str | None = None
@@ -49,7 +49,7 @@ class Source(Settings):
 
     @pydantic.model_validator(mode="after")
     def _check_paths(self) -> "Source":
-        """Files of an archive are unpacked under their own names, which must not lead elsewhere."""
+        """Check that the names of an archive's files, which are unpacked under them, do not lead out of the folder."""
         if self.kind == "glue":
             files = [*self.files.values(), (self.url or "x").rsplit("/", 1)[-1]]
             for path in (self.folder, *files):
@@ -61,7 +61,7 @@ class Source(Settings):
 
 
 class Carve(Settings):
-    """How to split rows off train: of its labelled rows, or of all where none has a label."""
+    """How to split rows off train: off its labelled rows, or off all rows if none has a label."""
 
     rows: int | None = pydantic.Field(None, gt=0)
     """Number of rows to aim for."""
@@ -72,9 +72,9 @@ class Carve(Settings):
 
 
 _LARGEST_SCORE = 1e15
-"""Scores and their squares are 32-bit floats."""
+"""Largest absolute score: scores and their squares are 32-bit floats."""
 A_TENTH = Carve(fraction=0.1)
-"""How to carve validation and test where neither a file nor a rule is given."""
+"""How to carve validation and test if neither a file nor a rule is given."""
 
 
 class Task(Settings):
@@ -88,7 +88,7 @@ class Task(Settings):
     has one, labels are IOB tags, and files have a word and its tag a line; spans: rows are pairs of a question and a
     context that holds its answer, and files are SQuAD's JSON (1.1 or 2.0)."""
     labels: tuple[str, ...] = ()
-    """Label names, in the order of their class indices. Empty for regression; of spans they are start and end."""
+    """Label names, in the order of their class indices. Empty for regression; start and end for spans."""
     label_values: tuple[str, ...] = ()
     """Value of each label in the files, in the same order; unset means the label names themselves."""
     label_separator: str = pydantic.Field(JOINED_BY, min_length=1)
@@ -104,7 +104,7 @@ class Task(Settings):
     source: Source
     """Where the files come from."""
     unanswerable: bool = False
-    """Of spans, whether questions may have no answer in their context, as SQuAD 2.0's."""
+    """For spans: whether questions may have no answer in their context, as in SQuAD 2.0."""
     symmetric: bool = False
     """Whether the order of a pair's texts makes no difference to its label."""
     models_of: str | None = None
@@ -135,7 +135,7 @@ class Task(Settings):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _name_ends(cls, values: Any) -> Any:
-        """Set the labels of a task of spans, start and end, which are the two outputs for each word."""
+        """Set the labels of a spans task to start and end, the two outputs for each word."""
         if isinstance(values, dict) and values.get("kind") == "spans" and not values.get("labels"):
             return {**values, "labels": ENDS}
         return values
@@ -233,17 +233,17 @@ class Task(Settings):
 
     @property
     def multilabel(self) -> bool:
-        """Whether a text has any number of labels, each of them predicted by itself."""
+        """Whether a text has any number of labels, each predicted independently."""
         return self.kind == "multilabel"
 
     @property
     def tokens(self) -> bool:
-        """Whether every word has a label, an IOB tag, not the text."""
+        """Whether labels are IOB tags of words, not labels of texts."""
         return self.kind == "tokens"
 
     @property
     def spans(self) -> bool:
-        """Whether rows are questions with contexts, and labels answers, the characters of parts of the contexts."""
+        """Whether rows are questions with contexts, and labels are answers: spans of characters of the contexts."""
         return self.kind == "spans"
 
     @property
@@ -258,7 +258,7 @@ class Task(Settings):
 
     @property
     def outputs(self) -> int:
-        """Width of a model's output: one logit a label, or one number."""
+        """Width of a model's output: one logit per label, or one number for regression."""
         return 1 if self.regression else len(self.labels)
 
     @property
@@ -293,7 +293,7 @@ class Task(Settings):
 
     @property
     def carving(self) -> dict[str, Carve]:
-        """Splits without a file of their own, in the order they are carved from train, and how."""
+        """Splits without a file of their own, in the order they are carved from train -> how they are carved."""
         if self.models_of:
             return {}
         test = {} if any(name.startswith("test") for name in self.source.files) else {"test": self.test or A_TENTH}
@@ -301,7 +301,7 @@ class Task(Settings):
 
     @property
     def argument(self) -> str:
-        """The value of --task that means this task: its name, or the YAML file of one of the user's own."""
+        """The value of --task for this task: its name, or its YAML file if it is the user's own."""
         return self.file or self.name
 
     @property
@@ -316,7 +316,7 @@ class Task(Settings):
 
     @property
     def models_task(self) -> str:
-        """Name of the task whose models are scored here: its own, as a rule."""
+        """Name of the task whose models are scored here, usually its own."""
         return self.models_of or self.name
 
     def selection_split(self, select_on: str) -> str:
@@ -332,7 +332,7 @@ def known_tasks() -> list[str]:
 def load_task(name: str) -> Task:
     """Return the shipped task of that name, or the one in that YAML file.
 
-    Raises UserError: an unknown name, suggesting the nearest; a faulty file; a file that takes a shipped task's name.
+    Raises UserError for an unknown name, suggesting the nearest, an invalid file, or a file with a shipped task's name.
     """
     name = str(name)  # YAML reads 5 as a number
     own, known = _is_file(name), known_tasks()
@@ -361,7 +361,7 @@ def _is_file(name: str) -> bool:
 
 
 def _name_of(path: Path) -> str:
-    """Return the name of the task in a YAML file. Raises UserError where it has none."""
+    """Return the name of the task in a YAML file. Raises UserError if it has none."""
     name = load_yaml(path).get("name")
     if not isinstance(name, str):
         raise UserError(f"overlaps: {path} is not a task: it has no name")

@@ -6,11 +6,11 @@ import unicodedata
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
 
 FIRST_EMOJI = "\U0001f000"
-"""The first of Unicode's blocks of pictures."""
+"""The first code point of Unicode's pictograph blocks."""
 
 
 def normalise(text: str) -> str:
-    """NFC, every run of white space one space, ends stripped: as all readers return text (seed faults 2 and 3)."""
+    """Return text in NFC, white space as single spaces, ends stripped, as all readers do (seed faults 2 and 3)."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 

@@ -13,7 +13,7 @@ from common.progress import Advance, nothing, say
 from common.stopping import asked, graceful
 
 ATTEMPTS = 4
-"""Most times a job is started."""
+"""Maximum number of times a job is started."""
 SECONDS_BETWEEN_LOOKS = 0.2
 """How long an executor waits for a job to end before the loop checks whether to stop."""
 ROOT = Path(__file__).parent.parent.parent
@@ -41,13 +41,13 @@ class Executor(Protocol):
     """Workers of one kind. A handle stands for one job that was started."""
 
     at_once: int
-    """Jobs it takes at a time."""
+    """Number of jobs it accepts at a time."""
 
     def start(self, jobs: list[Any]) -> Sequence[Hashable]:
         """Start jobs. Returns a handle for each."""
 
     def ended(self, running: list[Any]) -> Iterable[Any]:
-        """Return the handles whose jobs have ended. Waits a moment where none has, then returns none."""
+        """Return the handles of jobs that have ended. If none has, waits a moment and returns none."""
 
     def result(self, handle: Any) -> None:
         """Return if the job succeeded. Raises what its function raised, or WorkerDied."""
@@ -62,10 +62,10 @@ class Executor(Protocol):
 def dispatch(
     executor: Executor, jobs: Sequence[JobT], finished: Callable[[JobT], None], lost: Callable[[JobT], None] | None
 ) -> None:
-    """Run every job, in any order. `finished` is called with each, `lost` with one whose worker died ATTEMPTS times.
+    """Run every job, in any order. `finished` is called with each, `lost` with each whose worker died ATTEMPTS times.
 
-    Raises what a job's function raised, KeyboardInterrupt on a request to stop, and without `lost` UserError when
-    workers keep dying; in each case after the running jobs were asked to stop and have ended.
+    Raises the exception of a job's function, KeyboardInterrupt on a request to stop, and, without `lost`, UserError if
+    workers keep dying; in each case after the running jobs have been asked to stop and have ended.
     """
     waiting = deque((job, 1) for job in jobs)  # job, attempt
     running: dict[Hashable, tuple[JobT, int]] = {}

@@ -25,18 +25,18 @@ class Launcher:
     kind: Literal["local", "processes", "ray", "slurm"] = "local"
     """This process, several processes of this machine, a Ray cluster, or a Slurm cluster."""
     workers: int = 0
-    """Workers at a time; 0 for one per GPU, without GPUs as many as there are CPU cores for, or as many as the cluster
-    has room for."""
+    """Workers at a time; 0: one per GPU, without GPUs as many as the CPU cores allow, or as many as the cluster has
+    room for."""
     threads: int = 0
     """CPU threads of each worker; 0 for its share of this machine's cores (processes), or one (clusters)."""
     options: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
     """For Slurm: partition, timeout_min, gpus_per_node and others, named as in submitit or sbatch; folder, for
     submitit's files, on a disk that all machines share; cluster=local, which needs no Slurm."""
     cpu: bool = False
-    """Whether the work leaves GPUs alone: workers are given none, and their number follows from the cores."""
+    """Whether to use no GPUs: workers are given none, and their number depends on the cores."""
 
     def at_once(self) -> int:
-        """Return the number of workers on this machine, of a cluster's what this machine has room for."""
+        """Return the number of workers on this machine; for a cluster, the number that this machine has room for."""
         if self.kind == "local":
             return 1
         gpus = 0 if self.workers or self.kind != "processes" else gpu_count(self.cpu)

@@ -34,7 +34,7 @@ class Processes:
         self._places = TemporaryDirectory(prefix="featherweight-") if devices else None
         # spawn: a forked process cannot use the threads and GPUs of its parent.
         context = get_context("spawn")
-        # Without a lock, unlike an Event: a worker killed while it held the lock would block all others.
+        # Has no lock, unlike an Event: a worker killed while holding the lock would block all others.
         self._stop = context.RawValue(c_bool, False)
         threads = threads or max(1, cpu_cores() // workers)
         start = (threads, self._stop, Path(self._places.name) if self._places else None, devices)
@@ -70,9 +70,9 @@ class Processes:
 
 
 def _devices(workers: int, gpus: int) -> list[str]:
-    """Return the GPU of each worker, by the name that CUDA_VISIBLE_DEVICES has for it; nothing where all see the same.
+    """Return the GPU of each worker, as named in CUDA_VISIBLE_DEVICES; empty if all workers see the same GPUs.
 
-    With more workers than GPUs several share one.
+    With more workers than GPUs, several workers share one.
     """
     if gpus < 2:
         return []
@@ -83,7 +83,7 @@ def _devices(workers: int, gpus: int) -> list[str]:
 
 def _start_worker(threads: int, stop: c_bool, places: Path | None, devices: list[str]) -> None:
     """Prepare a worker. Pebble makes it ignore SIGINT, which a terminal sends to every process of a command."""
-    # Before PyTorch loads: workers that each use all cores slow each other down, and see all GPUs.
+    # Set before PyTorch loads; otherwise all workers use all cores, which slows them down, and see all GPUs.
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if places:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices[_place(places, len(devices))]
@@ -92,7 +92,7 @@ def _start_worker(threads: int, stop: c_bool, places: Path | None, devices: list
 
 
 def _place(folder: Path, places: int) -> int:
-    """Return the first number that no other worker has, which selects its GPU. It is locked until the worker ends."""
+    """Return the lowest number that no other worker has; it selects the GPU, and is locked until this worker ends."""
     for place in range(places):
         with contextlib.suppress(Timeout):
             lock = FileLock(folder / str(place))

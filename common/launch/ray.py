@@ -50,7 +50,7 @@ class RayTasks:
             raise WorkerDied(f"Ray: {type(error).__name__}") from None
 
     def ask_to_stop(self, running: list[Any]) -> None:
-        """Cancel jobs: those that wait do not start, those that run get an interrupt."""
+        """Cancel jobs: waiting jobs do not start, running jobs are interrupted."""
         for reference in running:
             self._ray.cancel(reference)
 

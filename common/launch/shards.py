@@ -68,7 +68,7 @@ def map_parts(source: Path, target: Path, work: Work, launcher: Launcher, label:
 
 
 def parts_of(source: Path) -> list[tuple[int, int]]:
-    """Return the first row and number of rows of each part of a split file. Raises UserError for no rows."""
+    """Return the first row and number of rows of each part of a split file. Raises UserError if it has no rows."""
     metadata = pq.read_metadata(source)
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if not sum(rows):
@@ -105,7 +105,7 @@ def write_row_groups(target: Path, schema: pa.Schema, tables: Iterator[pa.Table]
 
 
 def _regrouped(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of ROW_GROUP_ROWS, the last one shorter: shards may hold any number of rows."""
+    """Yield the same rows in tables of ROW_GROUP_ROWS, the last one shorter: shards may have any number of rows."""
     pending: pa.Table | None = None
     for table in tables:
         pending = table if pending is None else pa.concat_tables([pending, table])

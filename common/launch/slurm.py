@@ -23,7 +23,7 @@ DEFAULT_FOLDER = Path(".submitit")
 _MINUTES = 240
 _LARGEST_ARRAY = 1000  # Slurm's own default
 _SHARED_OPTIONS = {"name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node"}
-"""Options that submitit has for every cluster; the names of those of sbatch get `slurm_` before them."""
+"""Options that submitit has for every cluster; options of sbatch get the prefix `slurm_`."""
 
 
 class SlurmJobs:
@@ -34,7 +34,7 @@ class SlurmJobs:
     ) -> None:
         """workers: jobs at a time, 0 for as many as Slurm starts. options: submitit's or sbatch's, cluster, folder.
 
-        Raises UserError where submitit or Slurm is not installed, and for an unknown option.
+        Raises UserError if submitit or Slurm is not installed, and for an unknown option.
         """
         own = {"cluster": "slurm", "folder": DEFAULT_FOLDER, **options}
         cluster = own.pop("cluster")
@@ -61,7 +61,7 @@ class SlurmJobs:
 
     def start(self, jobs: list[JobT]) -> list[Any]:
         """Submit jobs as one array."""
-        # Before PyTorch loads in the job; and jobs do not start in this project's folder.
+        # The threads must be set before PyTorch loads in the job; the path, because jobs start in another folder.
         variables = {"OMP_NUM_THREADS": str(self._threads), "PYTHONPATH": import_path()}
         with _environment(variables), _one_line("Slurm refuses the jobs"):
             return self._executor.map_array(self._task, jobs)
@@ -115,7 +115,7 @@ class _Task(Generic[JobT]):
 
         try:
             run_in_folder(self.function, self.folder, job)
-        except UncompletedJobError:  # submitit's own, at the last of several time limits
+        except UncompletedJobError:  # raised by submitit at the last of several time limits
             raise
         except Exception as error:
             return error
@@ -160,7 +160,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _typed(value: Any) -> Any:
-    """Return an option as a number or a boolean where it is one: submitit refuses text for those."""
+    """Return an option as a number or a boolean if it is one: submitit rejects text for these."""
     if not isinstance(value, str):
         return value
     for kind in (int, float):
@@ -171,7 +171,7 @@ def _typed(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _one_line(what: str) -> Iterator[None]:
-    """Turn errors of submitit and sbatch, of several lines and kinds, into UserErrors."""
+    """Turn errors of submitit and sbatch, of several types and lines, into one-line UserErrors."""
     try:
         yield
     except (AssertionError, NameError, RuntimeError, ValueError) as error:

@@ -17,7 +17,7 @@ MANIFEST = "manifest.json"
 class Artifact:
     """A built folder, or a file from outside the store, and the key that identifies its content.
 
-    path: by its alias where it has one, so that its name is the one the user chose; the alias may be that of a file.
+    path: its alias if it has one, so that its name is the one that the user chose; the alias may be that of a file.
     """
 
     key: str
@@ -58,7 +58,7 @@ class Manifest(Settings):
     actions: tuple[Action, ...]
     """Everything done to a model so far, in order: the actions of the input `parent`, then this step."""
     parent: str | None = None
-    """Name of the input `parent`, where there is one."""
+    """Name of the input `parent`, if there is one."""
     facts: dict[str, Any] = {}
     """Facts on the result, as the step's `run` returns them."""
     files: dict[str, int]
@@ -66,9 +66,9 @@ class Manifest(Settings):
     libraries: dict[str, str] = {}
     """Versions of the libraries that results depend on."""
     seconds: float
-    """How long the build took; after a stop, its last part."""
+    """Duration of the build; of its last part if it was resumed."""
     built: str
-    """When, in UTC."""
+    """Time of the build, in UTC."""
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -33,7 +33,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder that takes `path`'s place on success and vanishes otherwise."""
+    """Yield a temporary folder; on success it replaces `path`, otherwise it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers_of(path)
     partial = temporary(path)
@@ -56,7 +56,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content is on the disk, so that a name it gets survives a loss of power with the content."""
+    """Wait until a file's content is on disk, so that after a loss of power a renamed file has its content."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
@@ -81,18 +81,18 @@ def read_json(path: Path) -> Any:
 
 
 def fingerprint(value: Any) -> str:
-    """16 hex digits of SHA-256 over a JSON-able value, independent of key order."""
+    """Return 16 hex digits of SHA-256 over a JSON-able value, independent of key order."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def file_fingerprint(path: Path) -> str:
-    """16 hex digits of SHA-256 over a file's bytes."""
+    """Return 16 hex digits of SHA-256 over a file's bytes."""
     return file_sha256(path)[:16]
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex. Raises UserError for a path that is not a regular file's."""
+    """Return the SHA-256 of a file's bytes, in hex. Raises UserError if the path is not a regular file."""
     digest, buffer = hashlib.sha256(), bytearray(_CHUNK_BYTES)
     with regular_file(path).open("rb", buffering=0) as file:
         while size := file.readinto(buffer):

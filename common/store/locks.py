@@ -17,7 +17,7 @@ _waiting: contextvars.ContextVar[bool] = contextvars.ContextVar("waiting", defau
 
 @contextlib.contextmanager
 def waiting() -> Iterator[None]:
-    """In this block every `only_one` waits for its lock: no user is there to try again later."""
+    """Make every `only_one` in this block wait for its lock, because no user is there to try again."""
     before = _waiting.set(True)
     try:
         yield
@@ -29,9 +29,9 @@ def waiting() -> Iterator[None]:
 def only_one(path: Path, what: str, wait: bool = False) -> Iterator[None]:
     """Hold the lock on `path`, which need not exist. The lock is a hidden file in the same folder and stays there.
 
-    Where another process holds it: raises UserError naming `what`; with `wait`, or in a block of `waiting`, waits for
-    it, and a request to stop raises KeyboardInterrupt. A caller checks whether there still is anything to do only once
-    it holds the lock.
+    If another process holds it, raises UserError naming `what`; with `wait`, or in a block of `waiting`, waits for it
+    instead, and a request to stop raises KeyboardInterrupt. Callers should check whether there is still work to do only
+    after they hold the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))

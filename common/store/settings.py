@@ -52,7 +52,7 @@ class StageSettings(WorkspaceSettings):
     """Do the work again even if its result exists, and replace it."""
 
     def context(self, name: str = "") -> Context:
-        """Return how and where a step of this command runs. name: what messages call its artifact."""
+        """Return the context of a step of this command. name: the artifact's name in messages."""
         return Context(self.paths, self.cpu, self.force, name=name)
 
 

@@ -18,11 +18,11 @@ class Context:
 
     paths: Workspace
     cpu: bool = False
-    """Run on the CPU even where there is a GPU."""
+    """Run on the CPU even if there is a GPU."""
     force: bool = False
-    """Build again what is there, and let a name point to another artifact."""
+    """Rebuild artifacts that exist, and let a name point to another artifact."""
     work: Path = Path()
-    """Folder for the state of an unfinished build: it stays after a stop, and goes when the artifact is published."""
+    """Folder for the state of an unfinished build: kept after a stop, removed when the artifact is published."""
     key: str = ""
     """Key of the artifact that is being built."""
     name: str = ""
@@ -33,7 +33,7 @@ class Step(Settings):
     """Base of all steps. Its fields are part of the key; a field with `exclude=True` names an input instead."""
 
     version: ClassVar[int] = 1
-    """Raised when the same settings and inputs give another result than before."""
+    """Increased when the same settings and inputs give another result than before."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return what the step reads, by role. Raises UserError, with a command, for an input that is missing."""
@@ -45,7 +45,7 @@ class Step(Settings):
 
     @classmethod
     def kind(cls) -> str:
-        """Return the name of this kind of step, as manifests have it."""
+        """Return the name of this kind of step, as written in manifests."""
         return cls.__name__.lower()
 
     def key(self, inputs: dict[str, Artifact]) -> str:

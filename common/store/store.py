@@ -39,7 +39,7 @@ class Store(Workspace):
     """All artifacts of a workspace, by key and by name."""
 
     def get(self, key: str) -> Artifact | None:
-        """Return the artifact of a key, or None where there is none or a file of it is missing or cut off."""
+        """Return the artifact of a key, or None if there is none or a file of it is missing or truncated."""
         folder = self._link(key)
         try:
             manifest = read_manifest(folder)
@@ -49,19 +49,19 @@ class Store(Workspace):
         return Artifact(key, folder) if whole else None
 
     def is_unfinished(self, key: str) -> bool:
-        """Return whether a stopped build of the artifact of a key has left work to go on from."""
+        """Return whether a stopped build of a key's artifact has left state to resume from."""
         return self._work(key).is_dir()
 
     def make(
         self, step: Step, context: Context, alias: Path | None = None, file: str = "", replace: bool = False
     ) -> Artifact:
-        """Return the artifact of a step: the one that is there, or a new one.
+        """Return the artifact of a step, built unless it exists.
 
         alias: name to give it, a path in the workspace; with `file`, a name for this file of the artifact. replace: let
-        the name point to another artifact than before without `context.force`.
+        the name point to another artifact than before even without `context.force`.
         Raises UserError when the name belongs to another artifact, or another process is building this one.
         """
-        with at_once():  # files are read
+        with at_once():  # reads files, and has nothing to save
             inputs = step.inputs(self)
         key = step.key(inputs)
         what = context.name or (alias.name if alias else f"{step.kind()} {key}")
@@ -134,13 +134,13 @@ class Store(Workspace):
         for folder in link.parent.glob(f"{link.name}.*"):
             if folder.suffix != _WORK:
                 outdated = folder.resolve() != current
-            else:  # one newer than the link belongs to an interrupted --force
+            else:  # state newer than the link belongs to an interrupted --force
                 outdated = link.is_symlink() and folder.stat().st_mtime_ns <= link.lstat().st_mtime_ns
             if outdated:
                 yield folder
 
     def remove_leftovers(self) -> None:
-        """Remove what killed commands have left in the workspace; what a living process writes stays."""
+        """Remove the files that killed commands have left in the workspace, but not those of running processes."""
         remove_leftovers(self.root)
         try:
             names = os.listdir(self.root / "store")  # noqa: PTH208 - thousands of names, no paths
@@ -150,7 +150,7 @@ class Store(Workspace):
         for name in names:
             key, _, kind = name.partition(".")
             if key and kind and (parts[key] > 2 or (key not in links and f".{kind}" != _WORK)):
-                # A build of this key would be refused while the lock is held: so the folders are removed after it.
+                # Builds of this key are refused while the lock is held, so the folders are removed after its release.
                 with contextlib.suppress(OSError), if_free(self._link(key)) as free:
                     away = [put_away(folder) for folder in self._replaced(self._link(key))] if free else []
                 for folder in away:
@@ -158,7 +158,7 @@ class Store(Workspace):
 
     @staticmethod
     def _point(link: Path, target: Path) -> None:
-        """Let a link point to a folder, in one atomic replacement. Relative, so that a workspace can be moved."""
+        """Point a link to a folder, in one atomic replacement. The link is relative: a workspace can be moved."""
         link.parent.mkdir(parents=True, exist_ok=True)
         relative = os.path.relpath(target, link.parent)
         if link.is_symlink() and str(link.readlink()) == relative:

@@ -1,8 +1,8 @@
-"""Temporary files and folders, whose names say which process writes them, and removal of those that a kill left behind.
+"""Temporary files and folders, named after the process that writes them, and removal of those left by killed processes.
 
-A temporary name is `.<name>.<machine>-<process>-<start>-<random>.partial`, in the folder of what it becomes. On this
-machine its process is alive or not, whatever was killed and restarted. Of another machine, which may share the disk, no
-process can be looked up: there a file counts as left behind once it is DAYS_ELSEWHERE old.
+A temporary name is `.<name>.<machine>-<process>-<start>-<random>.partial`, in the folder of the final path. Process and
+start time tell whether a process of this machine is alive. A process of another machine, which may share the disk,
+cannot be looked up: its file counts as left behind once it is DAYS_ELSEWHERE old.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from pathlib import Path
 DAYS_ELSEWHERE = 30
 """Days after which a temporary file of another machine counts as left behind."""
 SECONDS = 0.02
-"""How long a search for leftovers may take on each level of folders; of too many each search takes others."""
+"""Time limit of a search for leftovers, per level of folders; if there are too many, each search takes others."""
 _OLD = ".old"
 _NAME = re.compile(r"\.(.+)\.([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{8}\.partial(\.old)?", re.DOTALL)
 _PUBLISHED = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{8})?")
-"""Folders of artifacts and of tokens: written whole, so nothing temporary is in them."""
+"""Names of folders of artifacts and of tokens, which are written whole, so that nothing temporary is in them."""
 _WITH_PUBLISHED = ("store", "tokens")
-"""Folders that such folders are in."""
+"""Names of the parent folders of such folders."""
 
 
 def temporary(path: Path) -> Path:
@@ -36,12 +36,12 @@ def temporary(path: Path) -> Path:
 
 
 def set_aside(path: Path, partial: Path) -> Path:
-    """Rename what `partial` will replace, so that it can be put back. Returns its new name."""
+    """Rename the file or folder that `partial` will replace, so that it can be restored. Returns its new path."""
     return path.rename(partial.with_name(partial.name + _OLD))
 
 
 def put_away(folder: Path) -> Path:
-    """Give a folder, if it exists, a temporary name. Returns the path under that name, for removal."""
+    """Rename a folder, if it exists, to a temporary name. Returns the new path, for removal."""
     away = temporary(folder)
     with contextlib.suppress(OSError):
         folder.rename(away)
@@ -49,7 +49,7 @@ def put_away(folder: Path) -> Path:
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder, if it exists. A kill leaves all of it, or the rest under a temporary name."""
+    """Remove a folder, if it exists. If killed, it leaves the whole folder, or the rest under a temporary name."""
     shutil.rmtree(put_away(folder), ignore_errors=True)
 
 
@@ -64,7 +64,7 @@ def remove_leftovers(root: Path, seconds: float = SECONDS) -> None:
     """Remove the temporary files of dead processes from a workspace: level by level of folders, as time allows."""
     level = [str(root)]
     while level:
-        random.SystemRandom().shuffle(level)  # so that each search takes other folders where there are too many
+        random.SystemRandom().shuffle(level)  # so that each search takes different folders if there are too many
         deadline, below = time.monotonic() + seconds, []
         for folder in level:
             below += _search(folder)
@@ -74,7 +74,7 @@ def remove_leftovers(root: Path, seconds: float = SECONDS) -> None:
 
 
 def _search(folder: str) -> list[str]:
-    """Remove the leftovers in one folder. Returns the folders in it, but for links and published artifacts."""
+    """Remove the leftovers in one folder. Returns the folders in it, except links and published artifacts."""
     below, published = [], Path(folder).name in _WITH_PUBLISHED
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in list(entries):
@@ -86,7 +86,7 @@ def _search(folder: str) -> list[str]:
 
 
 def _remove_leftover(path: Path) -> None:
-    """Remove a temporary file or folder of a dead process; what it set aside gets its name back if that is free."""
+    """Remove a temporary file or folder of a dead process; a file set aside gets its name back if that is free."""
     found = _NAME.fullmatch(path.name)
     if found is None or _is_alive(path, found[2], int(found[3]), int(found[4])):
         return
@@ -100,7 +100,7 @@ def _remove_leftover(path: Path) -> None:
 
 
 def _is_alive(path: Path, machine: str, process: int, started: int) -> bool:
-    """Return whether the process that a temporary name is of may still be at work."""
+    """Return whether the process that a temporary file belongs to may still be running."""
     if machine == _machine():
         start = _start_of(process)
         return start is not None and start in (started, 0)
@@ -111,7 +111,7 @@ def _is_alive(path: Path, machine: str, process: int, started: int) -> bool:
 
 @functools.cache
 def _machine() -> str:
-    """Return 8 hex digits that stand for the host and, in a container, for its own numbering of processes."""
+    """Return 8 hex digits that identify the host and the process namespace, of which every container has its own."""
     try:
         processes = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -120,13 +120,13 @@ def _machine() -> str:
 
 
 def _start_of(process: int) -> int | None:
-    """Return when a process started, in the system's ticks, 0 where it does not say; None for none, or a dead one."""
+    """Return a process's start time in the system's clock ticks, 0 if unknown; None if it does not exist or is dead."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return None
     except PermissionError:
-        pass  # another user's
+        pass  # the process is another user's
     try:
         state, *fields = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -33,15 +33,15 @@ class Workspace:
         return self.root / "data" / task / "logits" / teacher / f"{rows}.parquet"
 
     def bpe(self, task: str) -> Path:
-        """Folder of byte-pair vocabularies and vectors trained on the task's text."""
+        """Return the folder of byte-pair vocabularies and vectors trained on the task's text."""
         return self.root / "data" / task / "bpe"
 
     def tokens(self, task: str, identity: str) -> Path:
-        """Folder of the token ids of some rows."""
+        """Return the folder of the token ids of some rows."""
         return self.root / "data" / task / "tokens" / identity
 
     def downloads(self) -> Path:
-        """Folder of verified downloads."""
+        """Return the folder of verified downloads."""
         return self.root / "downloads"
 
     def model(self, task: str, name: str) -> Path:
@@ -70,7 +70,7 @@ class Workspace:
         return self.root / "experiments" / _one_word(name, "an experiment")
 
     def run(self, identity: str) -> Path:
-        """Folder of one run of a sweep: its record, its rows, its log."""
+        """Return the folder of one run of a sweep: its record, its rows, its log."""
         return self.root / "runs" / identity
 
 
@@ -81,5 +81,5 @@ def _one_word(name: str, kind: str) -> str:
 
 
 def default_root() -> Path:
-    """FEATHERWEIGHT_HOME, or ./workspace."""
+    """Return FEATHERWEIGHT_HOME, or ./workspace if it is not set."""
     return Path(os.environ.get("FEATHERWEIGHT_HOME", "workspace"))

@@ -36,9 +36,9 @@ class Bottleneck(nn.Module):
 
 
 def insert(model: Any, bottleneck: int) -> None:
-    """Insert adapters into a transformers model, in place, and freeze all but them and its head.
+    """Insert adapters into a transformers model, in place, and freeze all other parameters but its head's.
 
-    Raises UserError where its layers are not like BERT's.
+    Raises UserError if its layers are not like BERT's.
     """
     modules = [module for name, module in model.named_modules() if name.endswith(_BLOCK_ENDS) and ".layer." in name]
     if not modules:
@@ -51,14 +51,14 @@ def insert(model: Any, bottleneck: int) -> None:
 
 
 def save_adapters(model: Any, file: Path, base: str) -> None:
-    """Write adapters, head and the encoder they are for. base: its --arch, such as minilm."""
+    """Write adapters, head and the name of their encoder. base: the encoder's --arch, such as minilm."""
     trained = {name: tensor for name, tensor in model.state_dict().items() if _is_trained(model, name)}
     width = model.adapters[0].down.out_features
     save_tensors(file, trained, {"base": base, "base_weights": _digest(model), "adapters": width})
 
 
 def read_base(file: Path) -> str:
-    """Return the --arch of the encoder that a file of `save_adapters` is for. Raises UserError where it names none."""
+    """Return the --arch of the encoder that a file of `save_adapters` is for. Raises UserError if it names none."""
     _, metadata = load_tensors(file)
     if not isinstance(metadata.get("base"), str) or not isinstance(metadata.get("adapters"), int):
         raise UserError(f"{file}: does not name the model its adapters are for")
@@ -66,7 +66,7 @@ def read_base(file: Path) -> str:
 
 
 def load_adapters(model: Any, file: Path) -> None:
-    """Insert the adapters of a file into their encoder, in place. Raises UserError for another encoder."""
+    """Insert the adapters of a file into their encoder, in place. Raises UserError if they are for another one."""
     tensors, metadata = load_tensors(file)
     insert(model, int(metadata["adapters"]))
     if metadata.get("base_weights") != _digest(model):

@@ -1,4 +1,4 @@
-"""Taking an already fine-tuned classifier as a task's teacher, as it is: for text that has no labels to train on."""
+"""Adoption of an already fine-tuned classifier as a task's teacher, for text that has no labels to train on."""
 
 import contextlib
 import re
@@ -26,7 +26,7 @@ from common.training.models import SUBFOLDERS, ModelConfig, read_config
 
 
 class Adopt(TeacherStep):
-    """A teacher that is taken as it is, from Hugging Face or from another task."""
+    """A teacher that is adopted without training, from Hugging Face or from another task."""
 
     version: ClassVar[int] = 2
 
@@ -58,7 +58,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     """Build the task's teacher from --arch without training it. Returns its model folder; a finished one is reused.
 
     --arch is a teacher of ours, by folder or as TASK/NAME in the workspace, or a Hugging Face classifier by folder or
-    name. Raises UserError when it has no trained head, or not the task's labels in their order.
+    name. Raises UserError if it has no trained head, or if its labels or their order differ from the task's.
     """
     if task.spans:
         raise UserError(f"--as-is: {task.name} asks for answers, and only labels are adopted: fine-tune an encoder")
@@ -77,7 +77,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
 
 
 def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
-    """Return the model folder of ours that --arch means, by path or as TASK/NAME in the workspace."""
+    """Return the folder of the model of ours that --arch names, by path or as TASK/NAME in the workspace, or None."""
     for folder in (Path(settings.arch), settings.paths.root / "models" / settings.arch):
         with contextlib.suppress(UserError):
             read_config(folder)
@@ -130,9 +130,9 @@ def _labelled(tokens: bool, multilabel: bool) -> str:
 
 
 def _check_labels(arch: str, kind: str, outputs: int, names: Sequence[str], task: Task) -> None:
-    """Check that a head has the task's labels in their order, whatever their case. Raises UserError.
+    """Check that a head has the task's labels in their order, ignoring case. Raises UserError.
 
-    kind: what it labels; names: of its labels, none where they are unknown.
+    kind: what the head labels; names: its label names, empty if they are unknown.
     """
     if kind != (wanted := _labelled(task.tokens, task.multilabel)):
         hint = f" (config.json has no problem_type {MULTILABEL})" if task.multilabel and kind == "texts" else ""

@@ -1,8 +1,8 @@
-"""Answers of any model to texts, in a file of the user's: a row's logits, probabilities or label, matched by its text.
+"""Answers of any model to texts, in a user's file: a row's logits, probabilities or label, matched by the row's text.
 
-The texts have the columns of the task's files, or sentence1 and sentence2. Of the answers the first that is there is
-read: logits and probabilities, with a column logit_LABEL or probability_LABEL for each label or all in one object, or
-a label. Predictions of predict.py are such files.
+The texts have the columns of the task's files, or sentence1 and sentence2. The first kind of answer that the file has
+is read: logits, probabilities (either a column logit_LABEL or probability_LABEL for each label, or one object with all
+labels), or a label. Predictions of predict.py are such files.
 """
 
 import math
@@ -24,23 +24,23 @@ from common.reading import regular_file
 from common.stopping import check
 
 LEAST = 1e-3
-"""Least probability of a label, so that its logit is finite; a label by itself has a probability of 1."""
+"""Least probability of a label, so that its logit is finite; a label without a probability counts as 1."""
 _TOLERANCE = 0.01
-"""How far probabilities may sum to more or less than 1: they may be rounded."""
+"""How far the sum of probabilities may differ from 1: they may be rounded."""
 _MOST_LOGIT = float(np.finfo(np.float16).max)
 _KINDS = {"logit": "logits", "probability": "probabilities"}
-"""Prefix of the columns, one for each label -> name of the one column that has an object of all labels."""
+"""Prefix of the columns of single labels -> name of the column that has an object with all labels."""
 _SHOWN = 60
 
 Reader = Callable[[list[Any]], np.ndarray]
-"""From the cells of a row's answer to its logits, float32 [outputs], or for tokens [words, outputs]."""
+"""Cells of a row's answer -> its logits, float32 [outputs], or for tokens [words, outputs]."""
 
 
 def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
     """Return the logits that a file gives for some rows, float32 [n, outputs], for tokens [n, words, outputs].
 
-    name: of the rows, for messages. Raises UserError for a file that cannot be read, answers that are not of the task's
-    labels, not finite numbers or not probabilities, different answers for one text, and rows without an answer.
+    name: the rows' name in messages. Raises UserError if the file cannot be read, if answers are not for the task's
+    labels, not finite or not probabilities, if a text has different answers, or if a row has none.
     """
     kind = regular_file(path).suffix.lower()
     if kind not in TABLES:
@@ -81,7 +81,7 @@ def _place(kind: str, line: int) -> str:
 
 
 def _answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list[str], Reader]:
-    """Return the columns of the answers that are read, and what reads them. Raises UserError."""
+    """Return the columns of the answers, and the function that reads them. Raises UserError."""
     for prefix, whole in _KINDS.items() if task.labels and not task.tokens else ():
         convert = _from_logits if prefix == "logit" else _multilabel if task.multilabel else _from_probabilities
         if whole in header:
@@ -156,9 +156,9 @@ def _check_probabilities(values: np.ndarray) -> None:
 
 
 def _label_reader(task: Task, predicted: bool) -> Reader:
-    """Return what reads a label: its name as predict.py writes it, or, unless `predicted`, as the task's files have it.
+    """Return a function that reads labels: names, as predict.py writes them, or, unless `predicted`, the task's values.
 
-    Each is known where the other does not contradict it.
+    The other form is also accepted if it is not ambiguous.
     """
     low, high = task.range or (0.0, 0.0)
     names, values = ({normalise(text): i for i, text in enumerate(texts)} for texts in (task.labels, task.values))

@@ -22,11 +22,11 @@ Attention = Literal["scores", "probabilities"]
 class States:
     """Hidden states and attention of one padded batch; the sentences of a pair are one sequence.
 
-    hidden: one float32 [batch, length, dim] a layer, the embeddings' output first;
-    attention: one float32 [batch, heads, length, length] a layer, attention maps, or scores where these were asked for
-    (at padding they are anything); lengths: int64 [batch], tokens that are not padding;
-    logits: the head's output, where it was asked for: of a classifier [batch, outputs], of a masked language model
-    [batch, length, pieces].
+    hidden: one float32 [batch, length, dim] per layer, the embeddings' output first;
+    attention: one float32 [batch, heads, length, length] per layer: attention maps or, if requested, scores (undefined
+    at padding); lengths: int64 [batch], number of tokens that are not padding;
+    logits: the head's output, if requested: [batch, outputs] for a classifier, [batch, length, pieces] for a masked
+    language model.
     """
 
     hidden: list[torch.Tensor]
@@ -94,7 +94,7 @@ def batched_logits(
 
     forward: the rows of a batch -> their logits; lengths: tokens of each row, int64 [n]; words: for tokens and spans,
     the words of each row, int64 [n]: `forward` returns the logits of all words, and the result is [n, words, outputs],
-    NaN past a row's last word.
+    NaN after a row's last word.
     """
     batches = sorted_batches(lengths, SCORING_BATCH)
     parts = []

@@ -1,6 +1,6 @@
 """Ensembles: a teacher whose logits are the mean of other teachers' logits (Hinton et al., 2015, sections 3 and 5).
 
-An ensemble has no files but its manifest, which names its members: teachers of the same task in the workspace.
+An ensemble has no files except its manifest, which names its members: teachers of the same task in the workspace.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Ensemble(TeacherStep):
     """A teacher without files: the mean of other teachers of the task."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the members. Raises UserError when one is missing, not a teacher, an ensemble, or elsewhere."""
+        """Return the members. Raises UserError if one is missing, not a teacher, an ensemble, or given by path."""
         for name in self.settings.ensemble:
             if "/" in name:
                 raise UserError(f"--ensemble: {name}: members are named, and lie in the same workspace")
@@ -48,11 +48,11 @@ class EnsembleTeacher:
         self.members = list(members)
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return the mean of the members' logits, float32 [n, outputs]; a row is done when the last member is."""
+        """Return the mean of the members' logits, float32 [n, outputs]; `advance` follows the last member."""
         *others, last = self.members
         parts = [*(member.logits(split) for member in others), last.logits(split, advance)]
         return np.mean(parts, axis=0, dtype=np.float32)
 
     def states(self, split: Split) -> States:
-        """Raise UserError: an ensemble has several."""
+        """Raise UserError: an ensemble has no hidden states of its own."""
         raise UserError("an ensemble has no hidden states: name one of its members")

@@ -1,4 +1,4 @@
-"""Fine-tuning a teacher on a task: what is the same whichever library trains it.
+"""Fine-tuning of a teacher on a task: the parts that do not depend on the library that trains it.
 
 A backend is a module with `resolve` (the source of an --arch's weights) and `train` (fine-tune and save them).
 """
@@ -54,7 +54,7 @@ class Finetune(TeacherStep):
         return {**self.facts(_trained_on(settings.arch, task, context.paths)), **about, **trained}
 
     def learned_rows(self) -> tuple[Split, dict[str, np.ndarray]]:
-        """Return the rows to learn from, and the logits of a teacher over them where one takes part."""
+        """Return the rows to learn from, and another teacher's logits over them if there is one."""
         train = _labelled(self.settings, self.task, "train")
         return train.take(drawn(len(train), self.training.downsample_data, self.seed, "downsample")), {}
 
@@ -69,11 +69,11 @@ class Assist(Finetune):
 
     @property
     def names(self) -> list[str]:
-        """Names of the rows that are learned from."""
+        """Names of the rows to learn from."""
         return ["train", *([self.guidance.augmented] if self.guidance.augmented else [])]
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return also the augmented rows, and the teacher's logits. Raises UserError, with the command, for both."""
+        """Return also the rows and their teacher's logits. Raises UserError, with the command, if one is missing."""
         task, teacher = self.task, str(self.settings.teacher)
         inputs = {f"rows {name}": find_rows(paths, task, name) for name in self.names}
         return {
@@ -83,14 +83,14 @@ class Assist(Finetune):
         }
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Train as on labels."""
+        """Train as `Finetune` does, and add the teacher to the facts."""
         facts = super().run(inputs, out, context)
         return {**facts, "teacher": self.settings.teacher, "augmented": self.guidance.augmented is not None}
 
     def learned_rows(self) -> tuple[Split, dict[str, np.ndarray]]:
         """Return the rows of train, their augmented ones, and the teacher's logits over both.
 
-        The label of an augmented row, and of one that came without, is the teacher's choice, as students learn it.
+        The label of an augmented or unlabelled row is the teacher's choice, as for students.
         """
         paths, task, teacher = self.settings.paths, self.task, str(self.settings.teacher)
         train = load_split(paths, task, "train")

@@ -65,10 +65,10 @@ class ImportedLogits(LogitsStep):
 def import_logits(
     paths: Workspace, task: Task, teacher: str, names: list[str], path: Path, force: bool = False
 ) -> None:
-    """Import a file as the logits of `teacher`, a new name or that of an imported one, over the named rows.
+    """Import a file as the logits of `teacher`, a new name or that of an imported teacher, over the named rows.
 
-    Nothing is written unless the file answers all of them. Raises UserError as `read_answers` and `read_logits` do, and
-    for the name of a model that can be run.
+    Nothing is written unless the file has answers for all of them. Raises UserError as `read_answers` and `read_logits`
+    do, and if `teacher` is a model that can be run.
     """
     store, alias = Store(paths.root), paths.model(task.models_task, teacher)
     if alias.exists() and not read_config(alias).imported:

@@ -1,7 +1,7 @@
 """Layers of fine-tuned teachers for their students: sizes, tensors and a module, whichever library trained them.
 
 BERT and RoBERTa (Liu et al., 2019) have the same layers. RoBERTa's positions begin after the padding id, and it has one
-segment or none. fairseq's encoder becomes one of transformers, which computes the same.
+segment or none. fairseq's encoder is converted to an equivalent one of transformers.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _HEAD = {
     "lm_head.layer_norm": f"{_TRANSFORM}.LayerNorm",
     "lm_head": "cls.predictions",
 }
-"""RoBERTa's names of its masked-language-modelling head, and BERT's."""
+"""RoBERTa's names in its masked-language-modelling head -> BERT's."""
 
 
 def layers_config(folder: Path) -> dict[str, Any]:
-    """Return the config.json of a teacher in a model folder; of one of fairseq the same settings.
+    """Return the config.json of a teacher in a model folder, or the same settings of a fairseq teacher.
 
-    Raises UserError where fairseq's layers differ from RoBERTa's.
+    Raises UserError if fairseq's layers differ from RoBERTa's.
     """
     if not (folder / FAIRSEQ).is_dir():
         return read_json(folder / HUGGING_FACE / "config.json")
@@ -75,12 +75,12 @@ def layers_config(folder: Path) -> dict[str, Any]:
 
 
 def has_layers(folder: Path) -> bool:
-    """Return whether a model folder has the encoder's weights, and not adapters alone."""
+    """Return whether a model folder has the encoder's weights, and not only adapters."""
     return any((folder / kind / WEIGHTS_FILE).exists() for kind in (FAIRSEQ, HUGGING_FACE))
 
 
 def layer_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a teacher in a model folder, by BERT's names; see `as_bert`."""
+    """Return the tensors of a teacher in a model folder, with BERT's names; see `as_bert`."""
     config = layers_config(folder)
     if (folder / FAIRSEQ).is_dir():
         return as_bert(_fairseq_tensors(folder / FAIRSEQ), config)
@@ -88,7 +88,7 @@ def layer_tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def as_bert(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Return a BERT's or RoBERTa's tensors by the names of a BertModel and its head, float32 on the CPU.
+    """Return a BERT's or RoBERTa's tensors with the names of a BertModel and its head, float32 on the CPU.
 
     Positions that no text uses are left out. config: the teacher's config.json.
     """
@@ -103,7 +103,7 @@ def as_bert(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> d
 
 
 def load_encoder(folder: Path, device: torch.device) -> Any:
-    """Return a teacher as a model of transformers, float32: with its head, or of fairseq without it.
+    """Return a teacher as a transformers model, float32, with its head; a fairseq teacher without it.
 
     Raises UserError when something is missing or damaged.
     """
@@ -122,7 +122,7 @@ def load_encoder(folder: Path, device: torch.device) -> Any:
 
 
 def _fairseq_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """Return fairseq's encoder by the names of transformers' RobertaModel."""
+    """Return the tensors of fairseq's encoder with the names of transformers' RobertaModel."""
     _, tensors = read_folder(folder)
     found = {}
     for name, tensor in tensors.items():

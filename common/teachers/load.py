@@ -1,4 +1,4 @@
-"""Loading teachers and masked language models, whichever library they are of."""
+"""Loading of teachers and masked language models of any library."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from common.training.models import check_members, check_runs, members_of
 def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teacher:
     """Return a fine-tuned teacher, or an ensemble of them, from its model folder.
 
-    Raises UserError when something is missing or damaged, a member of an ensemble was replaced, or the teacher is one
-    of imported logits.
+    Raises UserError when something is missing or damaged, a member of an ensemble was replaced, or the teacher has
+    imported logits only.
     """
     check_runs(folder)
     if members := members_of(folder):

@@ -30,7 +30,7 @@ _PRECISIONS: tuple[Precision, ...] = ("bf16", "fp32", "fp16")
 
 @dataclasses.dataclass(frozen=True)
 class LogitsWork:
-    """Running a teacher over parts of a split."""
+    """The work of running a teacher over parts of a split."""
 
     teacher: Path
     """The teacher's model folder."""
@@ -39,7 +39,7 @@ class LogitsWork:
 
     def open(self) -> PartFunction:
         """Load the teacher."""
-        from common.teachers.load import load_teacher  # PyTorch loads here: listings of scores read this module
+        from common.teachers.load import load_teacher  # loads PyTorch, which listings of scores do not need
 
         device = pick_device(self.cpu)
         teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))
@@ -51,13 +51,13 @@ class LogitsWork:
 
 
 def as_table(logits: np.ndarray) -> pa.Table:
-    """Return a column for each output; of tokens, of lists. logits: floats [n, outputs] or [n, words, outputs]."""
+    """Return a table with a column (for tokens, of lists) per output. logits: [n, outputs] or [n, words, outputs]."""
     column, kind = to_lists if logits.ndim == 3 else pa.array, pa.from_numpy_dtype(logits.dtype)
     return pa.table({f"logit_{i}": column(logits[..., i], kind) for i in range(logits.shape[-1])})
 
 
 def from_table(table: pa.Table) -> np.ndarray:
-    """Return the logits of a table by `as_table`."""
+    """Return the logits in a table of `as_table`."""
     words = pa.types.is_list(table.schema.field(0).type)
     return np.stack([from_lists(column) if words else column.to_numpy() for column in table.columns], -1)
 
@@ -120,13 +120,13 @@ def generate(
     cpu: bool = False,
     force: bool = False,
 ) -> Path:
-    """Build the logits of a teacher over some rows, for an ensemble those of its members first. Returns their file.
+    """Build a teacher's logits over some rows, for an ensemble after those of its members. Returns their file.
 
-    Those of an imported teacher must be there.
+    The logits of an imported teacher must exist.
 
-    rows: a name as --generate-loss takes it; precision: auto is that of the logits that are there, finished or not, and
-    else the best of this machine, so that a file never has rows of two precisions. Raises UserError when teacher or
-    rows are missing.
+    rows: a name as given to --generate-loss; precision: auto selects that of existing logits, finished or not, or else
+    the best of this machine, so that a file never has rows of two precisions. Raises UserError if teacher or rows are
+    missing.
     """
     _, config = find_model(paths, task, teacher)
     rows = file_name(rows)
@@ -161,7 +161,8 @@ def _there(store: Store, steps: Sequence[Logits], alias: Path) -> Precision | No
 def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifact:
     """Return the logits of a teacher over some rows.
 
-    Raises UserError, with the command, when they are missing, or of other rows or another teacher than there are now.
+    Raises UserError, with the command, if they are missing, or belong to other rows or another teacher than the
+    current.
     """
     file = paths.logits(task.name, teacher, rows)
     argument = PROCESSED if rows == "train" else rows

@@ -1,7 +1,7 @@
 """A teacher's logits over rows of a task as one small file, from which students can be trained without the teacher.
 
-Parquet, a column of 16-bit floats for each output, in the order of the rows: no texts. Its metadata has a fingerprint
-of the texts of each part, by which the rows are known again.
+The file is Parquet with a column of 16-bit floats for each output, in row order, and without texts. Its metadata has a
+fingerprint of each part's texts, which identifies the rows.
 """
 
 import json
@@ -52,7 +52,7 @@ class About(Settings):
 def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], path: Path) -> None:
     """Write a teacher's logits over the named rows to a file, whole or not at all.
 
-    Raises UserError where they are missing or out of date, or too large for 16 bits.
+    Raises UserError if they are missing or out of date, or too large for 16 bits.
     """
     parts, logits = [], []
     for name in map(file_name, names):
@@ -78,8 +78,8 @@ def is_logits_file(path: Path) -> bool:
 def read_logits(path: Path, task: Task, rows: Split, name: str, paths: Workspace) -> np.ndarray:
     """Return a file's logits over some rows, float32 [n, outputs], for tokens [n, words, outputs].
 
-    name: of the rows, for messages. Raises UserError for a damaged file, one of another task's labels or of other rows,
-    and for logits of a teacher that has seen rows of a task that overlaps this one.
+    name: the rows' name in messages. Raises UserError if the file is damaged or has logits for other labels or other
+    rows, or if its teacher was trained on rows of a task that overlaps this one.
     """
     about = _about(path)
     check_no_overlap(about.trained_on, task, paths)
@@ -106,7 +106,7 @@ def _about(path: Path) -> About:
 
 
 def _values(path: Path, task: Task, rows: Split, where: slice, count: int) -> np.ndarray:
-    """Return the logits of one part, finite ones for each of its rows or words. count: rows of all parts."""
+    """Return the logits of one part, checked to be finite for each row or word. count: rows of all parts."""
     words = count_words(rows.sentence1) if task.tokens else None
     kind = pa.float16() if words is None else pa.list_(pa.float16())
     try:

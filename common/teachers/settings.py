@@ -1,4 +1,4 @@
-"""Settings of fine-tuning, apart from it so that --help does not wait for PyTorch."""
+"""Settings of fine-tuning, in a module of their own so that --help does not wait for PyTorch."""
 
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
         return self
 
     def unused(self) -> dict[str, str]:
-        """Return the settings of training where nothing is trained, and others without effect."""
+        """Return the training settings if nothing is trained, and other settings without effect."""
         guidance = set(GuidanceSettings.model_fields)
         training = {*TeacherTraining.model_fields, *guidance, "teacher"}
         return unused_fields(
@@ -126,7 +126,7 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
 
     @property
     def encoder(self) -> str:
-        """The --arch, a folder as an absolute path: it must mean the same from any other folder. So is mpnet's."""
+        """The --arch; folders, and mpnet's, as absolute paths, which are valid in any working folder."""
         if self.arch == "mpnet":
             return str((self.paths.downloads() / MPNET).absolute())
         return str(Path(self.arch).absolute()) if Path(self.arch).is_dir() else self.arch
@@ -138,7 +138,7 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
 
 
 def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
-    """Defaults below YAML and flags, of the encoder and task the user asks for: MPNet's, a RoBERTa's for the task."""
+    """Return the defaults, below YAML and flags, of the given encoder: MPNet's, or a RoBERTa's for the given task."""
     arch = str(given.get("arch", ""))
     name = "roberta" if is_fairseq(arch) else arch
     values = load_yaml(CONFIG_DIR / "teachers" / f"{name}.yaml") if name in ("mpnet", "roberta") else {}

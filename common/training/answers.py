@@ -1,7 +1,7 @@
 """Scores of answers to questions, as SQuAD's evaluation script 2.0 computes them (Rajpurkar et al., 2016, 2018).
 
-Of questions with answers they are those of script 1.1, but for answers without any word, such as "the", whose F1 is 1
-and not 0 where nothing is expected and nothing is answered.
+For questions with answers they equal those of script 1.1, with one exception: if neither the answer nor the gold answer
+has a word ("the", for example), F1 is 1 and not 0.
 """
 
 import collections
@@ -16,17 +16,17 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def answer_words(text: str) -> list[str]:
-    """Return what is compared of an answer: lower-cased words without ASCII punctuation and articles."""
+    """Return the words of an answer that are compared: lower-cased, without ASCII punctuation and articles."""
     return _ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split()
 
 
 def exact_match(answer: str, gold: str) -> float:
-    """Return 1 where two answers have the same words in the same order, else 0."""
+    """Return 1 if two answers have the same words in the same order, else 0."""
     return float(answer_words(answer) == answer_words(gold))
 
 
 def overlap_f1(answer: str, gold: str) -> float:
-    """Return the F1 of an answer's words, counted as often as they occur; without words it is `exact_match`."""
+    """Return the F1 of an answer's words, counted with repetitions; if either answer has no words, `exact_match`."""
     own, expected = answer_words(answer), answer_words(gold)
     if not own or not expected:
         return float(own == expected)
@@ -37,7 +37,7 @@ def overlap_f1(answer: str, gold: str) -> float:
 def row_scores(answers: Sequence[str], gold: Sequence[Sequence[str]]) -> np.ndarray:
     """Return exact match and F1 of each row's answer, float64 [n, 2]: the best over its gold answers.
 
-    answers: "" for none; gold: of each row at least one, those without words are left out where others have some.
+    answers: "" for no answer; gold: at least one per row; those without words are ignored if others have some.
     """
     scores = np.zeros((len(answers), 2))
     for row, (answer, expected) in enumerate(zip(answers, gold, strict=True)):

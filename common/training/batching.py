@@ -7,14 +7,14 @@ import numpy as np
 from common.seeds import derive
 
 POOL_BATCHES = {1: 64, 2: 256}
-"""Texts of a row -> batches in a pool that is sorted by length at a time: large enough for even lengths, small enough
-to stay random. Pairs are sorted by two lengths, which takes more."""
+"""Texts per row -> batches in a pool of rows that are sorted by length together: large enough for even lengths, small
+enough to stay random. Pairs are sorted by two lengths, which takes more rows."""
 
 
 def shuffled_batches(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Return row indices of one epoch's batches. lengths: int [n], of pairs int [n, 2].
+    """Return row indices of one epoch's batches. lengths: int [n], or int [n, 2] for pairs.
 
-    Every row comes exactly once (no remainder is dropped); the order depends on the arguments only.
+    Every row occurs exactly once (no remainder is dropped); the order depends on the arguments only.
     """
     rng = np.random.default_rng(derive("batches", seed, epoch))
     order = rng.permutation(len(lengths))
@@ -30,9 +30,9 @@ def sorted_batches(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
 
 
 def _similar(rows: np.ndarray, lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
-    """Cut rows into batches by length; pairs by the first text's, then runs of batches by the second's.
+    """Return rows sorted by length, cut into batches; pairs are sorted by the first text, then in runs by the second.
 
-    On QQP a fifth of the cells is padding; by the sum of both lengths it is two fifths.
+    On QQP a fifth of the cells is padding; sorted by the sum of both lengths, it would be two fifths.
     """
     first, second = (lengths, None) if lengths.ndim == 1 else lengths.T
     rows = rows[np.argsort(first[rows], kind="stable")]

@@ -34,9 +34,9 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 
 def load_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a model's weights file, of a student with adapters also those of the general one.
+    """Return the tensors of a model's weights file and, for a student with adapters, of its general student's.
 
-    Raises UserError when a file is missing or damaged, or when the general student is missing or another.
+    Raises UserError if a file is missing or damaged, or if the general student is missing or was replaced.
     """
     base = base_file(folder, read_config(folder))
     return {**(load_tensors(base)[0] if base else {}), **load_tensors(weights_file(folder))[0]}
@@ -49,7 +49,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tenso
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
-    """Load what `optimizer_tensors` returned."""
+    """Restore the optimizer's state from the tensors of `optimizer_tensors`."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         index, key = name.split(".", 1)

@@ -1,6 +1,6 @@
 """The training loop that teachers and students share: best weights kept, early stopping, resumable at any step.
 
-A run that is killed and started again ends with the bytes of one never stopped: every random draw of a step comes from
+A run that is killed and restarted gives the same bytes as an uninterrupted one: every random draw of a step comes from
 (seed, step) alone, and the state file holds everything else a step reads.
 """
 
@@ -31,7 +31,7 @@ STEPS_BETWEEN_LOSSES = 50
 
 @dataclasses.dataclass
 class Run:
-    """A training run. Its callables know what is trained and how; the loop does not."""
+    """A training run. Its callables define what is trained and how; the loop depends on neither."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
@@ -40,33 +40,33 @@ class Run:
     loss: Callable[[np.ndarray], torch.Tensor]
     """Row indices -> scalar loss."""
     validate: Callable[[], float]
-    """Score of the model as it is, higher is better."""
+    """Score of the current model; higher is better."""
     epochs: int
     patience: int
     """Stop after this many epochs without a better score."""
     seed: int
     state_file: Path
-    """Where progress is kept between checkpoints and after a kill."""
+    """File of the run's state at its last checkpoint, from which it resumes."""
     fingerprint: str
     """Identity of settings and inputs: the state of another run is not resumed."""
     schedule: Callable[[float], float] = lambda progress: 1.0
     """Progress in [0, 1] -> factor of the learning rate."""
     parts: int = 1
-    """Parts of a batch, one after the other, whose gradients are summed."""
+    """Number of parts that a batch is split into; their gradients are accumulated."""
     max_grad_norm: float = 1.0
-    """Norm that the gradients of all that the optimizer trains are clipped to, together; 0: no clipping."""
+    """Maximum norm of the gradients of all parameters of the optimizer together; 0: no clipping."""
     scaler: torch.amp.GradScaler = dataclasses.field(default_factory=lambda: torch.amp.GradScaler("cpu", enabled=False))
     """Scales the loss of float16 arithmetic, in which small gradients are zero; disabled for wider floats."""
     extra_state: Callable[[], dict[str, torch.Tensor]] = dict
     """More tensors for the state file, such as pruning masks."""
     on_start: Callable[[dict[str, torch.Tensor]], None] = lambda extra: None
-    """Called once before the first step with the extra state of a stopped attempt, or with nothing."""
+    """Called once before the first step with the extra state of a stopped attempt, or with an empty dict."""
     after_step: Callable[[float, float], None] = lambda before, after: None
     """Called after each optimizer step with the progress before and after it (pruning while training)."""
     eligible: Callable[[float], bool] = lambda progress: True
     """Whether weights at this progress may be chosen as best (a half-pruned model may not)."""
     kept: int = 1
-    """Epochs, those of the best scores, whose mean weights are left; 1: the best one's."""
+    """Number of epochs with the best scores whose weights are averaged; 1: the weights of the best epoch."""
     label: str = "training"
 
 
@@ -89,10 +89,10 @@ class _State:
 
 
 def fit(run: Run) -> list[dict[str, Any]]:
-    """Train, then leave the best epochs' weights in run.model. Returns a dict an epoch: epoch, loss, score, seconds.
+    """Train, then load the best epochs' weights into run.model. Returns epoch, loss, score and seconds of each epoch.
 
-    Raises UserError when the loss is no longer a number, and KeyboardInterrupt when asked to stop, after the current
-    step, whose state is kept.
+    Raises UserError if the loss is no longer a number, and KeyboardInterrupt on a request to stop, after the current
+    step, whose state is saved.
     """
     # Rounds denormal numbers to zero: vanishing gradients of long sentences otherwise slow an RNN several times.
     torch.set_flush_denormal(True)
@@ -134,14 +134,14 @@ def _fit(run: Run) -> list[dict[str, Any]]:
 
 
 def _keep(run: Run, state: _State, best: dict[str, torch.Tensor], score: float) -> None:
-    """Keep the weights of this epoch if its score is among the best ones, the earlier of equal ones, and drop others.
+    """Keep this epoch's weights if its score is among the best (ties go to the earlier epoch), and drop other weights.
 
     best: the kept weights by EPOCH.NAME.
     """
     kept = sorted([*state.kept, (score, state.epoch)], key=lambda each: -each[0])
     state.kept, dropped = kept[: run.kept], kept[run.kept :]
     if state.epoch not in [epoch for _, epoch in dropped]:
-        # A copy, not a view: training goes on (seed fault 4).
+        # A copy, not a view: training continues (seed fault 4).
         tensors = run.model.state_dict().items()
         best.update({f"{state.epoch}.{name}": tensor.detach().clone() for name, tensor in tensors})
     for name in [name for name in best for _, epoch in dropped if name.startswith(f"{epoch}.")]:
@@ -149,7 +149,7 @@ def _keep(run: Run, state: _State, best: dict[str, torch.Tensor], score: float) 
 
 
 def _mean(best: dict[str, torch.Tensor], epochs: list[int]) -> dict[str, torch.Tensor]:
-    """Return the mean weights of some epochs; whole numbers, such as codes, are those of the first one."""
+    """Return the mean weights of some epochs; integers, such as codes, are those of the first one."""
     first = {name.split(".", 1)[1]: tensor for name, tensor in best.items() if name.startswith(f"{epochs[0]}.")}
     if len(epochs) == 1:
         return first
@@ -191,9 +191,9 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
 
 
 def train_step(run: Run, rows: np.ndarray) -> float:
-    """Take one optimizer step on a batch and return its loss. Raises UserError when that is not a number.
+    """Take one optimizer step on a batch and return its loss. Raises UserError if the loss is not a number.
 
-    Where scaled gradients overflow, the weights stay as they are and the scale is halved.
+    If scaled gradients overflow, the weights do not change and the scale is halved.
     """
     run.optimizer.zero_grad(set_to_none=True)
     value = 0.0
@@ -203,7 +203,7 @@ def train_step(run: Run, rows: np.ndarray) -> float:
         if not np.isfinite(value):
             raise UserError(f"{run.label}: the loss became {value}; lower --lr (the last checkpoint is kept)")
         run.scaler.scale(loss).backward()
-    run.scaler.unscale_(run.optimizer)  # clipping needs the gradients' own size
+    run.scaler.unscale_(run.optimizer)  # clipping needs the unscaled gradients
     if run.max_grad_norm > 0:
         # The optimizer's parameters, not the model's: the projections of alignment are not part of the model.
         trained = [parameter for group in run.optimizer.param_groups for parameter in group["params"]]
@@ -252,12 +252,12 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
 
 
 def trained_parameters(model: nn.Module) -> int:
-    """Return how many numbers training may change."""
+    """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:
-    """Write one JSON object a line, one line an epoch."""
+    """Write one JSON object per epoch, one per line."""
     path.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
 
 

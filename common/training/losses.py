@@ -1,6 +1,6 @@
 """Losses of labels and of distillation from logits, as plain functions.
 
-Logits are [batch, outputs]; a loss is a mean over the batch. They are those of students and of teachers.
+Logits are [batch, outputs]; a loss is a mean over the batch. Students and teachers are trained with these losses.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ def kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torc
 
 
 def temperature_sigmoid(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return MSE(sigmoid(student / T), sigmoid(teacher / T)): `temperature_softmax` of labels that are independent."""
+    """Return MSE(sigmoid(student / T), sigmoid(teacher / T)): `temperature_softmax` for independent labels."""
     return F.mse_loss((student / temperature).sigmoid(), (teacher / temperature).sigmoid())
 
 
 def bernoulli_kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
     """Return T^2 KL(teacher || student) of each label's probability, sigmoid(logits / T): a mean over labels too.
 
-    It is `kl` of labels that are independent, with a mean in place of the sum over labels, as in the labels' own loss.
+    It is `kl` for independent labels, with a mean instead of a sum over labels, as in the loss of the labels.
     """
     student, teacher = student / temperature, teacher / temperature
     share = teacher.sigmoid()
@@ -51,7 +51,7 @@ DISTILLATION_LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor, float], tor
     "kl": kl,
 }
 MULTILABEL_LOSSES = {"mse": mse, "temperature-softmax": temperature_sigmoid, "kl": bernoulli_kl}
-"""The same for tasks of several labels a text."""
+"""The same for multilabel tasks."""
 
 
 def combined(
@@ -65,10 +65,11 @@ def combined(
     """Return alpha * loss of the labels + (1 - alpha) * distillation loss (equation 6.3).
 
     labels: int64 [batch], float32 [batch] for regression, whose label loss is the mean squared error, or float32
-    [batch, outputs] for multilabel, whose losses are of each label's sigmoid in place of the softmax;
-    teacher: its logits, or None when alpha is 1 and there are none. For a task of tokens, logits are those of all words
-    in a row, [words, outputs], labels [batch, words] and the teacher's logits [batch, words, outputs] are padded. For
-    spans, logits are padded too, and the words of a row are the classes of its start and of its end (see label_loss).
+    [batch, outputs] for multilabel, whose losses use each label's sigmoid instead of the softmax;
+    teacher: its logits, or None if alpha is 1 and there are none. For tokens, logits are those of all words,
+    concatenated, [words, outputs]; labels [batch, words] and the teacher's logits [batch, words, outputs] are padded.
+    For spans, logits are padded too, and the words of a row are the classes of its start and of its end (see
+    label_loss).
     """
     if alpha == 1 or teacher is None:
         return label_loss(logits, labels)
@@ -107,12 +108,12 @@ def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def by_ends(logits: torch.Tensor) -> torch.Tensor:
-    """Return start and end of each row as two choices among its words: [batch, words, 2] -> [2 batch, words].
+    """Return start and end of each row as two classifications over its words: [batch, words, 2] -> [2 batch, words].
 
-    Padding, NaN, becomes a logit so low that its probability is zero.
+    Padding (NaN) becomes a logit so low that its probability is zero.
     """
     return logits.masked_fill(logits.isnan(), _IMPOSSIBLE).transpose(1, 2).flatten(0, 1)
 
 
 _IMPOSSIBLE = -1e4
-"""A finite logit: a difference of two infinite ones would be NaN."""
+"""Logit of padding; finite, because the difference of two infinite logits would be NaN."""

@@ -1,4 +1,4 @@
-"""Task metrics, computed by scikit-learn, SciPy and, of entities, seqeval; those of answers by rules of SQuAD's."""
+"""Task metrics, computed by scikit-learn, SciPy and, for entities, seqeval; for answers, by SQuAD's rules."""
 
 from collections.abc import Sequence
 
@@ -22,14 +22,13 @@ def score(
     """Return the task's metrics by name.
 
     labels: as in Split, all known; logits: float32 [n, outputs], for tokens [n, words, outputs], for spans
-    [n, 1 + words, 2]; contexts: of spans, the texts that answers are parts of; threshold: as in `choices`.
+    [n, 1 + words, 2]; contexts: for spans, the texts that contain the answers; threshold: as in `choices`.
 
     accuracy, f1 (of class 1; equation 6.9 of the thesis) and f1_macro lie in [0, 1]; matthews, pearson and spearman
-    in [-1, 1], 0 where predictions are constant. Of several labels a text, f1_micro is over all pairs of a text and a
-    label, f1_macro the mean of the labels' own, and subset_accuracy the share of texts with exactly the right labels.
-    Metrics of entities are those of conlleval and seqeval: an entity is found where all its words and its kind are
-    right, and a tag may continue nothing. Their accuracy is of words. Those of answers are means over questions of
-    SQuAD's, in [0, 1].
+    in [-1, 1], 0 if predictions are constant. For multilabel, f1_micro is over all pairs of text and label, f1_macro is
+    the mean of the labels' F1, and subset_accuracy is the share of texts with exactly the right labels. Entity metrics
+    are those of conlleval and seqeval: an entity is found if all its words and its kind are right, and an I- tag need
+    not continue an entity; their accuracy is over words. Answer metrics are SQuAD's, means over questions, in [0, 1].
     """
     predictions = choices(task, logits, threshold)
     if task.spans:
@@ -62,7 +61,7 @@ def answer_scores(labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str
 
 
 def _score_words(task: Task, labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
-    """Return metrics of tags. labels, predictions: int64 [n, words], -1 past a row's last word."""
+    """Return metrics of tags. labels, predictions: int64 [n, words], -1 after a row's last word."""
     from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
     true, predicted = ([[task.labels[i] for i in row[row >= 0]] for row in values] for values in (labels, predictions))
@@ -78,7 +77,7 @@ Pearson's correlation."""
 
 
 def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> dict[str, float]:
-    """Return how far a student agrees with its teacher, by its metric of AGREEMENTS. Logits as in `score`."""
+    """Return a student's agreement with its teacher, by the task's metric of AGREEMENTS. Logits are as in `score`."""
     expected, predicted = choices(task, teacher), choices(task, student)
     if task.regression:
         return {"agreement_pearson": float(_correlation(stats.pearsonr, expected, predicted))}

@@ -17,11 +17,11 @@ from common.store.workspace import Workspace
 
 WEIGHTS_FILE = "model.safetensors"
 ADAPTERS_FILE = "adapters.safetensors"
-"""In place of WEIGHTS_FILE for a teacher that is an encoder in another folder, and adapters."""
+"""Replaces WEIGHTS_FILE for a teacher that consists of adapters and an encoder in another folder."""
 NAMES_SHOWN = 8
 """How many models a message about a missing one lists, the most similar names first."""
 GENERAL = "general"
-"""In place of a task: students pretrained on plain text, from which those of any task can start."""
+"""Stands in for a task: students pretrained on plain text, from which students of any task can start."""
 SUBFOLDERS = ("huggingface", "fairseq")
 """Folders in which teacher backends keep their files, weights and tokenizer, loadable by their own library."""
 
@@ -31,7 +31,7 @@ class ModelConfig(Settings):
 
     name: str
     key: str
-    """Identity of settings and inputs: equal exactly when the same model would come out."""
+    """Identity of settings and inputs: two models with the same key are the same."""
     kind: Literal["teacher", "student"]
     stage: Literal["teacher", "general", "distilled", "factorized", "pruned", "quantized"]
     """The last action on it."""
@@ -40,9 +40,9 @@ class ModelConfig(Settings):
     """Label names by class index; none for regression."""
     pair: bool
     tokens: bool = False
-    """Whether it has logits for each word: of pairs for those of the second text, a context that may hold an answer."""
+    """Whether it has logits for each word; for pairs, each word of the second text, which may hold an answer."""
     multilabel: bool = False
-    """Whether its logits are of independent labels, of which a text has any number."""
+    """Whether its labels are independent: a text has any number of them."""
     f1: bool = False
     """Whether its task is scored by the F1 of the second of two labels, or its questions may have no answer: its packed
     file then has a threshold."""
@@ -58,13 +58,13 @@ class ModelConfig(Settings):
     trained_on: tuple[str, ...] = ()
     """Every task whose rows it has seen."""
     alpha: float | None = None
-    """Weight of the labels it was distilled with."""
+    """Weight of the labels in its distillation."""
     augmented: bool = False
     """Whether augmented rows were among its training rows."""
     trained_parameters: int | None = None
-    """Number of trained parameters, where only adapters and a head were trained."""
+    """Number of trained parameters, if only adapters and a head were trained."""
     base: str | None = None
-    """General student, by name or folder, whose file holds the weights that are not in a student's own."""
+    """General student, by name or folder, whose file holds the weights that this student's own file lacks."""
     base_key: str | None = None
     encoder: str | None = None
     """Encoder that a teacher was fine-tuned from: a name for --arch, or an absolute path."""
@@ -92,7 +92,7 @@ class ModelConfig(Settings):
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether it answers texts with a probability for each label, not with a score or with tags of words."""
+        """Whether its answer to a text is a probability for each label, not a score or tags of words."""
         return bool(self.labels) and not self.tokens
 
     @property
@@ -102,7 +102,7 @@ class ModelConfig(Settings):
 
 
 def flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a step's settings without their groups, as flags have them; what is unset is left out."""
+    """Return a step's settings flattened, without groups, as flags are; unset ones are left out."""
     values: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
@@ -113,7 +113,7 @@ def flat(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """Return a model's manifest. Raises UserError when the folder is not a model, naming those that are there."""
+    """Return a model's manifest. Raises UserError when the folder is not a model, naming the models next to it."""
     if not folder.is_dir():
         raise UserError(missing_model(folder))
     try:
@@ -147,10 +147,10 @@ def model_folder(paths: Workspace, task: str, name: str) -> Path:
 
 
 def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None) -> tuple[Path, ModelConfig]:
-    """Return folder and manifest of a model by name, or by path of its folder, checked against task and architecture.
+    """Return a model's folder and manifest, checked against task and architecture. name: its name or folder path.
 
-    Raises UserError when it is missing, of another task (naming the leak where tasks overlap) or another architecture,
-    or when the task's labels are others than those it learned.
+    Raises UserError if the model is missing, belongs to another task (naming the leak if the tasks overlap), has
+    another architecture, or learned other labels than the task's.
     """
     folder = model_folder(paths, task.models_task, name)
     config = read_config(folder)
@@ -169,7 +169,7 @@ def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None)
 
 
 def check_arch(name: str, config: ModelConfig, arch: str) -> None:
-    """Raise UserError where a model has another architecture. arch: its name here or in the thesis."""
+    """Raise UserError if a model has another architecture. arch: its name here or in the thesis."""
     if config.arch not in (arch, OLD_NAMES.get(arch)):
         raise UserError(f"{name} has architecture {config.arch}, not {arch}")
 
@@ -226,9 +226,9 @@ def weights_file(folder: Path) -> Path:
 
 
 def base_file(folder: Path, config: ModelConfig) -> Path | None:
-    """Return the weights file of the general student that a student has adapters for; None where it has none.
+    """Return the weights file of the general student that a student has adapters for; None if there is none.
 
-    Raises UserError when that student is missing, or another one than it was.
+    Raises UserError if the general student is missing or was replaced.
     """
     if config.base is None:
         return None
@@ -243,5 +243,5 @@ def base_file(folder: Path, config: ModelConfig) -> Path | None:
 
 
 def is_apart(folder: Path) -> bool:
-    """Return whether a model's weights file holds adapters and a head alone."""
+    """Return whether a model's weights file holds only adapters and a head."""
     return weights_file(folder).name == ADAPTERS_FILE or read_config(folder).base is not None

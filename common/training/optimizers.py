@@ -1,4 +1,4 @@
-"""PyTorch's optimizers without its compiler, which they would load at their first step: seconds in every training."""
+"""PyTorch's optimizers without its compiler, which they load at their first step, for seconds in every training."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 @functools.cache
 def eager(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
-    """Return an optimizer class that computes the same, without the hooks by which torch.compile sees its methods.
+    """Return an equivalent optimizer class without the hooks that torch.compile puts around its methods.
 
-    They are wrappers that import torch._dynamo when they are called, compiled or not.
+    The hooks are wrappers that import torch._dynamo when they are called, compiled or not.
     """
     hooked = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
     methods: dict[str, Any] = {name: getattr(getattr(cls, name), "__wrapped__", getattr(cls, name)) for name in hooked}

@@ -1,4 +1,4 @@
-"""Settings of learning from a teacher's logits: of students, and of teachers that learn from another teacher."""
+"""Settings of learning from a teacher's logits, for students and for teachers that learn from another teacher."""
 
 from typing import Literal
 
@@ -14,6 +14,6 @@ class LogitsSettings(Settings):
     """Weight of the labels: 1 learns from labels only, 0 from the teacher only."""
     loss: Literal["mse", "temperature-softmax", "kl"] = "mse"
     """Distillation loss: mse of logits, mse of softmax with temperature (the thesis's for FFN), or Hinton's T^2 KL.
-    Of multilabel tasks the last two are of each label's sigmoid."""
+    For multilabel tasks the last two use each label's sigmoid."""
     temperature: float = pydantic.Field(3.0, gt=0)
     """Temperature of temperature-softmax and kl."""

@@ -31,16 +31,16 @@ def targets(task: Task, labels: np.ndarray, contexts: Sequence[str] | None = Non
 
 
 ANSWERED_FROM = 0.5
-"""Least probability of an answer to a question that may have none, where no threshold is given."""
+"""Least probability of an answer to a question that may have none, if no threshold is given."""
 
 
 def choices(task: Task, logits: np.ndarray, threshold: float = ANSWERED_FROM) -> np.ndarray:
     """Return labels for logits [n, outputs]: classes int64 [n], or scores in the task's range float32 [n].
 
-    For multilabel 1 for each label whose probability, the sigmoid of its logit, is at least a half, else 0: float32
-    [n, outputs]. For tokens, padded arrays (see common.data.ragged): [n, words, outputs] -> int64 [n, words]. For
-    spans [n, 1 + words, 2] -> int64 [n, 2], first and last word (see common.data.spans); threshold: least probability
-    of an answer where there may be none.
+    For multilabel, float32 [n, outputs]: 1 for each label whose probability, the sigmoid of its logit, is at least a
+    half, else 0. For tokens, padded arrays (see common.data.ragged): [n, words, outputs] -> int64 [n, words]. For
+    spans, [n, 1 + words, 2] -> int64 [n, 2], first and last word (see common.data.spans); threshold: least probability
+    of an answer if there may be none.
     """
     if task.spans:
         return best_spans(logits, threshold if task.unanswerable else None)
@@ -58,8 +58,7 @@ def confidence(task: Task, logits: np.ndarray) -> np.ndarray:
     """Return the probability of `choices`, float32 [n]; with several labels or words, that of the least certain one.
 
     For spans it is the start's probability times the end's, each a softmax over the words (and "no answer", if there
-    may be none).
-    Raises UserError for a regression, which has no probabilities.
+    may be none). Raises UserError for a regression, which has no probabilities.
     """
     if task.regression:
         raise UserError(f"{task.name} is a regression, whose scores have no probabilities")

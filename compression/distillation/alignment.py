@@ -1,9 +1,9 @@
 """Layer-to-layer distillation: a transformer learns its teacher's hidden states and attention heads.
 
 TinyBERT (Jiao et al., 2020, section 3.1) and MiniALBERT (Nouriborji et al., 2023, section 3.5) compare hidden states,
-attention and the output of the embeddings; of attention, TinyBERT the scores before the softmax, MiniALBERT the
-probabilities after it; DistilBERT (Sanh et al., 2019, section 2) the last hidden states alone. Student and teacher read
-the same word pieces, so positions agree.
+attention and the output of the embeddings. TinyBERT compares attention scores before the softmax, MiniALBERT the
+probabilities after it. DistilBERT (Sanh et al., 2019, section 2) compares the last hidden states only. Student and
+teacher read the same word pieces, so positions agree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher
 
 
 def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], teacher: str) -> None:
-    """Raise UserError when the student's layers cannot be compared with the teacher's, with the flag to set.
+    """Raise UserError, with the flag to set, if the student's layers cannot be compared with the teacher's.
 
     teacher_config: the teacher's config.json; teacher: its name.
     """
@@ -43,7 +43,7 @@ def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], t
 def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
     """Return the teacher's layer, counted from 0, for each of the student's; empty when no layers are compared.
 
-    uniform spreads the student's layers over the teacher's, the last with the last (TinyBERT's mapping function).
+    uniform spreads the student's layers evenly over the teacher's, ending at the last (TinyBERT's mapping function).
     """
     if not settings.align_hidden and not settings.align_attention:
         return []
@@ -54,18 +54,18 @@ def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
 
 
 def uniform_layers(depth: int, teacher_depth: int) -> list[int]:
-    """Return the last layer of each share of the teacher's, counted from 0, one for each of the student's layers.
+    """Return the last layer, counted from 0, of each of `depth` equal shares of the teacher's layers.
 
-    Shares of 6 layers for 4 end at 1.5, 3, 4.5 and 6, rounded up.
+    With 6 layers and depth 4, the shares end at 1.5, 3, 4.5 and 6, rounded up.
     """
     return [-(-(layer + 1) * teacher_depth // depth) - 1 for layer in range(depth)]
 
 
 class AlignmentTeacher:
-    """A teacher that reads its student's word pieces, under the teacher's ids."""
+    """A teacher that reads its student's word pieces, converted to the teacher's ids."""
 
     def __init__(self, model: Any, vocabulary: TeacherVocabulary, device: torch.device) -> None:
-        """model: one of Hugging Face's, with any head or none."""
+        """model: a Hugging Face model, with or without a head."""
         self.model = model.to(device).eval()
         self.rows = torch.from_numpy(vocabulary.rows).to(device)
         self.special_tokens = torch.tensor(vocabulary.special_tokens, device=device)
@@ -79,10 +79,10 @@ class AlignmentTeacher:
     def states(self, batch: Batch, attention: Attention | None, masked: Sequence[torch.Tensor] = ()) -> States:
         """Return the states of a batch of the student's pieces.
 
-        A teacher that separates the texts of a pair by two tokens (RoBERTa) reads both. The second one's states are
-        left out, and what attends to it counts as attention to the first one, so that tokens are the student's.
+        A teacher that separates the texts of a pair by two tokens (RoBERTa) reads both. The states of the second are
+        then removed, and attention to it is added to that of the first, so that tokens match the student's.
 
-        attention: what to return of attention; masked: the masked pieces of each sentence, bool [batch, time], or none.
+        attention: form of attention to return; masked: the masked pieces of each sentence, bool [batch, time], if any.
         """
         rows = [self.rows[each.ids] for each in batch.sentences]
         if masked:
@@ -91,7 +91,7 @@ class AlignmentTeacher:
         if extra := (self.separators - 1) * (len(rows) - 1):
             separators = self.special_tokens[1].expand(len(rows[1]), extra, 1)
             rows[1], lengths[1] = torch.cat([separators, rows[1]], 1), lengths[1] + extra
-        # Special tokens are added as to the student's vectors: ids below 2 ** 24 are exact as floats.
+        # `framed` adds special tokens as it does for the student's vectors; ids below 2 ** 24 are exact as floats.
         vectors = tuple((row.float(), length) for row, length in zip(rows, lengths, strict=True))
         ids, segments, joined = framed(vectors, self.special_tokens[:, None].float())
         longest = most_tokens(self.model)
@@ -109,10 +109,10 @@ class AlignmentTeacher:
 
 
 def _without(states: States, token: torch.Tensor, attention: Attention | None) -> States:
-    """Return states without one token of each text; what attends to it is added to the token before it.
+    """Return states without one token of each text; attention to it is added to that of the token before it.
 
-    token: int64 [batch], its position. Probabilities are added; of scores it is the logarithm of their exponentials'
-    sum, whose softmax is that sum.
+    token: its position, int64 [batch]. Probabilities are added; scores are combined by logsumexp, which adds the
+    probabilities after the softmax.
     """
     steps = torch.arange(states.hidden[0].shape[1] - 1, device=token.device)
     kept = steps + (steps >= token[:, None])  # [batch, length - 1]
@@ -164,7 +164,7 @@ class Aligner(nn.Module, Callback):
 
     @property
     def is_over(self) -> bool:
-        """Whether training is in the epochs after --align-first, in which logits and labels are learned alone."""
+        """Whether training is in the epochs after --align-first, which use the loss on logits and labels only."""
         return self.first_share > 0 and not self.comes_first and not self.settings.align_throughout
 
     def states(self, batch: Batch, masked: Sequence[torch.Tensor] = ()) -> States:
@@ -172,7 +172,7 @@ class Aligner(nn.Module, Callback):
         return self.teacher.states(batch, self.compared, masked)
 
     def loss(self, trace: Trace, states: States) -> torch.Tensor:
-        """Return the weighted sum of the losses of a batch; losses of layers are means over layers."""
+        """Return the weighted sum of the losses of a batch; the losses of layers are averaged."""
         weights = self.settings
         mask = torch.arange(int(trace.lengths.max()), device=trace.lengths.device) < trace.lengths[:, None]
         attention = trace.scores if self.compared == "scores" else trace.attention
@@ -194,7 +194,7 @@ class Aligner(nn.Module, Callback):
         return total
 
     def start(self, state: dict[str, torch.Tensor]) -> None:
-        """Restore projections and progress of a stopped attempt."""
+        """Restore the projections and progress of a stopped run."""
         if "align_progress" in state:
             self.load_state_dict({name: state[f"align.{name}"] for name in self.state_dict()})
             self.progress = float(state["align_progress"])
@@ -205,7 +205,7 @@ class Aligner(nn.Module, Callback):
         return {**projections, "align_progress": torch.tensor(self.progress, dtype=torch.float64)}
 
     def step(self, before: float, after: float) -> None:
-        """Note the progress."""
+        """Record the progress."""
         self.progress = after
 
     def eligible(self, progress: float) -> bool:

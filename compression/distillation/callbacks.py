@@ -6,17 +6,17 @@ import torch
 
 
 class Callback:
-    """Hooks into training. These do nothing."""
+    """Base class of hooks into training; its methods do nothing."""
 
     def start(self, state: dict[str, torch.Tensor]) -> None:
-        """Runs before the first step, with the `state` of a stopped attempt or an empty dict."""
+        """Called before the first step, with the `state` of a stopped run or an empty dict."""
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return the tensors that `start` needs to resume, under names that no other callback uses."""
         return {}
 
     def step(self, before: float, after: float) -> None:
-        """Runs after an optimizer step that took training's progress in [0, 1] from `before` to `after`."""
+        """Called after an optimizer step that moves training's progress in [0, 1] from `before` to `after`."""
 
     def eligible(self, progress: float) -> bool:
         """Return whether weights at this progress may be chosen as the best."""
@@ -27,5 +27,5 @@ class Pruner(Callback):
     """A callback that prunes the student it was created for."""
 
     def finish(self) -> dict[str, float]:
-        """Leave the student with plain dense weights, after training. Return the sparsity of each part."""
+        """Convert the trained student to plain dense weights, and return the sparsity of each part."""
         raise NotImplementedError

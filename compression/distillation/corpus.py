@@ -1,6 +1,6 @@
-"""Plain text to pre-train on: a file with a text a line, or a task's rows, as tokens in a file.
+"""Plain text to pre-train on: a file with one text per line, or a task's rows, stored as tokens in a file.
 
-Text and tokens are read and written in chunks: of a corpus only the lengths of its texts are in memory.
+Text is read and tokens are written in chunks: only the lengths of the texts are kept in memory.
 """
 
 import itertools
@@ -44,8 +44,8 @@ def read_corpus(
 ) -> EncodedText:
     """Return the texts of a file in `windows` of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
 
-    path: of `corpus_file`; tokens: the file that is written, and must stay as long as the result is used. Raises
-    UserError when the text is not UTF-8 (with the line's number), or there is none.
+    path: as `corpus_file` returns it; tokens: the file to write, which must exist as long as the result is used. Raises
+    UserError if the text is not UTF-8 (with the line's number), or if there is none.
     """
     whole = tokenizer.cut_at(2**31)
     chunks = _read_rows(path) if path.suffix == ".parquet" else _read_lines(path)
@@ -63,9 +63,9 @@ def read_corpus(
 
 
 def windows(text: EncodedText, size: int, overlap: int, most: int) -> EncodedText:
-    """Return windows of `size` tokens of each text; the last one of a text is shorter, and a short text is one window.
+    """Return each text's windows of `size` tokens; the last one may be shorter, and a short text is one window.
 
-    overlap: tokens that consecutive windows share, below size; most: windows of a text, from its start; 0: all.
+    overlap: tokens that consecutive windows share, below size; most: windows per text at most, from its start; 0: all.
     """
     step = size - overlap
     counts = np.maximum(-(-(text.lengths - overlap) // step), 1)
@@ -84,7 +84,7 @@ def _read_rows(path: Path) -> Iterator[list[str]]:
 
 
 def _read_lines(path: Path) -> Iterator[list[str]]:
-    """Yield the lines of a text file that are not empty, some at a time."""
+    """Yield the non-empty lines of a text file, in chunks."""
     with path.open("rb") as file:
         texts = (text.strip() for _, text in read_lines(file, f"--corpus {path}"))
         while lines := list(itertools.islice(texts, _LINES)):

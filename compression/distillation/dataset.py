@@ -19,7 +19,7 @@ from compression.distillation.settings import DistillSettings, RowsSettings
 
 @dataclasses.dataclass
 class DistillationSet:
-    """Rows to learn from. logits: float32 [n, outputs] (of tokens [n, words, outputs]), or None without a teacher."""
+    """Rows to learn from. logits: float32 [n, outputs], or [n, words, outputs] for words; None without a teacher."""
 
     split: Split
     logits: np.ndarray | None
@@ -28,17 +28,17 @@ class DistillationSet:
 
 
 def find_teacher(settings: DistillSettings, task: Task) -> str | None:
-    """Return the name of the teacher that is learned from; None where labels alone are."""
+    """Return the name of the teacher to learn from; None if only labels are learned from."""
     if settings.alpha == 1 and settings.only_original_data:
         return None
     return settings.teacher or only_teacher(settings.paths, task)
 
 
 def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) -> dict[str, Artifact]:
-    """Return the inputs of training: splits, augmented rows, and the teacher's logits where it takes part.
+    """Return the inputs of training: splits, augmented rows and, if a teacher is used, its logits.
 
-    guided: whether a teacher may take part at all. Raises UserError, with the command, for one that is
-    missing or out of date.
+    guided: whether a teacher may be used. Raises UserError, with the command to run, if an input is missing or out of
+    date.
     """
     paths = settings.paths
     inputs = {"splits": find_splits(paths, task)}
@@ -50,7 +50,7 @@ def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) 
 
 
 def held_out_inputs(settings: DistillSettings, task: Task, teacher: str | None) -> dict[str, Artifact]:
-    """Return the teacher's logits over the rows that choose a checkpoint, where none of these has a label."""
+    """Return the teacher's logits over the rows that select the checkpoint, if none of them has a label."""
     name = task.selection_split(settings.select_on)
     labelled = read_manifest(find_splits(settings.paths, task).path).facts["labelled"][name]
     if labelled or teacher is None:
@@ -59,18 +59,18 @@ def held_out_inputs(settings: DistillSettings, task: Task, teacher: str | None) 
 
 
 def augmented_names(settings: RowsSettings) -> tuple[str, ...]:
-    """Return the names of the augmented rows to learn from, each once."""
+    """Return the names of the augmented rows to learn from, without duplicates."""
     return () if settings.only_original_data else tuple(dict.fromkeys(settings.augmented))
 
 
 def distillation_text(settings: DistillSettings, task: Task) -> tuple[Split, dict[str, np.ndarray]]:
-    """Return the rows to learn from, and which rows they are of the split "train" and of each set of augmented rows."""
+    """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows."""
     train = load_split(settings.paths, task, "train")
     kept = drawn(len(train), settings.downsample_data, settings.seed, "downsample")
     split, rows = train.take(kept), {"train": kept}
     for name in augmented_names(settings):
         more = load_split(settings.paths, task, name)
-        # Rows of a file have no source row.
+        # Augmented rows read from a file have no source row.
         chosen = np.flatnonzero(np.isin(more.source_rows, kept) | (more.source_rows < 0))
         rows[name] = chosen[drawn(len(chosen), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
         split = concatenate(split, more.take(rows[name]))
@@ -80,9 +80,9 @@ def distillation_text(settings: DistillSettings, task: Task) -> tuple[Split, dic
 def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     """Return training rows and, unless labels alone are asked for, the teacher's logits over them.
 
-    An augmented row's label is the teacher's own choice: a replaced word may have turned the sentence, and table B.1 of
-    the thesis shows labels so distributed. So is that of a row that came without one; where no teacher takes part such
-    rows are left out. Raises UserError when nothing is left to learn from.
+    Augmented rows are labelled by the teacher: a replaced word may have changed the meaning, and table B.1 of the
+    thesis shows labels distributed in this way. So are rows without a label; if no teacher is used, they are left out.
+    Raises UserError if nothing is left to learn from.
     """
     split, rows = distillation_text(settings, task)
     teacher = find_teacher(settings, task)
@@ -99,7 +99,7 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
 
 
 def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) -> Split:
-    """Return the rows that choose a checkpoint: labelled ones, or, where none is, all with the teacher's choices."""
+    """Return the rows that select the checkpoint: the labelled ones, or if none is, all with the teacher's labels."""
     name = task.selection_split(settings.select_on)
     split = load_split(settings.paths, task, name)
     if split.labelled.any():

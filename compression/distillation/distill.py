@@ -74,20 +74,20 @@ class Distill(Step):
     def of(cls, settings: DistillSettings, create_pruner: CreatePruner | None = None) -> Distill:
         """Return the step that the settings describe. create_pruner: needed to run it with --prune-aware."""
         task = load_task(settings.task)
-        # Own byte pairs count by their content, as inputs.
+        # The user's own byte-pair files are inputs, identified by their content.
         student = settings.student().model_copy(update={"bpe_model": None, "bpe_vectors": None})
         about = {"settings": settings, "definition": task, "create_pruner": create_pruner}
         return cls(task=task.name, seed=settings.seed, student=student, recipe=settings.recipe(), **about)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return rows, logits (also those that choose epochs), and whatever the student is initialised with."""
+        """Return the rows, the teacher's logits, and the sources of the student's initial weights."""
         settings, task = self.settings, self.definition
         inputs = learning_inputs(settings, task)
         inputs |= held_out_inputs(settings, task, find_teacher(settings, task))
         return inputs | _initial_inputs(settings, task)
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Train the student and save its best weights; a stopped run continues."""
+        """Train the student and save its best weights; a stopped run is resumed."""
         settings, task = self.settings, self.definition
         general, teacher = (inputs[role].path if role in inputs else None for role in ("general", "teacher"))
         rows = distillation_set(settings, task)
@@ -143,7 +143,7 @@ class Distill(Step):
 
 
 def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None) -> Path:
-    """Build a student. Returns its model folder; a finished one is reused, a stopped one continues.
+    """Build a student and return its model folder; a finished run is reused, a stopped one is resumed.
 
     create_pruner: needed for --prune-aware only.
     """
@@ -167,7 +167,7 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
 
 
 def student_name(settings: DistillSettings) -> str:
-    """Return a name of the settings that sweeps vary: bilstm-bpe25-a0-aug-s3201976."""
+    """Return a name built from the settings that sweeps vary, such as bilstm-bpe25-a0-aug-s3201976."""
     share = "" if settings.bootstrap_data_ratio == 1 else f"{settings.bootstrap_data_ratio:g}"
     data = "orig" if settings.only_original_data else f"aug{share}"
     data += f"-rows{settings.downsample_data:g}" if settings.downsample_data < 1 else ""
@@ -178,9 +178,9 @@ def student_name(settings: DistillSettings) -> str:
 
 
 def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact]:
-    """Return the artifacts and files that a student is initialised with. Raises UserError for one that is missing.
+    """Return the artifacts and files that a student is initialised with. Raises UserError if one is missing.
 
-    Byte pairs trained on the task's own text are not among them: its rows are inputs already.
+    Byte pairs trained on the task's own text are not included: its rows are inputs already.
     """
     inputs = {}
     if settings.start_from:
@@ -203,7 +203,7 @@ def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact
 
 
 def _runs(settings: DistillSettings, task: Task, teacher: str) -> Path:
-    """Return the folder of a teacher that can be run. Raises UserError for other models."""
+    """Return the folder of a teacher that can be run. Raises UserError for a student or imported logits."""
     folder, config = find_model(settings.paths, task, teacher)
     if config.kind != "teacher":
         raise UserError(f"--embedding-init {teacher}: this is a student")
@@ -220,7 +220,7 @@ def _tokenizer_and_vectors(
 ) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
     """Return the tokenizer, the student's settings with the vocabulary's real size, and any pre-trained vectors.
 
-    rows: training rows, from all of which byte pairs are built.
+    rows: all training rows, from which byte pairs are built.
     """
     student = settings.student()
     if "general" in inputs:
@@ -249,15 +249,15 @@ def _tokenizer_and_vectors(
     if teacher := inputs.get("embedding") or (inputs["teacher"] if init == "teacher" else None):
         teacher = teacher.path
         vectors = find_teacher_vectors(tokenizer.pieces, teacher, student.embedding_dim, folder, settings.cpu)
-    elif init == "vectors":  # a model of the user's own may have unused pieces
+    elif init == "vectors":  # the user's own model may have unused pieces
         vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]
-    # The saved settings must not point outside the student's folder; a vocabulary of the user's own sets its size.
+    # The saved settings must not point outside the student's folder; the user's own vocabulary sets vocab_size.
     student = student.model_copy(update={"vocab_size": tokenizer.vocab_size, "bpe_model": None, "bpe_vectors": None})
     return tokenizer, student, vectors
 
 
 def _check_layers(settings: DistillSettings, teacher: Path, general: Path | None, tokenizer: Tokenizer) -> None:
-    """Raise UserError for a teacher whose layers cannot be copied or aligned with as the settings ask."""
+    """Raise UserError if the settings ask to copy or align with layers of the teacher that do not fit."""
     if settings.init_from_teacher:
         check_start(settings, settings.student_arch, teacher)
     if settings.aligns:

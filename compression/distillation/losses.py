@@ -1,6 +1,6 @@
 """Losses of hidden states and attention maps, as plain functions.
 
-They are means over tokens: `mask`, bool [batch, length], is true where a text has one. They are computed in 32 bits,
+Each is a mean over tokens: `mask`, bool [batch, length], is true at a text's tokens. All are computed in 32 bits,
 whatever the precision of training.
 """
 
@@ -23,7 +23,7 @@ def hidden_cosine(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tens
 def attention_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the squared error of attention maps [batch, heads, length, length], summed over the last dimension.
 
-    A sum does not shrink as texts grow.
+    A sum, unlike a mean, does not shrink as texts get longer.
     """
     return (student.float() - teacher.float()).square().sum(3).transpose(1, 2)[mask].mean()
 
@@ -31,7 +31,7 @@ def attention_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tens
 def attention_score_mse(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the mean squared error of attention scores before the softmax [batch, heads, length, length].
 
-    TinyBERT's equation 7. The mean is over heads and pairs of tokens; its official code counts pairs with padding as
+    TinyBERT's equation 7, averaged over heads and pairs of tokens. Its official code also counts pairs with padding, as
     errors of 0.
     """
     pairs = mask[:, :, None] & mask[:, None, :]

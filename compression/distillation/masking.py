@@ -13,8 +13,8 @@ from compression.students.transformer import Trace
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary
 
 MASKED = 0.15
-"""Share of pieces to predict. Of these 80 % are masked, 10 % replaced by another piece, 10 % left (Devlin et al., 2019,
-section 3.1)."""
+"""Share of pieces to predict: 80 % of them are masked, 10 % replaced by another piece, 10 % unchanged (Devlin et al.,
+2019, section 3.1)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Masked:
     """A batch with masked pieces.
 
     ids: int64 [batch, time, 1], some replaced by other pieces; lengths: int64 [batch]; hidden: bool [batch, time], true
-    for a mask; chosen: bool [batch, time], true for pieces to predict, masks too; targets: int64 [chosen pieces].
+    at masked pieces; chosen: bool [batch, time], true at pieces to predict, masked or not; targets: int64 [chosen
+    pieces].
     """
 
     ids: torch.Tensor
@@ -33,7 +34,7 @@ class Masked:
 
 
 def mask(ids: torch.Tensor, lengths: torch.Tensor, pieces: int) -> Masked:
-    """Mask pieces of ids [batch, time, 1], at least one in all, by draws of PyTorch's CPU generator.
+    """Mask pieces of ids [batch, time, 1], at least one per batch, drawn by PyTorch's CPU generator.
 
     pieces: size of the vocabulary, from which replacements are drawn.
     """
@@ -55,7 +56,7 @@ def mask(ids: torch.Tensor, lengths: torch.Tensor, pieces: int) -> Masked:
 def at_chosen(states: torch.Tensor, sentences: Sequence[Masked]) -> torch.Tensor:
     """Return the states of all chosen pieces, [batch, time, width] -> [chosen pieces, width], sentence by sentence.
 
-    states: of whole texts, a special token in front and one after each sentence.
+    states: those of whole texts, with a special token at the start and one after each sentence.
     """
     parts, starts = [], torch.ones_like(sentences[0].lengths)
     for each in sentences:
@@ -69,9 +70,9 @@ class MaskedStudent(nn.Module):
     """A student's embedding and encoder with a head that predicts pieces (ALBERT's, which shares the embedding)."""
 
     def __init__(self, student: Student, width: int, embedding_dim: int, scale: float, pairs: bool) -> None:
-        """student: a transformer of word pieces, `width` wide, trained in place; scale: what logits are divided by.
+        """student: a transformer of word pieces, `width` wide, trained in place; scale: divisor of the logits.
 
-        pairs: whether it has BERT's head of two classes too, on the state of the first token.
+        pairs: whether to add BERT's head of two classes on the state of the first token.
         """
         super().__init__()
         self.embedding, self.encoder, self.dropout = student.embedding, student.encoder, student.dropout
@@ -84,16 +85,16 @@ class MaskedStudent(nn.Module):
     def forward(self, sentences: Sequence[Masked]) -> tuple[torch.Tensor, Trace]:
         """Return the logits of the chosen pieces, [chosen pieces, vocabulary], and the encoder's states.
 
-        sentences: one, or the two of pairs.
+        sentences: one, or two for pairs.
         """
         trace = self.encoder.trace(*((self.dropout(self._vectors(each)), each.lengths) for each in sentences))
         states = at_chosen(trace.hidden[-1], sentences)
         return self.transform(states) @ (self._table() / self.scale).T + self.bias, trace
 
     def start_from(self, tensors: Mapping[str, torch.Tensor], vocabulary: TeacherVocabulary) -> None:
-        """Copy a teacher's vector of the mask, and its head where both embeddings have the same width, in place.
+        """Copy a teacher's mask vector and, if both embeddings have the same width, its head, in place.
 
-        The student has its embedding (`start_from_layers`). tensors: the teacher's, by BERT's names (`as_bert`).
+        The embedding is copied by `start_from_layers`. tensors: the teacher's, by BERT's names (`as_bert`).
         """
         vector = tensors["embeddings.word_embeddings.weight"][vocabulary.mask]
         factorised = len(self.mask) < len(vector)

@@ -1,8 +1,9 @@
 """General distillation: a transformer student learns a language from plain text and a pre-trained teacher.
 
-The first of TinyBERT's two stages (Jiao et al., 2020, section 3.2), with MiniALBERT's losses (equation 11): those of
-masked pieces, of the teacher's predictions for them, and of its hidden states and attention maps. DistilBERT (Sanh et
-al., 2019, section 2) adds a temperature and a start from the teacher, ALBERT and BERT what is predicted of two texts.
+The first of TinyBERT's two stages (Jiao et al., 2020, section 3.2), with MiniALBERT's losses (equation 11): on masked
+pieces, on the teacher's predictions for them, and on its hidden states and attention maps. The temperature and the
+start from the teacher are DistilBERT's (Sanh et al., 2019, section 2), the predictions about pairs of texts ALBERT's
+and BERT's.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from compression.students.student import Student
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, vocabulary_of
 
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
-"""Every fiftieth text chooses among epochs, a thousand at most."""
+"""Every fiftieth text is held out to select the epoch, a thousand at most."""
 _BATCH = 64
 
 
 class Pretrain(Step):
-    """A general student: trained on plain text, from which those of any task start."""
+    """A general student, trained on plain text, from which students of any task can start."""
 
     seed: int
     student_arch: str
@@ -72,7 +73,7 @@ class Pretrain(Step):
         return {"corpus": Artifact(corpus.key, file), "teacher": encoder_at(source)}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Train a student and save it, without its classifier; a stopped run continues."""
+        """Train a student and save it, without its classifier; a stopped run is resumed."""
         settings, teacher = self.settings, self.teacher
         device = pick_device(settings.cpu)
         vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
@@ -83,7 +84,7 @@ class Pretrain(Step):
         pairs = settings.sentence_task is not None
         student = Student(self.student_arch, self.student, outputs=1, pair=pairs)
         width, dim = self.student.encoder_hidden_dim, self.student.embedding_dim
-        # Embeddings are drawn with a standard deviation of 1: without the root, predictions start far too sure.
+        # Embeddings are drawn with a standard deviation of 1: unscaled, initial predictions are far too confident.
         masked = MaskedStudent(student, width, dim, scale=1.0 if self.init_from_teacher else dim**0.5, pairs=pairs)
         if self.init_from_teacher:
             depth = teacher.model.config.num_hidden_layers
@@ -113,9 +114,9 @@ class Pretrain(Step):
 
 
 def pretrain(settings: DistillSettings) -> Path:
-    """Build a general student. Returns its model folder; a finished one is reused, a stopped one continues.
+    """Build a general student and return its model folder; a finished run is reused, a stopped one is resumed.
 
-    Raises UserError for a corpus without text, and a teacher that lacks what is asked for.
+    Raises UserError if the corpus has no text, or the teacher lacks what the settings require.
     """
     check_arch("pretrain", settings, settings.student_arch)
     corpus_file(settings.corpus, settings.paths)
@@ -155,7 +156,7 @@ def pretrain(settings: DistillSettings) -> Path:
 def _train(
     settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, encoded: EncodedRows, context: Context
 ) -> list[dict[str, Any]]:
-    """Train in place; the best weights come back to the CPU. Returns one dict an epoch."""
+    """Train in place, leaving the best weights on the CPU. Returns one dict per epoch."""
     rows, lengths, device = np.arange(len(encoded)), encoded.lengths, masked.mask.device
     dtype = pick_dtype(settings.precision, device)
     held_out = rows[::_HELD_OUT_EVERY][:_HELD_OUT_MOST]
@@ -166,7 +167,7 @@ def _train(
             return pretraining_loss(settings, masked, aligner, encoded.batch(rows, device))
 
     def validate() -> float:
-        """Return the mean loss over rows that are not learned from, with the same pieces masked every time."""
+        """Return minus the mean loss over the held-out rows, with the same pieces masked every time."""
         masked.eval()
         batches = [held_out[batch] for batch in sorted_batches(lengths[held_out], _BATCH)]
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -195,9 +196,10 @@ def _train(
 
 
 def _rows(settings: DistillSettings, corpus: Path, vocabulary: TeacherVocabulary, tokens: Path) -> EncodedRows:
-    """Return the texts of a corpus, or as pairs where something is predicted of these. Raises UserError for none.
+    """Return the texts of a corpus, divided into pairs if the settings have a loss on pairs.
 
-    tokens: the file that is written with the tokens of texts; those of pairs are in memory.
+    tokens: the file to write the tokens of texts to; those of pairs are kept in memory. Raises UserError if there are
+    none.
     """
     tokenizer = vocabulary.tokenizer(settings.max_tokens)
     texts = read_corpus(corpus, tokenizer, tokens, settings.window_overlap, settings.max_windows)

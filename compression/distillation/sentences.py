@@ -1,8 +1,8 @@
 """Pairs of consecutive texts to pre-train on: is the second the next one (BERT), or are the two in order (ALBERT)?
 
-A text is divided after the end of a sentence, the one nearest its middle, or between two words where it has one
-sentence. Half of the pairs are changed: the second text becomes another pair's (Devlin et al., 2019, section 3.1,
-task 2), or the two are exchanged (Lan et al., 2020, section 3.1).
+A text is divided at the sentence end nearest its middle, or between two words if it has only one sentence. Half of the
+pairs are changed: the second text is replaced by another pair's (Devlin et al., 2019, section 3.1, task 2), or the two
+are exchanged (Lan et al., 2020, section 3.1).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ ENDS = (".", "!", "?")
 
 
 def divided(text: EncodedText, tokenizer: WordPieceTokenizer | ByteLevelTokenizer) -> EncodedRows:
-    """Return each text as a pair of its first and its second part; texts of one word are left out.
+    """Return each text divided into a pair of parts; texts of one word are left out.
 
-    tokenizer: the one that gave the text's tokens.
+    tokenizer: the one that encoded the text.
     """
     ends = np.isin([piece.removeprefix(SPACE) for piece in tokenizer.pieces], ENDS)[text.ids[:, 0]]
     begins = tokenizer.begins_word[text.ids[:, 0]]
     lengths = text.lengths
     steps = np.arange(len(text.ids)) - np.repeat(text.offsets[:-1], lengths)
     most = 1 + lengths.max()
-    # A number for each place, the lowest for the best one: at the end of a sentence, near the middle, the earlier one.
+    # A cost for each position, lowest for the best: after a sentence's end, then nearest the middle, then earliest.
     places = np.where(np.roll(ends, 1), 0, most) + np.abs(2 * steps - np.repeat(lengths, lengths))
     places = np.where(begins & (steps > 0), places * most + steps, 2 * most**2)
     best = np.minimum.reduceat(places, text.offsets[:-1])
@@ -42,9 +42,9 @@ def divided(text: EncodedText, tokenizer: WordPieceTokenizer | ByteLevelTokenize
 
 
 def changed(batch: Batch, task: SentenceTask) -> tuple[Batch, torch.Tensor]:
-    """Return a batch of pairs with about half of them changed, and which are as they were, int64 [batch], 1 or 0.
+    """Return a batch with about half of its pairs changed, and int64 [batch], 1 where a pair is unchanged, else 0.
 
-    Draws are those of PyTorch's CPU generator. A batch of one pair has no other one whose second text it could take.
+    PyTorch's CPU generator draws the pairs. For "next", a batch of one pair is unchanged: there is no other text.
     """
     first, second = batch.sentences
     stays = torch.rand(len(first.lengths)).to(first.ids.device) < 0.5

@@ -1,4 +1,4 @@
-"""Settings of training a student: the thesis's table C.3, every setting of configs/students, and what extends them."""
+"""Settings of training a student: the thesis's table C.3, every setting of configs/students, and extensions."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim
 
 
 def _words(value: Any) -> Any:
-    """Return one word or number, or several, as texts: in YAML they may be bare."""
+    """Return one or several words or numbers as a tuple of strings: YAML may give bare ones."""
     several = value if isinstance(value, list | tuple) else (value,)
     return tuple(str(one) if isinstance(one, int) else one for one in several)
 
@@ -216,7 +216,7 @@ class PruneSettings(Settings):
     @pydantic.field_validator("prune_threshold")
     @classmethod
     def _share_of_all(cls, value: float | None, info: pydantic.ValidationInfo) -> float | None:
-        """Return the share that is pruned of all weights together where none is given."""
+        """Return the default share for pruning all weights together, if none is given."""
         together = info.data.get("prune_topv") and not info.data.get("prune_local")
         return 0.5 if value is None and together else value
 
@@ -316,7 +316,7 @@ class DistillSettings(
         return self
 
     def recipe(self) -> "Recipe":
-        """Return how a student learns; groups that are not in use are left out."""
+        """Return the training recipe; groups of settings that are not in use are left out."""
         return Recipe(
             objective=self.part(LossSettings),
             rows=self.part(RowsSettings),
@@ -332,7 +332,7 @@ class DistillSettings(
 
 
 class Recipe(Settings):
-    """How a student learns: all settings of distillation but the student's shape and the teacher."""
+    """Training recipe: all settings of distillation except the student's shape and the teacher."""
 
     objective: LossSettings
     rows: RowsSettings

@@ -21,7 +21,7 @@ from compression.students.scoring import encode_split
 from compression.tokenizers import Tokenizer
 
 _METHOD = 1
-"""Raised when a tokenizer of the same identity gives other tokens."""
+"""Version of the encoding: increase it when a tokenizer of the same identity gives other tokens."""
 
 
 def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> EncodedRows:
@@ -45,7 +45,7 @@ def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Spl
 
 
 def _read(folder: Path, columns: list[str]) -> EncodedRows | None:
-    """Return the rows saved in a folder; None where it is missing or damaged."""
+    """Return the rows saved in a folder; None if it is missing or damaged."""
     try:
         arrays = {
             column: [np.load(folder / f"{kind}{i}.npy", mmap_mode="r") for kind in ("ids", "offsets")]

@@ -33,7 +33,7 @@ from compression.tokenizers import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """Rows to learn from, and the rows that choose among epochs."""
+    """Rows to learn from, and the rows that select the epoch."""
 
     rows: DistillationSet
     held_out: Split
@@ -51,11 +51,11 @@ def train_student(
     callbacks: Sequence[Callback] = (),
     aligner: Aligner | None = None,
 ) -> list[dict[str, Any]]:
-    """Train a student in place with the recipe of `settings`; it ends on the CPU with its best weights.
+    """Train a student in place with the recipe of `settings`, leaving it on the CPU with its best weights.
 
-    work: folder for the state of a stopped run, which is used only if it has the same key; label: of progress bars;
-    aligner: adds its loss between a transformer's and its teacher's hidden states, and runs as the last callback.
-    Returns a dict for each epoch.
+    work: folder for the state of a stopped run, which is used only if it has the same key; label: title of progress
+    bars; aligner: adds its loss between a transformer's and its teacher's hidden states, and is called as the last
+    callback. Returns one dict per epoch.
     """
     device = pick_device(settings.cpu)
     dtype = pick_dtype(settings.precision, device)
@@ -118,7 +118,7 @@ def train_student(
 
 
 def run_recipe(settings: DistillSettings, work: Path, label: str) -> dict[str, Any]:
-    """Return the fields of a Run that depend on settings alone, and where its state is kept."""
+    """Return the fields of a Run that depend on settings alone, its state file and its label."""
     recipe: dict[str, Any] = {
         "patience": settings.patience,
         "seed": settings.seed,
@@ -131,7 +131,7 @@ def run_recipe(settings: DistillSettings, work: Path, label: str) -> dict[str, A
 
 
 def make_optimizer(settings: DistillSettings, student: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer of the settings, over the parameters that are trained, each once (seed fault 7)."""
+    """Return the optimizer of the settings over the trainable parameters, each once (seed fault 7)."""
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adadelta":

@@ -1,4 +1,4 @@
-"""A batch of token ids, the one argument of a student, and the encoded rows that batches are cut from."""
+"""A batch of token ids, a student's only argument, and the encoded rows that batches are taken from."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Batch:
 
     @property
     def sentences(self) -> tuple[Batch, ...]:
-        """The one or two sentences of each row, apart."""
+        """The sentences as separate batches: one, or two for pairs."""
         return (self,) if self.second is None else (self, self.second)
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodedRows:
-    """Token ids of many rows. second: of pairs the second sentences; word_starts: where words have logits, width 1."""
+    """Token ids of many rows. second: the second sentences of pairs; word_starts: if words have logits, width 1."""
 
     text: EncodedText
     second: EncodedText | None = None
@@ -43,12 +43,12 @@ class EncodedRows:
 
     @property
     def columns(self) -> list[EncodedText]:
-        """The columns that there are."""
+        """The columns that are not None."""
         return [column for column in (self.text, self.second, self.word_starts) if column is not None]
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each row's text, int64 [n]; of pairs of both texts, int64 [n, 2]."""
+        """Number of tokens of each row's text, int64 [n]; for pairs, of both texts, int64 [n, 2]."""
         first = self.text.lengths
         return first if self.second is None else np.stack([first, self.second.lengths], 1)
 

@@ -44,7 +44,7 @@ def make_embedding(spec: StudentSpec) -> nn.Module:
 
 
 class Embedding(nn.Module):
-    """A table of one vector an id: byte pairs, a teacher's pieces, characters."""
+    """A table of one vector per id: byte pairs, a teacher's pieces, characters."""
 
     def __init__(self, rows: int, dim: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class HashEmbedding(nn.Module):
     """Importance scalars in three sectors, and one table of shared vectors: a word's vector is a weighted sum."""
 
     def __init__(self, vocab_size: int, shared: int, dim: int) -> None:
-        """vocab_size: importance scalars a sector; shared: vectors in the table."""
+        """vocab_size: importance scalars per sector; shared: vectors in the table."""
         super().__init__()
         self.vocab_size = vocab_size
         self.importance = Table(HASHES * vocab_size, 1)

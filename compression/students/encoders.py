@@ -53,7 +53,7 @@ class BidirectionalEncoder(nn.Module):
 
 
 class ConvolutionalEncoder(nn.Module):
-    """A gated linear unit over the window centred at each token, then the largest of each unit's states.
+    """Gated linear units over the window centred at each token, then the maximum of each unit over the tokens.
 
     After Dauphin et al. (2017), "Language Modeling with Gated Convolutional Networks": values times sigmoids of gates
     (their equation 1), both linear in the window.
@@ -72,7 +72,7 @@ class ConvolutionalEncoder(nn.Module):
         return max_pool(self.states(vectors, lengths), lengths)
 
     def states(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the units over each token's window, [batch, time, hidden_dim]; it has zeros beyond both ends."""
+        """Return the units at each token, [batch, time, hidden_dim]; windows are zero-padded beyond both ends."""
         time, reach = vectors.shape[1], self.kernel_width // 2
         padded = nn.functional.pad(vectors * padding_mask(vectors, lengths), (0, 0, reach, reach))
         windows = torch.cat([padded[:, shift : shift + time] for shift in range(self.kernel_width)], 2)

@@ -1,9 +1,9 @@
-"""Starting a transformer student, general or of a task, from a teacher's layers, or from a general student's.
+"""Initialisation of a transformer student, general or of a task, from a teacher's or a general student's layers.
 
-A student starts from a teacher as DistilBERT does, from every other layer or any other choice (Sanh et al., 2019). Its
-layers are the teacher's in shape; its embedding may be narrower, and then starts from the best factorisation of the
-teacher's (singular values). Word pieces, or a RoBERTa's byte-level pairs, must be the teacher's own. A general student
-has everything but a classifier.
+As in DistilBERT (Sanh et al., 2019), a student is initialised with every other layer of a teacher, or any other choice.
+Its layers have the teacher's shape; its embedding may be narrower, and is then initialised with the best low-rank
+factorisation of the teacher's (singular values). Word pieces, or RoBERTa's byte-level pairs, must be the teacher's own.
+A general student has everything but a classifier.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TEACHER_SIZES = {
     "num_attention_heads": "heads",
     "intermediate_size": "intermediate_dim",
 }
-"""BERT's names of the sizes that student and teacher must share."""
+"""BERT's name -> the student's name of each size that student and teacher must share."""
 _GENERAL_SIZES = (
     *("embedding_type", "embedding_dim", "encoder_hidden_dim", "heads", "head_dim", "intermediate_dim"),
     *("share", "segments"),
 )
-"""Settings that a student and a general one must share; the depth too."""
+"""Settings that a student and a general student must share, in addition to the depth."""
 _KINDS = ("bert", "roberta")
-"""transformers' names of encoders whose layers are a student's."""
+"""transformers' names of encoders whose layers have the same structure as a student's."""
 _DEPTH = {"transformer": "layers", "recursive": "iterations"}
 _LAYER = {
     "attention.query": "attention.self.query",
@@ -52,11 +52,11 @@ _LAYER = {
     "down": "output.dense",
     "output_norm": "output.LayerNorm",
 }
-"""Modules of a block, and BERT's names of them."""
+"""Module of a block -> BERT's name of it."""
 
 
 def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
-    """Raise UserError where the student has no layers, or no word pieces of a teacher's. flag: for the message."""
+    """Raise UserError if the student is not a transformer on a teacher's word pieces. flag: for the message."""
     if arch not in TRANSFORMERS:
         raise UserError(f"{flag}: a {arch} has no layers that a teacher has")
     if settings.embedding_type != "wordpiece":
@@ -64,7 +64,7 @@ def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
 
 
 def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path) -> dict[str, Any]:
-    """Return the teacher's settings (`layers_config`). Raises UserError where there are no layers, or other pieces."""
+    """Return the teacher's settings (`layers_config`). Raises UserError if student or teacher has no such layers."""
     check_arch(flag, settings, arch)
     if members := members_of(teacher):
         names = ", ".join(path.name for path in members)
@@ -73,7 +73,7 @@ def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path)
 
 
 def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
-    """Raise UserError, with the flag to set, where the student cannot start from this teacher."""
+    """Raise UserError, with the flag to set, if the student cannot start from this teacher."""
     config = check_layers(_FLAG, settings, arch, teacher)
     if not has_layers(teacher):
         raise UserError(f"{_FLAG}: {teacher.name} has adapters alone, its layers are those of its encoder")
@@ -81,7 +81,7 @@ def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
 
 
 def check_sizes(settings: StudentSettings, config: dict[str, Any], teacher: str) -> None:
-    """Raise UserError, with the flag to set, where a teacher's layers have other sizes than the student's.
+    """Raise UserError, with the flag to set, if the sizes of a teacher's layers differ from the student's.
 
     config: the teacher's config.json; teacher: its name.
     """
@@ -101,9 +101,9 @@ def check_sizes(settings: StudentSettings, config: dict[str, Any], teacher: str)
 def choose_layers(
     flag: str, how: Sequence[str], depth: int, teacher_depth: int, named: Mapping[str, Sequence[int]]
 ) -> list[int]:
-    """Return the numbers of a teacher's layers, one for each of the student's `depth`, counted from 0.
+    """Return the index of one of the teacher's layers for each of the student's `depth` layers, from 0.
 
-    how: one of the names in `named`, or the numbers themselves. Raises UserError for a map that does not fit.
+    how: one of the names in `named`, or the indexes themselves. Raises UserError if the map does not fit.
     """
     if len(how) == 1 and how[0] in named:
         layers = list(named[how[0]])[:depth]
@@ -118,9 +118,9 @@ def choose_layers(
 
 
 def layers_to_copy(how: Sequence[str], depth: int, theirs: int) -> list[int]:
-    """Return the teacher's layer, of `theirs`, for each of the student's `depth` blocks, counted from 0.
+    """Return the index of one of the teacher's `theirs` layers for each of the student's `depth` blocks, from 0.
 
-    how: every-other, first or last, or the numbers themselves. Raises UserError for a map that does not fit.
+    how: every-other, first or last, or the indexes themselves. Raises UserError if the map does not fit.
     """
     named = {"every-other": range(0, theirs, 2), "first": range(depth), "last": range(theirs - depth, theirs)}
     return choose_layers(_FLAG, how, depth, theirs, named)
@@ -144,8 +144,8 @@ def start_from_layers(
     """Copy a teacher's embedding and layers into a fresh student, in place.
 
     layers: the teacher's layer for each of the student's blocks; tensors: the teacher's by BERT's names (`as_bert`), of
-    sizes that `check_sizes` accepts. A student without segments gets the first segment's embedding as a part of its
-    positions; where the teacher has one segment (RoBERTa), both of the student's start from it.
+    sizes that `check_sizes` accepts. If the student has no segments, the first segment's embedding is added to its
+    positions; if the teacher has only one segment (RoBERTa), both of the student's are initialised with it.
     """
     theirs = dict(tensors)
     rows, special = torch.from_numpy(vocabulary.rows), torch.tensor(vocabulary.special_tokens)
@@ -186,7 +186,7 @@ def _copy(student: Student, tensors: Mapping[str, torch.Tensor]) -> None:
 def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettings, task: Task) -> Path:
     """Return the folder of the general student of this name, for --start-from.
 
-    Raises UserError where there is none, or one of another shape, or one that was trained on rows that score the task.
+    Raises UserError if there is none, if its shape differs, or if it was trained on the task's evaluation rows.
     """
     folder = model_folder(paths, GENERAL, name)
     config = read_config(folder)

@@ -31,13 +31,13 @@ def affine_range(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, t
 
 
 def round_by(x: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor) -> torch.Tensor:
-    """Return x as 8-bit codes hold it, float32 of x's shape."""
+    """Return x rounded to 8-bit codes and converted back, float32 of x's shape."""
     codes = ((x / scale).round() + zero_point.float()).clamp(0, LEVELS)
     return (codes - zero_point.float()) * scale
 
 
 def round_each_vector(x: torch.Tensor) -> torch.Tensor:
-    """Return x rounded with a range for each vector of the last dimension: no row depends on its batch."""
+    """Return x rounded with one range per vector of the last dimension, so that no row depends on its batch."""
     return round_by(x, *affine_range(x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)))
 
 
@@ -54,7 +54,7 @@ class Table(nn.Module):
 
 
 class Linear(nn.Module):
-    """x W^T + b. `inputs` says whether x is rounded to 8 bits first, None, "dynamic" or "static"."""
+    """x W^T + b. inputs: how x is rounded to 8 bits first, "dynamic" or "static"; None: not at all."""
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Recurrent(nn.Module):
         return torch.rnn_tanh(vectors, zeros, weights, True, 1, 0.0, self.training, False, True)[0]
 
     def _step_by_step(self, vectors: torch.Tensor) -> torch.Tensor:
-        """The same with each step's input and state rounded to 8 bits."""
+        """Return the states as `forward` does, with each step's input and state rounded to 8 bits."""
         from_input = nn.functional.linear(round_each_vector(vectors), self.weight_ih.dense(), self.bias_ih)
         weight_hh = self.weight_hh.dense()
         hidden = cell = vectors.new_zeros(vectors.shape[0], self.hidden_dim)
@@ -115,8 +115,8 @@ class Recurrent(nn.Module):
 def round_inputs(student: nn.Module, inputs: Mapping[str, str], calibration: torch.Tensor | None) -> None:
     """Set which layers round their inputs to 8 bits, in place. inputs: part -> how, one of INPUTS.
 
-    calibration: the classifier's inputs over training text, [rows, width], for `static`; None where the ranges come
-    with the saved weights. Raises UserError for a part that cannot be rounded so.
+    calibration: the classifier's inputs over training text, [rows, width], for `static`; None if the ranges are in the
+    saved weights. Raises UserError if a part's inputs cannot be rounded in this way.
     """
     for part, how in inputs.items():
         if how not in INPUTS.get(part, ()):

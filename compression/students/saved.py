@@ -25,9 +25,9 @@ def save_student(
     history: list[dict[str, Any]] | None = None,
     base: Path | None = None,
 ) -> None:
-    """Write a student's weights and tokenizer into a folder; where it has a base, only weights that differ.
+    """Write a student's weights and tokenizer into a folder; with a base, only the weights that differ from it.
 
-    base: model folder of the general student that the adapters of this one belong to.
+    base: model folder of the general student that this student's adapters were trained for.
     """
     tensors = student.state_dict()
     if base is not None:
@@ -47,7 +47,7 @@ def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer
 
 
 def restore_student(folder: Path, config: ModelConfig, tensors: dict[str, torch.Tensor]) -> Student:
-    """Return the student whose weights files hold these tensors. Raises UserError when they do not fit its config."""
+    """Return the student with these tensors as weights. Raises UserError if they do not fit its config."""
     settings = build(StudentSettings, config.student)
     student = Student(config.arch, settings, config.outputs, config.pair, config.tokens)
     try:

@@ -18,10 +18,10 @@ _CHUNK = 20_000
 
 
 def encode_split(tokenizer: Tokenizer, split: Split) -> EncodedRows:
-    """Return the token ids of a split. Of token tasks each word, between single spaces, is encoded by itself.
+    """Return the token ids of a split.
 
-    So are, of spans, the words of questions and contexts (see common.data.spans). A word that is cut off has the last
-    token's index.
+    If words have labels, each one (between single spaces) is encoded by itself; if questions are answered, each word of
+    questions and contexts (see common.data.spans). A word that is cut off has the last token's index.
     """
     if split.spans:
         question, _ = _encode_words(tokenizer, list(map(_words, split.sentence1)))
@@ -42,9 +42,9 @@ def _encode_words(tokenizer: Tokenizer, texts: list[list[str]]) -> tuple[Encoded
     """Return the tokens of texts, encoded word by word, and the index of each word's first token, int32 [words, 1]."""
     counts = np.array(list(map(len, texts)), np.int64)
     words = _encode(tokenizer, [tokenizer.word_format.format(word) for text in texts for word in text])
-    row = np.repeat(np.arange(len(texts)), counts)  # of each word
+    row = np.repeat(np.arange(len(texts)), counts)  # text of each word
     lengths = np.bincount(row, words.lengths, len(texts)).astype(np.int64)
-    empty = tokenizer.encode([""]).ids[0]  # of a text without words
+    empty = tokenizer.encode([""]).ids[0]  # for a text without words
     text = EncodedText.from_flat(words.ids, lengths, empty, tokenizer.max_tokens)
     starts = words.offsets[:-1] - offsets_of(lengths)[row]
     starts = np.minimum(starts, text.lengths[row] - 1)
@@ -57,19 +57,19 @@ def _encode(tokenizer: Tokenizer, sentences: list[str]) -> EncodedText:
 
 
 def without_padding(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Return a batch's logits, those of words without padding: [batch, words, outputs] -> [words, outputs]."""
+    """Return a batch's logits; if words have logits, without padding: [batch, words, outputs] -> [words, outputs]."""
     return logits if batch.word_starts is None else logits[batch.word_starts >= 0]
 
 
 def for_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Return a batch's logits as common.training.losses has them: as `without_padding`; of spans NaN where padded."""
+    """Return a batch's logits as common.training.losses reads them: without padding, or for spans, NaN at padding."""
     if batch.word_starts is None or batch.second is None:
         return without_padding(logits, batch)
     return logits.masked_fill((batch.word_starts < 0)[..., None], torch.nan)
 
 
 def student_logits(student: Student, rows: EncodedRows, device: torch.device, label: str = "student") -> np.ndarray:
-    """Return the logits of every row, float32 [n, outputs]; where words have logits padded, [n, words, outputs]."""
+    """Return the logits of every row, float32 [n, outputs]; if words have logits, padded, [n, words, outputs]."""
     batches = sorted_batches(rows.lengths, _BATCH)
     was_training = student.training
     student.eval()

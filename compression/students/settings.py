@@ -83,7 +83,7 @@ class StudentSettings(Settings):
 
 
 def student_defaults(arch: str, pair: bool) -> dict[str, Any]:
-    """Settings of configs/students/<arch>.yaml, for single sentences or pairs."""
+    """Return the settings of configs/students/<arch>.yaml, for single sentences or pairs."""
     values = load_yaml(CONFIG_DIR / "students" / f"{arch}.yaml")
     for_pairs = values.pop("pair", {})
     return {**values, **for_pairs} if pair else values

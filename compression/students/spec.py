@@ -1,7 +1,7 @@
 """A student's sizes, and the name and shape of each of its weights.
 
-The list of a student's layers stands once, in compression.runtime, which may import nothing of the project. The torch
-model takes its widths from here, the packer its order; a test holds the torch model's own shapes against these.
+A student's layers are listed only once, in compression.runtime, which may import nothing else of the project. The torch
+model takes its widths from here, the packer its order; a test compares the torch model's own shapes with these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARTS = ("embedding", "encoder", "classifier")
 
 @dataclasses.dataclass(frozen=True)
 class StudentSpec:
-    """Architecture and sizes of a student. tokens: whether every word (of pairs, of the second text) has logits."""
+    """Architecture and sizes of a student. tokens: whether every word (for pairs, of the second text) has logits."""
 
     arch: str
     settings: StudentSettings
@@ -75,7 +75,7 @@ class StudentSpec:
     def shapes(self) -> Shapes:
         """Return name -> (rows, columns) or (length,), in the order of a packed file.
 
-        A recurrent layer's two biases are only ever added: they are one entry, `encoder.forward_rnn.bias`.
+        The sum of a recurrent layer's two biases is one entry, `encoder.forward_rnn.bias`.
         """
         settings = self.settings
         vocab_size = settings.vocab_size if settings.embedding_type == "hash" else 0

@@ -65,8 +65,8 @@ class Student(nn.Module):
             return at_indices(self.encoder.states(*sentences[0]), batch.word_starts)
         if batch.word_starts is not None:
             first, second = self._texts(sentences, batch)
-            states = self.encoder.alignment.states(second, first)
-            # "No answer" reads all tokens: the maximum of each unit.
+            (states,) = self.encoder.alignment(second, first, True)
+            # "No answer" is represented by the maximum of each unit over all tokens.
             words = at_indices(states, batch.word_starts[:, 1:])
             return torch.cat([max_pool(states, second[1])[:, None], words], 1)
         if len(sentences) == 1:
@@ -88,7 +88,7 @@ class Student(nn.Module):
     def _vectors(self, batch: Batch) -> Sentences:
         return tuple((self.dropout(self.embedding(each.ids)), each.lengths) for each in batch.sentences)
 
-    def _aligned(self, sentences: Sentences, batch: Batch) -> list[torch.Tensor]:
+    def _aligned(self, sentences: Sentences, batch: Batch) -> tuple[torch.Tensor, ...]:
         """Return a vector for each text of the pairs, [batch, width of a state]."""
         return self.encoder.alignment(*self._texts(sentences, batch))
 
@@ -102,7 +102,7 @@ class Student(nn.Module):
 
 
 def _read(states: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Return the classifier's inputs from a transformer's states, [batch, time, width] with those of special tokens.
+    """Return the classifier's inputs from a transformer's states [batch, time, width], special tokens included.
 
     They are the first token's state, [batch, width], or if words have logits the states of their first tokens,
     [batch, words, width]. For pairs these are the second text's words, after the first token's state for "no answer".
@@ -119,6 +119,6 @@ def _read(states: torch.Tensor, batch: Batch) -> torch.Tensor:
 def at_indices(states: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Return the states of some tokens: [batch, time, dim] and int64 [batch, words] -> [batch, words, dim].
 
-    An index of -1 gives some state that is not to be used.
+    An index of -1 gives an arbitrary state, which must not be used.
     """
     return states.gather(1, indices.clamp(min=0)[..., None].expand(-1, -1, states.shape[2]))

@@ -28,9 +28,9 @@ Sentences = tuple[tuple[torch.Tensor, torch.Tensor], ...]
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    """Hidden states [batch, length, hidden], the embeddings' output first; one a layer, attention maps and the scores
-    before their softmax [batch, heads, length, length], which are anything at padding; lengths: int64 [batch], special
-    tokens counted."""
+    """Hidden states [batch, length, hidden], of the embeddings and of each layer; attention maps and the scores before
+    their softmax, one of each per layer, [batch, heads, length, length], arbitrary at padding; lengths: int64 [batch],
+    special tokens included."""
 
     hidden: list[torch.Tensor]
     attention: list[torch.Tensor]
@@ -39,7 +39,7 @@ class Trace:
 
 
 Attended = list[tuple[torch.Tensor, torch.Tensor]]
-"""Attention scores and maps, a pair a layer."""
+"""Attention scores and maps, one pair per layer."""
 
 
 class Attention(nn.Module):
@@ -54,7 +54,7 @@ class Attention(nn.Module):
     def forward(self, states: torch.Tensor, mask: torch.Tensor, attended: Attended | None) -> torch.Tensor:
         """states: [batch, time, width], mask: bool [batch, 1, 1, time] -> [batch, time, width].
 
-        attended: where given, scores and attention map [batch, heads, time, time] are added to it.
+        attended: if given, the scores and attention map [batch, heads, time, time] are appended to it.
         """
         query, key, value = (self._split(layer(states)) for layer in (self.query, self.key, self.value))
         # On CPUs PyTorch 2.13's fused attention takes ten times as long for the gradients of bfloat16.
@@ -79,7 +79,7 @@ class Adapter(nn.Module):
     def __init__(self, width: int, bottleneck: int) -> None:
         super().__init__()
         self.down, self.up = Linear(width, bottleneck), Linear(bottleneck, width)
-        # Nearly the identity at the start.
+        # At the start, the adapter is nearly the identity.
         nn.init.normal_(self.up.weight.dense(), std=1e-3)
         nn.init.zeros_(self.up.bias)
 
@@ -89,10 +89,10 @@ class Adapter(nn.Module):
 
 
 class Block(nn.Module):
-    """A layer's attention and feed-forward parts, each with its norm. An adapter follows each (eq. 4), or none does."""
+    """A layer's attention and feed-forward parts, each with its norm and optionally an adapter (equation 4)."""
 
     def __init__(self, size: EncoderSize, dropout: float, parts: Sequence[str]) -> None:
-        """parts: those that have weights; a part that all layers share is the first block's."""
+        """parts: those with weights in this block; a part that all layers share belongs to the first block."""
         super().__init__()
         width, intermediate = size.hidden, size.intermediate
         if "attention" in parts:
@@ -106,12 +106,12 @@ class Block(nn.Module):
     def attend(
         self, states: torch.Tensor, mask: torch.Tensor, adapter: nn.Module, attended: Attended | None
     ) -> torch.Tensor:
-        """Apply the first part: [batch, time, width] -> the same."""
+        """Apply the attention part: [batch, time, width] -> the same."""
         read = adapter(self.attention(states, mask, attended))
         return self.attention_norm(states + self.dropout(read))
 
     def feed_forward(self, states: torch.Tensor, adapter: nn.Module) -> torch.Tensor:
-        """Apply the second part: [batch, time, width] -> the same."""
+        """Apply the feed-forward part: [batch, time, width] -> the same."""
         fed = adapter(self.down(nn.functional.gelu(self.up(states))))
         return self.output_norm(states + self.dropout(fed))
 
@@ -139,7 +139,7 @@ class TransformerEncoder(nn.Module):
         )
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Return the states of one or two sentences read as one text, [batch, time, width], with special tokens'."""
+        """Return the states of one or two sentences read as one text, [batch, time, width], special tokens included."""
         return self._layers(sentences).hidden[-1]
 
     def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> Trace:
@@ -147,7 +147,7 @@ class TransformerEncoder(nn.Module):
         return self._layers(sentences, [])
 
     def _layers(self, sentences: Sentences, attended: Attended | None = None) -> Trace:
-        """Return all hidden states of the whole text, special tokens among them; and attention, given a list."""
+        """Return all hidden states of the whole text, special tokens included; given a list, also attention."""
         states, mask, lengths = self._start(sentences)
         hidden = [states]
         for number in range(self.depth):
@@ -171,11 +171,11 @@ class TransformerEncoder(nn.Module):
 def framed(sentences: Sentences, special: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return sentences as one text with special tokens around them: vectors [batch, time, dim], segments and lengths.
 
-    special: float32 [2, dim], the first token and the separator. What is past a text's end is not to be read.
+    special: float32 [2, dim], the first token and the separator. Vectors past a text's end must not be read.
     """
     batch = len(sentences[0][1])
     first, separator = (vector.expand(batch, 1, -1) for vector in special)
-    # Sentences one after the other, each followed by a separator: each token of the text is gathered from there.
+    # Padded sentences in a row, each followed by a separator: the tokens of the text are gathered from them.
     joined = torch.cat([first, *(part for vectors, _ in sentences for part in (vectors, separator))], 1)
     lengths = 1 + sum(length + 1 for _, length in sentences)
     steps = torch.arange(int(lengths.max()), device=special.device).expand(batch, -1)

@@ -8,7 +8,7 @@ restored from them, and how it is written into a packed file:
     Half       value                      float16
     Affine     codes, scale, zero_point   (codes - zero_point) * scale, scales for each row, each column or all
     Codebook   codes, codebook            value[r, c] = codebook[r or 0, codes[r, c]]
-    Product    left.*, right.*, blocks    left @ right, perhaps a row for each block of the matrix
+    Product    left.*, right.*, blocks    left @ right; with blocks, one row per block of the matrix
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Matrix(nn.Module):
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
         """Return rows by index. ids: int64 [...] -> float32 [..., columns]."""
-        # index_select's gradient is faster than that of embedding and of indexing, for narrow matrices many times.
+        # index_select's gradient is faster than embedding's and indexing's, for narrow matrices many times faster.
         return self.dense().index_select(0, ids.reshape(-1)).view(*ids.shape, -1)
 
     def take_rows(self, rows: torch.Tensor) -> Matrix:
@@ -47,9 +47,9 @@ class Matrix(nn.Module):
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, torch.Tensor]) -> Matrix:
-        """Return the matrix of this state_dict. Raises UserError when no form has such tensors.
+        """Return the matrix with this state_dict. Raises UserError if no form has such tensors.
 
-        A product's factors are not products.
+        The factors of a product must not be products themselves.
         """
         if any(name.startswith("left.") for name in tensors) and not any(".left." in name for name in tensors):
             left, right = (cls.from_tensors(_below(tensors, factor)) for factor in ("left", "right"))
@@ -124,11 +124,11 @@ class Affine(Fixed):
     element_size = 1
 
     def dense(self) -> torch.Tensor:
-        """Return the weights that the codes stand for."""
+        """Return the weights that the codes represent."""
         return (self.codes.float() - self.zero_point.float()) * self.scale
 
     def to_stream(self, out: Any) -> None:
-        """Write codes, or their differences from the zero points where these are smaller."""
+        """Write codes, or if smaller when coded, their differences from the zero points."""
         residual = self.codes - self.zero_point
         smaller = out.cost(residual) < out.cost(self.codes)
         by_row, by_column = (length > 1 for length in self.scale.shape)
@@ -166,9 +166,10 @@ class Codebook(Fixed):
 class Product(Matrix):
     """A matrix of low rank, or a sum of Kronecker products (Van Loan and Pitsianis, 1993).
 
-    The matrix is cut into blocks of `height` rows, `across` of them side by side. A row of left @ right is a block, row
-    by row; blocks are numbered from the left, then downwards. So left is [blocks, rank] and right [rank, size of a
-    block]. Blocks of one whole row, the default, give a matrix of low rank: [rows, rank] times [rank, columns].
+    The matrix is cut into blocks of `height` rows, `across` of them side by side. A row of left @ right is a block,
+    flattened row by row; blocks are numbered from left to right, then downwards. So left is [blocks, rank] and right
+    [rank, size of a block]. Blocks of one whole row, the default, give a matrix of low rank: [rows, rank] times [rank,
+    columns].
     """
 
     def __init__(self, left: Matrix, right: Matrix, across: int = 1, height: int = 1) -> None:
@@ -179,7 +180,7 @@ class Product(Matrix):
 
     @property
     def has_blocks(self) -> bool:
-        """Whether a row of left @ right is something else than a row of the matrix."""
+        """Whether a row of left @ right is a block other than a whole row of the matrix."""
         return (self.across, self.height) != (1, 1)
 
     def dense(self) -> torch.Tensor:
@@ -191,7 +192,7 @@ class Product(Matrix):
         return blocks.transpose(1, 2).flatten(2).flatten(0, 1)
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return rows by index; of a matrix of low rank only these are multiplied."""
+        """Return rows by index; if the matrix is of low rank, only these are computed."""
         return super().select(ids) if self.has_blocks else self.left.select(ids) @ self.right.dense()
 
     def take_rows(self, rows: torch.Tensor) -> Product:
@@ -200,12 +201,12 @@ class Product(Matrix):
         return Product(self.left.take_rows(rows), self.right)
 
     def check_low_rank(self) -> None:
-        """Raise UserError where rows and columns have no weights of their own, so that none can be removed."""
+        """Raise UserError for a sum of Kronecker products, from which no row or column can be removed."""
         if self.has_blocks:
             raise UserError("a sum of Kronecker products stays whole; prune units before factorizing")
 
     def to_stream(self, out: Any) -> None:
-        """Write the rank, the blocks where there are any, and both factors."""
+        """Write the rank, the blocks if there are any, and both factors."""
         out.byte(KRONECKER if self.has_blocks else PRODUCT)
         out.number(len(self.right.dense()))
         if self.has_blocks:
@@ -216,7 +217,7 @@ class Product(Matrix):
 
 
 def matrices(module: nn.Module) -> Iterator[tuple[str, Matrix]]:
-    """Yield name and matrix of everything in a module that is stored by itself: of products, their two factors."""
+    """Yield the name and matrix of every matrix of a module; for a product, those of its two factors instead."""
     for name, inner in module.named_modules():
         if isinstance(inner, Matrix) and not isinstance(inner, Product):
             yield name, inner
@@ -229,9 +230,9 @@ def replace_matrix(module: nn.Module, name: str, matrix: Matrix) -> None:
 
 
 def restore_matrices(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Give a fresh student matrices of the forms that a weights file holds, in place.
+    """Replace a fresh student's matrices by those of a weights file, in place.
 
-    Raises UserError for a matrix that is missing, malformed or of another shape.
+    Raises UserError if a matrix is missing, malformed or of another shape.
     """
     for name, fresh in list(matrices(module)):
         try:

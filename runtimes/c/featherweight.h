@@ -1,54 +1,55 @@
-/* Featherweight in C: a packed student (.fwt) answers texts. C99, one header, no allocation, no libm.
+/* Featherweight in C: predictions with a packed student (.fwt). C99, one header, no allocation, no libm.
 
-In one C file of a program
+In one C file of a program:
 
     #define FEATHERWEIGHT_IMPLEMENTATION
     #include "featherweight.h"
 
-and elsewhere the #include alone. A prediction:
+In all other files, only the #include. A prediction:
 
     fw_model model;
     int status = fw_open(&model, bytes, length);                    the file, in memory or in flash
     void *memory = malloc(fw_memory_size(&model));
     if (!status) status = fw_load(&model, memory, fw_memory_size(&model));
-    size_t size = fw_workspace_size(&model, longest);               of texts of at most `longest` bytes
+    size_t size = fw_workspace_size(&model, longest);               for texts of at most `longest` bytes
     void *workspace = malloc(size);
     fw_start(workspace, size);
     status = fw_predict(&model, text, strlen(text), NULL, 0, workspace, size, probabilities);
     if (status) puts(fw_error(status));
 
-Memory. fw_open reads the file's header once, on the stack (FW_WINDOW and some 3 KB), to know its sizes; it keeps
-nothing but numbers. fw_load decodes the file, whose arrays are entropy coded, into `memory`: the header (labels,
-vocabulary), the codes of the embedding and of positions, a byte each, and all other matrices as float32 (with
-FW_COMPACT as codes too); a table of floats stays float32. The first fw_used(&model) bytes are read by every
-prediction; what lies behind them was needed for decoding only and may serve as a workspace. The file's bytes are not
-needed after fw_load. A workspace belongs to one thread: it holds the text in its forms, the tokens and the encoder's
-state, and one half of it, at most 2 MiB, is a cache of words (none in a workspace below 8 KB); fw_start marks the
-cache as empty. A model that is loaded is only read: threads may share it.
+Memory. fw_open reads the file's header once, on the stack (FW_WINDOW and about 3 KB), to compute sizes; it keeps only
+numbers. fw_load decodes the file, whose arrays are entropy coded, into `memory`: the header (labels, vocabulary), the
+codes of the embedding and of positions, one byte each, and all other matrices as float32 (with FW_COMPACT also as
+codes); a table of floats stays float32. Every prediction reads the first fw_used(&model) bytes; the bytes after them
+are needed for decoding only and may then be used as a workspace. The file's bytes are not needed after fw_load. A
+workspace belongs to one thread: it holds the text in several forms, the tokens and the encoder's state. Half of it, at
+most 2 MiB, is a cache of words (none in a workspace below 8 KB); fw_start marks the cache as empty. A loaded model is
+read-only: threads may share it.
 
-Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md is
-the format; the answers are those of compression/runtime, the NumPy runtime.
+Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md
+specifies the format; the results are those of compression/runtime, the NumPy runtime.
 
 Settings, defined before the implementation:
 
-    FW_COMPACT      for microcontrollers: all codes stay codes, a byte each, and are multiplied as such, byte pairs have
-                    indexes of 16 bits (files of more than 65,534 of them are refused), and there are no vectors
+    FW_COMPACT      for microcontrollers: all codes stay codes, one byte each, and are multiplied as codes, byte pairs
+                    have 16-bit indexes (files with more than 65,534 of them are rejected), and no vectors are used
 
     FW_NO_TRANSFORMERS
-                    files of transformers and recursive transformers are refused: for programs without room for them
+                    reject files of transformers and recursive transformers, to save code size
 
-    FW_ASCII        for programs without room for the tables of Unicode: texts with other characters are refused
+    FW_ASCII        reject texts with other characters than ASCII, to save the Unicode tables
 
-    FW_WINDOW       bytes of fw_open's inflater's window on the stack, a power of two, 32768 by default, 4096 with
-                    FW_COMPACT. A smaller one refuses headers that need more; one as long as a header never does.
+    FW_WINDOW       size in bytes of the inflate window that fw_open has on the stack: a power of two, by default 32768,
+                    or 4096 with FW_COMPACT. Headers that need a larger window are rejected; a window as long as the
+                    header is always enough.
 
-    FW_NO_VECTORS   plain loops in place of GCC's and clang's vectors
+    FW_NO_VECTORS   plain loops instead of the vector extensions of GCC and clang
 
     FW_TABLES_ELSEWHERE
-                    fw__tables, the tables of Unicode (31 KB), is a variable, which the program fills with them before
-                    it opens a file: for programs that have them in another form
+                    fw__tables, the Unicode tables (31 KB), is a variable, which the program fills before it opens a
+                    file: for programs that store the tables in another form
 
-    FW_API          what stands in front of each function, such as static
+    FW_API          prefix of each function's declaration, such as static
 */
 #ifndef FEATHERWEIGHT_H
 #define FEATHERWEIGHT_H
@@ -64,9 +65,9 @@ Settings, defined before the implementation:
 extern "C" {
 #endif
 
-#define FW_FORMAT 1 /* the version of the format that is read */
+#define FW_FORMAT 1 /* the format version that is supported */
 
-/* What functions return; fw_error has a text for each. */
+/* Status codes that functions return; fw_error returns the message of each. */
 enum {
   FW_OK,
   FW_NOT_PACKED,
@@ -98,24 +99,24 @@ typedef struct fw__array {
   const uint8_t *steps; /* the tables, in the header */
   uint8_t stays; /* predictions read it */
   struct fw__array *classes, *next;
-  uint8_t *values; /* NULL of a constant */
+  uint8_t *values; /* NULL for a constant */
 } fw__array;
 
 typedef struct fw__matrix {
   uint32_t rows, columns, form, option, levels, floats, next, across, height;
   fw__array *zero_point, *codes, *mask, *planes[4];
-  struct fw__matrix *left, *right, *after; /* after: the file's next one that is no product */
+  struct fw__matrix *left, *right, *after; /* after: the next matrix of the file that is not a product */
 } fw__matrix;
 
-/* A matrix whose rows are read one at a time: as floats, or without them from its codes. */
+/* A matrix whose rows are read one at a time: from floats or, if there are none, from its codes. */
 typedef struct {
   float *values;
   fw__matrix *matrix;
 } fw__rows;
 
-/* A linear layer as it is multiplied with: [inputs][stride] with the outputs side by side, or, if stride is 0,
- * [outputs][inputs]. It is made from one matrix, or from two side by side; without weights their codes are multiplied
- * with. The outputs from `from` to `to` are doubled. */
+/* A linear layer in the layout used for multiplication: [inputs][stride], the outputs being contiguous, or, if stride
+ * is 0, [outputs][inputs]. It is built from one matrix, or from two side by side; if weights is NULL, their codes are
+ * used directly. The outputs from `from` to `to` are doubled. */
 typedef struct {
   float *weights, *bias;
   uint32_t inputs, outputs, stride;
@@ -133,34 +134,34 @@ typedef struct {
   uint32_t has_value, next;
 } fw__rule;
 
-/* The index of a symbol of byte pairs, or of its row. */
+/* The index of a byte-pair symbol, or of its row. */
 #ifdef FW_COMPACT
 typedef uint16_t fw__index;
 #else
 typedef uint32_t fw__index;
 #endif
 
-/* A symbol of byte pairs: a character, which is its own hash, two symbols, or (literal) text of the header. */
+/* A byte-pair symbol: a character (its hash is the character itself), two symbols, or a literal text of the header. */
 typedef struct {
   uint32_t hash;
   fw__index length, left, right, id;
 } fw__symbol;
 
 typedef struct fw_model {
-  /* For the caller to read. */
+  /* Public: callers may read these fields. */
   int arch, embedding;   /* FW_FFN ..., FW_BPE ... */
   int pair;              /* reads two texts */
   int tokens;            /* labels words: fw_tag */
   int multilabel;        /* a text has every label with a probability of at least 0.5 */
-  uint32_t labels;       /* 0 of a regression */
-  uint32_t outputs;      /* numbers that a text has: labels, or 1 */
-  uint32_t max_tokens;   /* where a text is cut */
-  float temperature;     /* what probabilities divide logits by */
+  uint32_t labels;       /* 0 for regression */
+  uint32_t outputs;      /* numbers per text: labels, or 1 */
+  uint32_t max_tokens;   /* texts are truncated to this length */
+  float temperature;     /* logits are divided by it for probabilities */
   fw__string name, task; /* after fw_load */
-  float threshold;       /* after fw_load: of two labels the probability of the second one from which answering it had
-                            the best F1 on validation; below 0 where there is none */
+  float threshold;       /* after fw_load: for two labels, the threshold on the second label's probability that had
+                            the best F1 on validation; negative if there is none */
 
-  /* All others are the implementation's own. */
+  /* Private to the implementation. */
   const uint8_t *file, *stored;
   size_t file_length, header_length, rest_at;
   uint32_t stored_length, checksum;
@@ -176,7 +177,7 @@ typedef struct fw_model {
   uint32_t longest_row, longest_factor, longest_rank;
   fw__rows table, importance, marks, positions, segments;
   fw__dense encoder[2], fusion, composition[2], classifier[2];
-  fw__dense *layers; /* of a transformer, and behind them its adapters */
+  fw__dense *layers; /* of a transformer, followed by its adapters */
   float scale; /* of the scores of aligned tokens */
   struct fw__table *tables;
   uint32_t *ends;
@@ -194,53 +195,53 @@ typedef struct fw_model {
   uint8_t *piece_text;
 } fw_model;
 
-/* A word of a tagged text: where it is in the text, in bytes, and the index of its label. */
+/* A word of a tagged text: its position in the text, in bytes, and the index of its label. */
 typedef struct {
   size_t start, length;
   uint32_t label;
 } fw_word;
 
-/* Check a file's length, version and checksum, and find out what memory it needs. */
+/* Check a file's length, version and checksum, and compute how much memory it needs. */
 FW_API int fw_open(fw_model *model, const void *bytes, size_t length);
-/* Return the bytes of memory that are enough for fw_load; SIZE_MAX where they are more than can be addressed. */
+/* Return a memory size in bytes that is enough for fw_load; SIZE_MAX if it is more than can be addressed. */
 FW_API size_t fw_memory_size(const fw_model *model);
-/* Decode the file. The memory must stay as it is as long as the model is used. FW_MEMORY: it is too small; less than
-   fw_memory_size is enough for most files. */
+/* Decode the file. The memory must not change while the model is in use. Returns FW_MEMORY if it is too small; less
+   than fw_memory_size is enough for most files. */
 FW_API int fw_load(fw_model *model, void *memory, size_t size);
-/* Return the bytes of memory with which fw_load can decode this file, which are found out by decoding it. */
+/* Return the exact memory size in bytes that fw_load needs for this file; it is known only after decoding. */
 FW_API size_t fw_needed(const fw_model *model);
-/* Return the bytes of `memory` that predictions read; those behind them are free again. */
+/* Return the number of bytes of `memory` that predictions read; the bytes after them are free. */
 FW_API size_t fw_used(const fw_model *model);
-/* Return the bytes of a workspace that is enough for any text of `longest` bytes; less is enough for most. */
+/* Return a workspace size in bytes that is enough for any text of `longest` bytes; less is enough for most texts. */
 FW_API size_t fw_workspace_size(const fw_model *model, size_t longest);
-/* Mark a workspace as new: to be called once before its first use, and before it is used for another model. */
+/* Mark a workspace as new. To be called once before its first use, and before it is used with another model. */
 FW_API void fw_start(void *workspace, size_t size);
-/* Write model->outputs probabilities of a text in UTF-8 (or of a pair), of a regression the score. FW_WORKSPACE: the
-   text needs a larger workspace. FW_KIND: one text where the model reads two, or a model that labels words. */
+/* Write model->outputs probabilities of a UTF-8 text (or of a pair), or the score for regression. Returns FW_WORKSPACE
+   if the text needs a larger workspace, FW_KIND for one text if the model reads pairs, or if it labels words. */
 FW_API int fw_predict(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
                       void *workspace, size_t size, float *probabilities);
 /* The same for logits. */
 FW_API int fw_logits(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
                      void *workspace, size_t size, float *logits);
-/* Write the logits, [count][outputs], of many texts that lie one behind the other; ends: where each ends, in bytes. Of
-   pairs `count` counts pairs, and there are two texts for each. Returns the first status that is not FW_OK, *done texts
-   were answered by then; begin with *done = 0, and call again with a larger workspace to go on. */
+/* Write the logits, [count][outputs], of many concatenated texts; ends: the end of each text, in bytes. For pairs,
+   `count` is the number of pairs, each of two consecutive texts. Returns the first status that is not FW_OK; *done is
+   the number of texts finished by then. Start with *done = 0, and call again with a larger workspace to continue. */
 FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
                    size_t size, float *logits, size_t *done);
-/* Find the words of a text (of a model with `tokens`), at most `most` of them, their number and their labels; logits,
-   if not NULL, is [most][outputs]. A text without words has one of length 0. FW_LIMIT: there are more words; *count
-   says how many. */
+/* Write the words of a text (for a model with `tokens`), at most `most` of them, with their labels, and their number;
+   logits, if not NULL, is [most][outputs]. A text without words has one word of length 0. Returns FW_LIMIT if there are
+   more words; *count is then their number. */
 FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *workspace, size_t size, fw_word *words,
                   size_t most, size_t *count, float *logits);
-/* Return a label, which is not ended by a zero, and its length in bytes; NULL for an index that is no label's. */
+/* Return a label, which is not zero-terminated, and its length in bytes; NULL if the index is out of range. */
 FW_API const char *fw_label(const fw_model *model, uint32_t index, size_t *length);
-/* Return the index of the largest of some numbers, the first of equals. */
+/* Return the index of the largest value, the first one if several are equal. */
 FW_API uint32_t fw_best(const float *values, uint32_t count);
-/* Return what a status means. */
+/* Return the message of a status. */
 FW_API const char *fw_error(int status);
-/* Return the bytes of a fw_model, for callers in other languages. */
+/* Return the size of a fw_model in bytes, for callers in other languages. */
 FW_API size_t fw_model_size(void);
-/* Return the version of Unicode whose tables the implementation has. */
+/* Return the Unicode version of the implementation's tables. */
 FW_API const char *fw_unicode(void);
 
 #ifdef __cplusplus
@@ -274,12 +275,12 @@ FW_API const char *fw_unicode(void);
 #define FW__ALIGNMENT 8
 #else
 #define FW__COMPACT 0
-#define FW__ALIGNMENT 64 /* a line of the cache, and the longest of vectors */
+#define FW__ALIGNMENT 64 /* a cache line, and the longest vector */
 #endif
 
 #ifdef FW_ASCII
 #define FW_UNICODE "none, only ASCII"
-/* Of sentencepiece's nmt_nfkc, and what no text has here. */
+/* Tables of sentencepiece's nmt_nfkc; the others hold code points that do not occur in ASCII texts. */
 static const struct {
   uint32_t later_singles[2], later_sequences[4];
   uint16_t nmt_gone[28], nmt_spaces[4], nmt_kept[1];
@@ -1024,7 +1025,7 @@ enum {
 #define FW__MOST_STEPS 4096u
 #define FW__MOST_PIECES (1u << 15)
 #define FW__MOST_PIECE_LENGTH 512u
-#define FW__MOST_ALIGNED (1u << 12) /* tokens of a text that is aligned with another one */
+#define FW__MOST_ALIGNED (1u << 12) /* tokens of an aligned text */
 #define FW__BLOCK 64u
 #define FW__CODE_BITS 13
 #define FW__LOWEST_STATE (1u << 16)
@@ -1087,7 +1088,7 @@ static uint32_t fw__crc(const uint8_t *bytes, size_t length) {
   return ~crc;
 }
 
-/* Return the next code point of strict UTF-8 and go past it; FW__NONE for anything else. at < end. */
+/* Return the next code point of strict UTF-8 and advance; FW__NONE for invalid bytes. Requires at < end. */
 static uint32_t fw__decode(const uint8_t *bytes, size_t *at, size_t end) {
   uint32_t first = bytes[*at], value, least;
   size_t more;
@@ -1107,7 +1108,7 @@ static uint32_t fw__decode(const uint8_t *bytes, size_t *at, size_t end) {
   return value;
 }
 
-/* Write a code point in UTF-8. Returns the bytes written, at most 4. */
+/* Write a code point in UTF-8. Returns the number of bytes written, at most 4. */
 static uint32_t fw__encode(uint32_t code, uint8_t *bytes) {
   if (code < 0x80) return bytes[0] = (uint8_t)code, 1;
   uint32_t more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
@@ -1116,7 +1117,7 @@ static uint32_t fw__encode(uint32_t code, uint8_t *bytes) {
   return more + 1;
 }
 
-/* Return the code points of UTF-8, FW__NONE where it is not. */
+/* Return the number of code points of a UTF-8 text, FW__NONE if it is invalid. */
 static uint32_t fw__characters(const uint8_t *bytes, size_t length) {
   uint32_t count = 0;
   for (size_t at = 0; at < length; count++)
@@ -1137,7 +1138,7 @@ typedef struct {
   size_t length, at;
   uint32_t hold, bits, state, last, left, distance, produced;
   fw__code literals, distances;
-  uint8_t *window; /* the last bytes written, a power of two of them, or all */
+  uint8_t *window; /* the last bytes written: a power of two of them, or all */
   uint32_t mask;
 } fw__inflate;
 
@@ -1154,13 +1155,13 @@ static int fw__bits(fw__inflate *s, uint32_t count) {
   return value;
 }
 
-/* Make a code from the lengths of its symbols. Returns how many codes are left over; negative if there are too many. */
+/* Build a code from its symbols' lengths. Returns the number of unused codes, negative for too many symbols. */
 static int fw__make_code(fw__code *code, const uint8_t *lengths, int symbols) {
   uint16_t offsets[16];
   int left = 1;
   memset(code->counts, 0, sizeof code->counts);
   for (int i = 0; i < symbols; i++) code->counts[lengths[i]]++;
-  if (code->counts[0] == symbols) return 0; /* no codes: complete, but nothing can be decoded */
+  if (code->counts[0] == symbols) return 0; /* no codes: complete, but cannot decode anything */
   for (int i = 1; i < 16; i++) {
     left = 2 * left - code->counts[i];
     if (left < 0) return left;
@@ -1242,7 +1243,7 @@ static int fw__start_block(fw__inflate *s) {
   return 0;
 }
 
-/* Return the next byte, FW__ENDED behind the last one, or FW__BROKEN. */
+/* Return the next byte, FW__ENDED after the last one, or FW__BROKEN. */
 static int fw__inflated(fw__inflate *s) {
   static const uint16_t lengths[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                        31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
@@ -1304,10 +1305,10 @@ static void fw__start_inflate(fw__inflate *s, const uint8_t *in, size_t length, 
   s->hold = s->bits = s->state = s->last = s->left = s->distance = s->produced = 0;
 }
 
-/* ---- Reading: the first error stays, and everything that is read after it is zero ---- */
+/* ---- Reading: the first error is kept, and everything read after it is zero ---- */
 
 typedef struct {
-  const uint8_t *data; /* NULL where bytes come from the inflater */
+  const uint8_t *data; /* NULL if bytes come from the inflater */
   size_t at, end;
   fw__inflate *inflate;
   int error;
@@ -1347,7 +1348,7 @@ static uint32_t fw__size(fw__reader *r, uint32_t most) {
   return value;
 }
 
-/* Go past bytes. Returns where they are, NULL where they come from the inflater. */
+/* Skip bytes. Returns their address, NULL if they come from the inflater. */
 static const uint8_t *fw__take(fw__reader *r, size_t count) {
   const uint8_t *bytes = r->data ? r->data + r->at : NULL;
   if (!r->error && count > r->end - r->at) r->error = FW_FIELD;
@@ -1358,7 +1359,7 @@ static const uint8_t *fw__take(fw__reader *r, size_t count) {
   return bytes;
 }
 
-/* Read a text of at most `most` characters. Its UTF-8 is checked where its bytes are in memory. */
+/* Read a text of at most `most` characters. Its UTF-8 is checked if its bytes are in memory. */
 static fw__string fw__text(fw__reader *r, uint32_t most) {
   fw__string text = {NULL, 0, 0};
   text.length = fw__number(r, FW__MOST_VALUES);
@@ -1373,7 +1374,7 @@ static fw__string fw__text(fw__reader *r, uint32_t most) {
   return text;
 }
 
-/* Under AddressSanitizer what lies between two pieces of memory is poisoned. */
+/* Under AddressSanitizer the gap between two blocks of memory is poisoned. */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define FW__POISON(at, bytes) ASAN_POISON_MEMORY_REGION(at, bytes)
@@ -1385,11 +1386,11 @@ static fw__string fw__text(fw__reader *r, uint32_t most) {
 #define FW__GAP 0
 #endif
 
-/* ---- Memory: what stays from the front, what decoding needs from the back; behind what stays, what a part of decoding
- * needs ---- */
+/* ---- Memory: permanent blocks grow from the front, blocks for decoding from the back; blocks that only one phase of
+ * decoding needs lie after the permanent ones ---- */
 
 typedef struct {
-  uint8_t *base; /* NULL while sizes are found out */
+  uint8_t *base; /* NULL while sizes are computed */
   uint64_t size, low, high, peak;
 } fw__memory;
 
@@ -1413,13 +1414,13 @@ static void *fw__place(fw__memory *a, uint64_t bytes, int stays) {
 
 /* ---- The header ---- */
 
-/* State of a pass over the header: the first pass has no memory and counts, the second keeps. */
+/* State of a pass over the header: the first pass has no memory and only counts, the second stores. */
 typedef struct {
   fw_model *m;
   fw__reader *r;
   fw__memory *a;
   int keep;
-  uint64_t staying, passing; /* bytes of the main stream's arrays, of those that predictions read and of others */
+  uint64_t staying, passing; /* bytes of the main stream's arrays: those that predictions read, and others */
 } fw__pass;
 
 static void *fw__get(fw__pass *p, uint64_t count, size_t size, int stays) {
@@ -1428,8 +1429,8 @@ static void *fw__get(fw__pass *p, uint64_t count, size_t size, int stays) {
   return memory;
 }
 
-/* A table for decoding: the symbols that are present, where the interval of each starts, and for every 32nd slot the
-   index of its symbol. */
+/* A decoding table: the symbols that occur, the start of each one's interval, and for every 32nd slot the index of its
+   symbol. */
 typedef struct fw__table {
   uint16_t start[257];
   uint8_t symbol[256], coarse[256];
@@ -1454,8 +1455,8 @@ static void fw__skip_table(fw__pass *p) {
   }
 }
 
-/* Read how an array is stored, and append it to its stream. stays: predictions read it. Returns NULL in the first pass.
- */
+/* Read how an array is stored, and append it to its stream. stays: whether predictions read it. Returns NULL in the
+ * first pass. */
 static fw__array *fw__read_array(fw__pass *p, uint32_t count, uint32_t columns, int first, int stays) {
   fw_model *m = p->m;
   fw__array local, *array = fw__get(p, 1, sizeof local, 1);
@@ -1492,7 +1493,7 @@ static fw__array *fw__read_array(fw__pass *p, uint32_t count, uint32_t columns, 
   return array;
 }
 
-/* Place the main stream's arrays: those that predictions read, or the others. */
+/* Allocate the main stream's arrays: those that predictions read, or the others. */
 static void fw__place_arrays(fw__pass *p, int stays) {
   if (!p->keep) fw__extend(p->a, stays ? p->staying : p->passing, stays);
   for (fw__array *array = p->m->main; array; array = array->next)
@@ -1505,8 +1506,8 @@ static uint32_t fw__add_floats(fw__pass *p, uint64_t count) {
   return start;
 }
 
-/* Read a matrix's description. stays: predictions read its codes; factor: it is one of a product's. Returns whether it
- * has codes; *to is NULL in the first pass. */
+/* Read a matrix's description. stays: whether predictions read its codes; factor: whether it is a factor of a product.
+ * Returns whether it has codes; *to is NULL in the first pass. */
 static int fw__read_matrix(fw__pass *p, fw__matrix **to, uint32_t rows, uint32_t columns, int stays, int factor) {
   fw__reader *r = p->r;
   fw_model *m = p->m;
@@ -1572,8 +1573,8 @@ static int fw__read_matrix(fw__pass *p, fw__matrix **to, uint32_t rows, uint32_t
 
 static int fw__is_transformer(const fw_model *m) { return FW__TRANSFORMERS && m->arch >= FW_TRANSFORMER; }
 
-/* Read the word pieces: each has a number of characters of the previous one. Sizes in the first pass, bytes in the
- * second. */
+/* Read the wordpieces: each begins with some characters of the previous one. Reads sizes in the first pass, bytes in
+ * the second. */
 static void fw__read_pieces(fw__pass *p) {
   fw_model *m = p->m;
   uint8_t piece[4 * FW__MOST_PIECE_LENGTH + 4], before[4 * FW__MOST_PIECE_LENGTH + 4];
@@ -1686,10 +1687,10 @@ static void fw__read_vocabulary(fw__pass *p) {
 
 static uint32_t fw__stride(uint32_t outputs) { return outputs < 16 ? 0 : (outputs + 15) & ~15u; }
 
-/* Return how many numbers fw__apply writes. */
+/* Return the number of floats that fw__apply writes. */
 static uint32_t fw__padded(const fw__dense *dense) { return dense->stride ? dense->stride : dense->outputs; }
 
-/* Read a matrix whose rows are read one at a time, by predictions too. stays: its codes stay codes. */
+/* Read a matrix whose rows are read one at a time, also by predictions. stays: whether its codes stay codes. */
 static void fw__read_rows(fw__pass *p, fw__rows *rows, uint32_t count, uint32_t columns, int stays) {
   int coded = fw__read_matrix(p, &rows->matrix, count, columns, stays, 0) && stays;
   rows->values = coded || p->r->error ? NULL : fw__get(p, (uint64_t)count * columns, 4, 1);
@@ -1704,7 +1705,7 @@ static void fw__place_dense(fw__pass *p, fw__dense *dense, uint32_t outputs, uin
   dense->bias = fw__get(p, fw__padded(dense), 4, 1);
 }
 
-/* Read a layer's matrix, or two side by side. more: inputs of the second one. */
+/* Read a layer's matrix, or two side by side. more: number of inputs of the second one. */
 static void fw__read_dense(fw__pass *p, fw__dense *dense, uint32_t outputs, uint32_t inputs, uint32_t more) {
   memset(dense, 0, sizeof *dense);
   int coded = fw__read_matrix(p, &dense->matrices[0], outputs, inputs, FW__COMPACT, 0);
@@ -1712,32 +1713,32 @@ static void fw__read_dense(fw__pass *p, fw__dense *dense, uint32_t outputs, uint
   fw__place_dense(p, dense, outputs, inputs + more, coded && FW__COMPACT);
 }
 
-/* The matrices of a transformer's layer; those of an adapter are two that are multiplied with as up and down are. */
+/* The matrices of a transformer's layer; an adapter has two, used in the same way as up and down. */
 enum { FW__QUERY, FW__KEY, FW__VALUE, FW__OUTPUT, FW__UP, FW__DOWN, FW__OF_LAYER, FW__OF_ADAPTERS = 4 };
 
-/* Return how many matrices the layers of a transformer have without adapters, which each application has its own of. */
+/* Return the number of matrices of a transformer's layers, except adapters, which every application has its own of. */
 static uint32_t fw__of_layers(const fw_model *m) { return FW__OF_LAYER * (m->arch == FW_RECURSIVE ? 1 : m->depth); }
 
 static uint32_t fw__of_adapters(const fw_model *m) { return m->adapters ? FW__OF_ADAPTERS * m->depth : 0; }
 
-/* Return the numbers of the biases and the norm of a layer's attention part: of query, key, value and output, and a norm
- * of two numbers for each. */
+/* Return the number of floats of the attention part's biases (query, key, value, output) and norm (two floats for each
+ * unit). */
 static uint64_t fw__attention_vectors(const fw_model *m) { return 3 * ((uint64_t)m->attention + m->hidden); }
 
-/* Return those of a whole layer: also of up and down, and another norm. */
+/* Return the same for a whole layer: also the biases of up and down, and the second norm. */
 static uint64_t fw__layer_vectors(const fw_model *m) {
   return fw__attention_vectors(m) + 3 * (uint64_t)m->hidden + m->intermediate;
 }
 
-/* What all layers of a transformer share: the first one's attention part, its feed-forward part, or nothing. */
+/* What all layers of a transformer share with the first: its attention part, its feed-forward part, or nothing. */
 enum { FW__SHARE_NONE, FW__SHARE_ATTENTION, FW__SHARE_FEED, FW__SHARES };
 
-/* Return whether matrix `i` of the layers is the first layer's one, and not in the file. */
+/* Return whether matrix `i` of the layers is shared with the first layer, and therefore not in the file. */
 static int fw__is_shared(const fw_model *m, uint32_t i) {
   return i >= FW__OF_LAYER && m->share == (i % FW__OF_LAYER < FW__UP ? FW__SHARE_ATTENTION : FW__SHARE_FEED);
 }
 
-/* Return the numbers of the biases and norms of a layer after the first, which has those of its own parts only. */
+/* Return the number of floats of the biases and norms of a layer after the first, which has only its unshared parts. */
 static uint64_t fw__later_vectors(const fw_model *m) {
   uint64_t attention = fw__attention_vectors(m), all = fw__layer_vectors(m);
   return m->share == FW__SHARE_ATTENTION ? all - attention : m->share == FW__SHARE_FEED ? attention : all;
@@ -1763,15 +1764,15 @@ static void fw__read_transformer(fw__pass *p) {
 
 static int fw__is_recurrent(const fw_model *m) { return m->arch == FW_RNN || m->arch == FW_BILSTM; }
 
-/* Return the number of layers of an encoder that is a convolution or recurrent, with a layer for each direction. */
+/* Return the number of layers of a convolution or a recurrent encoder, which has a layer for each direction. */
 static int fw__layers(const fw_model *m) { return m->arch == FW_CONV ? 1 : fw__is_recurrent(m) ? 2 : 0; }
 
-/* Return the outputs of such a layer: an LSTM's gates, an RNN's units, a convolution's values and gates. */
+/* Return the number of outputs of such a layer: an LSTM's gates, an RNN's units, a convolution's values and gates. */
 static uint32_t fw__gates(const fw_model *m) {
   return m->hidden * (m->arch == FW_BILSTM ? 4 : m->arch == FW_CONV ? 2 : 1);
 }
 
-/* Read such layers. inputs: numbers of a token. */
+/* Read such layers. inputs: number of floats of a token. */
 static void fw__read_layers(fw__pass *p, fw__dense *layers, uint32_t inputs) {
   const fw_model *m = p->m;
   int recurrent = fw__is_recurrent(m);
@@ -1786,8 +1787,8 @@ static void fw__read_header(fw__pass *p) {
   m->longest_row = m->longest_factor = m->longest_rank = 0;
   m->first = m->main = m->first_end = m->main_end = NULL;
   m->matrices = m->last_matrix = NULL;
-  /* An architecture, 8 with a composition, 16 times what layers share, 64 without segments, and 128 where heads have a
-   * width of their own. */
+  /* The sum of the architecture, 8 with a composition, 16 times what layers share, 64 without segments, and 128 if
+   * heads have a width of their own. */
   uint32_t form = fw__byte(r, 256), head_width = 0;
   m->arch = (int)(form % 8);
   m->compose = !!(form & 8);
@@ -1805,7 +1806,7 @@ static void fw__read_header(fw__pass *p) {
   m->align = !!(flags & FW__ALIGN);
   m->symmetric = !!(flags & FW__SYMMETRIC);
   m->has_threshold = !!(flags & FW__THRESHOLD);
-  if (!r->error && m->pair && m->tokens) r->error = FW_UNSUPPORTED; /* words of a second text answer a question */
+  if (!r->error && m->pair && m->tokens) r->error = FW_UNSUPPORTED; /* a second text's words answer a question */
   m->temperature = 1;
   m->threshold = -1;
   m->name = fw__text(r, FW__NONE);
@@ -1847,14 +1848,14 @@ static void fw__read_header(fw__pass *p) {
     return;
   }
   m->vocab_size = m->embedding == FW_HASH ? fw__size(r, FW__MOST_VALUES) : 0;
-  m->growth = 4; /* a sign of word pieces gets two spaces */
+  m->growth = 4; /* the wordpiece tokenizer puts two spaces around a sign */
   if (m->embedding == FW_BPE) fw__read_vocabulary(p);
   if (m->embedding == FW_WORDPIECE) fw__read_pieces(p);
   if (r->error) return;
   m->rows = m->embedding == FW_WORDPIECE ? m->pieces + 1 : m->embedding == FW_CHAR ? 33 : fw__size(r, FW__MOST_VALUES);
   m->width = m->arch == FW_FFN ? m->dim : fw__is_recurrent(m) ? 2 * m->hidden : m->hidden;
   m->compared = m->compose ? m->hidden : m->width;
-  m->input = m->dim + m->align; /* whether the other text has the token */
+  m->input = m->dim + m->align; /* a flag: whether the other text has the token */
   m->blocks = !m->pair || fw__is_transformer(m) ? 1 : m->symmetric ? 3 : 4;
   uint32_t inputs = m->width * m->blocks, of_token = m->width + m->dim;
   fw__read_rows(p, &m->table, m->rows, m->dim, 1);
@@ -1887,8 +1888,8 @@ static void fw__read_header(fw__pass *p) {
   if (r->error) return;
   m->floats = fw__get(p, m->floats_count, 4, 1);
   fw__place_arrays(p, 0);
-  /* What a part of decoding needs. Pairs are decoded before the codes that stay, and so in their place; tables of codes
-   * are read before rows of weights are. */
+  /* Memory for single phases of decoding. Pairs are decoded before the codes that stay, and may use their place; tables
+   * of codes are read before rows of weights. */
   uint64_t end = p->a->low;
   if (m->embedding == FW_BPE) {
     m->seen = fw__get(p, 2 * (uint64_t)m->symbol_count, sizeof *m->seen, 1);
@@ -1908,8 +1909,7 @@ static void fw__read_header(fw__pass *p) {
 
 /* ---- Entropy coding: rANS with many states ("lanes") ---- */
 
-/* Turn weights into frequencies that sum to 1 << bits, in place. Returns whether there are symbols enough and few
- * enough. */
+/* Turn weights into frequencies that sum to 1 << bits, in place. Returns whether the number of symbols is valid. */
 static int fw__frequencies(uint32_t *weights, uint32_t count, int bits) {
   uint32_t whole = 1u << bits, present = 0, top = 0, second = FW__NONE, quotients[64] = {0};
   uint64_t sum = 0, given = 0;
@@ -1937,7 +1937,7 @@ static int fw__frequencies(uint32_t *weights, uint32_t count, int bits) {
   return 1;
 }
 
-/* Read a table of the header. Returns the bytes behind it, NULL for a table that is none. */
+/* Read a table of the header. Returns the address after it, NULL if it is invalid. */
 static const uint8_t *fw__read_table(const uint8_t *steps, fw__table *table) {
   static const uint32_t quarters[4] = {65536, 77936, 92682, 110218};
   uint32_t weights[256], count = 1u + *steps++, step = 0, present = 0, at = 0;
@@ -1960,10 +1960,10 @@ static const uint8_t *fw__read_table(const uint8_t *steps, fw__table *table) {
 }
 
 typedef struct {
-  uint32_t *states, count, total; /* total: of all streams so far, whose carried bytes are kept */
+  uint32_t *states, count, total; /* total: over all streams so far, whose carried bytes are kept */
   const uint8_t *words, *end;
-  uint8_t *low, *high; /* the memory for them: carried bytes begin at its end, the last one in front, then the states */
-  size_t most;         /* bytes of it that were used */
+  uint8_t *low, *high; /* their memory: the carried bytes grow down from its end, and the states lie below them */
+  size_t most;         /* number of its bytes that were used */
 } fw__lanes;
 
 static int fw__start_lanes(fw__reader *r, fw__lanes *lanes, uint32_t count) {
@@ -1981,7 +1981,7 @@ static int fw__start_lanes(fw__reader *r, fw__lanes *lanes, uint32_t count) {
   return 0;
 }
 
-/* Shift a word into a state that has become too small. Returns whether there was one. */
+/* Shift a word into a state that has become too small. Returns whether a word was left. */
 static int fw__refill(fw__lanes *lanes, uint32_t lane) {
   if (lanes->states[lane] >= FW__LOWEST_STATE) return 1;
   if (lanes->end - lanes->words < 2) return 0;
@@ -1990,7 +1990,7 @@ static int fw__refill(fw__lanes *lanes, uint32_t lane) {
   return 1;
 }
 
-/* Return a byte that states carried, of all streams. */
+/* Return the address of a byte carried by the states, counted over all streams. */
 static uint8_t *fw__carried(const fw__lanes *lanes, uint64_t index) { return lanes->high - 1 - index; }
 
 static int fw__end_lanes(fw__reader *r, fw__lanes *lanes) {
@@ -2054,8 +2054,8 @@ static int fw__decode_stream(fw_model *m, fw__reader *r, fw__lanes *lanes, fw__a
 
 #define FW__PRIME 0x01000193u
 
-/* The hash of a text is the sum of its characters times powers of a number, so that that of two texts in a row follows
-   from theirs. */
+/* A text's hash is the sum of its characters times powers of a constant, so that the hash of two concatenated texts can
+   be computed from their hashes. */
 static uint32_t fw__power(uint32_t exponent) {
   uint32_t result = 1, base = FW__PRIME;
   for (; exponent; exponent >>= 1, base *= base)
@@ -2067,7 +2067,7 @@ static uint32_t fw__slot(const fw_model *m, uint32_t hash) {
   return (hash ^ hash >> 15) * 0x9E3779B1u >> 7 & m->table_mask;
 }
 
-/* Return whether a symbol is these characters, as many as it has. */
+/* Return whether a symbol consists of these characters, as many as it has. */
 static int fw__symbol_is(const fw_model *m, uint32_t symbol, const uint32_t *text) {
   fw__index waiting[FW__MOST_PIECE_LENGTH + 2];
   uint32_t count = 0;
@@ -2084,7 +2084,7 @@ static int fw__symbol_is(const fw_model *m, uint32_t symbol, const uint32_t *tex
       if (!count) return 1;
       symbol = waiting[--count];
     } else {
-      /* Each of these has a character at least, and the whole at most as many as a piece may have. */
+      /* Each of these symbols has at least one character, and together they have at most the limit of a piece. */
       if (count > FW__MOST_PIECE_LENGTH) return 0;
       waiting[count++] = s->right;
       symbol = s->left;
@@ -2092,7 +2092,7 @@ static int fw__symbol_is(const fw_model *m, uint32_t symbol, const uint32_t *tex
   }
 }
 
-/* Write a symbol's characters. It is no literal, and not longer than a piece may be. */
+/* Write a symbol's characters. The symbol is not a literal, and not longer than the limit of a piece. */
 static void fw__spell(const fw_model *m, uint32_t symbol, uint32_t *text) {
   fw__index waiting[FW__MOST_PIECE_LENGTH + 2];
   uint32_t count = 0;
@@ -2115,8 +2115,7 @@ static void fw__spell(const fw_model *m, uint32_t symbol, uint32_t *text) {
   }
 }
 
-/* Return the symbol of these characters, FW__NONE without one. left, right: symbols that they are joined from, if
- * known. */
+/* Return the symbol of these characters, FW__NONE if there is none. left, right: the symbols joined, if known. */
 static uint32_t fw__find(const fw_model *m, uint32_t hash, uint32_t length, const uint32_t *text, uint32_t left,
                          uint32_t right) {
   for (uint32_t slot = fw__slot(m, hash);; slot = (slot + 1) & m->table_mask) {
@@ -2140,7 +2139,7 @@ static int fw__same_symbol(const fw_model *m, uint32_t a, uint32_t b) {
   return fw__symbol_is(m, b, text);
 }
 
-/* Enter a symbol into the table. Returns whether its text is a new one. */
+/* Insert a symbol into the table. Returns whether its text is new. */
 static int fw__enter(fw_model *m, uint32_t symbol) {
   const fw__symbol *s = &m->symbols[symbol];
   uint32_t slot = fw__slot(m, s->hash);
@@ -2159,7 +2158,7 @@ static uint32_t fw__hash_text(const uint8_t *bytes, uint32_t length) {
   return hash;
 }
 
-/* Decode the parts of all merges that are not literal. */
+/* Decode the two symbols of every merge that is not literal. */
 static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   uint32_t pairs = m->merges - m->literal_count, literal = 0, count, first = m->character_count;
   for (uint32_t i = 0; i < m->symbol_count; i++) m->symbols[i].right = FW__NO_INDEX;
@@ -2214,13 +2213,13 @@ static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   return fw__end_lanes(r, lanes);
 }
 
-/* Return the row of a symbol, 0 of one that has none. An unused one has FW__NO_INDEX in place of a row. */
+/* Return the row of a symbol, 0 if it has none. An unused symbol has FW__NO_INDEX instead of a row. */
 static uint32_t fw__id(const fw_model *m, uint32_t symbol) {
   uint32_t id = symbol == FW__NONE ? 0 : m->symbols[symbol].id;
   return id == FW__NO_INDEX ? 0 : id;
 }
 
-/* Give all symbols their texts' hashes and lengths, and their ids. */
+/* Set the hash, length and id of all symbols. */
 static int fw__make_symbols(fw_model *m) {
   size_t at = 0;
   uint32_t id = 0, blank = FW__BLANK, found;
@@ -2238,7 +2237,7 @@ static int fw__make_symbols(fw_model *m) {
       const fw__string *literal = &m->literals[s->left ^ FW__LITERAL];
       s->length = (fw__index)literal->characters;
       s->hash = fw__hash_text(literal->bytes, literal->length);
-      if (!s->length) { /* the empty text joins nothing: only what repeats it is wrong */
+      if (!s->length) { /* an empty text is never part of a merge: it is only wrong if it is repeated */
         for (uint32_t other = m->character_count; other < i; other++)
           if (!m->symbols[other].length) return FW_VOCABULARY;
         goto with_id;
@@ -2272,8 +2271,8 @@ static float fw__half(uint32_t bits) {
   return sign ? -value : value;
 }
 
-/* Write `count` numbers of a row, from column `first` on, of a matrix that is no product. Those of a masked one are read
- * in their order, once. */
+/* Write `count` floats of a row, from column `first` on, of a matrix that is not a product. A masked matrix must be
+ * read sequentially, once. */
 static void fw__cells(const float *floats, fw__matrix *matrix, uint32_t row, uint32_t first, uint32_t count, float *out) {
   size_t start = (size_t)row * matrix->columns + first;
   if (matrix->form == FW__AFFINE) {
@@ -2316,14 +2315,14 @@ static void fw__row(const float *floats, fw__matrix *matrix, uint32_t row, float
   fw__cells(floats, matrix, row, 0, matrix->columns, out);
 }
 
-/* Return where a row's floats are, which are written into `room` where the matrix stays codes. */
+/* Return the address of a row's floats; if the matrix stays codes, they are written to `room`. */
 static const float *fw__row_of(const fw_model *m, const fw__rows *rows, uint32_t row, float *room) {
   if (rows->values) return rows->values + (size_t)row * rows->matrix->columns;
   fw__row(m->floats, rows->matrix, row, room);
   return room;
 }
 
-/* Return whether no number is infinite, NaN or too large. */
+/* Return whether all numbers are finite and not too large. */
 static int fw__checked(const float *values, size_t count) {
   int right = 1;
   for (size_t i = 0; i < count; i++) right &= values[i] <= FW__LARGEST && values[i] >= -FW__LARGEST;
@@ -2338,7 +2337,7 @@ static int fw__codes_exist(const fw__matrix *matrix) {
   return 1;
 }
 
-/* Call before fw__checked_row: expand the right factor of a product, and look at codes. */
+/* Prepare a matrix for fw__checked_row: expand the right factor of a product, and check codes. */
 static int fw__start_matrix(fw_model *m, fw__matrix *matrix) {
   matrix->next = 0;
   if (matrix->form < FW__PRODUCT) return fw__codes_exist(matrix) ? 0 : FW_WEIGHT;
@@ -2355,7 +2354,7 @@ static int fw__checked_row(fw_model *m, fw__matrix *matrix, uint32_t row, float 
     fw__matrix *left = matrix->left;
     uint32_t rank = left->columns, across = matrix->across, height = matrix->height, width = matrix->columns / across;
     uint32_t within = row % height, block = row / height * across;
-    /* The rows of a block need the same numbers of a masked matrix. */
+    /* All rows of a block read the same values of a masked matrix. */
     if (within) left->next = matrix->next;
     matrix->next = left->next;
     memset(out, 0, sizeof *out * (size_t)matrix->columns);
@@ -2373,7 +2372,7 @@ static int fw__checked_row(fw_model *m, fw__matrix *matrix, uint32_t row, float 
   return fw__checked(out, matrix->columns) ? 0 : FW_WEIGHT;
 }
 
-/* Write the weights of one output, of `count` inputs from number `first` on. */
+/* Write the weights of one output for `count` inputs, starting at input `first`. */
 static void fw__put_row(fw__dense *dense, uint32_t output, uint32_t first, const float *row, uint32_t count) {
   float *to = dense->stride ? dense->weights + (size_t)first * dense->stride + output
                             : dense->weights + (size_t)output * dense->inputs + first;
@@ -2395,8 +2394,8 @@ static void fw__clear(fw__dense *dense) {
   memset(dense->bias, 0, sizeof(float) * (size_t)fw__padded(dense));
 }
 
-/* Check the matrices of a layer, and expand them unless it is of codes; its bias is the next of the vectors. From
- * output `from` to `to` all is doubled. */
+/* Check the matrices of a layer, and expand them unless they stay codes; its bias is the next one of the vectors. The
+ * outputs from `from` to `to` are doubled. */
 static int fw__fill(fw_model *m, fw__dense *dense, uint32_t from, uint32_t to, const float **vectors) {
   int status = 0;
   uint32_t first = 0;
@@ -2418,7 +2417,7 @@ static int fw__fill(fw_model *m, fw__dense *dense, uint32_t from, uint32_t to, c
   return status;
 }
 
-/* Write the fusion of aligned tokens. Of four inputs three are left:
+/* Write the fusion of aligned tokens. Its four inputs are reduced to three:
  * own * A + read * B + (own - read) * C + own * read * D = own * (A + C) + read * (B - C) + own * read * D */
 static int fw__fill_fusion(fw_model *m, const float **vectors) {
   fw__matrix *matrix = m->fusion.matrices[0];
@@ -2440,7 +2439,7 @@ static int fw__fill_fusion(fw_model *m, const float **vectors) {
   return status;
 }
 
-/* The biases of a transformer's layers, with its norms between them, which stay where they are. */
+/* Fill the biases of a transformer's layers; the norms between them stay where they are. */
 static int fw__fill_transformer(fw_model *m, const float **vectors) {
   uint32_t of_layers = fw__of_layers(m), all = of_layers + fw__of_adapters(m);
   int status = m->dim != m->hidden ? fw__fill(m, &m->encoder[0], 0, 0, vectors) : 0;
@@ -2457,8 +2456,8 @@ static int fw__fill_transformer(fw_model *m, const float **vectors) {
   return status;
 }
 
-/* Fill the layers of a convolution or a recurrent encoder. tanh(x) = 2 sigmoid(2 x) - 1: the candidate's gate, or all of
- * an RNN, is doubled here, so that every gate is a sigmoid. */
+/* Fill the layers of a convolution or a recurrent encoder. tanh(x) = 2 sigmoid(2 x) - 1: the candidate gate, or all
+ * outputs of an RNN, are doubled here, so that every gate is a sigmoid. */
 static int fw__fill_layers(fw_model *m, fw__dense *layers, const float **vectors) {
   uint32_t from = m->arch == FW_BILSTM ? 2 * m->hidden : 0, to = m->arch == FW_CONV ? 0 : from + m->hidden;
   int status = 0;
@@ -2466,7 +2465,7 @@ static int fw__fill_layers(fw_model *m, fw__dense *layers, const float **vectors
   return status;
 }
 
-/* Expand all matrices but the codes of tables, and of FW_COMPACT's other matrices, which are only checked. */
+/* Expand all matrices; codes of tables, and with FW_COMPACT of all matrices, are only checked. */
 static int fw__make_weights(fw_model *m) {
   for (uint32_t i = 0; i < m->floats_count; i++) {
     uint32_t bits = 0;
@@ -2514,12 +2513,12 @@ static int fw__open(fw_model *model, const uint8_t *file, size_t length) {
   fw__read_header(&pass);
   if (inner.error) return inner.error;
   if (!inner.data && (fw__inflated(&inflate) != FW__ENDED || inflate.at != stored)) return FW_HEADER;
-  /* A lane takes four bytes of the file, is a state of four, and carries two. */
+  /* A lane takes four bytes of the file; its state has four bytes and carries two. */
   model->needed = model->memory = memory.peak + 6 * (uint64_t)((model->file_length - model->rest_at) / 4) + 2 * FW__ALIGNMENT;
   model->used = memory.low + FW__ALIGNMENT;
   model->temperature = 1;
   model->threshold = -1;
-  /* What points into the file is there again after fw_load. */
+  /* Pointers into the header are set again by fw_load. */
   memset(&model->name, 0, sizeof model->name);
   memset(&model->task, 0, sizeof model->task);
   memset(&model->label_list, 0, sizeof model->label_list);
@@ -2547,7 +2546,7 @@ FW_API size_t fw_used(const fw_model *model) { return (size_t)model->used; }
 static float fw__float_within(fw__reader *r, float least, float most) {
   const uint8_t *bytes = fw__take(r, 4);
   float value = bytes ? fw__float_of(fw__u32(bytes)) : 0;
-  if (bytes && !(value >= least && value <= most)) r->error = FW_FIELD; /* NaN neither */
+  if (bytes && !(value >= least && value <= most)) r->error = FW_FIELD; /* also rejects NaN */
   return value;
 }
 
@@ -2653,7 +2652,7 @@ FW_API uint32_t fw_best(const float *values, uint32_t count) {
 /* ---- Unicode ---- */
 
 #define FW__COUNT(name) (sizeof fw__tables.name / sizeof *fw__tables.name)
-#define FW__LONGEST 24 /* no code point has a longer decomposition: U+FDFA has 18 */
+#define FW__LONGEST 24 /* limit of a code point's decomposition; the longest, U+FDFA's, has 18 */
 
 #ifdef FW_ASCII
 static const uint16_t *fw__record_of(uint32_t code) {
@@ -2685,7 +2684,7 @@ static uint32_t fw__composed(uint32_t first, uint32_t second) {
   return FW__NONE;
 }
 #else
-/* Return a code point's flags, and behind them what is added for its lower case, or its combining class. */
+/* Return a code point's record: its flags, then the offset to its lower case, or its combining class. */
 static const uint16_t *fw__record_of(uint32_t code) {
   uint32_t record;
   if (code < 0x20000) {
@@ -2699,13 +2698,13 @@ static const uint16_t *fw__record_of(uint32_t code) {
   return &fw__tables.records[2 * record];
 }
 
-/* The decompositions of consecutive code points: the first parts of all, then the second ones, ... */
+/* The decompositions of consecutive code points: first the first parts of all, then the second parts, ... */
 typedef struct {
   uint32_t first, count, parts;
   const uint8_t *heads, *cells;
 } fw__run_of_parts;
 
-/* Find a code point's decomposition, canonical or of compatibility. Returns 0 without one. */
+/* Find a code point's canonical or compatibility decomposition. Returns 0 if there is none. */
 static int fw__find_parts(uint32_t code, int compatible, fw__run_of_parts *run) {
   uint32_t low = 0, high = FW__COUNT(runs), key;
   while (low < high) {
@@ -2724,7 +2723,7 @@ static int fw__find_parts(uint32_t code, int compatible, fw__run_of_parts *run) 
   return 1;
 }
 
-/* Return the next part of a code point's decomposition, 0 where there is none. */
+/* Return the next part of a code point's decomposition, 0 if there is none. */
 static uint32_t fw__next_part(fw__run_of_parts *run, uint32_t code) {
   uint32_t kind = run->heads[0], base = kind >> 4 << 16 | (uint32_t)run->heads[2] << 8 | run->heads[1];
   uint32_t width = kind & 3, value = kind & 8 ? code - run->first : 0;
@@ -2735,7 +2734,7 @@ static uint32_t fw__next_part(fw__run_of_parts *run, uint32_t code) {
   return kind & 4 && !value ? 0 : base + value;
 }
 
-/* Write the whole decomposition of a code point, canonical or of compatibility. Returns its length. */
+/* Write a code point's full decomposition, canonical or compatibility. Returns its length. */
 static uint32_t fw__decompose(uint32_t code, int compatible, uint32_t *out) {
   if (code - 0xAC00 < 11172) {
     uint32_t syllable = code - 0xAC00, last = syllable % 28;
@@ -2753,7 +2752,7 @@ static uint32_t fw__decompose(uint32_t code, int compatible, uint32_t *out) {
   return count;
 }
 
-/* Return what two code points are composed to, FW__NONE for nothing. */
+/* Return the composition of two code points, FW__NONE if there is none. */
 static uint32_t fw__composed(uint32_t first, uint32_t second) {
   if (first - 0x1100 < 19 && second - 0x1161 < 21) return 0xAC00 + ((first - 0x1100) * 21 + second - 0x1161) * 28;
   if (first - 0xAC00 < 11172 && (first - 0xAC00) % 28 == 0 && second - 0x11A8 < 27) return first + second - 0x11A7;
@@ -2788,7 +2787,7 @@ static uint32_t fw__combining(uint32_t code) {
   return *record & FW__CASED ? 0 : record[1];
 }
 
-/* Put combining marks into canonical order. */
+/* Sort combining marks into canonical order. */
 static void fw__order(uint32_t *text, size_t count) {
   for (size_t i = 1; i < count; i++) {
     uint32_t code = text[i];
@@ -2803,7 +2802,7 @@ static void fw__order(uint32_t *text, size_t count) {
 /* Compose a decomposed text in place. Returns its new length. */
 static size_t fw__compose(uint32_t *text, size_t count) {
   size_t starter = SIZE_MAX, written = 0;
-  int before = -1; /* the combining class of what stands before, -1 right behind the starter */
+  int before = -1; /* the combining class of the previous character, -1 directly after the starter */
   for (size_t i = 0; i < count; i++) {
     uint32_t code = text[i], whole;
     int combining = (int)fw__combining(code);
@@ -2825,27 +2824,27 @@ static size_t fw__compose(uint32_t *text, size_t count) {
 /* ---- A text in a workspace: texts grow from its front, tokens from its back ---- */
 
 typedef struct {
-  uint32_t row[3], word; /* word: other bits of its digest, so that words whose rows are the same are not */
+  uint32_t row[3], word; /* word: other bits of its digest, which tell apart words with the same rows */
   float weight[3];
 } fw__hashed;
 
 typedef struct {
   const fw_model *m;
   uint8_t *base;
-  size_t used, end;   /* bytes from the front; where the tokens begin */
+  size_t used, end;   /* bytes used at the front; start of the tokens */
   size_t count, most; /* tokens */
   int full;           /* something did not fit */
   struct fw__cache *cache;
-  float *sum; /* of the vectors of the tokens so far, where only their mean is wanted */
-  float *row; /* one of the table */
-  const fw__dense *layers; /* of the encoder, or of the composition; a token is `input` numbers */
+  float *sum; /* of the tokens' vectors so far, if only their mean is needed */
+  float *row; /* a row of the table */
+  const fw__dense *layers; /* of the encoder, or of the composition; a token has `input` floats */
   uint32_t input;
-  const float *inputs; /* of aligned texts: what the layers read, each `inputs_apart` numbers behind the one before */
+  const float *inputs; /* for aligned texts: the inputs of the layers, `inputs_apart` floats apart */
   size_t inputs_apart;
-  uint32_t *seen, *local, *touched, touched_count; /* how unused pieces were split: in the text, in a stretch */
+  uint32_t *seen, *local, *touched, touched_count; /* how unused pieces were split in the text and in a stretch */
 } fw__work;
 
-/* Code points at the top of the front. */
+/* Code points at the end of the front memory. */
 typedef struct {
   uint32_t *at;
   size_t count, most;
@@ -2886,7 +2885,7 @@ static void fw__finish(fw__work *w, const fw__codes *codes) {
   if (codes->at) w->used = (size_t)((uint8_t *)(codes->at + codes->count) - w->base);
 }
 
-/* Put a text that was written behind another into its place. */
+/* Move a text that was written after another one into that one's place. */
 static void fw__instead(fw__work *w, fw__codes *old, const fw__codes *text) {
   if (w->full || !text->at) return;
   memmove(old->at, text->at, 4 * text->count);
@@ -2908,7 +2907,8 @@ static void fw__token(fw__work *w, const void *token, size_t size) {
 
 static void fw__token_id(fw__work *w, uint32_t id) { fw__token(w, &id, sizeof id); }
 
-/* Decode a text as the project reads all text: in NFC, every run of white space one space, none at its ends. */
+/* Decode a text and normalise it as the project does with all text: NFC, white space as single spaces, none at the
+ * ends. */
 static int fw__tidy(fw__work *w, const uint8_t *bytes, size_t length, fw__codes *text) {
   fw__codes whole = fw__begin(w);
   int plain = 1;
@@ -2950,7 +2950,7 @@ static int fw__tidy(fw__work *w, const uint8_t *bytes, size_t length, fw__codes 
   return w->full ? FW_WORKSPACE : FW_OK;
 }
 
-/* Return whether a capital sigma at a place is a final one: behind a cased letter, and not before one. */
+/* Return whether a capital sigma is final: after a cased letter, and not before one. */
 static int fw__is_final(const uint32_t *text, size_t count, size_t at) {
   size_t i = at;
   while (i && fw__is(text[i - 1], FW__IGNORABLE)) i--;
@@ -2974,7 +2974,7 @@ static void fw__push_lower(fw__work *w, fw__codes *out, uint32_t code, int final
   }
 }
 
-/* Write the lower case of a text behind it. */
+/* Write the lower case of a text after it. */
 static fw__codes fw__lower(fw__work *w, const uint32_t *text, size_t count) {
   fw__codes lower = fw__begin(w);
   for (size_t i = 0; i < count; i++)
@@ -3041,7 +3041,7 @@ static void fw__md5_add(fw__md5 *s, const uint8_t *bytes, uint32_t count) {
   }
 }
 
-/* Return the first eight bytes of the digest of what was added, as a number. */
+/* Return the first eight bytes of the digest, as a number. */
 static uint64_t fw__md5_end(fw__md5 *s) {
   uint64_t bits = s->length * 8;
   uint8_t one = 0x80, zero = 0, length[8];
@@ -3100,7 +3100,7 @@ static int fw__is_sign(uint32_t code) {
          (code >= 91 && code <= 96) || (code >= 123 && code <= 126);
 }
 
-/* Narrow a range of pieces that begin alike to those with a byte at a place. */
+/* Narrow a range of pieces with a common beginning to those with a given byte at a given place. */
 static void fw__narrow(const fw_model *m, uint32_t *first, uint32_t *last, uint32_t place, uint8_t byte) {
   for (int side = 0; side < 2; side++) {
     uint32_t low = *first, high = *last;
@@ -3115,7 +3115,7 @@ static void fw__narrow(const fw_model *m, uint32_t *first, uint32_t *last, uint3
   }
 }
 
-/* Write the pieces of a word, or the unknown one. */
+/* Write the pieces of a word, or the unknown piece. */
 static void fw__split_word(fw__work *w, const uint32_t *word, size_t count) {
   const fw_model *m = w->m;
   size_t start = 0, end_before = w->end, count_before = w->count;
@@ -3186,7 +3186,7 @@ static int fw__key_matches(const fw__string *key, const uint32_t *text) {
   return 1;
 }
 
-/* Return the file's rule for exactly these characters, NULL without one. */
+/* Return the file's rule for exactly these characters, NULL if there is none. */
 static const fw__rule *fw__own_rule(const fw_model *m, const uint32_t *text, uint32_t length) {
   for (uint32_t i = m->rule_heads[*text & 255]; i != FW__NONE; i = m->rules[i].next)
     if (m->rules[i].key.characters == length && fw__key_matches(&m->rules[i].key, text)) return &m->rules[i];
@@ -3205,8 +3205,8 @@ static uint32_t fw__later_single(uint32_t code) {
   return FW__NONE;
 }
 
-/* Write what the base's rule puts in the place of exactly these one to four characters, and set *count. Returns whether
-   there is a rule. */
+/* Write the base rules' replacement of exactly these one to four characters, and set *count. Returns whether there is a
+   rule. */
 static int fw__base_rule(const fw_model *m, const uint32_t *text, uint32_t length, uint32_t *value, uint32_t *count) {
   uint32_t joined[4], few[FW__LONGEST];
   if (m->base == FW__IDENTITY) return 0;
@@ -3248,8 +3248,8 @@ static int fw__base_rule(const fw_model *m, const uint32_t *text, uint32_t lengt
   return !memcmp(few, joined, 4 * (size_t)length);
 }
 
-/* Find the longest rule that matches at the start of a text. Returns how many characters it replaces; what it puts
-   there is *rule, or `value`. */
+/* Find the longest rule that matches at the start of a text. Returns the number of characters that it replaces; the
+   replacement is *rule, or `value`. */
 static uint32_t fw__match(const fw_model *m, const uint32_t *text, size_t left, const fw__rule **rule, uint32_t *value,
                           uint32_t *count) {
   uint32_t best = 4, most = m->base != FW__IDENTITY || m->longest_rule > 4 ? 4 : m->longest_rule;
@@ -3272,7 +3272,7 @@ static uint32_t fw__match(const fw_model *m, const uint32_t *text, size_t left, 
   return 1;
 }
 
-/* Write a text with all rules applied, and every space as sentencepiece's. */
+/* Write a text with all rules applied, and every space as sentencepiece's space character. */
 static fw__codes fw__normalise(fw__work *w, const uint32_t *text, size_t count) {
   const fw_model *m = w->m;
   int squeeze = !!(m->bpe_flags & FW__SQUEEZE), after_space = squeeze;
@@ -3306,7 +3306,7 @@ static fw__codes fw__normalise(fw__work *w, const uint32_t *text, size_t count) 
 }
 
 typedef struct {
-  uint32_t length, hash, power, symbol, before, after; /* length 0: joined to the part in front */
+  uint32_t length, hash, power, symbol, before, after; /* length 0: joined to the part before it */
 } fw__part;
 
 typedef struct {
@@ -3357,8 +3357,8 @@ static fw__offer fw__next_offer(fw__stretch *s) {
   return first;
 }
 
-/* Write the ids of a stretch of text. The two neighbours that come first in the order of merges are joined, over and
- * over. */
+/* Write the ids of a stretch of text. Repeatedly joins the two neighbours whose merge comes first in the order of
+ * merges. */
 static void fw__encode_stretch(fw__work *w, const uint32_t *text, size_t count) {
   const fw_model *m = w->m;
   size_t used = w->used;
@@ -3417,7 +3417,7 @@ static void fw__encode_stretch(fw__work *w, const uint32_t *text, size_t count) 
   w->used = used;
 }
 
-/* Note how unused pieces were split in a stretch. Returns whether the text had split one in another way before. */
+/* Note how unused pieces were split in a stretch. Returns whether the text had split one differently before. */
 static int fw__note_splits(fw__work *w, int compare) {
   int differ = 0;
   for (uint32_t i = 0; i < w->touched_count; i++) {
@@ -3460,7 +3460,7 @@ static void fw__encode_pairs(fw__work *w, const uint32_t *text, size_t count) {
   fw__encode_stretch(w, clean.at, clean.count);
 }
 
-/* Write the tokens of tidied text. */
+/* Write the tokens of normalised text. */
 static void fw__tokenize(fw__work *w, const uint32_t *text, size_t count) {
   size_t used = w->used;
   if (w->m->embedding == FW_BPE) fw__encode_pairs(w, text, count);
@@ -3470,7 +3470,7 @@ static void fw__tokenize(fw__work *w, const uint32_t *text, size_t count) {
   w->used = used;
 }
 
-/* Write the token of a text, or of a word to label, that has none. */
+/* Write the token that stands for a text, or for a word to label, without tokens. */
 static void fw__token_of_nothing(fw__work *w) {
   uint32_t nothing = 0;
   if (w->m->embedding == FW_HASH) fw__hash_word(w, &nothing, 0);
@@ -3479,7 +3479,7 @@ static void fw__token_of_nothing(fw__work *w) {
 
 /* ---- Encoders ---- */
 
-/* Where float is computed as double, GCC multiplies no vector of floats by a float. */
+/* If floats are computed as doubles, GCC cannot multiply a vector of floats by a float. */
 #if defined(__GNUC__) && !defined(FW_NO_VECTORS) && !defined(FW_COMPACT) && \
     (!defined(__FLT_EVAL_METHOD__) || __FLT_EVAL_METHOD__ == 0)
 #if defined(__AVX512F__)
@@ -3510,7 +3510,7 @@ static inline float fw__dot(const float *a, const float *b, uint32_t count) {
   return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
-/* Write the outputs of a layer of codes, of which some at a time become floats. */
+/* Write the outputs of a layer that stays codes; a few codes at a time are converted to floats. */
 static void fw__apply_codes(const fw_model *m, const fw__dense *layer, const float *restrict in, float *restrict out) {
   float weights[32];
   for (uint32_t o = 0; o < layer->outputs; o++) {
@@ -3570,7 +3570,7 @@ static void fw__apply(const fw_model *m, const fw__dense *layer, const float *re
 #endif
 }
 
-/* Return e to the power of x, to float32's precision; x is cut at -87 and 88. */
+/* Return e to the power of x, to float32's precision; x is clamped to [-87, 88]. */
 static inline float fw__exp(float x) {
   x = x < -87.0f ? -87.0f : x;
   x = x > 88.0f ? 88.0f : x;
@@ -3586,7 +3586,7 @@ static inline float fw__exp(float x) {
   power = power * rest + 1.6666665459e-1f;
   power = power * rest + 5.0000001201e-1f;
   power = power * square + rest + 1.0f;
-  bits = (bits + 127) << 23; /* of the magic number only the integer is left */
+  bits = (bits + 127) << 23; /* only the integer of the magic number is left */
   memcpy(&whole, &bits, 4);
   return power * whole;
 }
@@ -3599,7 +3599,7 @@ static size_t fw__token_size(const fw_model *m) {
   return m->embedding == FW_HASH ? sizeof(fw__hashed) : sizeof(uint32_t);
 }
 
-/* Return a token of the text whose tokens were written last. */
+/* Return the address of a token of the text whose tokens were written last. */
 static const uint8_t *fw__token_at(const fw__work *w, size_t token) {
   return w->base + w->end + (w->count - 1 - token) * fw__token_size(w->m);
 }
@@ -3624,26 +3624,26 @@ static void fw__vector_of(const fw__work *w, const uint8_t *token, float *restri
   if (row != out) memcpy(out, row, sizeof *out * (size_t)dim);
 }
 
-/* ---- A cache of words: what stands between spaces, in ASCII, and its tokens, or for a mean the sum of their vectors
+/* ---- A cache of words (ASCII text between spaces) and their tokens or, for a mean, the sum of the tokens' vectors
  * ---- */
 
-#define FW__CACHE ((size_t)1 << 21) /* bytes of it, at most */
-#define FW__PLACES 4u               /* where a word may be, the one found last in the first of them */
-#define FW__WORD 26                 /* bytes of a word that is kept, at most */
+#define FW__CACHE ((size_t)1 << 21) /* maximum size in bytes */
+#define FW__PLACES 4u               /* entries in which a word may be, the last one found first */
+#define FW__WORD 26                 /* maximum length in bytes of a cached word */
 
 typedef struct {
   uint32_t hash;
   uint8_t length, count, bytes[FW__WORD];
-} fw__word; /* its tokens or their sum follow */
+} fw__word; /* followed by its tokens or their sum */
 
-/* At the start of a workspace. */
+/* Header of the cache, at the start of a workspace. */
 typedef struct fw__cache {
-  const void *of; /* the model and its file's checksum: another model finds the cache empty */
+  const void *of; /* the model and its file's checksum: for another model the cache is empty */
   uint32_t checksum, words, size,
-      most; /* words: their number, of whole places; bytes of one; tokens that it may have */
+      most; /* number of words, a multiple of FW__PLACES; bytes per word; tokens that a word may have */
 } fw__cache;
 
-/* Return the bytes of a workspace that belong to the cache. */
+/* Return the number of bytes of a workspace that belong to the cache. */
 static size_t fw__cache_bytes(size_t size) {
   size_t most = FW__CACHE;
   return size < 8192 ? 0 : size / 2 > most ? most : size / 2;
@@ -3669,8 +3669,8 @@ static void fw__start_cache(fw__work *w, size_t bytes) {
   memset(w->base + 64, 0, cache->words * (size_t)cache->size);
 }
 
-/* Write the tokens of a text in ASCII without control characters. Returns whether it is one; nothing is written if not.
- */
+/* Write the tokens of a text in ASCII without control characters. Returns whether it is such a text; if not, nothing is
+ * written. */
 static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
   size_t end_before = w->end, size = fw__token_size(w->m), at = 0, dim = w->m->dim;
   float *restrict sum = NULL;
@@ -3694,7 +3694,7 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
       return 0;
     }
     if (w->count >= w->most) continue;
-    hash = (hash ^ hash >> 15) * 0x9E3779B1u; /* the place is chosen by its highest bits */
+    hash = (hash ^ hash >> 15) * 0x9E3779B1u; /* the highest bits choose the place */
     size_t of_word = w->cache->size;
     uint8_t *first =
         (uint8_t *)w->cache + 64 + ((uint64_t)hash * w->cache->words >> 32) / FW__PLACES * FW__PLACES * of_word;
@@ -3744,8 +3744,8 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
   }
 }
 
-/* Where the states of some tokens are wanted: [words][width], each row `apart` numbers behind the one before, in the
- * order of the tokens' indexes. */
+/* A request for the states of some tokens: [words][width], rows `apart` floats apart, in the order of the tokens'
+ * indexes. */
 typedef struct {
   const uint32_t *starts;
   size_t words;
@@ -3755,7 +3755,7 @@ typedef struct {
 
 static const fw__wanted fw__none = {NULL, 0, NULL, 0};
 
-/* Write what the encoder reads of a token: its vector, and where texts are aligned whether the other one has it. */
+/* Write the encoder's input for a token: its vector and, for aligned texts, whether the other text has the token. */
 static void fw__input(const fw__work *w, size_t token, float *restrict out) {
   if (w->inputs) memcpy(out, w->inputs + token * w->inputs_apart, sizeof *out * (size_t)w->input);
   else fw__vector_of(w, fw__token_at(w, token), out);
@@ -3775,7 +3775,7 @@ static void fw__encode_mean(fw__work *w, float *out) {
   for (uint32_t i = 0; i < dim; i++) out[i] /= share;
 }
 
-/* Run one direction of a recurrent encoder. Writes the last state, or the maximum over all. */
+/* Run one direction of a recurrent encoder. Writes the last state, or the maximum over all states. */
 static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wanted *wanted) {
   const fw_model *m = w->m;
   const fw__dense *layer = &w->layers[backward];
@@ -3827,7 +3827,7 @@ static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wante
   float *restrict both = (float *)fw__room(w, fw__padded(layer), sizeof(float));
   if (w->full) return;
   memset(vectors, 0, sizeof(float) * kept * dim);
-  size_t next = 0, start = 0; /* the next token to be filled in; where the window of the current one begins */
+  size_t next = 0, start = 0; /* the next token to fill in; the start of the current token's window */
   for (size_t token = 0; token < w->count; token++, start++) {
     if (start + window > kept) {
       memmove(vectors, vectors + start * dim, sizeof(float) * (filled - start) * dim);
@@ -3848,8 +3848,8 @@ static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wante
   for (uint32_t i = 0; i < m->hidden; i++) out[i] = fw__clipped(out[i]);
 }
 
-/* Write what a token reads of others, [width]: the sum of their values, whose weights are the softmax of scale own . key.
- * Keys and values are `apart` numbers one behind the other. scores: [count], written. */
+/* Write a token's attention output, [width]: the sum of the values, weighted by the softmax of scale * (own . key).
+ * Keys and values are `apart` floats apart. scores: [count], scratch memory. */
 static void fw__attend(const float *own, const float *keys, const float *values, size_t apart, size_t count,
                        uint32_t width, float scale, float *restrict scores, float *restrict read) {
   float most = 0, sum = 0;
@@ -3867,36 +3867,36 @@ static void fw__attend(const float *own, const float *keys, const float *values,
   for (uint32_t n = 0; n < width; n++) read[n] /= sum;
 }
 
-/* A text whose tokens are found, the last one first. rows: where texts are aligned, of each token its state, its vector
- * and whether the other text has it. */
+/* A text with its tokens, the last one first. rows: for aligned texts, the state and the vector of each token, and
+ * whether the other text has the token. */
 typedef struct {
   const uint8_t *tokens;
   size_t count;
   float *rows;
 } fw__side;
 
-/* ---- Transformers: some tokens pass a layer together, so that its weights are read once for them ---- */
+/* ---- Transformers: a layer processes several tokens together, so that its weights are read once for them ---- */
 
-#define FW__GROUP 8u     /* tokens whose sums are in registers at a time */
-#define FW__TOGETHER 64u /* tokens of which all that is between two layers is kept, at most */
+#define FW__GROUP 8u     /* tokens whose sums are in registers together */
+#define FW__TOGETHER 64u /* most tokens whose intermediate results within a layer are kept */
 
-/* What is known of a text while it passes the layers. */
+/* State of a text on its way through the layers. */
 typedef struct {
   const fw_model *m;
-  size_t tokens, padded, together; /* padded: to whole groups */
-  size_t apart, wide;              /* from one row to the next, and in `units` */
+  size_t tokens, padded, together; /* padded: rounded up to whole groups */
+  size_t apart, wide;              /* distance between rows, and between rows of `units` */
   float *states, *keys, *values;   /* [padded][apart] */
   float *query, *read, *units;     /* [together][apart], [together][wide] */
   float *scores;                   /* [tokens] */
 } fw__sequence;
 
-/* Write a layer's outputs of some rows, a number of whole groups. */
+/* Write a layer's outputs for some rows, a multiple of FW__GROUP. */
 static void fw__apply_rows(const fw_model *m, const fw__dense *layer, size_t rows, const float *in, size_t in_apart,
                            float *restrict out, size_t out_apart) {
 #ifdef FW__LANES
   uint32_t o = 0;
 #if FW__LANES > 4
-  for (; o + 2 * FW__LANES <= layer->stride; o += 2 * FW__LANES) /* two vectors of outputs for each input that is read */
+  for (; o + 2 * FW__LANES <= layer->stride; o += 2 * FW__LANES) /* two vectors of outputs per input */
     for (size_t row = 0; row < rows; row += FW__GROUP) {
       const float *weights = layer->weights + o, *from = in + row * in_apart;
       const fw__vector *bias = (const fw__vector *)(const void *)(layer->bias + o);
@@ -3930,7 +3930,7 @@ static void fw__apply_rows(const fw_model *m, const fw__dense *layer, size_t row
   for (size_t row = 0; row < rows; row++) fw__apply(m, layer, in + row * in_apart, out + row * out_apart);
 }
 
-/* Return 1 / sqrt(x) of a positive number: Newton's method, from a guess by the number's bits. */
+/* Return 1 / sqrt(x) for positive x: Newton's method, with a first guess from the bits of x. */
 static float fw__inverse_root(float x) {
   uint32_t bits;
   memcpy(&bits, &x, 4);
@@ -3939,8 +3939,7 @@ static float fw__inverse_root(float x) {
   return root;
 }
 
-/* Write x times the share of the normal distribution below x; the error function is a quotient of polynomials, as in
- * Eigen. */
+/* Apply GELU in place: x times the normal cumulative distribution; erf is a quotient of polynomials, as in Eigen. */
 static void fw__gelu(float *values, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     float x = values[i] * 0.707106781f;
@@ -3970,9 +3969,9 @@ static float fw__sum(const float *values, uint32_t count) {
   return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
-/* Add to a state what a layer has read, and normalise it. norm: the scales, then the biases. */
+/* Add a layer's output to a state, and apply layer normalisation. norm: the scales, then the biases. */
 static void fw__settle(const float *read, const float *norm, uint32_t count, float *restrict state) {
-  const float most = 1e12f; /* no real state is cut; squares of any file's stay finite */
+  const float most = 1e12f; /* never reached by real states; keeps squares finite for any file */
   for (uint32_t i = 0; i < count; i++) {
     state[i] += read[i];
     state[i] = state[i] > most ? most : state[i] < -most ? -most : state[i];
@@ -3983,7 +3982,7 @@ static void fw__settle(const float *read, const float *norm, uint32_t count, flo
   for (uint32_t i = 0; i < count; i++) state[i] = state[i] * scale * norm[i] + norm[count + i];
 }
 
-/* Write what two layers, with gelu between them, make of some rows. */
+/* Write the output of two layers, with GELU between them, for some rows. */
 static void fw__feed(const fw__sequence *s, const fw__dense *up, size_t rows, const float *in, float *out) {
   const fw__dense *down = up + 1;
   fw__apply_rows(s->m, up, rows, in, s->apart, s->units, s->wide);
@@ -3991,7 +3990,7 @@ static void fw__feed(const fw__sequence *s, const fw__dense *up, size_t rows, co
   fw__apply_rows(s->m, down, rows, s->units, s->wide, out, s->apart);
 }
 
-/* Add to some states what is in `query`, after an adapter where there are adapters, and normalise them. */
+/* Add `query`, after an adapter if there are adapters, to some states, and normalise them. */
 static void fw__settle_rows(const fw__sequence *s, uint32_t adapter, const float *norm, size_t rows, float *states) {
   const fw_model *m = s->m;
   if (m->adapters) {
@@ -4012,7 +4011,7 @@ static void fw__apply_layer(const fw__sequence *s, uint32_t number, const float 
   const float *last_norm = vectors + of_attention + m->intermediate + hidden;
   size_t apart = s->apart;
   float scale = fw__inverse_root((float)width);
-  if (own) { /* the norms of a part that is not shared */
+  if (own) { /* the norms of unshared parts */
     size_t before = (size_t)(fw__layer_vectors(m) + (own - 1) * fw__later_vectors(m));
     if (m->share != FW__SHARE_ATTENTION) norm += before;
     if (m->share != FW__SHARE_FEED) last_norm += before - (m->share ? of_attention : 0);
@@ -4034,12 +4033,12 @@ static void fw__apply_layer(const fw__sequence *s, uint32_t number, const float 
   }
 }
 
-/* Write what the first layer reads: a token in front, then the tokens of one or two texts, and one behind each. */
+/* Write the first layer's input: a first token, then the tokens of one or two texts, each followed by a last token. */
 static void fw__embed(const fw__work *w, const fw__sequence *s, const fw__side *sides, const float *norm) {
   const fw_model *m = w->m;
   uint32_t hidden = m->hidden;
   int projected = m->dim != hidden;
-  size_t next = 0, text = 0, apart = projected ? s->wide : s->apart; /* next: of the text's tokens */
+  size_t next = 0, text = 0, apart = projected ? s->wide : s->apart; /* next: the text's next token */
   for (size_t first = 0; first < s->padded; first += FW__GROUP) {
     float *states = s->states + first * s->apart, *in = projected ? s->units : states;
     size_t here = s->tokens - first < FW__GROUP ? s->tokens - first : FW__GROUP;
@@ -4069,7 +4068,7 @@ static void fw__embed(const fw__work *w, const fw__sequence *s, const fw__side *
   }
 }
 
-/* Encode one or two texts, which are read as one: the state of the token in front, and those of words. */
+/* Encode one text, or two as one sequence: writes the state of the first token, and those of words. */
 static void fw__encode_sequence(fw__work *w, const fw__side *sides, uint32_t texts, float *out,
                                 const fw__wanted *wanted) {
   const fw_model *m = w->m;
@@ -4093,7 +4092,7 @@ static void fw__encode_sequence(fw__work *w, const fw__side *sides, uint32_t tex
   memset(s.query, 0, sizeof(float) * s.together * s.apart);
   memset(s.read, 0, sizeof(float) * s.together * s.apart);
   fw__embed(w, &s, sides, norm);
-  for (uint32_t number = 0; number < m->depth; number++) /* of the last layer the first state is enough for a text */
+  for (uint32_t number = 0; number < m->depth; number++) /* in the last layer the first state is enough for a text */
     fw__apply_layer(&s, number, vectors, number + 1 < m->depth || wanted->words ? s.padded : FW__GROUP);
   memcpy(out, s.states, sizeof *out * (size_t)hidden);
   for (size_t word = 0; word < wanted->words; word++)
@@ -4101,7 +4100,7 @@ static void fw__encode_sequence(fw__work *w, const fw__side *sides, uint32_t tex
            sizeof(float) * (size_t)hidden);
 }
 
-/* Encode the workspace's tokens: out is [width], or NULL where only states of words are wanted. */
+/* Encode the workspace's tokens: out is [width], or NULL if only states of words are needed. */
 static int fw__encode_tokens(fw__work *w, float *out, const fw__wanted *wanted) {
   const fw_model *m = w->m;
   size_t used = w->used;
@@ -4203,7 +4202,7 @@ static int fw__find_both(fw__work *w, const char *const *texts, const size_t *le
   return FW_OK;
 }
 
-/* Encode a pair that is read as one text. */
+/* Encode a pair as one sequence. */
 static int fw__encode_joined(fw__work *w, const char *const *texts, const size_t *lengths, float *out) {
   fw__side sides[2];
   int status = fw__find_both(w, texts, lengths, sides);
@@ -4213,23 +4212,23 @@ static int fw__encode_joined(fw__work *w, const char *const *texts, const size_t
   return w->full ? FW_WORKSPACE : FW_OK;
 }
 
-/* Return whether a text has a token. */
+/* Return whether a text contains a token. */
 static int fw__has_token(const fw__side *side, const uint8_t *token, size_t size) {
   for (size_t i = 0; i < side->count; i++)
     if (!memcmp(side->tokens + i * size, token, size)) return 1;
   return 0;
 }
 
-/* Tokens that pass the fusion together, so that its weights are read once for them; builds for short vectors stay small. */
+/* Tokens fused together, so that weights are read once for them; 1 keeps builds with short vectors small. */
 #if defined(FW__LANES) && FW__LANES > 4
 #define FW__FUSED FW__GROUP
 #else
 #define FW__FUSED 1u
 #endif
 
-/* Compare each token of a text with what it attends to in the other text. Writes the maximum over tokens of what the
- * fusion gives, or with a composition what it gives for each. in: [FW__FUSED][3 widths of a token], scores: [tokens of
- * the other text], fused: [FW__FUSED][outputs of the fusion, or its stride]. */
+/* Compare each token of a text with its attention output over the other text. Writes the maximum of the fusion's
+ * outputs over tokens or, with a composition, the outputs of each token. in: [FW__FUSED][3 widths of a token], scores:
+ * [tokens of the other text], fused: [FW__FUSED][outputs of the fusion, or its stride]. */
 static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *other, float *in, float *scores,
                      float *restrict fused, float *out) {
   uint32_t of_token = m->width + m->dim, width = m->compared, outputs = fw__padded(&m->fusion);
@@ -4237,7 +4236,7 @@ static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *ot
   if (FW__FUSED > 1) memset(in, 0, sizeof *in * FW__FUSED * inputs);
   size_t numbers = m->compose ? width * text->count : width;
   float *to = out;
-  memset(out, 0, sizeof *out * numbers); /* the relu: no maximum is below 0 */
+  memset(out, 0, sizeof *out * numbers); /* ReLU: no maximum is below 0 */
   for (size_t first = 0, here; first < text->count; first += here) {
     here = text->count - first < FW__FUSED ? text->count - first : FW__FUSED;
     for (size_t row = 0; row < here; row++) {
@@ -4259,7 +4258,7 @@ static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *ot
   for (size_t n = 0; n < numbers; n++) out[n] = fw__clipped(out[n]);
 }
 
-/* Encode two texts whose tokens attend to each other's; out: [2 width]. */
+/* Encode two texts whose tokens attend to each other; out: [2 width]. */
 static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_t *lengths, float *out) {
   const fw_model *m = w->m;
   size_t size = fw__token_size(m), apart = (size_t)m->width + m->input;
@@ -4330,7 +4329,7 @@ FW_API int fw_logits(const fw_model *model, const char *text, size_t length, con
     float *differences = encoded + width * (model->blocks - 2), *products = differences + width;
     for (size_t i = 0; i < width; i++) {
       float one = u[i], two = v[i];
-      if (model->symmetric) u[i] = one + two; /* and differences are where v was */
+      if (model->symmetric) u[i] = one + two; /* the differences are stored in the place of v */
       differences[i] = one < two ? two - one : one - two;
       products[i] = one * two;
     }
@@ -4413,7 +4412,7 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
   size_t word = 0;
   for (size_t i = 0, start = 0; i < codes.count && word < *count; i++) {
     if (codes.at[i] != ' ') continue;
-    /* A word that was cut off has the state of the last token. */
+    /* A word that was cut off gets the state of the last token. */
     starts[word++] = (uint32_t)(w.count < w.most ? w.count : w.most - 1);
     size_t before = w.count;
     if (before < w.most) {
@@ -4439,7 +4438,7 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
 
 FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   const fw_model *m = model;
-  /* A character: twice in a text, in its parts, three offers, a split piece and three that are touched, and a token. */
+  /* Per character: twice in a text, a part, three offers, a split piece, three touched pieces, and a token. */
   uint64_t each =
       4 * 4 + sizeof(fw__part) + 3 * sizeof(fw__offer) + 8 + 12 + (m->embedding == FW_HASH ? sizeof(fw__hashed) : 4);
   uint64_t floats =
@@ -4448,7 +4447,7 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   if (m->tokens) floats += (uint64_t)longest * (m->width + 1);
   uint64_t symbols = m->embedding == FW_BPE ? m->symbol_count : 0, bytes;
   if (longest > UINT32_MAX) return SIZE_MAX;
-  /* Tokens: no byte becomes more than six characters without rules. Of pairs, those of the first text stay. */
+  /* Tokens: without rules, no byte becomes more than six characters. For pairs, the first text's tokens stay. */
   uint64_t most = ((uint64_t)longest + 4) * (m->growth < 6 ? 6 : m->growth);
   if (most > m->max_tokens) most = m->max_tokens;
   if (fw__is_transformer(m)) {
@@ -4459,7 +4458,7 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
     floats += most * (fw__token_size(m) / sizeof(float));
   }
   if (m->align) {
-    /* Tokens, their rows and scores, and what the composition reads; what is fused at a time; the composition's window. */
+    /* Tokens, their rows and scores, the composition's inputs; the tokens fused together; the composition's window. */
     floats += most * (fw__token_size(m) / sizeof(float) + 2 * ((uint64_t)m->width + m->input) + 2 + m->hidden);
     floats += FW__FUSED * (4 * (uint64_t)m->width + 3 * (uint64_t)m->dim + 16) + (uint64_t)(m->kernel + 32) * m->hidden;
   }

@@ -1,9 +1,8 @@
-/* Damaged packed files: none may read or write beyond its memory, or run into undefined behaviour.
+/* Fuzzer: a damaged packed file must not cause reads or writes out of bounds, or undefined behaviour.
 
     make sanitizers
-    ./fuzz loop SECONDS SEED FILE...     mutate these files; print how many were models, and why others were refused
-    ./fuzz answers < STREAM              of files as they are, each behind its length in four bytes: print what they
-answer
+    ./fuzz loop SECONDS SEED FILE...     mutate these files; print how many were models, and why others were rejected
+    ./fuzz answers < STREAM              read unchanged files, each after its length in four bytes; print their answers
 
 With clang: clang -fsanitize=fuzzer,address,undefined -DFW_LIBFUZZER fuzz.c */
 #include <stdio.h>
@@ -17,7 +16,7 @@ enum { STATUSES = FW_KIND + 2, TOO_LARGE = FW_KIND + 1 };
 static const char *const texts[] = {"A film, 2!", "Caf\xC3\xA9 na\xC3\xAFve \xE2\x82\xAC\xEF\xAC\x81 the films ", ""};
 static const size_t most_memory = (size_t)256 << 20;
 
-/* What is exactly as long as it should be: the sanitizers see what goes beyond. */
+/* Return a copy of exactly this length, so that the sanitizers detect accesses beyond it. */
 static void *copy(const void *bytes, size_t length) {
   void *memory = malloc(length ? length : 1);
   if (!memory) abort();
@@ -25,7 +24,7 @@ static void *copy(const void *bytes, size_t length) {
   return memory;
 }
 
-/* Return a file's status; its logits of a text in *logits, to be freed, and their number. */
+/* Return a file's status; writes its logits for a text to *logits, to be freed, and their number to *count. */
 static int answer(const uint8_t *bytes, size_t length, const char *text, float **logits, size_t *count) {
   fw_model model;
   void *file = copy(bytes, length);
@@ -37,7 +36,7 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, float *
   if (status) return free(file), status;
   void *memory = copy(NULL, size);
   status = fw_load(&model, memory, size);
-  if (!status) { /* it is loaded again, with no more memory than it has just needed */
+  if (!status) { /* load it again, with exactly as much memory as it has just needed */
     free(memory);
     memory = copy(NULL, fw_needed(&model));
     if (fw_needed(&model) > size || fw_load(&model, memory, fw_needed(&model))) abort();
@@ -93,10 +92,10 @@ static uint32_t below(uint32_t limit) {
 
 typedef struct {
   uint8_t *bytes;
-  size_t length, header, size; /* header: its length, inflated; what follows it comes behind */
+  size_t length, header, size; /* header: length of the inflated header; the rest of the file follows it */
 } File;
 
-/* Return a file with its header inflated, in front of all that follows it. */
+/* Return a file with its header inflated, followed by the rest of the file. */
 static File taken_apart(const char *path) {
   FILE *in = fopen(path, "rb");
   static uint8_t bytes[1 << 22];
@@ -127,8 +126,7 @@ static size_t put_number(uint8_t *to, size_t value) {
   return count;
 }
 
-/* Change bytes: bits, extremes, numbers, a stretch taken from elsewhere, left out or repeated. Returns the new length.
- */
+/* Change bytes: bits, extremes, numbers, or a stretch that is copied, left out or inserted. Returns the new length. */
 static size_t changed(uint8_t *bytes, size_t length, size_t capacity) {
   static const uint32_t numbers[] = {0,   1,     2,     63,    64,    127,   128,     255,
                                      256, 16383, 16384, 16385, 32768, 65536, 1 << 23, 1 << 24};
@@ -160,7 +158,7 @@ static size_t changed(uint8_t *bytes, size_t length, size_t capacity) {
       if (count > length - to) count = (uint32_t)length - to;
       memmove(bytes + at, bytes + to, count);
       return length;
-    default: /* bytes are put between */
+    default: /* bytes are inserted */
       if (length + count > capacity) return length;
       memmove(bytes + at + count, bytes + at, length - at);
       for (uint32_t i = 0; i < count; i++) bytes[at + i] = (uint8_t)below(256);
@@ -168,7 +166,7 @@ static size_t changed(uint8_t *bytes, size_t length, size_t capacity) {
   }
 }
 
-/* Write a damaged file. Most have the length and the checksum of an honest one, so that later checks are reached. */
+/* Write a damaged file. Most have a correct length and checksum, so that later checks are reached. */
 static size_t damaged(const File *file, uint8_t *to) {
   static uint8_t header[1 << 20], rest[1 << 22];
   size_t of_header = file->header, of_rest = file->length - file->header, at = 8;

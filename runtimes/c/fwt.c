@@ -1,4 +1,4 @@
-/* fwt: the command line of a packed student, in the manner of fastText's. */
+/* fwt: the command line of a packed student, similar to fastText's. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static void new_workspace(Session *s, size_t size) {
   fw_start(s->workspace, size);
 }
 
-/* Double the workspace. It ends the program where that cannot help. */
+/* Double the workspace. Ends the program if that cannot help. */
 static void larger_workspace(Session *s, size_t longest) {
   if (s->workspace_size >= fw_workspace_size(&s->model, longest)) die("", fw_error(FW_WORKSPACE));
   new_workspace(s, 2 * s->workspace_size);
@@ -100,7 +100,7 @@ static void wrong_line(const Session *s, const char *what) {
   die(where, what);
 }
 
-/* Read the next line without its end. Returns its length, or -1 behind the last one. */
+/* Read the next line without its newline. Returns its length, or -1 after the last line. */
 static long next_line(Session *s) {
   size_t length = 0;
 #if defined(__unix__) || defined(__APPLE__)
@@ -131,7 +131,7 @@ static void answer(Session *s, const char *text, size_t length) {
   const char *second = NULL;
   size_t second_length = 0;
   int status;
-  /* Half of a workspace is a cache of words, which many texts need, and which takes time to set up. */
+  /* Half of a workspace is a cache of words; a larger one takes time to set up, and only pays off for many texts. */
   if (s->answered++ == 100 && s->workspace_size < 1 << 22) new_workspace(s, 1 << 22);
   if (s->model.pair) {
     const char *tab = memchr(text, '\t', length);
@@ -186,7 +186,7 @@ static void predict(Session *s, unsigned long most, int probabilities) {
   }
 }
 
-/* Go past a line's label. Returns its index. */
+/* Skip a line's label. Returns its index. */
 static uint32_t label_of(const Session *s, const char **text, const char *end) {
   static const char prefix[] = "__label__";
   const char *start = *text, *stop;
@@ -255,7 +255,7 @@ static void bench(Session *s) {
     ends[rows++] = used += (size_t)length;
   }
   if (s->model.tokens) die("bench", "is for models that answer whole texts");
-  for (int pass = 0; pass < 6; pass++) { /* the first one warms up */
+  for (int pass = 0; pass < 6; pass++) { /* the first pass is a warm-up */
     clock_t started = clock();
     for (size_t row = 0; row < rows; row++)
       answer(s, text + (row ? ends[row - 1] : 0), ends[row] - (row ? ends[row - 1] : 0));

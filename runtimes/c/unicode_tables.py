@@ -3,7 +3,7 @@
     python runtimes/c/unicode_tables.py
 
 The tables hold what the tokenizers ask of Python's strings: lower case, white space, categories, decompositions and
-compositions. They are those of one version of Unicode, which the file names; another Python may have another.
+compositions. They belong to one version of Unicode, which the file names; another Python may have another version.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ SPACE, ALNUM, DIGIT, MARK, PUNCTUATION, GONE, SEPARATOR, CASED, IGNORABLE = (1 <
 """Flags of a code point, as in featherweight.h: str.isspace, str.isalnum, Nd, Mn, P*, Cc Cf Co, Zs, cased,
 case-ignorable."""
 LEAF, MIDDLE = 8, 16
-"""Code points of a leaf, and leaves of a block, of the three stages that lead to a code point's record."""
+"""Code points per leaf, and leaves per block, of the three-stage lookup of a code point's record."""
 BEYOND = 0x20000
-"""From here on the records are those of a few long ranges."""
+"""From this code point on, records are stored for a few long ranges."""
 LAST = 0x110000
 CANONICAL = 1 << 21
 MOST_ROWS, MOST_GAP = 200, 6
-"""Code points of a run of decompositions, and code points without one within it."""
+"""Most code points of a run of decompositions, and most consecutive ones without a decomposition within it."""
 ABSENT, SLOPE = 4, 8
-"""Of a column, next to the bytes of a cell, 0 to 3: a cell of 0 is nothing; the numbers rise with the code points."""
+"""Flags of a column, added to its bytes per cell, 0 to 3: a cell of 0 is no part; values rise with the code points."""
 
 
 def flags_of(code: int) -> int:
@@ -53,10 +53,10 @@ def is_ignorable(character: str) -> bool:
 
 
 def record_of(code: int) -> tuple[int, int]:
-    """Return the flags of a code point, and what is to be added for its lower case, modulo 65,536.
+    """Return the flags of a code point, and the offset to its lower case, modulo 65,536.
 
-    A code point that is not cased has its combining class there. U+0130 has two characters in lower case, which the
-    code knows.
+    If the code point is not cased, the second value is its combining class. U+0130, whose lower case has two
+    characters, is handled in the C code.
     """
     flags, lower = flags_of(code), chr(code).lower() if not 0xD800 <= code < 0xE000 else chr(code)
     combining = unicodedata.combining(chr(code))
@@ -67,7 +67,7 @@ def record_of(code: int) -> tuple[int, int]:
 
 
 def stage(values: list[int], size: int) -> tuple[list[int], list[int]]:
-    """Return which block of so many values stands at each place, and the distinct blocks one behind the other."""
+    """Return the index of the block of `size` values at each place, and the distinct blocks, concatenated."""
     blocks: dict[tuple[int, ...], int] = {}
     found = [
         blocks.setdefault(tuple(values[start : start + size]), len(blocks)) for start in range(0, len(values), size)
@@ -77,9 +77,9 @@ def stage(values: list[int], size: int) -> tuple[list[int], list[int]]:
 
 @dataclasses.dataclass
 class Column:
-    """One of the parts of a run's decompositions: numbers over the smallest of them, of 0 to 3 bytes each.
+    """The n-th parts of a run's decompositions, as differences from the smallest, of 0 to 3 bytes each.
 
-    0 bytes: all are alike, or rise with the code points.
+    0 bytes: all are equal, or rise with the code points.
     """
 
     kind: int
@@ -114,14 +114,14 @@ def run_bytes(rows: list[list[int]]) -> bytes:
 
 
 def most(rows: list[list[int]]) -> int:
-    """Return the parts of the longest decomposition."""
+    """Return the number of parts of the longest decomposition."""
     return max(map(len, rows))
 
 
 def decompositions() -> tuple[list[int], list[int], list[int]]:
-    """Return runs of code points that decompose: the first one with CANONICAL, where each begins, and all bytes.
+    """Return runs of code points that decompose: first code points (with CANONICAL), starts of their bytes, all bytes.
 
-    The runs are those that take the fewest bytes together; behind the last one is where it ends, and LAST.
+    The runs are chosen to take the fewest bytes in total; after the last one come its end and LAST.
     """
     rows: list[tuple[int, bool, list[int]]] = []
     for code in range(LAST):
@@ -179,8 +179,8 @@ def run_costs(rows: list[tuple[int, bool, list[int]]], end: int) -> Iterator[tup
 
 
 def compositions() -> tuple[list[int], list[int], list[int]]:
-    """Return the second characters of compositions, where the list of each begins, and the lists: what characters
-    become with it, in these characters' order. Of a composed character the lower 16 bits."""
+    """Return the second characters of compositions, the start of each one's list, and the lists: the lower 16 bits of
+    the composed characters, in the order of the first characters."""
     found: dict[int, list[tuple[int, int]]] = {}
     for code in range(LAST):
         parts = unicodedata.decomposition(chr(code)).split()
@@ -195,7 +195,7 @@ def compositions() -> tuple[list[int], list[int], list[int]]:
 
 
 def arrays() -> list[tuple[str, str, list[int]]]:
-    """Return (type of C, name, values) of all tables: those of larger cells first, so that nothing lies between."""
+    """Return (C type, name, values) of all tables: those of larger cells first, so that there is no padding."""
     sys.path.insert(0, str(ROOT))
     from compression.runtime.tokenizers import normalisation
 

@@ -1,13 +1,13 @@
-/* What start.c has for main.c. */
+/* Functions of start.c that main.c uses. */
 #include <stdint.h>
 
-/* Print a text that is ended by a zero. */
+/* Print a zero-terminated string. */
 void print(const char *text);
-/* Return the next byte of standard input, -1 at its end. */
+/* Return the next byte of standard input, -1 at the end. */
 int next_byte(void);
 /* End the program. */
 void stop(int failed);
-/* Return the bytes of the stack that have been used since the start. */
+/* Return the number of stack bytes that have been used since the start. */
 uint32_t stack_used(void);
-/* Return the processor's ticks, which begin again at 0 after 2^24. */
+/* Return the processor's tick count, which wraps around at 2^24. */
 uint32_t ticks(void);

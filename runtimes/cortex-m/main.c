@@ -1,5 +1,5 @@
-/* A packed student on a microcontroller: it stays in flash, is decoded into `memory` once, and answers each line of
-standard input. What it decodes to is at the front of `memory`, and what is left there is the workspace. */
+/* A packed student on a microcontroller: the file stays in flash, is decoded into `memory` once, and each line of
+standard input gets a prediction. The decoded model is at the front of `memory`; the rest of it is the workspace. */
 #include "board.h"
 
 #define FEATHERWEIGHT_IMPLEMENTATION

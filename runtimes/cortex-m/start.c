@@ -1,4 +1,4 @@
-/* What runs before main on a Cortex-M4F, and input and output by semihosting: what a debugger or QEMU reads and prints. */
+/* Startup code of a Cortex-M4F, and input and output by semihosting, through a debugger or QEMU. */
 #include "board.h"
 
 extern uint32_t stack_low[], stack_high[], data_start[], data_end[], bss_start[], bss_end[];
@@ -17,7 +17,7 @@ static uint32_t ask_host(uint32_t operation, const void *argument) {
 void print(const char *text) { ask_host(WRITE0, text); }
 
 void stop(int failed) {
-  ask_host(EXIT, (const void *)(failed ? 0x20024u : 0x20026u)); /* an error at run time; the program's end */
+  ask_host(EXIT, (const void *)(failed ? 0x20024u : 0x20026u)); /* run-time error; application exit */
   for (;;) continue;
 }
 
@@ -36,7 +36,7 @@ int next_byte(void) {
     void *to;
     uint32_t count;
   } block = {input, &byte, 1};
-  return ask_host(READ, &block) ? -1 : byte; /* it returns how many bytes are missing */
+  return ask_host(READ, &block) ? -1 : byte; /* it returns the number of bytes not read */
 }
 
 uint32_t stack_used(void) {
@@ -52,7 +52,7 @@ uint32_t ticks(void) { return 0xFFFFFF - SYSTICK[2]; }
 void reset(void) {
   uint32_t *at, *here = (uint32_t *)__builtin_frame_address(0);
   const uint32_t *from = data_source;
-  *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the unit for floats is off after a reset */
+  *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit is off after a reset */
   __asm__ volatile("dsb\n isb");
   for (at = stack_low; at < here - 16; at++) *at = PAINT;
   for (at = data_start; at < data_end;) *at++ = *from++;

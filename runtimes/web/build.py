@@ -1,7 +1,7 @@
 """Write the page featherweight.html: one file with the module, the wrapper and models of the zoo, for any browser.
 
     python runtimes/web/build.py                       all models of the zoo
-    python runtimes/web/build.py sst-2-12k my.fwt      those that are named
+    python runtimes/web/build.py sst-2-12k my.fwt      the named models
     python runtimes/web/build.py --module              compile featherweight.wasm first (requirements-web.txt)
 
 The page reads nothing else: it works from file://, without a network.
@@ -46,7 +46,7 @@ def module() -> bytes:
         header = f"static const uint8_t tables[{len(packed)}] = {{{','.join(map(str, packed))}}};\n"
         Path(scratch, "tables.h").write_text(header, encoding="utf-8")
         compiled, linked = Path(scratch, "module.o"), Path(scratch, "module.wasm")
-        # A relative path: that of the source may be in the object.
+        # A relative path, because the object may contain the source's path.
         sources = ["-I", scratch, "module.c", "-o", str(compiled)]
         subprocess.run([*zig, "cc", *COMPILE.split(), *sources], check=True, cwd=FOLDER)
         subprocess.run([*zig, "wasm-ld", *LINK.split(), str(compiled), "-o", str(linked)], check=True)
@@ -61,7 +61,7 @@ def page(models: list[Path]) -> str:
         about = json.loads(card.read_text(encoding="utf-8"))["about"] if card.exists() else {}
         text = base64.b64encode(path.read_bytes()).decode()
         entries.append({"name": path.stem, "question": about.get("question"), "file": text})
-    # What is between script tags ends at the first "</".
+    # A script element ends at the first "</" in its content.
     listed = json.dumps(entries).replace("</", "<\\/")
     html = (FOLDER / "page.html").read_text(encoding="utf-8")
     parts = {
@@ -92,14 +92,14 @@ def main() -> None:
     if given.module:
         MODULE.write_bytes(module())
         print(f"{MODULE}: {MODULE.stat().st_size:,} bytes")
-    # Small ones first: the first one is open when the page is.
+    # Small models first: the page opens the first one when it loads.
     html = page(models or sorted(ZOO.glob("*.fwt"), key=lambda path: path.stat().st_size))
     given.output.write_text(html, encoding="utf-8")
     print(f"{given.output}: {given.output.stat().st_size:,} bytes; open it in a browser")
 
 
 def _is_whole(data: bytes) -> bool:
-    """Return whether a packed file's length and checksum are those that it says; the page reads the rest."""
+    """Return whether a packed file's length and checksum match its header; the page checks the rest."""
     sizes = len(data), zlib.crc32(data[:-4])
     return data[:3] == b"FWT" and sizes == (int.from_bytes(data[4:8], "little"), int.from_bytes(data[-4:], "little"))
 

@@ -10,7 +10,7 @@
 #define EXPORT(name) __attribute__((export_name(#name)))
 #define PAGE 65536u
 
-/* What the compiler does not write out itself. */
+/* C library functions that the code calls; the module is built without a library. */
 int memcmp(const void *first, const void *second, size_t count) {
   const uint8_t *a = first, *b = second;
   for (; count; count--, a++, b++)
@@ -34,7 +34,7 @@ extern uint8_t __heap_base;
 static fw_model model;
 static size_t base, results, work, work_size, longest, words;
 
-/* What the caller reads: the model's kind; then `labels` and `outputs`; then where a text is, and its bytes. */
+/* Results for the caller: the model's kind; `labels` and `outputs`; address and length in bytes of a result. */
 static struct {
   uint32_t pair, tokens, multilabel, labels, outputs, at, length;
   float temperature, threshold;
@@ -42,13 +42,14 @@ static struct {
 
 static size_t aligned(size_t at) { return (at + 63) & ~(size_t)63; }
 
-/* Have memory up to an address. Returns 0 where there is none. */
+/* Grow the memory up to an address. Returns 0 if that fails. */
 static int reach(size_t end) {
   size_t pages = __builtin_wasm_memory_size(0), wanted = end / PAGE + 1;
   return wanted <= pages || __builtin_wasm_memory_grow(0, wanted - pages) != SIZE_MAX;
 }
 
-/* The tables of Unicode are deflated: of cells of four bytes all first bytes, all second ones, ..., and so on. */
+/* Inflate the Unicode tables, which are stored by byte planes: of all four-byte cells the first bytes, then the second
+ * bytes, ..., then the same for two-byte cells, then the one-byte cells. */
 static void unpack_tables(void) {
   static fw__inflate stream;
   static uint8_t window[FW_WINDOW];
@@ -62,13 +63,13 @@ static void unpack_tables(void) {
   for (size_t i = fours + twos; i < sizeof fw__tables; i++) to[i] = (uint8_t)fw__inflated(&stream);
 }
 
-/* Return where so many bytes of a packed file are to be written, 0 where there is no memory. */
+/* Return the address to write a packed file of this length to, 0 if there is not enough memory. */
 EXPORT(room) size_t room(size_t length) {
   base = aligned((size_t)&__heap_base);
   return reach(base + length) ? base : 0;
 }
 
-/* Decode the file that was written there. Returns a status. */
+/* Decode the file that was written to `room`. Returns a status. */
 EXPORT(open) int open_model(size_t length) {
   size_t memory = aligned(base + length), size;
   unpack_tables();
@@ -88,7 +89,7 @@ EXPORT(open) int open_model(size_t length) {
 
 EXPORT(about) size_t about_model(void) { return (size_t)&about; }
 
-/* Put a label's text, from `labels` on the model's name and its task's, into `about`. */
+/* Point `about` at a label's text; index `labels` is the model's name, `labels` + 1 its task's name. */
 EXPORT(label) void label(uint32_t index) {
   size_t length = 0;
   about.at = (uint32_t)(size_t)fw_label(&model, index, &length);
@@ -102,8 +103,7 @@ EXPORT(label) void label(uint32_t index) {
 
 EXPORT(error) size_t error(int status) { return (size_t)fw_error(status); }
 
-/* Return where texts of so many bytes together are to be written, 0 where there is no memory. What was written there
- * is lost. */
+/* Return the address to write texts of this total length to, 0 without enough memory. Earlier texts are lost. */
 EXPORT(input) size_t input(size_t length) {
   if (length > longest || !work) {
     longest = 2 * length + 4096;
@@ -125,8 +125,8 @@ static int larger(size_t length) {
   return 1;
 }
 
-/* Answer the text that was written, or the two that lie one behind the other. Returns a status; `about` says where the
- * probabilities are. */
+/* Predict for the text, or the two consecutive texts, in `input`. Returns a status; `about` has the address of the
+ * probabilities. */
 EXPORT(predict) int predict(size_t length, size_t second) {
   const char *text = (const char *)base;
   int status;
@@ -139,8 +139,8 @@ EXPORT(predict) int predict(size_t length, size_t second) {
   return status;
 }
 
-/* Label the words of the text that was written. `about` says where they are (start, bytes and label of each), and how
- * many; their logits are behind the last one. */
+/* Label the words of the text in `input`. Returns a status; `about` has the address of the words (start, length in
+ * bytes and label of each) and their number; their logits follow the last word. */
 EXPORT(tag) int tag(size_t length) {
   fw_word *found = (fw_word *)results;
   float *logits = (float *)(found + words);

@@ -15,7 +15,7 @@ const percent = value => `${(100 * value).toFixed(1)} %`;
 const signed = value => `${value < 0 ? "\u2212" : "+"}${Math.abs(100 * value).toFixed(1)}`;
 let model, opened, bytes, kind, compiled;
 
-// A few passes, since browsers round their clocks.
+// Several passes, because browsers round their clocks.
 const timed = ask => {
   const start = performance.now();
   let passes = 0;
@@ -151,7 +151,7 @@ const openFile = async file => {
 find("model").onchange = () => open(MODELS[find("model").value]);
 find("file").onchange = event => {
   const [file] = event.target.files;
-  event.target.value = ""; // the same file may be opened again
+  event.target.value = ""; // so that the same file can be opened again
   return openFile(file);
 };
 for (const id of ["first", "second"]) find(id).oninput = show;

@@ -3,8 +3,8 @@
     {"data": [{"paragraphs": [{"context": TEXT, "qas": [
         {"question": TEXT, "answers": [{"text": TEXT, "answer_start": CHARACTER}]}]}]}]}
 
-Sources: Rajpurkar et al. (2016, 2018). A question whose list of answers is empty has none in its context (2.0); one
-without a list is not labelled. Other keys are ignored.
+Sources: Rajpurkar et al. (2016, 2018). A question with an empty list of answers has no answer in its context (2.0); a
+question without a list is not labelled. Other keys are ignored.
 """
 
 import json
@@ -24,11 +24,11 @@ from common.stopping import check
 
 
 def questions_split(path: Path, unanswerable: bool, labelled: bool = True) -> Split:
-    """Return the questions of a file as rows: question, context, and its answers' characters in the context.
+    """Return a file's questions as rows: question, context, and the answers as characters [start, end) of the context.
 
     unanswerable: whether a question may have no answer; labelled: whether answers are read. Texts are normalised, and
-    answers moved accordingly. Raises UserError, with the place in the file, for anything that is not SQuAD's form, an
-    answer whose text is not at its answer_start, and a file without questions.
+    answers moved accordingly. Raises UserError, with the place in the file, if the file is not in SQuAD's form or has
+    no questions, or if an answer's text is not at its answer_start.
     """
     questions: list[str] = []
     contexts: list[str] = []
@@ -51,7 +51,7 @@ def questions_split(path: Path, unanswerable: bool, labelled: bool = True) -> Sp
         raise UserError(f"{path}: no questions")
     counts = np.array(list(map(len, answers)), np.int64)
     flat = np.array([answer for row in answers for answer in row], np.int64).reshape(-1, 2)
-    # At least one place an answer, also where no question of the file is labelled.
+    # The array is at least one answer wide, even if no question of the file is labelled.
     spans = padded(flat, counts) if len(flat) else np.full((len(questions), 1, 2), -1, np.int64)
     return Split(questions, contexts, spans, np.arange(len(questions)))
 
@@ -76,7 +76,7 @@ def _paragraphs(path: Path) -> Iterator[tuple[str, str, list[Any]]]:
 
 
 def _value(of: Any, key: str, kind: type) -> Any:
-    """Return the value of a key. Raises UserError where it is missing, or not of this kind."""
+    """Return the value of a key. Raises UserError if it is missing or has another type."""
     names = {str: "a text", list: "a list", int: "a number"}
     if not isinstance(of, dict):
         raise UserError(f"expected an object with {key!r}, as in SQuAD's JSON, found {str(of)[:40]!r}")
@@ -108,7 +108,7 @@ def _span(answer: Any, context: str, text: str) -> tuple[int, int]:
     if not answered:
         raise UserError("an answer is empty; a question without answers has an empty list")
     if text != context:
-        # The "x" keeps a space at the end.
+        # The "x" keeps `normalise` from stripping a space at the end.
         start = len(normalise(f"{context[: start + len(own) - len(own.lstrip())]}x")) - 1
     elif own != answered:
         start += len(own) - len(own.lstrip())

@@ -1,7 +1,7 @@
-"""Records of CSV, TSV and JSONL, one at a time from a stream of bytes: tasks' files and predict's input.
+"""Readers of CSV, TSV and JSONL records, one at a time from a stream of bytes: task files and predict's input.
 
-Text is UTF-8, with or without a byte-order mark. Only \\n ends a line: GLUE's texts hold other separators. Blank lines
-are not rows. All raise UserError with the line for wrong input.
+Text is UTF-8, with or without a byte-order mark. Only \\n ends a line: GLUE's texts contain other line separators.
+Blank lines are not rows. All readers raise UserError, with the line, for invalid input.
 """
 
 import codecs
@@ -20,20 +20,20 @@ from common.errors import UserError
 from common.stopping import check
 
 MAX_CHARACTERS = 200_000
-"""Longest sentence. MNLI has one of 105,868."""
+"""Length limit of a sentence. MNLI has one of 105,868 characters."""
 CELL_LIMIT = 16 * 1024 * 1024
-"""Longest line and cell. The csv module's default of 128 KiB is below MAX_CHARACTERS."""
+"""Length limit of lines and cells. The csv module's default of 128 KiB is below MAX_CHARACTERS."""
 csv.field_size_limit(CELL_LIMIT)
 
 Lines = Iterator[tuple[int, str]]
-"""Numbers of lines from 1, and their text with its newline."""
+"""(number, text) of each line, numbered from 1, the text with its newline."""
 DELIMITERS = ",;\t|"
 """Possible delimiters of a CSV whose delimiter is not given, the likeliest first."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table being read. rows: number of a row's first line, and all its cells, as many as the header has."""
+    """A table being read. rows: (number of a row's first line, its cells), as many cells as the header has."""
 
     header: list[str]
     rows: Iterator[tuple[int, list[str]]]
@@ -41,7 +41,7 @@ class Table:
 
 
 def as_sentence(value: Any) -> str:
-    """Return a cell as a normalised sentence, None as an empty one. Raises UserError where it is not text."""
+    """Return a cell as a normalised sentence; None becomes an empty one. Raises UserError if the cell is not text."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -57,7 +57,7 @@ def as_sentence(value: Any) -> str:
 
 
 def column_indices(where: str, header: list[str], columns: Sequence[str]) -> list[int]:
-    """Return the columns' indices. Raises UserError for one that is missing, with the nearest, or repeated."""
+    """Return the columns' indices. Raises UserError if one is repeated, or missing (suggesting the nearest)."""
     for column in columns:
         _check_has(where, "column", column, header, "an empty file")
         if header.count(column) > 1:
@@ -90,10 +90,10 @@ def read_lines(stream: BinaryIO, where: str) -> Lines:
 
 
 def read_csv(lines: Lines, where: str, header: Sequence[str] = (), delimiter: str | None = ",") -> Table:
-    """Start reading a CSV: cells may be quoted, quotes in them doubled.
+    """Return a table that reads a CSV: cells may be quoted, with quotes in them doubled.
 
-    header: names of the columns, of a file without a header line; delimiter: None for the most
-    frequent one of the first line.
+    header: column names of a file without a header line; delimiter: None selects the most frequent one of the first
+    line.
     """
     first = next(lines, (1, ""))
     delimiter = delimiter or max(DELIMITERS, key=first[1].count)
@@ -102,13 +102,13 @@ def read_csv(lines: Lines, where: str, header: Sequence[str] = (), delimiter: st
 
 
 def read_tsv(lines: Lines, where: str, header: Sequence[str] = ()) -> Table:
-    """Start reading a TSV such as GLUE's: quotes are text, and no cell holds a tab or a newline."""
+    """Return a table that reads a TSV such as GLUE's: quotes are text, and no cell holds a tab or a newline."""
     cells = ((number, line.rstrip("\r\n").split("\t")) for number, line in lines if line.strip("\r\n"))
     return _table(cells, where, header, "\t", "no cell may hold a tab")
 
 
 def read_jsonl(lines: Lines, where: str, keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line numbers and JSON objects, one a line, each with these keys at least."""
+    """Yield (line number, JSON object) of each line. Raises UserError if an object lacks one of the keys."""
     for number, line in lines:
         if not line.strip():
             continue
@@ -124,7 +124,7 @@ def read_jsonl(lines: Lines, where: str, keys: Sequence[str]) -> Iterator[tuple[
 
 
 def _csv_cells(lines: Lines, where: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    # A \r alone ends a line for csv.reader too, which must be given such lines one by one.
+    # csv.reader also ends a line at \r alone, and must be given such lines one by one.
     texts = itertools.chain.from_iterable(io.StringIO(text, newline="") for _, text in lines)
     reader = csv.reader(texts, strict=True, delimiter=delimiter)
     line = 1

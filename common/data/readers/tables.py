@@ -1,10 +1,10 @@
-"""The reader of tables, one of text files.
+"""Readers of task files: tables, and text files with one sentence per line.
 
-The suffix selects the format. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text
-and no cell holds a tab or a newline; .jsonl: one JSON object a line; .parquet; .txt: one sentence a line, no label.
-Several labels of a row are a list, in .csv and .tsv files a cell of labels with a separator between them.
-Files of tagged words are read by common.data.readers.tagged and files of questions by common.data.readers.questions,
-whatever their suffix.
+The suffix selects the format. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text and
+no cell holds a tab or a newline; .jsonl: one JSON object per line; .parquet; .txt: one sentence per line, no label.
+Several labels of a row are a list or, in .csv and .tsv files, one cell with a separator between the labels. Files of
+tagged words are read by common.data.readers.tagged and files of questions by common.data.readers.questions, whatever
+their suffix.
 """
 
 import contextlib
@@ -29,21 +29,21 @@ from common.reading import regular_file
 from common.stopping import check
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
-"""Files whose columns have names."""
+"""Suffixes of files whose columns have names."""
 SUFFIXES = (*TABLES, ".txt")
 JOINED_SUFFIXES = (".csv", ".tsv")
-"""Files where several labels of a row are one text, with a separator between them."""
+"""Suffixes of files in which several labels of a row are one text, with a separator between them."""
 
 Rows = Iterator[tuple[int, list[Any]]]
-"""Number of the line or row, and the values of the requested columns: text, a number, true or false, None, a list."""
+"""(number of the line or row, values of the requested columns): text, a number, true or false, None, or a list."""
 
 
 def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
-    """Return the rows of one file of a task; of a file that is not `labelled` the label column, if any, is not read.
+    """Return the rows of one file of a task. labelled: whether to read the label column.
 
-    All rows are kept in order, empty sentences too; blank lines are not rows. Raises UserError with path and line (of
-    Parquet: row) for a damaged, empty or unknown kind of file, a missing column, a row with too few or too many cells,
-    wrong encoding, a value that is not text, and an unknown label.
+    All rows are kept in order, including empty sentences; blank lines are not rows. Raises UserError with path and line
+    (for Parquet: row) for a damaged, empty or unknown kind of file, a missing column, a row with too few or too many
+    cells, wrong encoding, a value that is not text, and an unknown label.
     """
     regular_file(path)
     if task.tokens:
@@ -84,14 +84,14 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
 
 
 def _unknown(task: Task) -> float | np.ndarray:
-    """Return the label of a row without one."""
+    """Return the value that stands for a missing label."""
     if task.multilabel:
         return np.full(len(task.labels), np.nan, np.float32)
     return math.nan if task.regression else -1
 
 
 def as_label(value: Any) -> str:
-    """Return a label as text: true for True; 1 for 1.0, as columns of numbers with gaps have it; "" for a gap."""
+    """Return a label as text: "true" for True, "" for a gap, and "1" for 1.0, as in columns of numbers with gaps."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
@@ -106,8 +106,8 @@ def as_label(value: Any) -> str:
 def as_labels(value: Any, separator: str | None) -> list[str]:
     """Return the labels of a row as text.
 
-    separator: between the labels of a text, which is empty for none of them; None where the file has lists.
-    Raises UserError where they are not a list.
+    separator: between the labels of a text, which is empty if there are none; None if the file has lists. Raises
+    UserError if the value is not a list.
     """
     if separator is not None:
         value = value.split(separator) if value.strip() else []
@@ -118,7 +118,7 @@ def as_labels(value: Any, separator: str | None) -> list[str]:
 
 
 def _label_reader(task: Task) -> Callable[[Any], float]:
-    """Return a function from a label's cell to a class index or a score; only the user's own files may lack it."""
+    """Return a function from a label's cell to a class index or a score; only the user's own files may lack labels."""
     index = _indices(task)
     low, high = task.range or (0.0, 0.0)
     expected = f"a number from {low:g} to {high:g}" if task.regression else _listed(index)
@@ -138,9 +138,9 @@ def _label_reader(task: Task) -> Callable[[Any], float]:
 
 
 def _list_reader(task: Task, joined: bool) -> Callable[[Any], np.ndarray]:
-    """Return a function from a row's labels to 1 for each label that is among them and 0 for the others, float32.
+    """Return a function from a row's labels to float32 [labels]: 1 for each label of the row, 0 for the others.
 
-    joined: the labels are one text, empty for none; else a list, or None where they are unknown.
+    joined: whether the labels are one text, empty if there are none; else they are a list, or None if unknown.
     """
     index, separator = _indices(task), task.label_separator if joined else None
 
@@ -161,18 +161,18 @@ def _list_reader(task: Task, joined: bool) -> Callable[[Any], np.ndarray]:
 
 
 def _indices(task: Task) -> dict[str, int]:
-    """Return what the files hold for each label -> its class index."""
+    """Return a label's value in the files -> its class index."""
     return {normalise(value): i for i, value in enumerate(task.values)}
 
 
 def _listed(values: Iterable[str]) -> str:
-    """Return the first ten values."""
+    """Return the first ten values, joined by commas."""
     values = list(values)
     return ", ".join([*values[:10], *(["..."] if len(values) > 10 else [])])
 
 
 def column_names(path: Path, kind: str) -> list[str]:
-    """Return the columns of a table, of .jsonl the keys of the first object. Raises UserError as `read_source` does."""
+    """Return a table's columns; for .jsonl, the keys of the first object. Raises UserError as `read_source` does."""
     if kind == ".parquet":
         with _parquet(path) as file:
             return file.schema_arrow.names
@@ -184,9 +184,9 @@ def column_names(path: Path, kind: str) -> list[str]:
 
 
 def text_columns(path: Path, header: Sequence[str], task: Task) -> dict[str, str]:
-    """Return the column of each sentence, by its name in the task's files, or in ours.
+    """Return field -> column of the sentences: the name given by the task or, if the header lacks it, the field's own.
 
-    Raises UserError for one that is missing.
+    Raises UserError if a column is missing.
     """
     columns = {}
     for field in ("sentence1", "sentence2")[: 1 + task.pair]:

@@ -1,4 +1,4 @@
-"""Files of tagged words: a word and its tag a line, in the IOB2 scheme, and an empty line after each text."""
+"""Reader of tagged words: one word and its tag per line, in the IOB2 scheme, and an empty line after each text."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,11 +18,11 @@ _DOCUMENT = "-DOCSTART-"
 
 
 def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str, str]) -> Split:
-    """Return the texts of a file as rows, a space between words; source rows count texts.
+    """Return a file's texts as rows, with a space between words; source rows are numbers of texts.
 
-    lines: (number, text) of all lines; tags: IOB tags by their names in the file, in the order of their labels. Raises
-    UserError with path and line for an unknown tag, one that breaks the scheme, a word without a tag, a word with a
-    space in it, and a file without words.
+    lines: (number, text) of all lines; tags: name in the file -> IOB tag, in the order of the labels. Raises UserError
+    with path and line for an unknown tag, one that breaks the scheme, a word without a tag, a word with a space in it,
+    and a file without words.
     """
     index = {name: i for i, name in enumerate(tags)}
     texts: list[list[str]] = [[]]
@@ -60,7 +60,7 @@ def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str
 
 def _cells(line: str) -> tuple[str, str]:
     """Return the first column, a word, and the last one, its tag; columns are separated by tabs or spaces."""
-    # Other kinds of space are part of a word, and an error there.
+    # Other white space counts as part of a word, where it is an error.
     cells = line.rstrip("\r\n").split("\t") if "\t" in line else re.split(" +", line.strip())
     if len(cells) < 2 or not cells[-1].strip():
         raise UserError(f"expected a word and its tag, found {line.strip()[:80]!r}")

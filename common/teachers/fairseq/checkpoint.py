@@ -51,7 +51,7 @@ def allowed_types() -> Iterator[None]:
     settings = [argparse.Namespace, DictConfig, ListConfig, base.Metadata, base.ContainerMetadata, nodes.AnyNode]
     containers = [collections.OrderedDict, collections.defaultdict, dict, list, int, typing.Any]
     numbers = [np.dtype, np._core.multiarray.scalar, *(type(np.dtype(kind)) for kind in "?ilfd")]
-    # Checkpoints written before NumPy 2 know its scalars by the old name.
+    # Checkpoints written before NumPy 2 use the old name of its scalars.
     old_names = [(np._core.multiarray.scalar, "numpy.core.multiarray.scalar")]
     types = [*settings, *containers, *numbers, *old_names]
     known = torch.serialization.get_safe_globals()  # leaving the context removes them, also for outer contexts

@@ -12,7 +12,7 @@ INSTALL = "pip install -r requirements-fairseq.txt && pip install --no-deps ve-f
 
 
 def load_fairseq(who: str = "a RoBERTa teacher") -> ModuleType:
-    """Return the fairseq module. Raises UserError, with the command that installs it for `who`, where it is missing."""
+    """Return the fairseq module. Raises UserError, with the command that installs it for `who`, if it is missing."""
     try:
         with quiet():
             import fairseq

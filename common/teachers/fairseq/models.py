@@ -29,8 +29,8 @@ class Roberta:
     def __init__(self, folder: Path, pairs: Path, device: torch.device, outputs: int | None) -> None:
         """Load weights, architecture and vocabulary from a folder, byte pairs from `pairs`.
 
-        outputs: width of the classification head; unset: that of masked language modelling is there instead.
-        Raises UserError for anything missing or damaged.
+        outputs: width of the classification head; None: the masked-language-modelling head is loaded instead. Raises
+        UserError if anything is missing or damaged.
         """
         load_fairseq()
         from fairseq.models.roberta import RobertaModel
@@ -72,8 +72,9 @@ class FairseqTeacher(Roberta):
     def states(self, split: Split) -> States:
         """Return hidden states and attention maps of all rows of `split`, as one batch.
 
-        fairseq calls PyTorch's self-attention, which averages over heads. So each layer's attention is computed twice;
-        with static_kv fairseq uses its own code, the same arithmetic, which returns every head's.
+        fairseq calls PyTorch's self-attention, which averages over heads. Each layer's attention is therefore computed
+        a second time, with static_kv: fairseq then uses its own code, which does the same arithmetic and returns the
+        attention of every head.
         """
         encoded = self.tokens.encode(split, self.max_tokens)
         maps: list[torch.Tensor] = []
@@ -116,11 +117,11 @@ class FairseqMaskedLM(Roberta):
         return cls(source, byte_pairs(source, downloads), device)
 
     def encode(self, sentences: Sequence[str]) -> list[Pieces]:
-        """Return the pieces of each sentence, cut at max_positions, with a space before it, as GPT-2's words have."""
+        """Return the pieces of each sentence, cut at max_positions, preceded by a space, as GPT-2's words are."""
         return [self.tokens.pieces(sentence, self.max_positions) for sentence in sentences]
 
     def words(self) -> list[str]:
-        """Return, by piece id, the word of a piece that is a space and letters, or ""."""
+        """Return for each piece id its word if the piece is a space and letters, else ""."""
         return self.tokens.words()
 
     def predict(self, ids: np.ndarray, index: np.ndarray) -> torch.Tensor:

@@ -12,7 +12,7 @@ from common.training.models import WEIGHTS_FILE
 
 SUBFOLDER = "fairseq"
 _ADDRESS = "https://dl.fbaipublicfiles.com/fairseq"
-# The archives' checksums are not published. So that of the first download is kept and required from then on; also, the
+# The archives' checksums are not published, so that of the first download is saved and required from then on. Also, the
 # checkpoint is read by the weights-only loader, and its tensors must have the names and shapes of the architecture.
 _BYTE_PAIRS = {
     "encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
@@ -50,7 +50,7 @@ def byte_pairs(source: Path, downloads: Path) -> Path:
 
 
 def model_files(arch: str, downloads: Path) -> list[Path]:
-    """Return the files of a model: weights, architecture, dictionary, byte pairs. Raises as `resolve`."""
+    """Return the files of a model: weights, architecture, dictionary, byte pairs. Raises as `resolve` does."""
     source = Path(resolve(arch, downloads)[0])
     names = (WEIGHTS_FILE, ARCHITECTURE_FILE, CHECKPOINT_FILE, "dict.txt")
     files = [source / name for name in names] + [byte_pairs(source, downloads) / name for name in _BYTE_PAIRS]

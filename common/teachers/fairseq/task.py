@@ -31,7 +31,7 @@ class FeatherweightConfig(SentencePredictionConfig):
 
 @register_task(TASK, dataclass=FeatherweightConfig)
 class FeatherweightTask(SentencePredictionTask):
-    """fairseq's sentence prediction from safely read weights, with one record an epoch."""
+    """fairseq's sentence prediction from safely read weights, with one record per epoch."""
 
     epoch = 0
 
@@ -40,7 +40,7 @@ class FeatherweightTask(SentencePredictionTask):
         self.history: list[dict[str, Any]] = []
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> torch.nn.Module:
-        """Return the pre-trained encoder with a new classification head; that of an earlier task is dropped."""
+        """Return the pre-trained encoder with a new classification head; the head of an earlier task is dropped."""
         model = super().build_model(cfg, from_checkpoint)
         _, tensors = read_folder(Path(self.cfg.start))
         encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("encoder.")}

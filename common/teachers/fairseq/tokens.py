@@ -18,10 +18,10 @@ BEGIN, PAD, END = 0, 1, 2
 
 
 class RobertaTokens:
-    """Text to ids. A sentence is <s> A </s>, a pair <s> A </s></s> B </s>, as in fairseq's GLUE recipe."""
+    """Converts text to ids. A sentence is <s> A </s>, a pair <s> A </s></s> B </s>, as in fairseq's GLUE recipe."""
 
     def __init__(self, folder: Path, pairs: Path | None = None) -> None:
-        """Read dict.txt from `folder`, and encoder.json and vocab.bpe from `pairs` where that is another one.
+        """Read dict.txt from `folder`, and encoder.json and vocab.bpe from `pairs` if that is another folder.
 
         Raises UserError when a file is missing or damaged.
         """
@@ -36,7 +36,7 @@ class RobertaTokens:
         try:
             self.pairs = ByteLevelBPETokenizer.from_file(*files)
             self.dictionary = Dictionary.load(dictionary)
-        except Exception as error:  # tokenizers raises plain Exceptions, fairseq whatever happens
+        except Exception as error:  # tokenizers raises plain Exceptions, fairseq any kind
             raise UserError(f"{folder}: damaged vocabulary ({error})") from error
         self.mask_id = self.dictionary.add_symbol("<mask>")
         # fairseq's dictionary names pieces by the decimal digits of their ids in encoder.json.
@@ -72,9 +72,9 @@ class RobertaTokens:
         return row if len(row) <= max_tokens else [*row[: max_tokens - 1], END]
 
     def pieces(self, sentence: str, max_pieces: int) -> Pieces:
-        """Return pieces of a sentence, with a space before it, so that its first word is a word like any other.
+        """Return pieces of a sentence, with a space before it, so that its first word is encoded like any other.
 
-        A piece of some bytes of a character covers the whole character.
+        A piece that holds only some bytes of a character covers the whole character.
         """
         text = " " + sentence
         spans = []
@@ -84,7 +84,7 @@ class RobertaTokens:
         return Pieces([BEGIN, *self.ids(text)[: max_pieces - 2], END], [(0, 0), *spans, (0, 0)])
 
     def words(self) -> list[str]:
-        """Return, by id, the word of a piece that is a space and letters, or ""."""
+        """Return for each id its word if the piece is a space and letters, else ""."""
         known = self.pairs.get_vocab().values()
         pieces = {str(piece): self.pairs.decode([piece]) for piece in known}
         texts = [pieces.get(symbol, "") for symbol in self.dictionary.symbols]

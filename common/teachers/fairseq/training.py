@@ -33,7 +33,7 @@ from common.training.loop import write_history
 from common.training.targets import targets
 
 SAVE_UPDATES = 500
-"""Fewest updates between two checkpoints; a kill loses those since the last one."""
+"""Fewest updates between two checkpoints; a kill loses the updates since the last one."""
 
 LAST, BEST = "checkpoint_last.pt", "checkpoint_best.pt"
 
@@ -104,19 +104,19 @@ def training_flags(
 
 
 def total_updates(settings: FinetuneSettings, train_rows: int) -> int:
-    """Return how many updates there will be, over which the learning rate falls to zero.
+    """Return the number of updates, over which the learning rate falls to zero.
 
-    That is the recipe's number for the full task, or that of max_epochs where it is lower; warm-up is a share of it.
+    It is the recipe's number for the full task, or that of max_epochs if it is lower; warm-up is a share of it.
     """
     possible = math.ceil(train_rows / settings.batch_size) * settings.max_epochs
     return min(settings.max_updates or possible, possible)
 
 
 def save_interval(valid_rows: int, batch_size: int) -> int:
-    """Return the updates between two checkpoints.
+    """Return the number of updates between two checkpoints.
 
-    fairseq validates whenever it saves; a forward pass is a third of an update's work: so validation takes a tenth of
-    the time.
+    fairseq validates at every checkpoint. As a forward pass is a third of an update's work, this interval lets
+    validation take a tenth of the time.
     """
     return max(SAVE_UPDATES, math.ceil(10 * valid_rows / batch_size / 3))
 
@@ -133,7 +133,7 @@ def _device_flags(settings: FinetuneSettings) -> list[str]:
 
 
 def binarize(folder: Path, name: str, rows: EncodedText, labels: np.ndarray, tokens: RobertaTokens, task: Task) -> None:
-    """Write a split in fairseq's binary format, as its "train" or "valid", whichever `name` is.
+    """Write a split in fairseq's binary format. name: "train" or "valid".
 
     labels: class indices, or for regression scores scaled to [0, 1]. input0 holds rows as the model reads them, with
     special tokens, so that training and scoring cannot differ. The label dictionary keeps the order of the classes.
@@ -177,7 +177,7 @@ def _run(flags: list[str], label: str) -> None:
     import common.teachers.fairseq.task  # noqa: F401 - registers the task
 
     for function in (checkpoint_utils.save_checkpoint, fairseq_cli.train.should_stop_early):
-        vars(function).clear()  # fairseq keeps its best score here, also of an earlier run
+        vars(function).clear()  # fairseq keeps its best score here, even from an earlier run
     with (
         quiet(),
         allowed_types(),
@@ -203,7 +203,7 @@ def _link(source: str, target: str, overwrite: bool = False) -> bool:
 
 
 def _bar_class(label: str) -> Any:
-    """Return our progress bar in place of fairseq's: one an epoch, none for its validations."""
+    """Return our progress bar in place of fairseq's: one per epoch, none for validation."""
     from fairseq.logging.progress_bar import BaseProgressBar
 
     class Bar(BaseProgressBar):

@@ -33,8 +33,8 @@ class EncodedQuestions:
     """Windows over the contexts of n rows.
 
     windows: word pieces and segments of all windows; first_windows: int64 [n + 1], row i has the windows from
-    first_windows[i] to first_windows[i + 1]; words: for "no answer" (word 0, zeros) and each word of the context its
-    window, counted from the row's first one, and in it the index of the word's first piece and of its last one.
+    first_windows[i] to first_windows[i + 1]; words: for "no answer" (word 0, zeros) and each word of the context: its
+    window, counted from the row's first one, and the indices in it of the word's first and last piece.
     """
 
     windows: EncodedText
@@ -43,7 +43,7 @@ class EncodedQuestions:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each row in all its windows, int64 [n]."""
+        """Number of tokens of each row in all its windows, int64 [n]."""
         return np.diff(self.windows.offsets[self.first_windows])
 
 
@@ -53,7 +53,7 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
     head = "AutoModelForQuestionAnswering"
 
     def encode(self, split: Split) -> EncodedQuestions:
-        """Return the windows of every row. Raises UserError for max_tokens that leave no room for them."""
+        """Return the windows of every row. Raises UserError if max_tokens leaves no room for them."""
         if self.max_tokens < FEWEST_TOKENS:
             raise UserError(f"--max-tokens {self.max_tokens}: a question and its context need {FEWEST_TOKENS} at least")
         contexts = split.sentence2 or []
@@ -82,10 +82,10 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
         return super().encode(split)
 
     def forward(self, encoded: EncodedQuestions, rows: np.ndarray) -> torch.Tensor:
-        """Return the logits of a batch's words, float32 [batch, 1 + words, 2], NaN past a row's last word.
+        """Return the logits of a batch's words, float32 [batch, 1 + words, 2], NaN after a row's last word.
 
-        Those of "no answer" are those of the first token, the smallest of all windows: one window that may have the
-        answer is enough (Alberti et al., 2019, section 3).
+        The logits of "no answer" are those of the first token, minimised over the row's windows: one window that may
+        hold the answer is enough (Alberti et al., 2019, section 3).
         """
         first, last = encoded.first_windows[rows], encoded.first_windows[rows + 1]
         windows = np.concatenate([np.arange(*each) for each in zip(first, last, strict=True)])
@@ -104,7 +104,7 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
         return found.masked_fill(past[..., None], torch.nan)
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return the logits of every row, float32 [n, 1 + words, 2], NaN past a row's last word."""
+        """Return the logits of every row, float32 [n, 1 + words, 2], NaN after a row's last word."""
         encoded = self.encode(split)
         self.model.eval()
 
@@ -137,16 +137,16 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
 
 
 def _piece_spans(tokens: Any, window: int) -> tuple[int, np.ndarray]:
-    """Return the index of a window's first piece of the context, and the characters of these, int64 [pieces, 2]."""
+    """Return the index of a window's first context piece, and the characters of all of these, int64 [pieces, 2]."""
     inside = np.flatnonzero(np.array([each == 1 for each in tokens.sequence_ids(window)]))
     spans = np.array(tokens["offset_mapping"][window], np.int64)
     return int(inside[0]) if len(inside) else 0, spans[inside].reshape(-1, 2)
 
 
 def _places(words: np.ndarray, windows: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
-    """Return window, first and last piece of "no answer", zeros, and of each word: int32 [1 + words, 3].
+    """Return window, first piece and last piece of "no answer" (zeros) and of each word, int32 [1 + words, 3].
 
-    words: their characters, int64 [words, 2]; windows: as `_piece_spans` returns them. A word without a piece has that
+    words: their characters, int64 [words, 2]; windows: as `_piece_spans` returns them. A word without a piece gets that
     of a neighbour.
     """
     places = np.zeros((len(words) + 1, 3), np.int32)

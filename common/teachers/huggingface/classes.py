@@ -1,4 +1,4 @@
-"""Which class of Hugging Face teachers a task has."""
+"""The class of Hugging Face teachers for a task."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from common.training.models import read_config
 
 
 def teacher_class(word_logits: bool, pair: bool) -> type[HuggingFaceTeacher]:
-    """Return the class of a task's teacher: one that answers questions, labels words, or texts."""
+    """Return the class of a task's teacher: one that answers questions, labels words, or labels texts."""
     if word_logits:
         return HuggingFaceAnswerer if pair else HuggingFaceTagger
     return HuggingFaceTeacher

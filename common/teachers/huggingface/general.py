@@ -13,7 +13,7 @@ from common.teachers.huggingface.pretrained import check_complete, load_pretrain
 class GeneralTeacher:
     """A pre-trained encoder.
 
-    model: with a masked-language-modelling head where `has_head`, else without any; tokenizer: contents of
+    model: with a masked-language-modelling head if `has_head`, else without a head; tokenizer: contents of
     tokenizer.json.
     """
 
@@ -26,7 +26,7 @@ class GeneralTeacher:
 def load_general(source: str, downloads: Path | None = None) -> GeneralTeacher:
     """Return minilm, mpnet, a folder or a model of the hub, in float32. downloads: folder to unpack mpnet in.
 
-    Raises UserError where it cannot be loaded.
+    Raises UserError if it cannot be loaded.
     """
     folder, name = resolve(source, downloads)
     tokenizer, model, missing = load_pretrained(folder, "AutoModelForMaskedLM")

@@ -57,7 +57,7 @@ class HuggingFaceMaskedLM:
         ]
 
     def words(self) -> list[str]:
-        """Return, by piece id, the word of a piece that begins one and is letters only, or ""."""
+        """Return for each piece id its word if the piece begins a word and is letters only, else ""."""
         pieces = self.tokenizer.convert_ids_to_tokens(range(self.model.config.vocab_size))
         if type(self.tokenizer.backend_tokenizer.model).__name__ == "WordPiece":
             words = [piece or "" for piece in pieces]  # parts of words begin with ##, which are not letters
@@ -71,8 +71,8 @@ class HuggingFaceMaskedLM:
     def predict(self, ids: np.ndarray, index: np.ndarray) -> torch.Tensor:
         """Return the logits of every piece at one position of each row, float32 [batch, pieces].
 
-        The head, and in layers like BERT's all of the last layer after its attention, run at these positions alone:
-        [batch, length, dim] becomes [batch, 1, dim].
+        The head and, in models with layers like BERT's, the last layer after its attention are computed at these
+        positions only: [batch, length, dim] becomes [batch, 1, dim].
         """
         rows = torch.arange(len(ids), device=self.device)
         positions = torch.from_numpy(index).to(self.device)
@@ -98,7 +98,7 @@ class HuggingFaceMaskedLM:
 
 
 def _last_attention(encoder: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the last layer's attention where the rest of the layer treats each position by itself."""
+    """Return the last layer's attention if the rest of the layer treats each position independently, else nothing."""
     layers = getattr(getattr(encoder, "encoder", None), "layer", None)
     if not layers or not {"attention", "intermediate", "output"} <= {name for name, _ in layers[-1].named_children()}:
         return []
@@ -111,7 +111,7 @@ def masked_lm_files(source: str) -> list[Path]:
 
 
 def _folder(source: str) -> Path:
-    """Return the folder of a model; one of the hub is downloaded, or found in the hub's cache. Raises UserError."""
+    """Return the folder of a model; a model of the hub is downloaded, or found in the hub's cache. Raises UserError."""
     if Path(source).is_dir():
         return Path(source)
     if source in ("minilm", "mpnet"):

@@ -19,8 +19,8 @@ _NAMED = 4
 def resolve(arch: str, downloads: Path | None = None) -> tuple[str, str]:
     """Return (folder or hub name for transformers, short name) of an --arch: minilm, mpnet, a folder, or a hub name.
 
-    downloads: folder to unpack mpnet in; None where an encoder that was resolved before is meant.
-    Raises UserError when the packages of minilm or mpnet are not installed, or a folder does not hold a model.
+    downloads: folder to unpack mpnet in; None if the encoder was resolved before. Raises UserError when the packages of
+    minilm or mpnet are not installed, or a folder does not hold a model.
     """
     if arch == "minilm":
         return str(minilm()), arch
@@ -46,13 +46,12 @@ def load_pretrained(
     settings: Path | None = None,
     **given: Any,
 ) -> tuple[Any, Any, list[str]]:
-    """Return tokenizer and model (float32) of a folder or hub name, and the new tensors of the model, sorted.
+    """Return tokenizer and model (float32) of a folder or hub name, and the sorted names of the model's new tensors.
 
-    New are those that its files lack, such as those of an untrained head, and with `new_head` those of a head of
-    another shape. head: a class of transformers; settings: folder of the tokenizer and config.json, where that is not
-    `source`; given: changes of config.json. Weights are safetensors, never pickles, and code that comes with a model is
-    never executed.
-    Raises UserError that names `what`, the tensors that have another shape than config.json says, or a pickle.
+    New tensors are those that the files lack, such as those of an untrained head, and with `new_head` those of a head
+    whose shape differs. head: a class of transformers; settings: folder of the tokenizer and config.json, if not
+    `source`; given: changes to config.json. Weights are safetensors, never pickles, and code that comes with a model is
+    never executed. Raises UserError that names `what`, the tensors whose shape differs from config.json, or a pickle.
     """
     _refuse_pickles(Path(source))
     transformers = quiet_transformers()
@@ -79,15 +78,15 @@ def load_pretrained(
     ]
     if wrong:
         raise UserError(f"{source}: its weights do not fit its config.json: {listed(wrong)}")
-    # A tied weight is not lacking: it is the same tensor as another.
+    # A tied weight is not missing: it is the same tensor as another.
     return tokenizer, model, sorted((loaded["missing_keys"] | shapes.keys()) - set(model._tied_weights_keys or ()))
 
 
 def check_complete(source: str | Path, model: Any, new: Sequence[str], new_head: bool = True) -> None:
-    """Raise UserError for tensors of the encoder that its files lack, with new_head=False also for those of the head.
+    """Raise UserError if the files lack tensors of the encoder or, with new_head=False, of the head.
 
     model, new: as `load_pretrained` returns them. A pooler, a layer between encoder and head that masked language
-    models do not have, may be lacking as the head may.
+    models do not have, counts as part of the head.
     """
     lacking = [name for name in new if not (new_head and _is_head(model, name))]
     if lacking:
@@ -125,7 +124,7 @@ def _refuse_pickles(folder: Path) -> None:
 
 
 def most_tokens(model: Any) -> int | None:
-    """Return the tokens that a model has positions for, None where it does not say; RoBERTa's begin after padding's."""
+    """Return the number of tokens that a model has positions for, or None if unknown; RoBERTa's begin after padding."""
     longest = getattr(model.config, "max_position_embeddings", None)
     embeddings = getattr(model.base_model, "embeddings", None)
     padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)

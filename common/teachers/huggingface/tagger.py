@@ -27,13 +27,13 @@ class HuggingFaceTagger(HuggingFaceTeacher):
     """A fine-tuned encoder that tags words, with its tokenizer."""
 
     head = "AutoModelForTokenClassification"
-    # Byte-level pieces (RoBERTa's) know the start of a word by the space before it.
+    # Byte-level pieces (RoBERTa's) mark the start of a word by the space before it.
     tokenizer_settings: ClassVar[dict[str, Any]] = {"add_prefix_space": True}
 
     def encode(self, split: Split) -> TaggedText:
         """Return word pieces and segment ids of every row, and where its words begin.
 
-        A word that was cut off, or has no piece, has the index of the word before it.
+        A word that was cut off, or has no piece, gets the index of the word before it.
         """
         words = [text.split(" ") for text in split.sentence1]
         tokens = self.tokenizer(words, is_split_into_words=True, truncation=True, max_length=self.max_tokens)
@@ -44,7 +44,7 @@ class HuggingFaceTagger(HuggingFaceTeacher):
         return TaggedText(text.ids, text.offsets, EncodedText.from_lists(first_pieces, 1, (0,), longest))
 
     def forward(self, encoded: TaggedText, rows: np.ndarray) -> torch.Tensor:
-        """Return the logits of all words of a batch in a row, float32 [words, outputs]."""
+        """Return the logits of all words of a batch, concatenated, float32 [words, outputs]."""
         index, counts = encoded.first_pieces.pad(rows)
         mask = torch.from_numpy(np.arange(index.shape[1]) < counts[:, None]).to(self.device)
         logits = super().forward(encoded, rows)
@@ -52,7 +52,7 @@ class HuggingFaceTagger(HuggingFaceTeacher):
         return logits.gather(1, index)[mask]
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return the logits of every word, float32 [n, words, outputs], NaN past a row's last word."""
+        """Return the logits of every word, float32 [n, words, outputs], NaN after a row's last word."""
         encoded = self.encode(split)
         self.model.eval()
         words = encoded.first_pieces.lengths

@@ -52,11 +52,10 @@ class HuggingFaceTeacher:
     ) -> None:
         """Load encoder and tokenizer from a folder or by name.
 
-        new_head: the head may be missing, or of another width (MNLI's three classes, where the task has two), and is
-        then a new one; settings: folder of the tokenizer and config.json, where that is not `source`;
-        attention_dropout: in place of config.json's.
-        Raises UserError when something cannot be loaded, and for tensors of the encoder that are missing or of another
-        shape.
+        new_head: replace a head that is missing or has another width (MNLI's three classes for a task with two) by a
+        new one; settings: folder of the tokenizer and config.json, if not `source`; attention_dropout: replaces
+        config.json's.
+        Raises UserError if something cannot be loaded, or if tensors of the encoder are missing or have another shape.
         """
         names = dict(enumerate(labels or ["score"]))
         given = {"num_labels": outputs, "id2label": names, "label2id": {v: k for k, v in names.items()}}
@@ -73,7 +72,7 @@ class HuggingFaceTeacher:
 
     @classmethod
     def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "HuggingFaceTeacher":
-        """Return a teacher that `save` wrote. Raises UserError when the encoder of its adapters is not there."""
+        """Return a teacher written by `save`. Raises UserError if the encoder of its adapters is missing."""
         config, file = read_config(folder), folder / SUBFOLDER / ADAPTERS_FILE
         given = config.labels, config.outputs, device, dtype, config.settings["max_tokens"]
         if not file.exists():
@@ -87,10 +86,10 @@ class HuggingFaceTeacher:
         return teacher._to_answer()
 
     def _to_answer(self) -> "HuggingFaceTeacher":
-        """Keep a trained model's weights and activations in bfloat16 where that is the arithmetic.
+        """Convert a trained model's weights and activations to bfloat16 if that is its arithmetic.
 
-        On a CPU this is a quarter faster than casting them, and as near to float32: logits of MPNet over SST-2 differ
-        by 0.005 on average.
+        On a CPU this is a quarter faster than autocast, and as close to float32: logits of MPNet over SST-2 differ by
+        0.005 on average.
         """
         if self.dtype == torch.bfloat16:
             self.model.to(self.dtype)
@@ -100,7 +99,7 @@ class HuggingFaceTeacher:
     def adapt(self, bottleneck: int, base: str) -> None:
         """Insert adapters into the encoder and freeze all but them and the head. base: the encoder's --arch.
 
-        Raises UserError where the encoder lacks a tensor: it would stay as it was drawn.
+        Raises UserError if the encoder lacks a tensor, which would keep its random initial values.
         """
         insert(self.model, bottleneck)
         if untrained := [name for name in self._new if in_encoder(self.model, name)]:
@@ -152,7 +151,7 @@ class HuggingFaceTeacher:
         return batched_logits(lambda rows: self.forward(encoded, rows), encoded.lengths, advance)
 
     def pieces(self, split: Split) -> EncodedText:
-        """Return the word pieces and segment ids that `states` has a state of."""
+        """Return the word pieces and segment ids of the positions that `states` returns."""
         return self.encode(split)
 
     def states(self, split: Split) -> States:
@@ -164,9 +163,9 @@ class HuggingFaceTeacher:
 
 
 def hidden_states(model: Any, arguments: dict[str, torch.Tensor], attention: Attention | None) -> States:
-    """Return hidden states, and attention where it is asked for, of a transformers model called with `arguments`.
+    """Return hidden states, and attention if requested, of a transformers model called with `arguments`.
 
-    The model is in evaluation mode; no gradients are kept. Raises UserError where it does not give its attention.
+    The model is in evaluation mode; no gradients are kept. Raises UserError if it does not return its attention.
     """
     usual = model.config._attn_implementation
     if attention is not None:
@@ -197,7 +196,7 @@ def _return_attention(model: Any, attention: Attention) -> None:
         model.set_attn_implementation(wanted)
     except (ValueError, NotImplementedError) as error:
         raise _no_attention(model, attention, first_line(error)) from error
-    # Models with an attention of their own, such as DeBERTa's, stay as they were without an error.
+    # Models with their own attention, such as DeBERTa, stay unchanged without an error.
     if attention == "scores" and model.config._attn_implementation != wanted:
         raise _no_attention(model, attention, "it has an implementation of its own")
 
@@ -215,7 +214,7 @@ def _attention_with_scores(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what an attention implementation of transformers does, with scores in place of the attention map.
+    """Return the result of a transformers attention implementation, with scores in place of the attention map.
 
     query, key, value: [batch, heads, time, width of a head]; attention_mask: added to the scores. Without dropout.
     """

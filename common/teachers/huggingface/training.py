@@ -93,7 +93,7 @@ def train(
 
 
 def _precision(settings: FinetuneSettings, device: torch.device, file: Path) -> Precision:
-    """Return the precision that a run was begun with: `auto` does not change when it goes on with other hardware."""
+    """Return the precision that a run was started with: `auto` does not change if the run resumes on other hardware."""
     if file.exists():
         return read_json(file)
     return best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic

@@ -1,4 +1,4 @@
-/* The runtime, in C: the sketch, in C++, only includes its declarations. */
+/* The runtime, compiled as C: the sketch is C++ and only includes its declarations. */
 #define FW_COMPACT
 #define FW_NO_TRANSFORMERS
 #define FW_WINDOW 1024

@@ -3,7 +3,7 @@
 #include "featherweight.h"
 #include "model.h"
 
-static uint8_t memory[52 * 1024] __attribute__((aligned(8)));  // the decoded model, and behind it the workspace
+static uint8_t memory[52 * 1024] __attribute__((aligned(8)));  // the decoded model, followed by the workspace
 static fw_model model;
 static float probabilities[16];
 static char line[512];

@@ -118,7 +118,7 @@ class AlignSettings(Settings):
 
     @property
     def compared_attention(self) -> Literal["scores", "probabilities"] | None:
-        """Form in which attention heads are compared; None where they are not."""
+        """Form in which attention heads are compared; None if they are not."""
         if not self.align_attention:
             return None
         return "probabilities" if self.attention_loss == "kl" else self.attention_states or "scores"

@@ -1,4 +1,4 @@
-"""Pairs whose tokens attend to the other text as ONNX nodes: compression.students.pairs, step by step."""
+"""ONNX nodes for pairs whose tokens attend to the other text, as in compression.students.pairs, step by step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AlignmentNodes:
         self._masks = [self._mask(*text) for text in texts]
 
     def shared(self) -> list[str]:
-        """Return for each text which of its tokens the other one has, float32 [batch, time], 1 or 0."""
+        """Return for each text, float32 [batch, time], 1 where the other text has the token, else 0."""
         graph, (first, second), masks = self.graph, self._ids, self._masks
         equal = graph.node("Equal", graph.unsqueeze(first, 2), graph.unsqueeze(second, 1))
         same = graph.node("ReduceMin", graph.node("Cast", equal, to=FLOAT), axes=[3], keepdims=0)
@@ -29,7 +29,7 @@ class AlignmentNodes:
         return [graph.node("ReduceMax", same, axes=[axis], keepdims=0) for axis in (2, 1)]
 
     def compared(self, tokens: Sequence[str]) -> list[str]:
-        """Return what the comparison gives for each text, [batch, time, width]. tokens: [batch, time, numbers]."""
+        """Return the result of the comparison for each text, [batch, time, width]. tokens: [batch, time, numbers]."""
         graph, (first, second) = self.graph, tokens
         dots = graph.node("MatMul", first, graph.node("Transpose", second, perm=[0, 2, 1]))
         scores = graph.node("Mul", dots, graph.vector("encoder.alignment.scale"))
@@ -54,6 +54,6 @@ class AlignmentNodes:
         return [graph.node("ReduceMax", each, axes=[1], keepdims=0) for each in masked]
 
     def _mask(self, ids: str, lengths: str) -> str:
-        """Return where a text's tokens are, bool [batch, time]."""
+        """Return the mask of a text, true at tokens, bool [batch, time]."""
         steps = self.graph.node("Range", self.graph.number(0), self.graph.length(ids, 1), self.graph.number(1))
         return self.graph.node("Less", steps, self.graph.unsqueeze(lengths, 1))

@@ -1,16 +1,16 @@
-"""A student as an ONNX file: token ids and lengths to logits, with any number of texts of any length in a batch.
+"""A student as an ONNX file: maps token ids and lengths to logits, for batches of any size with texts of any length.
 
-The tokenizer stays outside: ids are what compression.tokenizers' tokenizers give (`encode`, then `pad`). With
-onnxruntime, of a single sentence's student:
+The tokenizer is not in the file: the tokenizers of compression.tokenizers give the ids (`encode`, then `pad`). With
+onnxruntime, for a student of single sentences:
 
     text = load_tokenizer(settings, folder).encode(["a gorgeous , witty film"])
     ids, lengths = text.pad(np.arange(len(text)))
     logits, = onnxruntime.InferenceSession("NAME.onnx").run(None, {"ids": ids, "lengths": lengths})
 
-Inputs: ids int64 [batch, time, width] (width 3 for hash embeddings, else 1; ids past a text's length are not
-read, but must be valid) and lengths int64 [batch], at least 1; of pairs ids2 and lengths2 too. Output: logits
-float32 [batch, outputs], of a regression the score scaled to [0, 1]. Labels and settings are in the file's metadata.
-Weights are float32 whatever the student stores, and nothing rounds inputs.
+Inputs: ids int64 [batch, time, width] (width 3 for hash embeddings, else 1; ids past a text's length are not used, but
+must be valid) and lengths int64 [batch], at least 1; for pairs, also ids2 and lengths2. Output: logits float32 [batch,
+outputs], or for a regression, the score scaled to [0, 1]. Labels and settings are in the file's metadata.
+Weights are float32, whatever the student stores, and inputs are not rounded.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ GATES = {"lstm": (0, 3, 1, 2), "rnn": (0,)}
 
 
 def export_onnx(folder: Path, target: Path) -> Path:
-    """Write the student in `folder` as the ONNX file `target`, whole or not at all. The same bytes every time.
+    """Write the student in `folder` as the ONNX file `target`, atomically and always with the same bytes.
 
-    Raises UserError when the folder holds no student, or the onnx library is not installed.
+    Raises UserError if the folder holds no student, or if the onnx library is not installed.
     """
     if read_config(folder).kind != "student":
         raise UserError(f"{folder}: only students are exported")
@@ -53,14 +53,14 @@ def export_onnx(folder: Path, target: Path) -> Path:
 
 
 class Exporter(Graph):
-    """Writes one student's forward pass, part by part as compression.students has them."""
+    """Writes a student's forward pass into a graph, part by part, as in compression.students."""
 
     def __init__(self, student: Student, config: ModelConfig) -> None:
         super().__init__(student)
         self.config, self.settings = config, config.student
 
     def model(self):  # noqa: ANN201 - onnx's ModelProto
-        """The whole student."""
+        """Return the model of the whole student."""
         config = self.config
         suffixes = ("", "2") if config.pair else ("",)
         if self.student.aligns:
@@ -75,28 +75,28 @@ class Exporter(Graph):
         return self.finish(config.name, "logits", logits, config.outputs, metadata(config))
 
     def _compare(self, *encoded: str) -> str:
-        """Two vectors [batch, width] as one."""
+        """Return the comparison of two vectors [batch, width], as in `compare`."""
         both = [self.node("Add", *encoded)] if self.student.symmetric else encoded
         difference, product = self.node("Abs", self.node("Sub", *encoded)), self.node("Mul", *encoded)
         return self.node("Concat", *both, difference, product, axis=1)
 
     def _add_inputs(self, suffix: str) -> tuple[str, str]:
-        """Ids and lengths of a sentence."""
+        """Add the inputs of a sentence. Returns its ids and lengths."""
         width = HASHES if self.settings["embedding_type"] == "hash" else 1
         ids = self.input(f"ids{suffix}", ["batch", f"time{suffix}", width])
         return ids, self.input(f"lengths{suffix}", ["batch"])
 
     def _together(self, suffixes: Sequence[str]) -> str:
-        """All sentences as one text, [batch, width of the encoder's output]."""
+        """Return the encoding of all sentences as one text, [batch, width of the encoder's output]."""
         inputs = [self._add_inputs(suffix) for suffix in suffixes]
         batch = self.node("Shape", inputs[0][1])
         vectors = [(self._embed(ids), lengths) for ids, lengths in inputs]
         return TransformerNodes(self, self.student.encoder).encode(vectors, batch)
 
     def _encode(self, suffix: str) -> str:
-        """One sentence, [batch, width of the encoder's output]."""
+        """Return the encoding of one sentence, [batch, width of the encoder's output]."""
         ids, lengths = self._add_inputs(suffix)
-        # Recurrent operators want time first.
+        # Recurrent operators expect time first.
         vectors = self._embed(self.node("Transpose", ids, perm=[1, 0, 2]))
         longest = self.length(ids, 1)
         steps = self.unsqueeze(self.node("Range", self.number(0), longest, self.number(1)), 1, 2)  # [time, 1, 1]
@@ -113,7 +113,7 @@ class Exporter(Graph):
         return self.node("Concat", *(self._pool(each, steps, ends) for each in states), axis=1)
 
     def _aligned(self) -> list[str]:
-        """A vector for each text of a pair, [batch, width of a state]."""
+        """Return a vector for each text of a pair, [batch, width of a state]."""
         inputs = [self._add_inputs(suffix) for suffix in ("", "2")]
         alignment, tokens = AlignmentNodes(self, inputs), []
         for (ids, lengths), shared in zip(inputs, alignment.shared(), strict=True):
@@ -128,7 +128,7 @@ class Exporter(Graph):
         return alignment.pooled(compared)
 
     def _composed(self, compared: str, lengths: str) -> str:
-        """The states of the composition: [batch, time, numbers] -> [batch, time, width of a state]."""
+        """Return the composition's states: [batch, time, numbers] -> [batch, time, width of a state]."""
         vectors = self.node("Transpose", compared, perm=[1, 0, 2])
         states = self._states(vectors, lengths, "encoder.alignment.composition")
         return self.node("Transpose", states, perm=[1, 0, 2])
@@ -175,7 +175,7 @@ class Exporter(Graph):
         """vectors: [time, batch, dim], zero past each text's end -> states [time, batch, hidden]. encoder: its name."""
         name, module = f"{encoder}.convolution", self.student.get_submodule(encoder)
         weight, width = module.convolution.weight.dense().numpy(), module.kernel_width
-        # ONNX has a kernel's inputs before its offsets.
+        # In ONNX, a kernel's inputs come before its offsets.
         kernels = self.constant(f"{name}.weight", weight.reshape(len(weight), width, -1).transpose(0, 2, 1))
         texts = self.node("Transpose", vectors, perm=[1, 2, 0])
         both = self.node("Conv", texts, kernels, self.vector(f"{name}.bias"), pads=[width // 2, width // 2])
@@ -188,7 +188,7 @@ class Exporter(Graph):
         layer: Recurrent = self.student.get_submodule(name)
         weights = [in_onnx_order(layer.kind, matrix.dense()) for matrix in (layer.weight_ih, layer.weight_hh)]
         biases = [in_onnx_order(layer.kind, bias) for bias in (layer.bias_ih, layer.bias_hh)]
-        # An axis for directions stands first; both biases are one tensor.
+        # The first axis is for directions; both biases are one tensor.
         arrays = {"weight_ih": weights[0][None], "weight_hh": weights[1][None], "bias": np.concatenate(biases)[None]}
         constants = [self.constant(f"{name}.{key}", array) for key, array in arrays.items()]
         states = self.node(layer.kind.upper(), vectors, *constants, hidden_size=layer.hidden_dim)
@@ -196,7 +196,7 @@ class Exporter(Graph):
 
 
 def in_onnx_order(kind: str, tensor: torch.Tensor) -> np.ndarray:
-    """Rows of a recurrent weight or bias, [gates * hidden, ...], with the gates in ONNX's order."""
+    """Return a recurrent weight or bias, [gates * hidden, ...], with the gates in ONNX's order."""
     blocks = tensor.chunk(len(GATES[kind]))
     return torch.cat([blocks[gate] for gate in GATES[kind]]).numpy()
 

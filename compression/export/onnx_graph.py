@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 OPSET = 17
 IR_VERSION = 8
-"""Versions that a reader must know; these two are of 2022, for older runtimes."""
+"""Versions that a reader must support; both are from 2022, for older runtimes."""
 FLOAT = 1
-"""ONNX's number of float32, for Cast."""
+"""ONNX's number for the type float32, for Cast."""
 
 
 def import_onnx() -> Any:
@@ -31,7 +31,7 @@ def import_onnx() -> Any:
 
 
 class Graph:
-    """Nodes and constants in the order in which they are added. A value is its name."""
+    """Nodes and constants in the order in which they are added. Values are referred to by name."""
 
     def __init__(self, student: Student) -> None:
         """student: the model whose weights the graph takes. Raises UserError when the onnx library is not installed."""
@@ -41,7 +41,7 @@ class Graph:
         self._inputs: list[onnx.ValueInfoProto] = []
 
     def input(self, name: str, shape: list[int | str]) -> str:
-        """Add an int64 input; a dimension given by a word may be any number, the same wherever the word is used."""
+        """Add an int64 input; a dimension given by name may have any size, the same wherever the name is used."""
         kind = self._onnx.TensorProto.INT64
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, shape))
         return name
@@ -57,7 +57,7 @@ class Graph:
         return self.constant(f"integers_{'_'.join(map(str, values))}", np.array(values, np.int64))
 
     def number(self, value: float) -> str:
-        """Add a constant of no dimensions: int64 of an int, else float32."""
+        """Add a scalar constant: int64 for an int, else float32."""
         kind = np.int64 if isinstance(value, int) else np.float32
         return self.constant(f"{kind.__name__}_{value}", np.array(value, kind))
 
@@ -84,7 +84,7 @@ class Graph:
         return self.node("Unsqueeze", x, self.integers(*axes))
 
     def length(self, x: str, axis: int) -> str:
-        """Return the length of an axis, int64 without dimensions."""
+        """Return the length of an axis, an int64 scalar."""
         return self.squeeze(self.node("Shape", x, start=axis, end=axis + 1), 0)
 
     def node(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:

@@ -1,4 +1,4 @@
-"""Transformer students as ONNX nodes: compression.students.transformer, step by step."""
+"""ONNX nodes for transformer students, as in compression.students.transformer, step by step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TransformerNodes:
         return graph.squeeze(graph.node("Gather", states, graph.integers(0), axis=1), 1)
 
     def _framed(self, sentences: Sequence[tuple[str, str]], batch: str) -> tuple[str, str, str, str]:
-        """As `framed`: vectors, segments [batch, time] and lengths; and the numbers of the tokens, int64 [time]."""
+        """Return vectors, segments [batch, time] and lengths as `framed`, and the tokens' indexes, int64 [time]."""
         graph = self.graph
         first, separator = (self._special_token(number, batch) for number in (0, 1))
         parts = [first, *(part for vectors, _ in sentences for part in (vectors, separator))]

@@ -1,8 +1,8 @@
 """The entropy coder's writing half: rANS (Duda, 2013) over many lanes. The reading half is compression.runtime.entropy.
 
-Symbol i belongs to lane i mod lanes, so that NumPy decodes one symbol of every lane at a time. States begin at 2^16
-plus two bytes that would be stored raw otherwise: the decoder ends where the encoder began and finds them there, so a
-lane costs little as long as there are such bytes.
+Symbol i belongs to lane i mod lanes, so that NumPy decodes one symbol of every lane at a time. Initial states are 2^16
+plus two bytes that would otherwise be stored raw: the decoder ends in the encoder's initial state and finds them there,
+so a lane costs little as long as there are such bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def write_table(header: HeaderWriter, steps: np.ndarray) -> None:
 
 
 def table_bits(steps: np.ndarray) -> np.ndarray:
-    """Return what each symbol costs with a table, in bits; a high cost for those that the table lacks."""
+    """Return the cost of each symbol with a table, in bits; a high cost for symbols that the table lacks."""
     frequency = frequencies(step_weights(steps))
     return np.where(frequency > 0, CODE_BITS - np.log2(np.maximum(frequency, 1)), 40.0)
 
@@ -49,11 +49,11 @@ def stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def encode_stream(arrays: Sequence[Array], spare: bytes) -> tuple[bytes, int]:
-    """Return (a stream of coded arrays, how many of the spare bytes its states carry)."""
+    """Return (a stream of coded arrays, the number of spare bytes that its states carry)."""
     total = sum(array.count for array in arrays)
     if not total:
         return b"", 0
-    # A lane takes a byte or so that holds nothing, and two more where no spare bytes are left to carry.
+    # A lane costs about one byte, and two more if no spare bytes are left to carry.
     lanes = max(-(-total // _MOST_STEPS), min(len(spare) // 2, -(-total // _USUAL_STEPS)))
     frequency, first = [], []
     for array in arrays:
@@ -72,7 +72,7 @@ def encode_stream(arrays: Sequence[Array], spare: bytes) -> tuple[bytes, int]:
 def encode_pairs(
     characters: str, indexes: np.ndarray, pairs: np.ndarray, words: bool, spare: bytes
 ) -> tuple[bytes, int]:
-    """As encode_stream, for the parts of a vocabulary's merges: tables depend on the pairs before, see PairModel."""
+    """Encode the parts of a vocabulary's merges as encode_stream; tables depend on earlier pairs, see PairModel."""
     if not len(pairs):
         return b"", 0
     lanes = pair_lanes(len(pairs))
@@ -89,7 +89,7 @@ def encode_pairs(
 
 
 def _encode(steps: Sequence[Slots], lanes: int, bits: int, spare: bytes) -> tuple[bytes, int]:
-    """steps: the symbols that are decoded at a time, one for each lane, of which the last ones may have none."""
+    """steps: the symbols that are decoded at the same time, one per lane; the last lanes may have none."""
     carried = spare[: 2 * lanes]
     states = np.frombuffer(carried.ljust(2 * lanes, b"\0"), "<u2").astype(np.uint64) + np.uint64(LOWEST_STATE)
     words = []

@@ -1,8 +1,8 @@
 """How an array of small numbers is stored: raw, as one constant, or entropy-coded with one table or several.
 
-With several, every row (or every column) of a matrix has the table of its class: rows of an embedding that were pruned,
-gates of an LSTM, columns of an embedding differ in their distributions. Classes are assigned as in k-means,
-with the bits that a row would take as the distance.
+With several, every row (or every column) of a matrix has the table of its class: pruned rows of an embedding, gates of
+an LSTM and columns of an embedding differ in their distributions. Classes are assigned as in k-means, with the bits
+that a row would take as the distance.
 
 Deflate and LZMA were never smaller for any array, see docs/format.md.
 """
@@ -24,7 +24,7 @@ from compression.runtime.entropy import BLOCK, BY_COLUMN, BY_ROW, CODED, CONSTAN
 CLASSES = (2, 3, 4, 8)
 _ROUNDS = 5
 _NOISE = 0.99
-"""An array that one table does not make smaller than this share is not tried with classes."""
+"""Classes are not tried for an array that one table does not reduce below this share of its size."""
 
 
 class Stored(Array):
@@ -43,7 +43,7 @@ class Stored(Array):
         self.values, self.cost, self.steps, self.classes = values, cost, steps, classes
 
     def write(self, header: HeaderWriter, first: bool = False) -> None:
-        """Write the array's description, as Array.read reads it. first: of the first stream."""
+        """Write the array's description, as Array.read reads it. first: whether it is in the first stream."""
         header.byte(self.mode)
         if self.mode == CONSTANT:
             header.byte(int(self.values[0]) if self.count else 0)
@@ -56,7 +56,7 @@ class Stored(Array):
             header.data += self.values.tobytes()
 
     def bits(self) -> np.ndarray:
-        """Return the bits of each number in its stream, float64 [count]. Only of modes CODED and above."""
+        """Return the bits of each value in its stream, float64 [count]. Only for modes CODED and above."""
         return stacked([table_bits(steps) for steps in self.steps])[self.tables(), self.values]
 
 
@@ -109,7 +109,7 @@ def _plain(flat: np.ndarray, columns: int) -> list[Stored]:
 
 
 def _tables_cost(tables: Sequence[np.ndarray]) -> float:
-    """Return about the bits of tables in the header, which is deflated as a whole."""
+    """Estimate the bits of tables in the header, which is deflated as a whole."""
     header = HeaderWriter()
     for steps in tables:
         write_table(header, steps)
@@ -117,7 +117,7 @@ def _tables_cost(tables: Sequence[np.ndarray]) -> float:
 
 
 def _by_classes(flat: np.ndarray, columns: int, mode: int) -> list[Stored]:
-    """Return the array coded with several numbers of tables, one for each class of rows or columns ("lines")."""
+    """Return the array coded with each number of CLASSES, one table per class of rows or columns ("lines")."""
     index = np.arange(len(flat))
     line = index // columns if mode == BY_ROW else index % columns
     lines = -(-len(flat) // columns) if mode == BY_ROW else columns
@@ -142,8 +142,8 @@ def _by_classes(flat: np.ndarray, columns: int, mode: int) -> list[Stored]:
 def _cluster(counts: np.ndarray, classes: int, start: np.ndarray) -> np.ndarray:
     """Return the class of each line, int64, numbered from 0 without gaps.
 
-    counts: how often each symbol occurs, float32 [lines, symbols]; start: an order of the lines, equal shares of which
-    are the first classes.
+    counts: how often each symbol occurs, float32 [lines, symbols]; start: an order of the lines, divided equally into
+    the initial classes.
     """
     of_line = np.empty(len(counts), np.int64)
     of_line[start] = np.arange(len(counts)) * classes // len(counts)

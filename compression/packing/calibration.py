@@ -1,5 +1,5 @@
-"""Temperature scaling: a student's logits are divided by one number, so that its probabilities are as high as it is
-often right (Guo et al., On Calibration of Modern Neural Networks, 2017). The most probable label stays the same."""
+"""Temperature scaling: a student's logits are divided by one number, so that its probabilities match its accuracy (Guo
+et al., On Calibration of Modern Neural Networks, 2017). The most probable label stays the same."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
 
 LEAST, MOST = 0.05, 20.0
-"""Bounds of a temperature. At most 0.05, the probability of a label 1 above the next one's logit is 1."""
+"""Bounds of a temperature. At 0.05 or less, a label whose logit is 1 above the next has probability 1."""
 DIGITS = 4
-"""Decimal places of a temperature: sums over the same rows differ in later ones from machine to machine."""
+"""Decimal places of a temperature: later ones differ between machines, even for the same rows."""
 
 
 def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray, temperature: float = 1.0) -> float:
     """Return the mean of -log softmax(logits / temperature) at the labels. logits: [n, outputs]; labels: int64 [n].
 
-    For multilabel, labels 1 or 0 [n, outputs], the mean over rows and labels of -log of their sigmoids' likelihood.
+    If multilabel, labels are 1 or 0, [n, outputs], and it is the mean over rows and labels, with sigmoids.
     """
     scaled = logits.astype(np.float64) / temperature
     if labels.ndim == 2:
@@ -25,11 +25,11 @@ def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray, temperature:
 
 
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Return the temperature of least negative log-likelihood; 1 where no row is wrong.
+    """Return the temperature of least negative log-likelihood; 1 if no row is wrong.
 
-    logits: float32 [n, outputs] of rows that were not trained on; labels: int64 [n], or for multilabel 1 or 0
-    [n, outputs]. The likelihood has one maximum (it is a logistic regression's on 1 / T), but without a wrong row the
-    lower the temperature the higher it is.
+    logits: float32 [n, outputs] of rows that were not trained on; labels: int64 [n], or if multilabel, 1 or 0, [n,
+    outputs]. The likelihood has one maximum (that of a logistic regression on 1 / T), but if no row is wrong, it only
+    rises as the temperature falls.
     """
     chosen = logits >= 0 if labels.ndim == 2 else logits.argmax(1)
     if (chosen == labels).all():

@@ -1,4 +1,4 @@
-"""Writing a packed file's header, and counting whose the file's bytes are."""
+"""Writing a packed file's header, and counting the file's bytes by owner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compression.runtime.reader import MOST_WIDTH
 
 
 class HeaderWriter:
-    """Bytes written one after the other, in the forms that the runtime's Reader reads.
+    """Writes bytes in the forms that the runtime's Reader reads.
 
     owners: (owner, bytes written for it), in order.
     """
@@ -24,7 +24,7 @@ class HeaderWriter:
 
     @contextlib.contextmanager
     def owner(self, name: str) -> Iterator[None]:
-        """Count what is written within for this owner. Owners do not nest."""
+        """Count the bytes written inside the context for this owner. Owners do not nest."""
         before = len(self.data)
         yield
         self.owners.append((name, len(self.data) - before))
@@ -34,7 +34,7 @@ class HeaderWriter:
         self.data.append(value)
 
     def number(self, value: int) -> None:
-        """Write seven bits a byte, lowest first, the eighth bit set where more follow."""
+        """Write seven bits per byte, lowest first; the eighth bit is set if more bytes follow."""
         while value > 127:
             self.data.append(value & 127 | 128)
             value >>= 7
@@ -43,7 +43,7 @@ class HeaderWriter:
     size = number
 
     def width(self, value: int) -> None:
-        """Write the size of a layer's output. Raises UserError for one that no reader accepts."""
+        """Write the size of a layer's output. Raises UserError if it is larger than readers accept."""
         if value > MOST_WIDTH:
             raise UserError(f"cannot be packed: a layer has {value:,} units, more than {MOST_WIDTH:,}")
         self.number(value)
@@ -51,7 +51,7 @@ class HeaderWriter:
     units = width
 
     def text(self, value: str) -> None:
-        """Write a length in bytes, then UTF-8."""
+        """Write a text's length in bytes, then the text in UTF-8."""
         data = value.encode()
         self.number(len(data))
         self.data += data
@@ -59,7 +59,7 @@ class HeaderWriter:
 
 @dataclasses.dataclass(frozen=True)
 class PackedSection:
-    """Bytes of one tensor, or of something else, as one coder writes them.
+    """The bytes that one coder writes for a tensor or another part of a file.
 
     name: a tensor's name, such as embedding.table.weight.codes, or header, settings, vocabulary, checksum; part:
     embedding, encoder or classifier, or the name again; coder: rans, deflate (tables and settings), or stored.
@@ -83,7 +83,7 @@ class ByteCounts:
             self._bytes[name, coder] = self._bytes.get((name, coder), 0) + count
 
     def divide(self, coder: str, owners: Sequence[tuple[str, float]], total: int) -> None:
-        """Divide the `total` bytes of a stream by weight; the remainder goes to the largest fractions."""
+        """Divide a stream's `total` bytes among owners by weight; the remainder goes to the largest fractions."""
         owners = owners or [("header", 1.0)]
         weights = np.array([weight for _, weight in owners], np.float64)
         exact = weights * total / weights.sum() if weights.sum() else np.eye(len(weights))[0] * total
@@ -92,6 +92,6 @@ class ByteCounts:
         self.add(coder, [(name, int(count)) for (name, _), count in zip(owners, whole, strict=True)])
 
     def sections(self) -> list[PackedSection]:
-        """Return all that have bytes."""
+        """Return the sections that are not empty."""
         found = self._bytes.items()
         return [PackedSection(name, name.split(".")[0], count, coder) for (name, coder), count in found if count]

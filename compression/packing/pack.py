@@ -1,4 +1,4 @@
-"""Packing a student: everything that answering needs in one file. The format is described in docs/format.md."""
+"""Packing a student: everything that inference needs, in one file. The format is described in docs/format.md."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 
 Encoder = tuple[Callable[[bytes], tuple[bytes, int]], list[tuple[str, float]]]
-"""Spare bytes -> (a stream, how many of them it carries); and what each owner's numbers take in it."""
+"""A function, spare bytes -> (a stream, the number of them that it carries), and each owner's bits in the stream."""
 Vocabulary = PackedMerges | PackedWordPieces | None
 _FIXED = 8
 """Bytes of magic, version and length."""
@@ -56,21 +56,21 @@ def pack(
     """Return the packed file of a student. config: its name, task, labels and settings.
 
     temperature: of its probabilities (see compression.packing.calibration); threshold: of the second label (see
-    compression.packing.threshold), stored where the task is scored by F1; the size does not depend on them.
-    Raises UserError when it cannot be packed.
+    compression.packing.threshold), stored if the task is scored by F1. The file's size depends on neither. Raises
+    UserError if the student cannot be packed.
     """
     return _pack(student, tokenizer, config, temperature, threshold)[0]
 
 
 def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> list[PackedSection]:
-    """Return where the bytes of a student's packed file go; they sum to its size."""
+    """Return the sections of a student's packed file; their bytes sum to its size."""
     return _pack(student, tokenizer, config)[1].sections()
 
 
 def pack_student(folder: Path, temperature: float = 1.0, threshold: float = HALF, name: str | None = None) -> bytes:
-    """Return the packed file of a saved student. name: the one that the file holds; None: the student's own.
+    """Return the packed file of a saved student. name: the name stored in the file; None: the student's own.
 
-    Raises UserError when there is none, or it cannot be packed.
+    Raises UserError if there is no student, or if it cannot be packed.
     """
     config = read_config(folder)
     if config.kind != "student":
@@ -92,10 +92,10 @@ def _pack(
 
 
 def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Streams:
-    """Return a file's header, and what its streams hold."""
+    """Return a file's header, and the contents of its streams."""
     streams, spec, table = Streams(), StudentSpec.of(config), student.get_submodule(_TABLE)
     header = streams.header
-    # A teacher's byte-level pairs are byte pairs.
+    # A teacher's byte-level pairs are stored as byte pairs.
     embedding = "bpe" if isinstance(vocabulary, PackedMerges) else spec.settings.embedding_type
     with header.owner("settings"):
         _write_settings(header, config, spec, embedding)
@@ -152,7 +152,7 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
 
 
 def _assemble(streams: Streams, vocabulary: Vocabulary, calibration: bytes) -> tuple[bytes, ByteCounts]:
-    """calibration: the temperature and the threshold, where the file has them."""
+    """Return a file and its byte counts. calibration: the temperature and the threshold, if the file has them."""
     counts = ByteCounts()
     raw = [owned for owned in streams.main if owned.array.mode == RAW]
     pool = b"".join(owned.array.values.tobytes() for owned in raw)

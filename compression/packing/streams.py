@@ -14,7 +14,7 @@ from compression.runtime.weights import LARGEST, MASKED
 
 
 class Owned(NamedTuple):
-    """An array in a stream, and whose it is: (owner, numbers of it) in order."""
+    """An array in a stream, and its owners: (owner, number of its values), in order."""
 
     array: Stored
     owners: list[tuple[str, int]]
@@ -99,7 +99,7 @@ class MatrixStreams:
 
 
 def _planes(values: np.ndarray) -> list[np.ndarray]:
-    """Return the bytes of float numbers, lowest first: uint8 arrays of the numbers' shape. The higher ones repeat."""
+    """Return the bytes of floats, lowest first: uint8 arrays of the floats' shape. Higher bytes repeat more."""
     kind = "<f2" if values.dtype == np.float16 else "<f4"
     data = np.ascontiguousarray(values.astype(kind)).view(np.uint8).reshape(*values.shape, np.dtype(kind).itemsize)
     return [np.ascontiguousarray(data[..., i]) for i in range(data.shape[-1])]

@@ -1,6 +1,6 @@
-"""Thresholds: the F1 of the second of two labels is often the highest where that label is answered from a probability
-other than a half (Lipton, Elkan and Narayanaswamy, Thresholding Classifiers to Maximize F1 Score, 2014). So is that of
-answers to questions which may have none (Rajpurkar et al., Know What You Don't Know, 2018, section 4)."""
+"""Thresholds: the F1 of the second of two labels is often highest if the label is predicted from a probability other
+than 0.5 (Lipton, Elkan and Narayanaswamy, Thresholding Classifiers to Maximize F1 Score, 2014). The same holds for
+answers to questions that may have none (Rajpurkar et al., Know What You Don't Know, 2018, section 4)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from compression.packing.calibration import DIGITS, fit_temperature
 from compression.runtime import to_probabilities
 
 HALF = 0.5
-"""The threshold where none was chosen."""
+"""The threshold if none was chosen."""
 
 
 def fit_packed(
     config: ModelConfig, logits: np.ndarray, labels: np.ndarray, contexts: Sequence[str]
 ) -> dict[str, float]:
-    """Return the `temperature` and the `threshold` of a student's packed file, those of the two that it has.
+    """Return the `temperature` and the `threshold` of a student's packed file, if it has them.
 
     logits: of rows that were not trained on, all labelled; labels, contexts (sentence2): as in common.data.split.Split.
     """
@@ -36,10 +36,10 @@ def fit_packed(
 
 
 def fit_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Return the probability from which answering the second label has the highest F1: of equal ones the nearest to a
-    half, and a half where no row has that label.
+    """Return the probability from which predicting the second label has the highest F1.
 
-    probabilities: float32 [n, 2], of rows that were not trained on; labels: int64 [n].
+    Among equal ones, it is the nearest to 0.5; if no row has that label, it is 0.5. probabilities: float32 [n, 2], of
+    rows that were not trained on; labels: int64 [n].
     """
     second = np.sort(probabilities[:, 1].astype(np.float64))
     positive = np.sort(probabilities[labels == 1, 1].astype(np.float64))
@@ -52,23 +52,23 @@ def fit_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def fit_answer_threshold(logits: np.ndarray, labels: np.ndarray, contexts: Sequence[str]) -> float:
-    """Return the probability from which giving the best answer has the highest F1: of equal ones the nearest to a half.
+    """Return the probability from which giving the best answer has the highest F1.
 
-    logits: float32 [n, 1 + words, 2], of questions that were not trained on and may have no answer; labels, contexts:
-    as in common.data.split.Split.
+    Among equal ones, it is the nearest to 0.5. logits: float32 [n, 1 + words, 2], of questions that were not trained on
+    and may have no answer; labels, contexts: as in common.data.split.Split.
     """
     chosen, probabilities = best_answers(logits)
     given = answer_scores(labels, chosen, contexts)[:, 1]
     withheld = answer_scores(labels, np.broadcast_to(NO_ANSWER, chosen.shape), contexts)[:, 1]
     order = np.argsort(probabilities)
-    # F1 summed over all rows where none, the first, the first two, ... of the least probable answers are withheld.
+    # F1 summed over all rows if none, the first, the first two, ... of the least probable answers are withheld.
     total = given.sum() + np.concatenate([np.zeros(1), np.cumsum((withheld - given)[order])])
     thresholds = _candidates(probabilities[order])
     return _best(thresholds, total[np.searchsorted(probabilities[order], thresholds)])
 
 
 def _candidates(probabilities: np.ndarray) -> np.ndarray:
-    """Return a half, and the middles between 0, the sorted probabilities and 1."""
+    """Return 0.5, and the midpoints between 0, the sorted probabilities and 1."""
     ends = np.concatenate([np.zeros(1), probabilities, np.ones(1)])
     between = np.round((ends[:-1] + ends[1:]) / 2, DIGITS)
     return np.unique([*between[(between > 0) & (between < 1)], HALF])

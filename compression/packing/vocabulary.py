@@ -1,8 +1,8 @@
 """Vocabularies in a packed file.
 
-A sentencepiece model file spends 320 KB on 5,000 pieces. What its encoder needs is which merges there are and which of
-them comes first. A merge is written as the indexes of its two parts, and a symbol that has been a part before costs
-less the more often it was one. Word pieces are sorted, each without the characters it shares with the one before.
+A sentencepiece model file takes 320 KB for 5,000 pieces, but its encoder needs only the merges and their order. A merge
+is written as the indexes of its two parts; a symbol takes fewer bits the more often it has been a part before. Word
+pieces are sorted and written without the characters that they share with the previous piece.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PackedMerges:
         streams.add_first(store_first(self._states), "vocabulary")
 
     def encode(self, spare: bytes) -> tuple[bytes, int]:
-        """Return (the stream of pairs, how many of the spare bytes it carries)."""
+        """Return (the stream of pairs, the number of spare bytes that it carries)."""
         indexes = coded_indexes(len(self._characters), len(self._merges), self._literal)
         return encode_pairs(self._characters, indexes, self._pairs, self._words, spare)
 
@@ -68,7 +68,7 @@ class PackedBytePairs(PackedMerges):
     """Byte pairs of a sentencepiece model."""
 
     def __init__(self, model: BpeModel) -> None:
-        """Raises UserError when the vocabulary is too large."""
+        """Raises UserError if the vocabulary is too large."""
         if len(model.states) > MOST_PIECES // 2 or any(len(piece) > MOST_PIECE_LENGTH for piece in model.merges):
             limit = f"more than {MOST_PIECES // 2:,} pieces, or an overlong one"
             raise UserError(f"{MODEL_FILE}: cannot be packed: {limit}")
@@ -79,7 +79,7 @@ class PackedBytePairs(PackedMerges):
         super().__init__(model.characters, model.merges, model.states, bool(model.flags & WORDS))
 
     def write(self, streams: Streams) -> None:
-        """Write flags and normalisation, then what all merges have."""
+        """Write flags and normalisation, then the merges."""
         header, model = streams.header, self._model
         header.byte(model.flags)
         header.byte(model.base)
@@ -105,7 +105,7 @@ class PackedByteLevel(PackedMerges):
         super().__init__(BYTES, merges, np.array(tokenizer.states, np.uint8), words=False)
 
     def write(self, streams: Streams) -> None:
-        """Write the flags, then what all merges have."""
+        """Write the flags, then the merges."""
         streams.header.byte(self._flags)
         super().write(streams)
 
@@ -114,8 +114,8 @@ class PackedByteLevel(PackedMerges):
 def _parts(characters: str, merges: tuple[str, ...]) -> tuple[np.ndarray, dict[int, str]]:
     """Return both parts of each merge, int64 [merges that are not literal, 2], and index -> text of literal merges.
 
-    Literal merges are those that no two earlier symbols give. Where several pairs do, the one whose parts are parts
-    most often is taken: it costs least.
+    A merge is literal if no two earlier symbols form it. If several pairs do, the one whose parts are most often parts
+    is taken: it costs the fewest bits.
     """
     index_of = {symbol: i for i, symbol in enumerate([*characters, *merges])}
     choices: list[list[tuple[int, int]]] = []
@@ -129,7 +129,7 @@ def _parts(characters: str, merges: tuple[str, ...]) -> tuple[np.ndarray, dict[i
         else:
             literal[index] = merge
     if len([character for character in characters if character != SPACE]) < 2:
-        return np.zeros((0, 2), np.int64), dict(enumerate(merges))  # no choice, no code
+        return np.zeros((0, 2), np.int64), dict(enumerate(merges))  # a symbol without alternatives cannot be coded
     pairs = np.array([found[0] for found in choices]).reshape(-1, 2)
     for _ in range(_ROUNDS):
         left, right = (np.bincount(pairs[:, side], minlength=len(index_of)) for side in (0, 1))

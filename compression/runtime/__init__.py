@@ -7,7 +7,7 @@ or `python -m compression.runtime sst-2-12k "a gorgeous , witty film"`. docs/for
 compression/packing writes it. Read the modules in the order reader, entropy, weights, shapes, tokenizers, vocabulary,
 header, encoders, zoo, model, __main__. They import nothing of the project, and `make runtime` joins them into one file.
 
-Files are not trusted: every length is checked before anything is allocated, and whatever is wrong is a PackedError.
+Files are not trusted: every length is checked before anything is allocated, and every fault raises PackedError.
 """
 
 # ruff: noqa: F401 - names that the rest of the project uses

@@ -1,4 +1,4 @@
-"""The command line: answer the texts given, or the lines of standard input, on a terminal each at once."""
+"""The command line: answers the given texts, or the lines of standard input (on a terminal, one at a time)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ if __name__ == "__main__":
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
-        # The reader has closed the pipe. Python would complain at exit when it flushes what is left.
+        # The reader has closed the pipe. Otherwise Python would report an error at exit, when it flushes the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         sys.exit(130)

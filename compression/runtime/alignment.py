@@ -12,14 +12,14 @@ from compression.runtime.weights import LARGEST
 
 
 class Alignment(Encoder):
-    """Compares each token with what it attends to in the other text, and takes the maximum over a text's tokens.
+    """Compares each token with the vector it attends to in the other text and takes the maximum over a text's tokens.
 
-    A token is its state, given by an encoder, and its vector. Texts are both of a pair, one after the other. With
-    `composition`, another encoder, that reads what the comparison gives, and the maximum is over its states.
+    A token is its state, computed by an encoder, and its vector. The two texts of each pair follow one another. If
+    `composition`, another encoder, is given, it reads the results, and the maximum is taken over its states.
     """
 
     values_at_once = 1 << 18
-    """Numbers of a batch's largest array: of the tokens of some pairs, of their scores, or of what is compared."""
+    """Values in a batch's largest array: the tokens of some pairs, their scores, or their comparison."""
 
     def __init__(
         self, weights: Weights, size: EncoderSize, encoder: Encoder, composition: Encoder | None = None
@@ -42,13 +42,13 @@ class Alignment(Encoder):
             texts = owner[start : start + len(compared)]
             first = np.flatnonzero(np.diff(texts, prepend=-1))
             best[texts[first]] = np.maximum(best[texts[first]], np.maximum.reduceat(compared, first))
-        return np.clip(best, 0, LARGEST, best)  # no real value is cut; logits of any file stay finite
+        return np.clip(best, 0, LARGEST, best)  # real values are not clipped; logits of any file stay finite
 
     def words(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return what the classifier reads of words, [words, width of a state].
+        """Return the classifier's inputs for words, [words, width of a state].
 
-        words: the index of each one's first token among all, and -1 for each pair's "no answer", which is the maximum
-        over the tokens of its second text.
+        words: the index of each word's first token among all tokens, and -1 for each pair's "no answer", which is the
+        maximum over the tokens of its second text.
         """
         every = self._every(table, ids, lengths)
         if self._composition is not None:
@@ -58,12 +58,12 @@ class Alignment(Encoder):
         return found
 
     def _every(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return what the comparison gives for all tokens, [tokens, width]."""
+        """Return the results of the comparison for all tokens, [tokens, width]."""
         every = np.concatenate([compared for _, compared in self._blocks(table, ids, lengths)])
-        return np.clip(every, 0, LARGEST, every)  # no real value is cut
+        return np.clip(every, 0, LARGEST, every)  # real values are not clipped
 
     def _blocks(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the index of the first of some tokens, and what `_compared` returns for them."""
+        """Yield for each block of tokens the index of the first, and the result of `_compared`."""
         vectors = np.concatenate([table.take(ids, 0), shared_tokens(ids, lengths)[:, None]], 1)
         states = self._encoder.states(vectors, np.arange(len(ids)), lengths)
         tokens = np.concatenate([states, vectors[:, :-1]], 1)
@@ -82,10 +82,10 @@ class Alignment(Encoder):
         return compared
 
     def _read(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return what each token attends to, of tokens' shape."""
+        """Return the vector that each token attends to, of the shape of `tokens`."""
         read, starts = np.empty_like(tokens), np.cumsum(lengths) - lengths
         for pairs in self._batches(lengths.reshape(-1, 2), tokens.shape[1]):
-            # Texts are padded with their last token, which then reads the same again.
+            # Texts are padded with their last token, whose result is then computed again, unchanged.
             steps = [np.arange(lengths[pairs + side].max()) for side in (0, 1)]
             indices = [
                 starts[pairs + side, None] + np.minimum(steps[side], lengths[pairs + side, None] - 1) for side in (0, 1)
@@ -97,7 +97,7 @@ class Alignment(Encoder):
         return read
 
     def _batches(self, lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
-        """Yield the index of the first text of some pairs of similar lengths. lengths: [pairs, 2]."""
+        """Yield batches of pairs of similar lengths, as indexes of their first texts. lengths: [pairs, 2]."""
         order = np.lexsort((lengths[:, 1], lengths[:, 0]))[::-1]
         longest = lengths[order].max(1)
         start = 0
@@ -125,7 +125,7 @@ class Alignment(Encoder):
 
 
 def shared_tokens(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return for each token whether the other text of its pair has it, float32 [tokens], 1 or 0."""
+    """Return float32 [tokens], 1 where the other text of the pair has the token, else 0."""
     pair, side = np.divmod(owners(lengths), 2)
     keys, second = pair * (ids.max() + 1) + ids, side == 1
     shared = np.empty(len(ids), np.float32)

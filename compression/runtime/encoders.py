@@ -1,4 +1,4 @@
-"""Encoders: the token ids of a batch, one text after the other, to one vector a text or one a token."""
+"""Encoders: map the token ids of a batch, one text after the other, to one vector per text or per token."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Weights = dict[str, np.ndarray]
 
 
 class Encoder:
-    """Base of all encoders. weights: by the names of `student_shapes`, without "encoder."; pool_max: whether the last
-    states are not taken but the maximum over all.
+    """Base of all encoders. weights: by the names of `student_shapes`, without "encoder."; pool_max: whether to take
+    the maximum over all states instead of the last ones.
 
-    Calling an encoder returns float32 [texts, width], its method `states` float32 [tokens, width]. table: float32 [ids,
-    dim]; ids: int64 [tokens of all texts]; lengths: int64 [texts], none zero.
+    Calling an encoder returns float32 [texts, width], its method `states` returns float32 [tokens, width]. table:
+    float32 [ids, dim]; ids: int64 [tokens of all texts]; lengths: int64 [texts], none zero.
     """
 
     def __init__(self, weights: Weights, size: EncoderSize, pool_max: bool) -> None:
@@ -50,7 +50,7 @@ class Convolution(Encoder):
 
     def __init__(self, weights: Weights, size: EncoderSize, pool_max: bool) -> None:
         super().__init__({}, size, pool_max)
-        # value * sigmoid(gate) = value / 2 * (tanh(gate / 2) + 1): all is halved once. Values are first, gates last.
+        # value * sigmoid(gate) = value / 2 * (tanh(gate / 2) + 1): all is halved in advance. Values come first.
         half = np.float32(0.5)
         self._weight = np.ascontiguousarray(weights["convolution.weight"].T) * half
         self._bias = weights["convolution.bias"] * half
@@ -62,7 +62,7 @@ class Convolution(Encoder):
             first = np.flatnonzero(np.diff(owner, prepend=-1))
             texts = owner[first]
             best[texts] = np.maximum(best[texts], np.maximum.reduceat(states, first))
-        return np.clip(best, -LARGEST, LARGEST, best)  # no real state is cut; logits of any file stay finite
+        return np.clip(best, -LARGEST, LARGEST, best)  # real states are not clipped; logits of any file stay finite
 
     def states(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return [tokens, hidden]."""
@@ -72,7 +72,7 @@ class Convolution(Encoder):
     def _blocks(
         self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield for some tokens at a time the index of the text of each, and their states [tokens, hidden]."""
+        """Yield for each block of tokens the indexes of their texts, and their states [tokens, hidden]."""
         owner, ends = owners(lengths), np.cumsum(lengths)
         reach, hidden = self._size.kernel_width // 2, self._size.hidden
         window = np.arange(-reach, reach + 1)
@@ -93,7 +93,7 @@ class Convolution(Encoder):
 
 
 class Recurrent(Encoder):
-    """A bidirectional LSTM or Elman RNN: both directions are computed together, the second one from last to first."""
+    """A bidirectional LSTM or Elman RNN: both directions are computed together, the second from last token to first."""
 
     batch_size = 64
     values_at_once = 1 << 20
@@ -106,7 +106,7 @@ class Recurrent(Encoder):
         )
         self._hidden, self._lstm = size.hidden, size.arch == "bilstm"
         if self._lstm:
-            # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2: all gates are one tanh. PyTorch's order is input, forget,
+            # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2: all gates take one tanh. PyTorch's order is input, forget,
             # candidate, output; the three sigmoids come first here.
             order = np.arange(4 * size.hidden).reshape(4, -1)[[0, 1, 3, 2]].reshape(-1)
             half = np.repeat(np.array((0.5, 0.5, 0.5, 1), np.float32), size.hidden)
@@ -121,7 +121,7 @@ class Recurrent(Encoder):
     ) -> np.ndarray:
         """Return [texts, 2 hidden]: the last state of each direction, or the maximum over its states.
 
-        states: filled in where given, [tokens, 2 hidden].
+        states: if given, filled with the states, [tokens, 2 hidden].
         """
         starts = np.cumsum(lengths) - lengths
         order = np.argsort(-lengths, kind="stable")  # texts of similar length are read together
@@ -140,7 +140,7 @@ class Recurrent(Encoder):
     def _batch(
         self, table: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, states: np.ndarray | None
     ) -> np.ndarray:
-        """Longest text first: at each step the texts that go on are the first ones, and nothing is padded."""
+        """Return the results of texts sorted by length, longest first, so that each step reads the first ones only."""
         size = len(lengths)
         state = np.zeros((2, size, self._hidden), np.float32)
         cell = np.zeros_like(state) if self._lstm else None
@@ -173,10 +173,10 @@ class Recurrent(Encoder):
         best: np.ndarray | None,
         seen: np.ndarray | None,
     ) -> None:
-        """Take steps with the same texts, in place.
+        """Run steps that read the same texts, in place.
 
-        inputs: [2, steps, texts, gates * hidden], of weight_ih and bias; state, cell, best: [2, texts, hidden];
-        seen: [2, steps, texts, hidden], becomes the states.
+        inputs: [2, steps, texts, gates * hidden], products with weight_ih plus bias; state, cell, best: [2, texts,
+        hidden]; seen: [2, steps, texts, hidden], filled with the states.
         """
         gates = np.empty((2, *inputs.shape[2:]), np.float32)
         take, forget, give, candidate = np.split(gates, 4, 2) if cell is not None else (gates,) * 4
@@ -201,15 +201,15 @@ class Recurrent(Encoder):
 
 
 class Transformer(Encoder):
-    """Layers of self-attention and feed-forward maps, or one layer used several times; the state at the first token.
+    """Layers of self-attention and feed-forward maps, or one layer used several times; returns the first token's state.
 
-    A pair is one text.
+    A pair is read as one text.
     """
 
     batch_size = 64
     values_at_once = 1 << 20
-    """Numbers of a batch's largest array, of which a few are needed at a time: of attention, which takes the square of
-    a text's tokens for each head, or of a layer's units."""
+    """Values in a batch's largest array, of which a few exist at a time: attention, with the square of a text's tokens
+    for each head, or a layer's units."""
     largest_state = np.float32(1e12)
 
     def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -220,7 +220,7 @@ class Transformer(Encoder):
         return result
 
     def states(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return [tokens, hidden], of single texts only."""
+        """Return [tokens, hidden], for single texts only."""
         starts = np.cumsum(lengths) - lengths
         result = np.empty((len(ids), self._size.hidden), np.float32)
         for batch, states in self._batches(table, ids, lengths):
@@ -230,9 +230,10 @@ class Transformer(Encoder):
         return result
 
     def words(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return what the classifier reads of words of pairs' second texts, [words, hidden].
+        """Return the classifier's inputs for words of the pairs' second texts, [words, hidden].
 
-        words: the index of each one's first token among all, and -1 for each pair's "no answer", the first token.
+        words: the index of each word's first token among all tokens, and -1 for each pair's "no answer", which is the
+        first token.
         """
         none = words < 0
         pair = np.cumsum(none) - 1
@@ -249,7 +250,7 @@ class Transformer(Encoder):
     def _batches(
         self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the indexes of some texts, and their states [texts, time, hidden] with those of special tokens."""
+        """Yield for each batch the indexes of its texts, and states [texts, time, hidden], special tokens included."""
         count = 1 + self._size.pair
         tokens, ends = ids.tolist(), np.cumsum(lengths).tolist()
         sentences = [[*tokens[start:end], SEPARATOR] for start, end in itertools.pairwise([0, *ends])]
@@ -320,7 +321,7 @@ class Transformer(Encoder):
         return states @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
 
     def _norm(self, states: np.ndarray, name: str) -> np.ndarray:
-        # No real state is cut; squares of any file's stay finite.
+        # Real states are not clipped; squares of any file's states stay finite.
         states = np.clip(states, -self.largest_state, self.largest_state)
         states = states - states.mean(-1, keepdims=True)
         deviation = np.sqrt(np.square(states).mean(-1, keepdims=True) + np.float32(1e-12))
@@ -334,7 +335,7 @@ ENCODERS: dict[str, type[Encoder]] = {
     **dict.fromkeys(TRANSFORMERS, Transformer),
 }
 FIRST, SEPARATOR = -2, -1
-"""Ids of a transformer's special tokens, in front of a text and after each of its sentences."""
+"""Ids of a transformer's special tokens, before a text and after each of its sentences."""
 
 
 def owners(lengths: np.ndarray) -> np.ndarray:

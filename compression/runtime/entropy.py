@@ -1,4 +1,4 @@
-"""The entropy decoder: rANS (Duda, 2013) with many interleaved states ("lanes"), each decoding one symbol a step."""
+"""The entropy decoder: rANS (Duda, 2013) with many interleaved states ("lanes"), each decoding one symbol per step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOWEST_STATE = 1 << 16
 MOST_TABLES = 128
 MOST_STEPS = 4096
 SYMBOLS_PER_BYTE = 352
-"""No table gives a symbol more than 63 / 64, so that each takes at least log2(64 / 63) of a bit."""
+"""No table gives a symbol a probability above 63 / 64, so that each takes at least log2(64 / 63) bits."""
 _QUARTER_POWERS = np.array((65536, 77936, 92682, 110218), np.int64)
 """2 ** (16 + i / 4)."""
 
@@ -27,8 +27,8 @@ _QUARTER_POWERS = np.array((65536, 77936, 92682, 110218), np.int64)
 def frequencies(weights: np.ndarray, bits: int = CODE_BITS) -> np.ndarray:
     """Return integer frequencies in proportion to weights (int64, not negative) that sum to 1 << bits.
 
-    A frequency is at least 1 where the weight is positive, and at most 63 / 64 of the sum. Raises PackedError for fewer
-    than two symbols or too many.
+    A frequency is at least 1 where the weight is positive, and at most 63 / 64 of the sum. Raises PackedError if there
+    are fewer than two symbols or too many.
     """
     present = int(np.count_nonzero(weights))
     whole = 1 << bits
@@ -52,10 +52,10 @@ def step_weights(steps: np.ndarray) -> np.ndarray:
 
 
 class Array:
-    """An array [rows, columns] of bytes: how it is stored, and once its stream is decoded its values.
+    """An array [rows, columns] of bytes: how it is stored and, after its stream is decoded, its values.
 
-    values: uint8 or uint16 [count]; of one dimension: rows of BLOCK values, the last one shorter. weights: int64, of
-    each table; classes: the table of each row or column.
+    values: uint8 or uint16 [count]; if one-dimensional, in rows of BLOCK values, the last one shorter. weights: int64,
+    of each table; classes: the table of each row or column.
     """
 
     def __init__(self, count: int, columns: int = BLOCK, mode: int = CODED, weights: Sequence[np.ndarray] = ()) -> None:
@@ -66,7 +66,7 @@ class Array:
 
     @classmethod
     def read(cls, reader: Reader, count: int, columns: int = BLOCK, first: bool = False) -> Array:
-        """Read how an array is stored. first: of the first stream, without classes, and raw values in the header."""
+        """Read how an array is stored. first: of the first stream, without classes, with raw values in the header."""
         array = cls(count, columns, reader.byte((CODED if first else BY_COLUMN) + 1))
         tables = int(array.mode == CODED)
         if array.mode > CODED:
@@ -83,7 +83,7 @@ class Array:
 
     @property
     def rows(self) -> int:
-        """Rows, the last one perhaps shorter."""
+        """Number of rows; the last one may be shorter."""
         return -(-self.count // self.columns)
 
     def tables(self) -> np.ndarray:
@@ -115,7 +115,7 @@ class Lanes:
         self._read = 0
 
     def refill(self, states: np.ndarray) -> None:
-        """Shift a word into each of some states that has become too small, in place."""
+        """Shift a word into each state that has become too small, in place."""
         small = (states < LOWEST_STATE).nonzero()[0]
         if len(small):
             words = self._words[self._read : self._read + len(small)]
@@ -125,7 +125,7 @@ class Lanes:
             self._read += len(small)
 
     def end(self) -> bytes:
-        """Go past the words that were read, and return the two bytes that each state carries."""
+        """Advance past the words that were read, and return the two bytes that each state carries."""
         self._reader.take(2 * self._read)
         carried = self.states - np.uint32(LOWEST_STATE)  # wraps around where the state is smaller
         if carried.max() >= LOWEST_STATE:
@@ -162,8 +162,8 @@ def decode_stream(reader: Reader, arrays: Sequence[Array], limit: int) -> bytes:
 
 
 def _slots(coded: Sequence[Array]) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Return for each slot of each table frequency << 16 | offset within the symbol's interval, and the symbol; and the
-    index of each array's first table."""
+    """Return (frequency << 16 | offset within the symbol's interval, symbol) for each slot of each table, and the index
+    of each array's first table."""
     slots, symbols, first = [], [], []
     for array in coded:
         first.append(len(slots))

@@ -25,15 +25,15 @@ from compression.runtime.weights import Matrix, Streams, checked, join_planes
 PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 4, 8, 16, 32, 64, 128
 """Bits of the settings' flags."""
 COMPOSE, SHARING, NO_SEGMENTS, HEAD_DIM = 8, 16, 64, 128
-"""Terms of an architecture's number: SHARING times an index in SHARES; COMPOSE, NO_SEGMENTS and HEAD_DIM where they
+"""Terms of an architecture's number: SHARING times an index in SHARES; COMPOSE, NO_SEGMENTS and HEAD_DIM if they
 apply."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 MOST_ALIGNED = 1 << 12
-"""Tokens of a text whose every pair with a token of the other text has a score."""
+"""Most tokens of an aligned text: every pair of tokens of both texts has a score."""
 
 
 class Header:
-    """Reads all of a header; `read_streams` and `weights` read what follows it."""
+    """Reads a header; `read_streams` decodes the data after it, and `weights` returns the weights."""
 
     def __init__(self, reader: Reader) -> None:
         """Raises PackedError."""

@@ -64,7 +64,7 @@ class Model:
         self._layers = [
             (np.ascontiguousarray(weights[f"classifier.{i}.weight"].T), weights[f"classifier.{i}.bias"]) for i in (0, 3)
         ]
-        # Fewer where vectors are long: the memory of a batch does not depend on the sizes that a file claims.
+        # Fewer if vectors are long, so that the memory of a batch does not depend on the sizes in a file.
         longest = max(self._table.shape[1], *(length for layer, _ in self._layers for length in layer.shape))
         self._texts_at_once = min(_TEXTS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
         self._tokens_at_once = min(_TOKENS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
@@ -121,7 +121,7 @@ class Model:
         return [[self.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in zip(found, counts, strict=True)]
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the softmax of the tidied texts' logits divided by the temperature, if multilabel their sigmoids.
+        """Return the softmax of the tidied texts' logits divided by the temperature, or if multilabel, the sigmoid.
 
         float32 [texts, labels]; for a regression the score itself, [texts, 1]. Raises PackedError for a model that
         answers questions.
@@ -153,7 +153,7 @@ class Model:
         ]
 
     def _encode(self, sentence: str) -> tuple[Sequence[int], list[int]]:
-        """Return the ids of a sentence, and where words are labelled the index of each one's first token."""
+        """Return the ids of a sentence, and if words have logits, the index of each word's first token."""
         encode = self._tokenizer.encode
         if not self.tokens:
             return encode(sentence)[: self.max_tokens] or [0], []
@@ -183,7 +183,7 @@ class Model:
 
 
 def to_probabilities(logits: np.ndarray, temperature: float = 1.0, multilabel: bool = False) -> np.ndarray:
-    """Return softmax(logits / temperature), if multilabel their sigmoids. logits: float32 [..., outputs]."""
+    """Return softmax(logits / temperature), or if multilabel, the sigmoid. logits: float32 [..., outputs]."""
     if multilabel:
         return np.exp(-np.logaddexp(0, -logits / temperature))
     powers = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
@@ -204,20 +204,20 @@ def _tokenizer(
 
 
 def tidy(text: str) -> str:
-    """Return the text in NFC, every run of white space one space, ends stripped: as the project reads all text."""
+    """Return the text in NFC, with single spaces and stripped ends, as the project reads all text."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def load(model: str | os.PathLike) -> Model:
     """Return the model of a packed file, given by its path or by its name in the zoo (sst-2-12k).
 
-    Raises PackedError for an unknown name; and, its text beginning with the path, when the file is wrong.
+    Raises PackedError for an unknown name, or if the file is malformed (the message then begins with the path).
     """
     return read_with(load_bytes, model)
 
 
 def read_with(read: Callable[[bytes], Loaded], model: str | os.PathLike) -> Loaded:
-    """Return what `read` makes of the bytes of a packed file. Raises PackedError as `load` does."""
+    """Return the result of `read` for the bytes of a packed file. Raises PackedError as `load` does."""
     path = packed_file(model)
     try:
         with open(path, "rb") as file:
@@ -233,7 +233,7 @@ def read_with(read: Callable[[bytes], Loaded], model: str | os.PathLike) -> Load
 
 
 def load_bytes(data: bytes) -> Model:
-    """Return the model of a packed file's bytes. Raises PackedError for anything wrong with them."""
+    """Return the model of a packed file's bytes. Raises PackedError if they are malformed."""
     header, reader = open_packed(data)
     header.read_streams(reader)
     return Model(header, header.weights())
@@ -256,7 +256,7 @@ def open_packed(data: bytes) -> tuple[Header, Reader]:
 
 
 def _inflate(stored: bytes, size: int) -> bytes:
-    """Return the header, `size` bytes: the stored ones if they are as many, else raw deflate."""
+    """Return the header of `size` bytes, stored unchanged if its length is the same, else as raw deflate."""
     if len(stored) == size:
         return stored
     inflater = zlib.decompressobj(-15)

@@ -1,4 +1,4 @@
-"""The C runtime (runtimes/c) through ctypes: a packed student with the answers of `Model`, several times as fast.
+"""The C runtime (runtimes/c) through ctypes: gives a packed student's answers as `Model` does, several times faster.
 
     make -C runtimes/c
     model = load_native("sst-2-12k")
@@ -47,7 +47,7 @@ class _Word(ctypes.Structure):
 
 
 def _library() -> ctypes.CDLL:
-    """Return the C runtime. Raises PackedError where it is not built, or older than its header, as make decides it."""
+    """Return the C runtime. Raises PackedError if it is not built, or older than its header (by make's rule)."""
     try:
         library = _declared(ctypes.CDLL(LIBRARY))
         if os.path.getmtime(LIBRARY) >= os.path.getmtime(os.path.join(FOLDER, "featherweight.h")):
@@ -57,13 +57,13 @@ def _library() -> ctypes.CDLL:
         if not os.path.exists(LIBRARY):
             raise PackedError(f"the C runtime is not built; run: make -C {FOLDER}") from None
         problem = str(error)
-    except AttributeError as error:  # another library, or that of another version
+    except AttributeError as error:  # another library, or another version
         problem = str(error)
     raise PackedError(f"the C runtime cannot be loaded ({problem}); build it again: make -C {FOLDER}")
 
 
 def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Return the library with the types of its functions."""
+    """Return the library, with the types of its functions declared."""
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     library.fw_open.argtypes = pointer, ctypes.c_char_p, size
     library.fw_load.argtypes = pointer, pointer, size
@@ -88,7 +88,7 @@ class NativeModel:
     """
 
     def __init__(self, data: bytes) -> None:
-        """Raises PackedError for bytes that are no packed student, or of a kind that the C runtime does not read."""
+        """Raises PackedError if the bytes are not a packed student, or one that the C runtime does not read."""
         self._c = library = _library()
         self._block = ctypes.create_string_buffer(library.fw_model_size())
         self._check(library.fw_open(self._block, data, len(data)))
@@ -121,13 +121,13 @@ class NativeModel:
         self._c.fw_start(self._workspace.ctypes.data, size)
 
     def _larger(self, longest: int) -> None:
-        """Double the workspace. Raises PackedError where it is enough for any text of so many bytes."""
+        """Double the workspace. Raises PackedError if it is already enough for any text of this many bytes."""
         if self._workspace.size >= self._c.fw_workspace_size(self._block, longest):
             self._check(_WORKSPACE)
         self._grow(2 * self._workspace.size)
 
     def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return float32 [texts, outputs], of a model that labels words [texts, words, outputs]; see `Model.logits`."""
+        """Return float32 [texts, outputs], or if words have labels, [texts, words, outputs]; see `Model.logits`."""
         coded = [_bytes(sentence) for text in texts for sentence in self._sentences(text)]
         if self.tokens:
             return self._word_logits(coded)
@@ -167,7 +167,7 @@ class NativeModel:
         return by_text
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return probabilities, of a regression the score itself; see `Model.probabilities`."""
+        """Return probabilities, or for a regression, the score itself; see `Model.probabilities`."""
         if isinstance(texts, str):
             raise PackedError("one text where a list of them is read: put it in brackets")
         logits = self.logits(texts)
@@ -195,6 +195,6 @@ def _bytes(text: str) -> bytes:
 def load_native(model: str | os.PathLike) -> NativeModel:
     """Return the model of a packed file, given by its path or by its name in the zoo, in the C runtime.
 
-    Raises PackedError where `load` does, for a student that the C runtime does not read, and where it is not built.
+    Raises PackedError as `load` does, if the C runtime does not read the student, and if it is not built.
     """
     return read_with(NativeModel, model)

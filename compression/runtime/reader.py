@@ -5,17 +5,17 @@ from __future__ import annotations
 import struct
 
 MOST_VALUES = 1 << 24
-"""Numbers that one file may hold, and the largest number that may stand in it."""
+"""Most values in one file, and the largest number that may be stored in it."""
 MOST_WIDTH = 1 << 14
-"""Numbers of a vector, or of a layer's output: what a prediction allocates for a token or a text."""
+"""Most values of a vector, or of a layer's output, which a prediction allocates for a token or a text."""
 
 
 class PackedError(ValueError):
-    """A packed file is damaged, or a model is asked for something it cannot give. One line."""
+    """A packed file is damaged, or a model is asked for something it cannot give. The message is one line."""
 
 
 class Reader:
-    """Reads bytes from front to back. Every method raises PackedError where the bytes are not as it expects."""
+    """Reads bytes from front to back. Every method raises PackedError if the bytes are not as it expects."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data, self._position = memoryview(data), 0
@@ -44,7 +44,7 @@ class Reader:
         return value
 
     def number(self, most: int = MOST_VALUES) -> int:
-        """Return a number written in seven bits a byte, lowest first, at most `most`."""
+        """Return a number written in seven bits per byte, lowest first, at most `most`."""
         value = 0
         for shift in range(0, 35, 7):
             byte = self.take(1)[0]
@@ -73,7 +73,7 @@ class Reader:
     def float_within(self, least: float, most: float) -> float:
         """Return a float32 of at least `least` and at most `most`."""
         (value,) = struct.unpack("<f", self.take(4))
-        if not least <= value <= most:  # NaN neither
+        if not least <= value <= most:  # refuses NaN too
             raise PackedError(f"a number in the file is not between {least:g} and {most:g}")
         return value
 

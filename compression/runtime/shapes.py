@@ -35,11 +35,11 @@ Shapes = dict[str, tuple[int, ...]]
 class EncoderSize(NamedTuple):
     """The sizes of an encoder.
 
-    depth: layers, or how often the one layer is used; align: whether the tokens of a pair attend to the other text;
-    symmetric: whether the order of a pair's texts makes no difference; spans: whether the words of a pair's second text
-    have logits, not the pair; share: one of SHARES; segments: whether a transformer's tokens know their text; head_dim:
-    width of an attention head, 0 for the layers' width divided by the heads; compose: whether a second encoder reads
-    what alignment gives.
+    depth: number of layers, or how often the one layer is used; align: whether the tokens of a pair attend to the other
+    text; symmetric: whether the order of a pair's texts makes no difference; spans: whether the words of a pair's
+    second text have logits, not the pair; share: one of SHARES; segments: whether a transformer has segment embeddings;
+    head_dim: width of an attention head, 0 for the layers' width divided by the heads; compose: whether a second
+    encoder reads the results of alignment.
     """
 
     arch: str
@@ -61,7 +61,7 @@ class EncoderSize(NamedTuple):
     compose: bool = False
 
     def owner(self, part: str, layer: int) -> int:
-        """Return the layer whose weights a layer's part (of LAYER_PARTS) has: the first one where all share it."""
+        """Return the layer whose weights a layer's part (of LAYER_PARTS) uses: the first one if all share it."""
         return 0 if self.arch == "recursive" or self.share == part else layer
 
     def own_parts(self, layer: int) -> list[str]:
@@ -80,7 +80,7 @@ class EncoderSize(NamedTuple):
 
     @property
     def input(self) -> int:
-        """Width of a token's vector; where texts are aligned, with a number that says whether both texts have it."""
+        """Width of a token's vector; if texts are aligned, with one number for whether both texts have the token."""
         return self.dim + self.align
 
     @property
@@ -90,13 +90,13 @@ class EncoderSize(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """Width of what alignment gives for a token: of a state, or of the second encoder's input."""
+        """Width of alignment's result for a token: that of a state, or of the second encoder's input."""
         return self.hidden if self.compose else self.state
 
     @property
     def blocks(self) -> int:
-        """Vectors that the classifier reads: [u; v; |u - v|; u * v] of a pair, if symmetric [u + v; |u - v|; u * v]; of
-        a word of a pair's second text its own."""
+        """Number of vectors that the classifier reads: for a pair [u; v; |u - v|; u * v], or if symmetric, [u + v; |u -
+        v|; u * v]; for a word of a pair's second text, one."""
         if not self.pair or self.arch in TRANSFORMERS or self.spans:
             return 1
         return 3 if self.symmetric else 4
@@ -124,7 +124,7 @@ def _encoder_shapes(size: EncoderSize) -> Shapes:
         return _transformer_shapes(size)
     shapes = _reader_shapes(size, size.input)
     if size.align:
-        # A token, what it attends to, their difference and their product; each is a state and a vector.
+        # A token, the vector it attends to, their difference and their product; each is a state and a vector.
         shapes |= {"alignment.scale": (1,), **_layer("alignment.fusion", size.compared, 4 * (size.state + size.dim))}
     if size.compose:
         composition = _reader_shapes(size, size.compared)
@@ -171,5 +171,5 @@ def _transformer_shapes(size: EncoderSize) -> Shapes:
 
 
 def _layer(name: str, outputs: int, *inputs: int) -> Shapes:
-    """Return the shapes of a linear layer, or without inputs of a normalisation."""
+    """Return the shapes of a linear layer, or without inputs, of a normalisation layer."""
     return {f"{name}.weight": (outputs, *inputs), f"{name}.bias": (outputs,)}

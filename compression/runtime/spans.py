@@ -17,10 +17,10 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def best_span(logits: np.ndarray, threshold: float | None) -> tuple[int, int] | None:
-    """Return the first and the last word, from 0, of the best answer; None where there is none.
+    """Return the first and the last word, from 0, of the best answer; None if there is none.
 
     logits: of start and end, float32 [1 + words, 2], those of "no answer" first. threshold: least probability of the
-    answer next to "no answer", the sigmoid of the difference of their sums of logits; None: any context has one.
+    answer compared with "no answer", the sigmoid of the difference of their summed logits; None: any context has one.
     """
     none, start, end = float(logits[0].sum()), logits[1:, 0], logits[1:, 1]
     best, found = -np.inf, None

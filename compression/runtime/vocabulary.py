@@ -19,7 +19,7 @@ MOST_BYTE_LEVEL = 56_000
 """Merges of byte-level pairs; RoBERTa's are 50,000."""
 MOST_PIECE_LENGTH = 512
 MOST_REPLACEMENT = 64
-"""Characters that a rule of normalisation puts in the place of others."""
+"""Most characters of a normalisation rule's replacement."""
 MOST_WORD_PIECES = 1 << 18
 MOST_CHARACTERS = 1 << 23
 """Characters of all word pieces together."""
@@ -85,7 +85,7 @@ class Vocabulary:
         return lanes.end()
 
     def byte_pairs(self) -> BytePairs | ByteLevelPairs:
-        """Return the tokenizer. Raises PackedError for a vocabulary that contradicts itself."""
+        """Return the tokenizer. Raises PackedError if the vocabulary is inconsistent."""
         symbols = list(self.characters)
         coded = iter(self._pairs.tolist())
         for index in range(self.merges):
@@ -107,7 +107,7 @@ class Vocabulary:
 
 
 def read_normaliser(reader: Reader) -> Normaliser:
-    """Return the normalisation of byte pairs. Raises PackedError for a rule that matches nothing, or too much."""
+    """Return the normalisation of byte pairs. Raises PackedError if a rule matches nothing, or too much."""
     base = reader.byte(NMT_NFKC + 1)
     rules: dict[str, str | None] = {}
     for _ in range(reader.number(1 << 16)):
@@ -121,7 +121,7 @@ def read_normaliser(reader: Reader) -> Normaliser:
 
 
 def coded_indexes(characters: int, merges: int, literal: dict[int, str]) -> np.ndarray:
-    """Return the index of each merge that is not literal among all symbols, int64."""
+    """Return the index among all symbols of each merge that is not literal, int64."""
     return characters + np.array([index for index in range(merges) if index not in literal], np.int64)
 
 
@@ -131,7 +131,7 @@ def pair_lanes(merges: int) -> int:
 
 
 class PairModel:
-    """How likely each symbol is the left or the right part of the next merges: by how often it has been one so far.
+    """How likely each symbol is the left or the right part of the next merges, from how often it has been so far.
 
     characters: the first symbols. indexes: see `coded_indexes`. words: no right part begins with a space.
     """
@@ -145,7 +145,7 @@ class PairModel:
             self._right[: len(characters)] = [character != SPACE for character in characters]
 
     def frequencies(self, side: int, merges: int) -> np.ndarray:
-        """Return the frequencies, which sum to 1 << PAIR_BITS, of the symbols before a number of coded merges.
+        """Return the frequencies, which sum to 1 << PAIR_BITS, of all symbols up to the coded merge before `merges`.
 
         side: 0 is left, 1 is right.
         """

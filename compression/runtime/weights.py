@@ -14,14 +14,14 @@ FLOAT32, FLOAT16, AFFINE, CODEBOOK, PRODUCT, KRONECKER = range(6)
 MASKED, RESIDUAL, PER_ROW, PER_COLUMN = 1, 1, 2, 4
 """Options: of float matrices; of affine codes; scales (or codebooks) for each row, scales for each column."""
 LARGEST = np.float32(1e4)
-"""No weight is larger, so that the logits of any text are finite."""
+"""Largest absolute value of a weight, so that the logits of any text are finite."""
 
 
 class Streams:
     """All arrays of a file in the order of its two streams, and the number of float32 values that matrices share.
 
     first: arrays that are decoded before the others, which depend on them: masks, zero points, classes, states. masked:
-    a mask, and the byte planes of the values that it leaves.
+    masks, each with the byte planes of the values that it selects.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Streams:
         return slice(self.floats - count, self.floats)
 
     def apply_masks(self) -> None:
-        """Once the first stream is decoded: set how many values the masked byte planes hold."""
+        """Set how many values the masked byte planes hold. Called after the first stream is decoded."""
         for mask, planes in self.masked:
             if mask.values.max(initial=0) > 1:
                 raise PackedError("a mask holds more than zeros and ones")
@@ -80,9 +80,9 @@ def _counted(tables: int, array: Array) -> int:
 
 
 class Matrix:
-    """A matrix: its description is read from the header, its value follows when the streams are decoded.
+    """A matrix: its description is read from the header, its value is known after the streams are decoded.
 
-    factor: whether it is one of a product's, which is no product itself.
+    factor: whether it is a factor of a product, which must not be a product itself.
     """
 
     def __init__(self, reader: Reader, streams: Streams, rows: int, columns: int, factor: bool = False) -> None:
@@ -156,7 +156,7 @@ def join_planes(planes: Sequence[Array], kind: str) -> np.ndarray:
 
 
 def checked(values: np.ndarray) -> np.ndarray:
-    """Return the values. Raises PackedError where one is not finite, or too large."""
+    """Return the values. Raises PackedError if one is not finite, or too large."""
     # Written so that a NaN fails too.
     if values.size and not np.abs(values).max() <= LARGEST:
         raise PackedError(f"a weight is not finite, or larger than {LARGEST:g}")

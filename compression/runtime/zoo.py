@@ -26,7 +26,7 @@ def is_name(model: str) -> bool:
 
 
 def zoo_file(name: str) -> str | None:
-    """Return the path of the packed file of a model of the zoo; None where there is none of that name."""
+    """Return the path of the packed file of a model of the zoo; None if there is none of that name."""
     if not is_name(name):
         return None
     paths = (os.path.join(folder, name + PACKED_SUFFIX) for folder in FOLDERS)
@@ -48,7 +48,7 @@ def packed_file(model: str | os.PathLike) -> str | os.PathLike:
 
 def zoo_hint(name: str) -> str:
     """Return '; did you mean X? (zoo: X, Y)' for a name that is not in the zoo."""
-    import difflib  # a wrong name alone needs it
+    import difflib  # needed for wrong names only
 
     names = zoo_names()
     match = difflib.get_close_matches(name, names, n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""The actions of compress.py, in order: each builds a student, or a file of one, from the one before."""
+"""The actions of compress.py, in order: each builds a student, or a file of one, from the previous student."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHRINK: dict[str, type[Shrink]] = {"factorize": Factorize, "prune": Prune, "quan
 
 
 def compress(settings: CompressSettings) -> list[Path]:
-    """Do the actions in order. Returns the folder of each student built, or of the one that files were built from."""
+    """Run the actions in order. Returns the folder of each student built, or of the one that files were built from."""
     if "pretrain" in settings.compression_actions:
         return [pretrain(settings)]
     task = load_task(settings.task)
@@ -52,9 +52,9 @@ def compress(settings: CompressSettings) -> list[Path]:
 
 
 def shrink(settings: CompressSettings, step: type[Shrink], parent: str, name: str | None = None) -> Path:
-    """Make a saved student smaller. Returns the folder of the new one; a finished one is reused.
+    """Make a saved student smaller. Returns the folder of the new student; a finished one is reused.
 
-    name: of the new one; None adds the step's suffix to the parent's.
+    name: the new student's name; None adds the step's suffix to the parent's.
     """
     folder = _student(settings, parent)
     name = name or folder.name + step.suffix(settings)

@@ -1,12 +1,12 @@
 """The `factorize` action: matrices become products of two thin ones, which are then trained.
 
 The singular value decomposition W = U S V^T cut at `rank` is the nearest matrix of that rank in squared error (Eckart
-and Young, 1936). An embedding's rows count as often as training text uses them: the directions that are kept are those
-in which the vectors of real text differ.
+and Young, 1936). An embedding's rows are weighted by how often training text uses them: the directions that are kept
+are those in which the vectors of real text differ.
 
-A matrix that is cut into equal blocks, a row for each block, has another singular value decomposition. It gives the
-nearest sum of Kronecker products of two small matrices (Van Loan and Pitsianis, 1993), which with two factors is also a
-tensor train (Oseledets, 2011). Low rank is the case where a block is a row.
+Rearranging a matrix, with one row for each of its equal blocks, gives another singular value decomposition, and with it
+the nearest sum of Kronecker products of two small matrices (Van Loan and Pitsianis, 1993), which with two factors is
+also a tensor train (Oseledets, 2011). Low rank is the case where a block is a row.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from compression.shrinking.step import CompressionContext, Shrink
 from compression.students.weights import Dense, Product, matrices, replace_matrix
 
 OUTPUT_LAYER = "classifier.3.weight"
-"""Its rows are the classes, none of which can be spared."""
+"""Not factorized: its rows are the classes, all of which are needed."""
 
 
 class Factorize(Shrink):
-    """Matrices become products of two where that is smaller."""
+    """Replaces matrices by products of two where these are smaller."""
 
     stage, named = "factorized", ("rank", "decomposition")
 
@@ -43,7 +43,7 @@ class Factorize(Shrink):
         return f"+f{settings.rank:g}{kronecker}{'-t' if settings.tune_epochs else ''}"
 
     def reads(self) -> set[str]:
-        """Return text where the embedding is factorized: its rows count as often as text uses them."""
+        """Return "text" if the embedding is factorized: its rows are weighted by how often text uses them."""
         return {"text"} if "embedding" in self.factorize.factorize else set()
 
     def apply(self, context: CompressionContext) -> dict[str, Any]:
@@ -99,9 +99,9 @@ class Factorize(Shrink):
 
 
 def low_rank(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) -> Product:
-    """Return the product nearest to a matrix [rows, columns], each row's error counted `uses` + 1 times.
+    """Return the product nearest to a matrix [rows, columns], with each row's error weighted by `uses` + 1.
 
-    Both factors have columns, or rows, of the same norm, so that neither is harder to quantize.
+    The left factor's columns have the norms of the right factor's rows, so that neither is harder to quantize.
     """
     counts = torch.ones(len(weight)) if uses is None else torch.from_numpy(uses).float() + 1
     *_, right = torch.linalg.svd(counts.sqrt()[:, None] * weight, full_matrices=False)
@@ -109,13 +109,13 @@ def low_rank(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) ->
 
 
 def kronecker(weight: torch.Tensor, rank: int) -> Product:
-    """Return the sum of Kronecker products nearest to a matrix [rows, columns], of all sizes of blocks.
+    """Return the sum of Kronecker products nearest to a matrix [rows, columns], over all block sizes.
 
-    It has at most as many weights as a matrix of this rank, which it is itself where that is as near.
+    It has at most as many weights as a matrix of this rank, which is returned if it is equally near.
     """
     rows, columns = weight.shape
     weights = rank * (rows + columns)
-    sides = itertools.product(_divisors(columns), _divisors(rows))  # low rank is the first of equal ones
+    sides = itertools.product(_divisors(columns), _divisors(rows))  # low rank comes first, so it wins ties
     across, height = min(sides, key=lambda each: round(share_lost(weight, *each, weights), 6))
     blocks = cut(weight, across, height)
     *_, right = torch.linalg.svd(blocks, full_matrices=False)
@@ -123,16 +123,16 @@ def kronecker(weight: torch.Tensor, rank: int) -> Product:
 
 
 def cut(weight: torch.Tensor, across: int, height: int) -> torch.Tensor:
-    """Return a row for each block of a matrix, as Product numbers them: [blocks, size of a block]."""
+    """Return the blocks of a matrix as rows, in Product's order: [blocks, size of a block]."""
     rows, columns = weight.shape
     grid = weight.reshape(rows // height, height, across, columns // across)
     return grid.transpose(1, 2).reshape(rows // height * across, -1)
 
 
 def share_lost(weight: torch.Tensor, across: int, height: int, weights: int) -> float:
-    """Return the squared error of the nearest product over these blocks with at most so many weights.
+    """Return the squared error of the nearest product over these blocks with at most `weights` weights.
 
-    It is a share of the matrix's own square.
+    The error is relative to the sum of the matrix's squares.
     """
     blocks = cut(weight, across, height)
     squares = torch.linalg.svdvals(blocks).square()
@@ -140,7 +140,7 @@ def share_lost(weight: torch.Tensor, across: int, height: int, weights: int) -> 
 
 
 def _factors(rows: torch.Tensor, right: torch.Tensor) -> tuple[Dense, Dense]:
-    """Return the projection of each row on the rows of `right`, whatever its count, and these, scaled alike."""
+    """Return each row's projection on the rows of `right`, whatever its weight, and these, with equal norms."""
     left = rows @ right.T  # [rows, rank]
     scale = left.norm(dim=0).clamp(min=1e-12).sqrt()
     return Dense(left / scale), Dense(right * scale[:, None])
@@ -151,5 +151,5 @@ def _divisors(number: int) -> list[int]:
 
 
 def rank_of(value: float, shape: torch.Size) -> int:
-    """Return the rank for a matrix: --rank itself, or below 1 that share of full rank."""
+    """Return the rank for a matrix: --rank itself or, if it is below 1, that share of the full rank."""
     return int(value) if value >= 1 else max(1, round(value * min(shape)))

@@ -31,7 +31,7 @@ class StudentFile(Step):
     """Name of the file in the artifact."""
 
     name: str
-    """The student's name, which the file holds."""
+    """The student's name, which is stored in the file."""
     student: Path = pydantic.Field(exclude=True)
     settings: CompressSettings = pydantic.Field(exclude=True)
 
@@ -47,9 +47,9 @@ class Pack(StudentFile):
     file: ClassVar[str] = "student.fwt"
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the student, and what it is calibrated on: splits, and logits where validation has no labels.
+        """Return the student, and the inputs of calibration: splits, and logits if validation has no labels.
 
-        Where one of these is missing the student alone is packed, and its probabilities are not calibrated.
+        If one of these is missing, the student is packed without calibrated probabilities.
         """
         inputs, config = super().inputs(paths), read_config(self.student)
         if config.kind == "student" and (config.has_probabilities or config.f1):
@@ -67,10 +67,10 @@ class Pack(StudentFile):
         return {"temperature": 1.0, **fitted}
 
     def _fitted(self) -> dict[str, float]:
-        """Return the temperature fitted on validation's labels or, where it has none, on the teacher's choices.
+        """Return the temperature and threshold fitted on validation's labels or, without labels, on the teacher's.
 
-        Where the task is scored by F1, the threshold of the probabilities with this temperature too; of questions that
-        may have no answer, the threshold alone. Returns nothing where there are neither labels nor a teacher.
+        The threshold, for probabilities with this temperature, is fitted if the task is scored by F1; if questions may
+        have no answer, only the threshold is. Returns an empty dict if there are neither labels nor a teacher.
         """
         task, settings = self._validation()
         student, tokenizer, config = load_student(self.student, CPU)
@@ -86,7 +86,7 @@ class Pack(StudentFile):
         return found
 
     def _validation(self) -> tuple[Task, CompressSettings]:
-        """Return the task, and settings by which validation is held out even where test chose the checkpoint."""
+        """Return the task, and settings that hold out validation even if test selected the checkpoint."""
         return load_task(self.settings.task), self.settings.model_copy(update={"select_on": "validation"})
 
 

@@ -1,4 +1,4 @@
-"""The `prune` action: weights become zero, units and vocabulary leave the student, and tuning keeps it so."""
+"""The `prune` action: sets weights to zero, removes units and vocabulary, and tunes with zeros kept at zero."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SAMPLE = 1024
 
 
 class Prune(Shrink):
-    """Weights become zero, or units or tokens are removed."""
+    """Sets weights to zero, or removes units or tokens."""
 
     stage, named = "pruned", ("prune_movement", "prune_units", "prune_heads", "drop_layers", "prune_vocabulary")
 
@@ -46,7 +46,7 @@ class Prune(Shrink):
 
     @classmethod
     def label(cls, settings: CompressSettings) -> str:
-        """Return +p; +pm by movement; +pu0.5h0.5l1v2 of units, heads, layers and vocabulary; -t when tuned."""
+        """Return +p; +pm for movement; +pu0.5h0.5l1v2 for units, heads, layers and vocabulary; -t if tuned."""
         name = f"u{settings.prune_units:g}" if settings.prune_units else ""
         name += f"h{settings.prune_heads:g}" if settings.prune_heads else ""
         name += f"l{settings.drop_layers}" if settings.drop_layers else ""
@@ -55,7 +55,7 @@ class Prune(Shrink):
         return f"+p{weights}{name}{'-t' if settings.tune_epochs else ''}"
 
     def reads(self) -> set[str]:
-        """Return text where rare tokens are removed, train where units or heads that move the logits least are."""
+        """Return "text" if rare tokens are removed, "train" if units or heads are, to measure their importance."""
         measured = self.prune.prune_units or self.prune.prune_heads
         return ({"text"} if self.prune.prune_vocabulary else set()) | ({"train"} if measured else set())
 

@@ -1,4 +1,4 @@
-"""The `quantize` action: which parts become codes of how many bits, by compress.py's flags, and doing it."""
+"""The `quantize` action: chooses the parts and their bits by compress.py's flags, and quantizes them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ SHORT = {"embedding": "emb", "encoder": "enc", "classifier": "cls"}
 
 
 class Quantize(Shrink):
-    """Weights become codes of few bits."""
+    """Replaces weights by codes of few bits."""
 
     stage, named = "quantized", (*QuantizeSettings.model_fields, *TuneSettings.model_fields)
 
     quantize: QuantizeSettings
     select_on: str | None
-    """Split that chooses the bits, where they are chosen."""
+    """Split that chooses the bits, if they are chosen."""
     name: str | None
-    """Name of the student where --max-bytes counts its packed file, which holds the name."""
+    """Name of the student, with --max-bytes only: the packed file, whose bytes are counted, contains it."""
 
     @classmethod
     def more(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
-        """Return the split and the name where the result depends on them."""
+        """Return the split and the name, if the result depends on them."""
         return {
             "select_on": settings.select_on if settings.chooses_bits else None,
             "name": None if settings.max_bytes is None else name,
@@ -38,7 +38,7 @@ class Quantize(Shrink):
 
     @classmethod
     def label(cls, settings: CompressSettings) -> str:
-        """Return +q for 8 bits a row, else the differences: +q4, +q3c-t2, +qt."""
+        """Return +q for 8 bits with a range per row; other settings are added: +q4, +q3c-t2, +qt."""
         ternary = settings.quantizer == "ternary"
         bits = "" if settings.bits == 8 or ternary else str(settings.bits)
         if settings.max_bytes is not None:
@@ -62,15 +62,15 @@ class Quantize(Shrink):
         return "-".join(words)
 
     def reads(self) -> set[str]:
-        """Return train where inputs are calibrated, held out as well where bits are chosen."""
+        """Return "train" if inputs are calibrated, and "held out" too if bits are chosen."""
         if self.quantize.chooses_bits:
             return {"train", "held out"}
         return {"train"} if self.quantize.ptq_classifier else set()
 
     def apply(self, context: CompressionContext) -> dict[str, Any]:
-        """Quantize a student. Returns how.
+        """Quantize a student. Returns the scheme of each matrix, the average bits, and how inputs are rounded.
 
-        Raises UserError when it is quantized already, and when --max-bytes or --max-loss cannot be met.
+        Raises UserError if it is quantized already, or if --max-bytes or --max-loss cannot be met.
         """
         own, parent = self.quantize, context.parent
         if parent.stage == "quantized":
@@ -122,16 +122,17 @@ def scheme_of(settings: QuantizeSettings, part: str) -> Scheme:
 
 
 def _default_granularity(settings: QuantizeSettings) -> str:
-    """Return what shares a range without --granularity: a row at plain 8 bits, as in the thesis, else the matrix.
+    """Return the default of --granularity: a row at plain 8 bits, as in the thesis, else the whole matrix.
 
-    In a packed file one range with more bits is smaller than many with fewer, and distorts less: the codes of a matrix
-    whose rows differ in size are unevenly frequent, which entropy coding makes use of; scales only cost.
+    In a packed file, one range with more bits is smaller than many with fewer, and distorts less: if a matrix's rows
+    differ in magnitude, some codes are much more frequent than others, which entropy coding exploits, while scales only
+    add bytes.
     """
     plain = settings.bits == 8 and not any(map(settings.bits_of, PARTS)) and not settings.chooses_bits
     return "row" if settings.quantizer == "affine" and plain else "tensor"
 
 
 def _unless_default(settings: CompressSettings, name: str) -> str:
-    """Return a setting's value, or nothing when it is the default."""
+    """Return a setting's value, or an empty string if it is the default."""
     value = getattr(settings, name)
     return "" if value == CompressSettings.model_fields[name].default else f"{value:g}"

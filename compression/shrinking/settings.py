@@ -1,4 +1,4 @@
-"""Settings of compress.py: what is done to a student, in addition to how it is distilled."""
+"""Settings of compress.py: its actions on a student, in addition to the settings of distillation."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -178,7 +178,7 @@ class CompressSettings(  # bases in the order of --help
         return self
 
     def unused(self) -> dict[str, str]:
-        """Return the settings of actions that are not asked for, and others without effect."""
+        """Return the settings that have no effect, among them those of actions that are not run."""
         asked = {action: action in self.compression_actions for action in ORDER}
         shrunk = asked["factorize"] or asked["prune"] or asked["quantize"]
         tuned, distilled = shrunk and self.tune_epochs > 0, asked["distill"]
@@ -187,7 +187,7 @@ class CompressSettings(  # bases in the order of --help
         both, distilling = of_action + "pretrain or distill", of_action + "distill"
         learning = distilling + ("" if asked["pretrain"] else ", or --tune-epochs")
         widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*_OF_UNITS}
-        # Of several reasons the last is given: that of an action comes after those of other flags.
+        # If several reasons apply, the last one is reported: those of actions come after those of other flags.
         return unused_fields(
             (self.aligns_states, ["hidden_loss"], "without --align-hidden, --align-last or --align-embedding"),
             (self.align_attention, ["attention_loss", "attention_states"], "without --align-attention"),
@@ -237,7 +237,7 @@ class CompressSettings(  # bases in the order of --help
 
 
 def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults of the student architecture and task that are asked for, which YAML and flags override."""
+    """Return the defaults of the given student architecture and task, which YAML and flags override."""
     before: dict[str, Any] = {}
     paths = Workspace(given.get("workspace", default_root()))
     if given.get("start_from") and (config := _saved(model_folder(paths, GENERAL, given["start_from"]))):
@@ -270,7 +270,7 @@ def _saved(folder: Path) -> ModelConfig | None:
 
 
 def _at_batch_size(usual: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Scale the usual learning rate by the root of the batch size, as Adam wants it (Malladi et al., 2022)."""
+    """Scale the default learning rate by the square root of the batch size, as Adam needs (Malladi et al., 2022)."""
     size = given.get("batch_size")
     if size is None or not str(size).isdecimal() or "lr" in given:
         return usual
@@ -278,7 +278,7 @@ def _at_batch_size(usual: dict[str, Any], given: dict[str, Any]) -> dict[str, An
 
 
 def _recipe(config: ModelConfig) -> dict[str, Any]:
-    """Return how a student was distilled: tuning continues in the same way where no flag says otherwise."""
+    """Return the settings of a student's distillation: tuning uses them unless flags override them."""
     others = {name for group in (PruneSettings, PretrainSettings, StageSettings) for name in group.model_fields}
     recipe = {"student_arch": config.arch, "teacher": config.teacher, **config.distillation}
     return {key: value for key, value in recipe.items() if key in DistillSettings.model_fields.keys() - others}

@@ -1,4 +1,4 @@
-"""The base of the steps that make a student smaller, and the student that they change."""
+"""The base class of the steps that make a student smaller, and the context in which they change it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CPU = torch.device("cpu")
 
 @dataclasses.dataclass
 class CompressionContext:
-    """A loaded student, and what is needed to train, score and pack it."""
+    """A loaded student, and the data needed to train, score and pack it."""
 
     settings: CompressSettings
     task: Task
@@ -63,13 +63,13 @@ class CompressionContext:
     widths: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The student's settings that changed: the widths of matrices that shrank."""
     history: list[dict[str, Any]] | None = None
-    """Epochs of tuning, where there was any."""
+    """Epochs of tuning; None without tuning."""
 
     def tune(self, *callbacks: Callback) -> None:
-        """Train the student for --tune-epochs; its best weights are left. Does nothing when these are 0.
+        """Train the student for --tune-epochs and keep its best weights. Does nothing for 0 epochs.
 
         It learns from the distillation set of the settings, with the logits of the teacher or of the student before it
-        was changed. Raises UserError when the teacher's are missing.
+        was changed. Raises UserError if the teacher's are missing.
         """
         settings, epochs = self.settings, self.settings.tune_epochs
         if epochs == 0:
@@ -90,29 +90,29 @@ class CompressionContext:
 
     @functools.cached_property
     def held_out(self) -> Split:
-        """The rows that choose: validation's labelled ones, or all of them with the teacher's choices."""
+        """The held-out rows: validation's labelled ones, or if none is, all with the teacher's labels."""
         return held_out_rows(self.settings, self.task, self.parent.teacher)
 
     def logits(self, rows: Split) -> np.ndarray:
-        """Return the logits of the student as it is now, float32 [n, outputs]."""
+        """Return the current student's logits, float32 [n, outputs]."""
         return student_logits(self.student, encode_split(self.tokenizer, rows), CPU, "scoring")
 
     def score(self) -> float:
-        """Return the task's main metric over the held-out rows, of the student as it is now."""
+        """Return the current student's score by the task's main metric over the held-out rows."""
         return main_score(self.task, self.held_out.labels, self.logits(self.held_out), self.held_out.sentence2)
 
     def student_settings(self) -> dict[str, Any]:
-        """Return the student's own settings as they are now."""
+        """Return the current student's own settings."""
         return {**self.parent.student, **self.widths}
 
     def packed_size(self) -> int:
-        """Return the bytes of the student's packed file as it is now."""
+        """Return the size of the current student's packed file, in bytes."""
         config = self.parent.model_copy(update={"name": self.name, "student": self.student_settings()})
         return len(pack(self.student, self.tokenizer, config))
 
 
 class Shrink(Step):
-    """Base of the steps that make a student smaller. Each has a field, named as the step, with its own settings."""
+    """Base class of the steps that make a student smaller. A field with a step's name holds its own settings."""
 
     stage: ClassVar[str]
     """Stage of the models it builds."""
@@ -145,7 +145,7 @@ class Shrink(Step):
 
     @classmethod
     def more(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
-        """Return the values of further fields. name: of the student that is built."""
+        """Return the values of a subclass's further fields. name: of the student that is built."""
         return {}
 
     @classmethod
@@ -155,22 +155,22 @@ class Shrink(Step):
 
     @classmethod
     def suffix(cls, settings: CompressSettings) -> str:
-        """Return what the step adds to a name; four digits of a hash stand for settings that `label` does not show."""
+        """Return the suffix of a student's name; four digits of a hash stand for settings that `label` omits."""
         groups = [cls.group(), *([TuneSettings] if settings.tune_epochs else [])]
         changed = [settings.part(group).model_dump(mode="json", exclude_defaults=True) for group in groups]
         others = {key: value for values in changed for key, value in values.items() if key not in cls.named}
         return cls.label(settings) + (f"-{fingerprint(others)[:4]}" if others else "")
 
     def reads(self) -> set[str]:
-        """Return the rows that it reads besides those of tuning.
+        """Return the kinds of rows that the step reads, in addition to those of tuning.
 
-        text: all training text, whose tokens are counted; train: train rows that it measures; held out: the rows that
-        choose among epochs.
+        text: all training text, to count tokens; train: train rows, to measure the student on; held out: the rows that
+        select the epoch.
         """
         raise NotImplementedError
 
     def apply(self, context: CompressionContext) -> dict[str, Any]:
-        """Change a student in place, and tune it. Returns what was reached, for its config."""
+        """Make a student smaller in place, and tune it. Returns the results to record in its config."""
         raise NotImplementedError
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:

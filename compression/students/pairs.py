@@ -2,7 +2,7 @@
 
 Alignment as in RE2 (Yang et al., 2019, sections 2.2 and 2.3) and ESIM (Chen et al., 2017, section 3.2): each token
 attends to similar tokens of the other text, and a layer compares the vector it attends to with the token itself. In
-ESIM's inference composition (section 3.3), a second encoder reads the results of the comparison.
+ESIM's inference composition (section 3.3), a second encoder reads the comparison's results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Text = tuple[torch.Tensor, torch.Tensor]
 
 
 class PairAlignment(nn.Module):
-    """Compares each token with what it attends to in the other text, and takes the maximum over a text's tokens.
+    """Compares each token with the vector it attends to in the other text and takes the maximum over a text's tokens.
 
     If `composition`, an encoder, is given, it reads the results, and the maximum is taken over its states.
     """

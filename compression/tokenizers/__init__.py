@@ -1,4 +1,4 @@
-"""Tokenizers of students: the runtime's, over many sentences at a time, with their files."""
+"""Tokenizers of students: those of the runtime, applied to many sentences at a time, and their files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Tokenizer:
     """Turns text into token ids."""
 
     max_tokens: int
-    """Tokens that a text is cut at."""
+    """Number of tokens at which a text is cut."""
     word_format: str
-    """How a word is written where words are encoded one by one: with the space, where that is a token."""
+    """Format of words that are encoded one by one: with the space, if that is a token."""
     identity: str
     """Equal for tokenizers that give the same tokens."""
 

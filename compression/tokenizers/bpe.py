@@ -56,19 +56,19 @@ class BpeTokenizer(Tokenizer):
         (folder / MODEL_FILE).write_bytes(self.model_bytes)
 
     def encode(self, sentences: list[str]) -> EncodedText:
-        """Return one row a piece, width 1. A lone character without a row gets the unknown piece's."""
+        """Return one row per piece, width 1. A single character without a row gets the unknown piece's."""
         ids = [self._byte_pairs.encode(sentence) for sentence in sentences]
         encoded = EncodedText.from_lists(ids, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
         return EncodedText(self.model.rows[encoded.ids], encoded.offsets)
 
     @property
     def droppable(self) -> np.ndarray:
-        """Rows whose piece can be split into smaller ones or read as unknown: not control symbols. bool [rows]."""
+        """Rows whose piece can be split into smaller ones or become unknown: all but control symbols. bool [rows]."""
         return ~self.model.special
 
     def without(self, rows: Collection[int]) -> BpeTokenizer:
-        """Return a tokenizer that splits some rows' pieces into smaller ones; the other rows keep their order.
+        """Return a tokenizer without some rows, whose pieces it splits into smaller ones; other rows keep their order.
 
-        These pieces stay in the file as UNUSED: nearly all of them are what larger pieces are merged from.
+        These pieces stay in the file as UNUSED: larger pieces are merged from nearly all of them.
         """
         return BpeTokenizer(mark_unused(self.model_bytes, self.kept[list(rows)].tolist()), self.max_tokens)

@@ -39,7 +39,7 @@ def find_files(
     """Return (sentencepiece model, word2vec vectors of `dim`); without vectors, the second file need not exist.
 
     source: "train" trains both on `sentences` and keeps them in `folder`, the same bytes for the same text; "auto" does
-    so where BPEmb's cache does not have its own; "bpemb" downloads these. own: text of the vectors, where not all
+    so if BPEmb's cache does not have its files; "bpemb" downloads them. own: text to train the vectors on, if not all
     sentences: a million augmented ones would take gigabytes as lists of pieces. Raises UserError.
     """
     if cached := cached_files(vocab_size, dim, source):
@@ -61,7 +61,7 @@ def find_files(
 
 
 def cached_files(vocab_size: int, dim: int, source: str) -> tuple[Path, Path] | None:
-    """Return BPEmb's own files in its cache, where the source allows them and they exist; "bpemb" downloads them."""
+    """Return BPEmb's files in its cache, if the source allows them and they exist; "bpemb" downloads them."""
     if source == "train":
         return None
     name = f"en.wiki.bpe.vs{vocab_size}"
@@ -90,7 +90,7 @@ def read_vectors(path: Path, model_file: Path, dim: int) -> np.ndarray:
 
 
 def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
-    """Download BPEmb's own files. Both are read before they get into the cache: BPEmb itself would keep a torn file."""
+    """Download BPEmb's own files. Both are read before they get into the cache: BPEmb would keep a truncated file."""
     from bpemb import BPEmb
 
     with only_one(CACHE / f"vs{vocab_size}.d{dim}", f"BPEmb's files of {vocab_size} pieces", wait=True):
@@ -103,7 +103,7 @@ def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
             for path in (bpe.model_file, bpe.emb_file):
                 sync(path)
                 path.replace(CACHE / path.name)
-        except Exception as error:  # bpemb lets every failure of its downloader through
+        except Exception as error:  # bpemb does not catch its downloader's errors
             raise UserError(
                 f"BPEmb files for {vocab_size} pieces of {dim} cannot be downloaded "
                 f"({type(error).__name__}); --bpe-source train trains them on the task's text"
@@ -124,7 +124,7 @@ def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> No
 
 
 def _train_to(stream: BinaryIO, sentences: Iterable[str], vocab_size: int) -> None:
-    """Write a model trained on sentences. Raises RuntimeError where they have too few pieces."""
+    """Write a model trained on sentences. Raises RuntimeError if they have too few pieces."""
     import sentencepiece
 
     sentencepiece.SentencePieceTrainer.train(
@@ -139,7 +139,7 @@ def _train_to(stream: BinaryIO, sentences: Iterable[str], vocab_size: int) -> No
 
 
 def most_pieces(sentences: list[str], wanted: int) -> int:
-    """Return how many pieces a byte-pair vocabulary of a text can have, at most `wanted`; 0 where it has too little."""
+    """Return how many pieces a byte-pair vocabulary of a text can have, at most `wanted`; 0 if there is too little."""
     try:
         _train_to(io.BytesIO(), map(prepare, sentences), wanted)
     except RuntimeError as error:
@@ -149,7 +149,7 @@ def most_pieces(sentences: list[str], wanted: int) -> int:
 
 
 def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Path) -> None:
-    """Train skip-gram vectors of every piece; one that the text does not have keeps word2vec's random start."""
+    """Train skip-gram vectors of every piece; a piece that is not in the text keeps its random initial vector."""
     import sentencepiece
     from gensim.models import KeyedVectors, Word2Vec
 
@@ -163,6 +163,6 @@ def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Pat
     vectors = KeyedVectors(dim)
     vectors.add_vectors(vocabulary, [model.wv[piece] for piece in vocabulary])
     for index, piece in enumerate(vocabulary):
-        vectors.set_vecattr(piece, "count", len(vocabulary) - index)  # saved by falling count: the order of the pieces
+        vectors.set_vecattr(piece, "count", len(vocabulary) - index)  # saved by falling count, so in the pieces' order
     with whole_file(target) as partial:
         vectors.save_word2vec_format(str(partial), binary=True)

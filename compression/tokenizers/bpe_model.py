@@ -21,12 +21,12 @@ _Piece = ModelProto.SentencePiece
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BpeModel:
-    """A BPE vocabulary, as a student's table has its pieces and as the runtime encodes with them.
+    """A BPE vocabulary: the pieces in a student's table, and the data that the runtime encodes with.
 
-    kept: int32 [rows of the table], the piece of each in the file; pieces: the same as text; special: bool [rows], the
-    unknown piece and control symbols. characters: all that pieces have; merges: longer pieces in their order; states:
-    uint8 [characters + merges]; rows: int32, the row of the table for each id of the runtime. flags, base, rules: see
-    BytePairs and Normaliser.
+    kept: index in the file of each table row's piece, int32 [rows]; pieces: the same pieces as text; special: bool
+    [rows], the unknown piece and control symbols. characters: all characters of pieces; merges: longer pieces in their
+    order; states: uint8 [characters + merges]; rows: int32, the table's row for each id of the runtime. flags, base,
+    rules: see BytePairs and Normaliser.
     """
 
     kept: np.ndarray
@@ -48,7 +48,7 @@ class BpeModel:
 
 @functools.lru_cache(maxsize=4)
 def read_model(data: bytes) -> BpeModel:
-    """Read a model file's bytes. Raises UserError when they are damaged, or a model that the runtime cannot express."""
+    """Read a model file's bytes. Raises UserError if they are damaged, or a model that the runtime cannot express."""
     model = _parse(data)
     _check(model)
     kept = [index for index, piece in enumerate(model.pieces) if piece.type != _Piece.UNUSED]
@@ -85,7 +85,7 @@ def read_model(data: bytes) -> BpeModel:
 
 
 def mark_unused(data: bytes, indexes: Collection[int]) -> bytes:
-    """Return the model with some pieces of type UNUSED; everything else stays. Raises UserError when it is damaged."""
+    """Return the model with the type of some pieces set to UNUSED. Raises UserError if it is damaged."""
     model = _parse(data)
     for index in indexes:
         model.pieces[index].type = _Piece.UNUSED

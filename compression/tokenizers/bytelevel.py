@@ -30,8 +30,8 @@ _TO_BYTES = {ord(letter): chr(byte) for byte, letter in LETTERS.items()}
 class ByteLevelTokenizer(Tokenizer):
     """The bytes of text, merged in the order of a vocabulary.
 
-    Row 0 of the embedding is that of pieces that were left out, then come those of bytes and of merges, as far as they
-    have one. pieces: by row, in GPT-2's characters.
+    Row 0 of the embedding is for pieces without a row of their own; then come the rows of bytes and of merges that have
+    one. pieces: by row, in GPT-2's characters.
     """
 
     word_format = ByteLevelPairs.word_format
@@ -39,8 +39,8 @@ class ByteLevelTokenizer(Tokenizer):
     def __init__(self, merges: Sequence[str], unused: Collection[str], prefix: bool, max_tokens: int) -> None:
         """merges: pieces of two bytes or more in their order, in GPT-2's characters; unused: pieces without a row.
 
-        prefix: whether a space is put in front of a text. Raises UserError for a piece that is repeated, or not of
-        these characters.
+        prefix: whether a space is put before a text. Raises UserError if a piece is repeated, or is not of these
+        characters.
         """
         self.merges, self.unused, self.prefix, self.max_tokens = list(merges), frozenset(unused), prefix, max_tokens
         symbols = [*(LETTERS[ord(byte)] for byte in BYTES), *self.merges]
@@ -53,7 +53,7 @@ class ByteLevelTokenizer(Tokenizer):
         content = hashlib.sha256("\n".join([*self.merges, "", *sorted(self.unused)]).encode()).hexdigest()
         self.identity = f"byte-level {content} {prefix} {max_tokens}"
         self.symbols = [as_bytes(symbol) for symbol in symbols]
-        # Without a row a byte is unknown, and a merge is split again.
+        # Without a row, a byte is unknown, and a merge is split again.
         without_row = [UNKNOWN] * len(BYTES) + [UNUSED] * len(self.merges)
         self.states = [
             state if symbol in self.unused else USED for symbol, state in zip(symbols, without_row, strict=True)
@@ -86,7 +86,7 @@ class ByteLevelTokenizer(Tokenizer):
         return len(self.pieces)
 
     def encode(self, sentences: list[str]) -> EncodedText:
-        """Return one row a piece, width 1."""
+        """Return one row per piece, width 1."""
         rows = [self._byte_pairs.encode(sentence) for sentence in sentences]
         return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN_ROW,), max_tokens=self.max_tokens)
 
@@ -101,14 +101,14 @@ class ByteLevelTokenizer(Tokenizer):
 
     @property
     def droppable(self) -> np.ndarray:
-        """All rows but the unknown piece's, bool [rows]: a piece has smaller ones, down to bytes."""
+        """All rows but the unknown piece's, bool [rows]: other pieces can be split into smaller ones, down to bytes."""
         return np.arange(len(self.pieces)) != UNKNOWN_ROW
 
     def without(self, rows: Collection[int]) -> ByteLevelTokenizer:
         """Return a tokenizer without some pieces; the other rows keep their order.
 
-        Merges that no piece with a row is made of are left out. A word that had none of the dropped pieces keeps its
-        own: all its merges stay, and they still come first.
+        Merges that no piece with a row is built from are left out. A word without dropped pieces is still encoded in
+        the same way: all its merges stay, and they still come first.
         """
         dropped = {self.pieces[row] for row in rows} | self.unused
         parts = merge_parts(tuple(self.merges))
@@ -122,13 +122,13 @@ class ByteLevelTokenizer(Tokenizer):
 
 
 def as_bytes(piece: str) -> str:
-    """Return a piece in GPT-2's characters as the runtime has it: characters U+0000 to U+00FF, one a byte."""
+    """Convert a piece from GPT-2's characters to the runtime's: U+0000 to U+00FF, one per byte."""
     return piece.translate(_TO_BYTES)
 
 
 @lru_cache(maxsize=4)
 def merge_parts(merges: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """Return the two symbols that each piece is merged from when it is encoded by itself; none where it is not reached.
+    """Return the two symbols that each piece is merged from when encoded by itself, without pieces never reached.
 
     merges: in their order, in GPT-2's characters.
     """

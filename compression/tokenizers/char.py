@@ -24,7 +24,7 @@ class CharTokenizer(Tokenizer):
         self._characters = Characters()
 
     def encode(self, sentences: list[str]) -> EncodedText:
-        """Return one id a character, width 1."""
+        """Return one id per character, width 1."""
         encoded = [self._characters.encode(sentence) for sentence in sentences]
         ids = np.frombuffer(b"".join(encoded), np.uint8).astype(np.int32)[:, None]
         return EncodedText.from_flat(ids, np.array([*map(len, encoded)], np.int64), (OTHER,), self.max_tokens)

@@ -27,9 +27,9 @@ _KNOWN = {
 
 @functools.lru_cache(maxsize=4)
 def express(charsmap: bytes) -> tuple[int, dict[str, str | None]]:
-    """Return the base of a compiled charsmap, and the rules beyond it: None where a rule of the base does not hold.
+    """Return the base of a compiled charsmap, and rules that differ from it: None where a rule of the base is missing.
 
-    Raises UserError for a damaged charsmap, and for too many rules.
+    Raises UserError if the charsmap is damaged, or if there are too many rules.
     """
     if not charsmap:
         return IDENTITY, {}
@@ -38,7 +38,7 @@ def express(charsmap: bytes) -> tuple[int, dict[str, str | None]]:
 
 
 def differences(rules: dict[str, str]) -> tuple[int, dict[str, str | None]]:
-    """Return the same of rules: the base that leaves the fewest."""
+    """Return the base from which the fewest rules differ, and these rules, as `express` does."""
     found: dict[int, dict[str, str | None]] = {}
     for base in (NMT_NFKC, NFKC, IDENTITY):
         expected = base_rules(base)
@@ -95,11 +95,11 @@ def base_rules(base: int) -> dict[str, str]:
     if base == IDENTITY:
         return {}
     normaliser = Normaliser(base, {})
-    # Characters that decompose: no other one has a rule, except the base's own.
+    # Characters that decompose: no others have a rule, except the base's own.
     characters = [c for c in map(chr, range(1, 0x110000)) if not "\ud800" <= c <= "\udfff" and _decomposes(c)]
     keys = [*characters, *normaliser.own, *normaliser.later]
     rules = {key: value for key in keys if (value := normaliser.rule(key)) is not None}
-    # Sequences: every way to write the decomposition of a composed character in single ones.
+    # Sequences: every way to write a composed character's decomposition with single characters.
     spellings: dict[str, list[str]] = {}
     whole: set[str] = set()
     for c in dict.fromkeys([*characters, *normaliser.later]):

@@ -25,7 +25,7 @@ class HashTokenizer(Tokenizer):
     word_format = HashedWords.word_format
 
     def __init__(self, vocab_size: int, hash_ratio: int, max_tokens: int) -> None:
-        """Raises UserError where a code would not fit 32 bits."""
+        """Raises UserError if a code would not fit into 32 bits."""
         self.codes = vocab_size * shared_rows(vocab_size, hash_ratio)
         self.max_tokens = max_tokens
         self.identity = f"hash {self.codes} {max_tokens}"
@@ -33,8 +33,8 @@ class HashTokenizer(Tokenizer):
             raise UserError(f"--vocab-size {vocab_size}: too large for hash embeddings of ratio {hash_ratio}")
 
     def encode(self, sentences: list[str]) -> EncodedText:
-        """Return three codes a word, width 3."""
-        index: dict[str, int] = {}  # each different word, in order of appearance
+        """Return three codes per word, width 3."""
+        index: dict[str, int] = {}  # distinct words, in order of appearance
         words = [[index.setdefault(word, len(index)) for word in split_words(sentence)] for sentence in sentences]
         encoded = EncodedText.from_lists(words, width=1, empty=(len(index),), max_tokens=self.max_tokens)
         codes = hash_codes([*index, ""], self.codes).astype(np.int32)

@@ -32,8 +32,8 @@ _SPREAD = 0.3
 def find_teacher_vectors(pieces: Sequence[str], teacher: Path, dim: int, folder: Path, cpu: bool) -> np.ndarray:
     """Return vectors of the pieces, float32 [pieces, dim], computed once and kept in `folder`.
 
-    teacher: its model folder; the states of an ensemble's members are concatenated. Raises UserError when it is
-    missing, and for more dimensions than there are pieces or than the states have.
+    teacher: its model folder; the states of an ensemble's members are concatenated. Raises UserError if it is missing,
+    or if there are more dimensions than pieces or than the states have.
     """
     of_tagger = ["first piece"] if read_config(teacher).tokens else []
     file = folder / f"{fingerprint([list(pieces), artifact_at(teacher).key, dim, *of_tagger])}.teacher.npy"
@@ -47,7 +47,7 @@ def find_teacher_vectors(pieces: Sequence[str], teacher: Path, dim: int, folder:
 
 
 def principal_components(states: np.ndarray, dim: int) -> np.ndarray:
-    """Return the first components of rows, float32 [n, dim], scaled alike. states: float [n, width]."""
+    """Return the first components of rows, float32 [n, dim], with one common scale. states: float [n, width]."""
     if dim > min(states.shape):
         raise UserError(f"--embedding-init teacher: {min(states.shape)} dimensions at most (--embedding-dim is {dim})")
     left, values, _ = np.linalg.svd(states - states.mean(0), full_matrices=False)

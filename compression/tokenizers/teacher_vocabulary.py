@@ -1,6 +1,6 @@
-"""The vocabulary of a teacher, as its students take it: BERT's word pieces, or RoBERTa's byte-level pairs.
+"""The vocabulary of a teacher, as its students use it: BERT's word pieces, or RoBERTa's byte-level pairs.
 
-A student takes the pieces that text can have, in the order of the teacher's vocabulary, the unknown one first.
+A student uses the pieces that text can contain, in the order of the teacher's vocabulary, the unknown one first.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", UNKNOWN_PIECE)
 
 @dataclasses.dataclass(frozen=True)
 class TeacherVocabulary:
-    """The pieces of a teacher that text can have, the unknown one first, and the teacher's own rows.
+    """The pieces of a teacher that text can contain, the unknown one first, and their rows in the teacher's table.
 
-    whole: a student's tokenizer that cuts no text; rows: int64 [pieces], the teacher's row of each piece;
-    special_tokens: its rows of the first token and the separator; separators: how many separate the texts of a pair;
-    mask: its row of the mask, None where it has none.
+    whole: a student's tokenizer that never cuts text; rows: int64 [pieces], the teacher's row of each piece;
+    special_tokens: its rows of the first token and the separator; separators: number of separators between the texts of
+    a pair; mask: its row of the mask, or None.
     """
 
     whole: WordPieceTokenizer | ByteLevelTokenizer
@@ -51,7 +51,7 @@ class TeacherVocabulary:
 
 
 def teacher_vocabulary(folder: Path) -> TeacherVocabulary:
-    """Return the vocabulary of the teacher in a model folder. Raises UserError where it is of another kind."""
+    """Return the vocabulary of the teacher in a model folder. Raises UserError if it is of another kind."""
     file = folder / HUGGING_FACE / "tokenizer.json"
     if file.exists():
         return vocabulary_of(read_json(file), folder.name)
@@ -63,7 +63,7 @@ def teacher_vocabulary(folder: Path) -> TeacherVocabulary:
 def vocabulary_of(tokenizer: dict[str, Any], name: str) -> TeacherVocabulary:
     """Return the vocabulary in a teacher's tokenizer.json.
 
-    Raises UserError for a tokenizer that is neither BERT's WordPiece nor RoBERTa's byte-level BPE.
+    Raises UserError if it is neither BERT's WordPiece nor RoBERTa's byte-level BPE.
     """
     model = tokenizer.get("model") or {}
     normalizer, words = (tokenizer.get(part) or {} for part in ("normalizer", "pre_tokenizer"))
@@ -89,7 +89,7 @@ def _word_pieces(tokenizer: dict[str, Any], lowercase: bool) -> TeacherVocabular
     not_text = {unknown, *(token["content"] for token in tokenizer.get("added_tokens", ()))}
     pieces = [unknown, *sorted(rows.keys() - not_text, key=rows.__getitem__)]
     processor = tokenizer.get("post_processor") or {}
-    # MPNet's vocabulary has both masks, and it was trained with this one.
+    # MPNet's vocabulary has both masks, and it was trained with <mask>.
     mask = rows.get("<mask>" if "<mask>" in not_text else "[MASK]")
     return TeacherVocabulary(
         whole=WordPieceTokenizer(pieces, lowercase, _NEVER),
@@ -101,11 +101,11 @@ def _word_pieces(tokenizer: dict[str, Any], lowercase: bool) -> TeacherVocabular
 
 
 _NEVER = 2**31
-"""Tokens at which text is never cut."""
+"""A number of tokens at which text is never cut."""
 
 
 def _special_tokens(processor: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return a teacher's rows of the first token and the separator, None where its tokenizer.json does not say.
+    """Return a teacher's rows of the first token and the separator; None if its tokenizer.json does not name them.
 
     MPNet's pieces are BERT's, and its special tokens RoBERTa's. processor: of its tokenizer.json.
     """
@@ -154,8 +154,8 @@ def _byte_level(
     if lacking:
         raise UserError(f"--embedding-type wordpiece: the byte-level vocabulary of {name} lacks {lacking[0]!r}")
     tokenizer = ByteLevelTokenizer(pieces, (), prefix, _NEVER)
-    # The runtime merges by the order of merged pieces. That is the order of merges where each piece is merged from the
-    # two that the vocabulary names.
+    # The runtime merges by the order of merged pieces. That is the order of merges if each piece is merged from the two
+    # that the vocabulary names.
     parts = merge_parts(tuple(pieces))
     odd = [piece for piece, merge in zip(pieces, merges, strict=True) if parts.get(piece) != merge]
     if odd:

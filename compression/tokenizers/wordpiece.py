@@ -51,7 +51,7 @@ class WordPieceTokenizer(Tokenizer):
         return len(self.pieces)
 
     def encode(self, sentences: list[str]) -> EncodedText:
-        """Return one row a piece, width 1."""
+        """Return one row per piece, width 1."""
         rows = [self._word_pieces.encode(sentence) for sentence in sentences]
         return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
 
@@ -66,7 +66,7 @@ class WordPieceTokenizer(Tokenizer):
 
     @property
     def droppable(self) -> np.ndarray:
-        """All rows but the unknown piece's, bool [rows]: a word without its piece has smaller ones, or is unknown."""
+        """All rows but the unknown piece's, bool [rows]: without its piece, a word has smaller ones or is unknown."""
         return np.arange(len(self.pieces)) != UNKNOWN
 
     def without(self, rows: Collection[int]) -> WordPieceTokenizer:

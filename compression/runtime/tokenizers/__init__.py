@@ -1,1 +1,1 @@
-"""Tokenizers: text to ids, one file a kind. Each gives the same ids in training as in a packed file."""
+"""Tokenizers: text to ids, one file per kind. They give the same ids in training and in a packed file."""

@@ -23,7 +23,7 @@ class BytePairs:
 
     word_format = "{}"
     most_words = 1 << 16
-    """Words whose ids are kept."""
+    """Most words whose ids are cached."""
 
     def __init__(
         self, characters: int, symbols: Sequence[str], states: Sequence[int], normaliser: Normaliser, flags: int
@@ -31,13 +31,13 @@ class BytePairs:
         self._normaliser, self._flags = normaliser, flags
         self._merges = Merges(characters, symbols, states)
         self.size = self._merges.size
-        # Neighbouring unknown characters are one token: words are independent only where the space between is known.
+        # Adjacent unknown characters are one token, so words are independent only if the space between them is known.
         self._words = bool(flags & WORDS) and self._merges.has_id(SPACE)
         self._known: dict[str, tuple[int, ...]] = {}
         self._splits: dict[str, Splits] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Return one id a piece."""
+        """Return one id per piece."""
         if not text:
             return []
         squeeze, prefix = self._flags & SQUEEZE, self._flags & DUMMY_PREFIX
@@ -68,7 +68,7 @@ class BytePairs:
                     self._splits[word] = splits
 
     def _disagree(self, words: list[str]) -> bool:
-        """Whether an unused piece is split in two ways within a text: sentencepiece takes the later one for all."""
+        """Return whether a text splits an unused piece in two ways: sentencepiece takes the later one for all."""
         seen: Splits = {}
         found = (self._splits[word] for word in words if word in self._splits)
         return any(seen.setdefault(piece, split) != split for splits in found for piece, split in splits.items())

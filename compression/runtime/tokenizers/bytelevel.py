@@ -24,13 +24,13 @@ class ByteLevelPairs:
     """GPT-2's tokens: text is divided into words, and each word's bytes are merged.
 
     symbols: bytes, then merges in their order, with a character for each byte; states: USED, UNUSED or UNKNOWN of each
-    (see Merges). flags: BYTE_LEVEL, and DUMMY_PREFIX for a space in front of a text that does not begin with one.
+    (see Merges). flags: BYTE_LEVEL, and DUMMY_PREFIX for a space before a text that does not begin with one.
     """
 
     word_format = " {}"
-    """How a word is written where words are encoded one by one: as in the middle of a text."""
+    """Format of words that are encoded one by one: as in the middle of a text."""
     most_words = 1 << 16
-    """Words whose ids are kept."""
+    """Most words whose ids are cached."""
 
     def __init__(self, symbols: Sequence[str], states: Sequence[int], flags: int) -> None:
         self._merges, self._prefix = Merges(len(BYTES), symbols, states), bool(flags & DUMMY_PREFIX)
@@ -38,7 +38,7 @@ class ByteLevelPairs:
         self._known: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Return one id a piece."""
+        """Return one id per piece."""
         if self._prefix and text and text[0] != " ":
             text = " " + text
         found: list[int] = []

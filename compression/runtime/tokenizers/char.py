@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'.,!?"
-"""Characters that have ids of their own, from 1 on; 0 is every other one."""
+"""Characters with ids of their own, from 1 on; all others have id 0."""
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _IDS = bytes(ALPHABET.find(chr(code)) + 1 for code in range(256))
 
@@ -15,10 +15,10 @@ class Characters:
     """Lower-cased characters without accents."""
 
     word_format = "{} "
-    """How a word is written where words are encoded one by one."""
+    """Format of words that are encoded one by one."""
 
     def encode(self, text: str) -> bytes:
-        """Return one id a character, a byte each."""
+        """Return one id per character, one byte each."""
         text = text.lower().replace("\u2019", "'")
         if not text.isascii():
             text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))

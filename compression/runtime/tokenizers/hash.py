@@ -17,8 +17,8 @@ def split_words(text: str) -> list[str]:
 
 
 def hash_codes(words: Sequence[str], count: int) -> np.ndarray:
-    """Return three codes below `count` a word, int64 [words, 3]: MD5 of the word with 0, 1 or 2 appended (section 6.1.5
-    of the thesis); not a security use."""
+    """Return three codes below `count` per word, int64 [words, 3]: MD5 of the word with 0, 1 or 2 appended (section
+    6.1.5 of the thesis); not a security use."""
     from hashlib import md5  # slow to import: it loads OpenSSL
 
     found = [
@@ -47,7 +47,7 @@ class HashedWords:
         self._table = np.zeros((0, self._shared.shape[1]), np.float32)
 
     def encode(self, text: str) -> list[int]:
-        """Return one id a word or sign. It is valid until `table` is called."""
+        """Return one id per word or sign. Ids are valid until `table` is called."""
         words = split_words(text)[: self._max_tokens]
         ids = self._ids
         try:
@@ -56,7 +56,7 @@ class HashedWords:
             return [ids.setdefault(word, len(ids)) for word in words]
 
     def table(self) -> np.ndarray:
-        """Return the vectors of all words met, float32 [words, dim]; they are forgotten when there are too many."""
+        """Return the vectors of all words so far, float32 [words, dim]; too many are then removed from the cache."""
         table = self._table
         if len(table) < len(self._ids):
             new = list(self._ids)[len(table) :]

@@ -13,7 +13,7 @@ Splits = dict[str, tuple[str, str]]
 
 
 class Merges:
-    """Joins the two neighbours that come first in the order of merges, over and over.
+    """Repeatedly joins the two neighbours whose merge comes first in the order of merges.
 
     symbols: characters, then merges in their order; states: USED, UNUSED or UNKNOWN of each. Ids: 0 is unknown, then
     one for each used symbol, in order.
@@ -31,7 +31,7 @@ class Merges:
         return symbol in self._ids
 
     def encode(self, text: str) -> tuple[tuple[int, ...], Splits]:
-        """Return the ids of a stretch of text, and how each unused piece on the way was merged."""
+        """Return the ids of a text, and the two symbols that each unused piece on the way was merged from."""
         symbols, splits = self._merge(text)
         if splits:
             symbols = [part for symbol in symbols for part in self._split_again(symbol, splits)]
@@ -45,7 +45,7 @@ class Merges:
         return tuple(ids), splits
 
     def last_merge(self, piece: str) -> tuple[str, str] | None:
-        """Return the two symbols that an unused piece is merged from at last, None where it is never merged."""
+        """Return the two symbols that an unused piece is finally merged from; None if it is never merged."""
         symbols, splits = self._merge(piece)
         return splits.get(piece) if symbols == [piece] else None
 

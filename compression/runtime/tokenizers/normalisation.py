@@ -14,9 +14,9 @@ _LONGEST = 4
 
 
 class Normaliser:
-    """At each position the longest rule that matches replaces what it matches, from left to right.
+    """Replaces, from left to right, the longest match of a rule at each position.
 
-    base: IDENTITY, NFKC or NMT_NFKC. more: rules that differ from the base's, None where the base's does not hold.
+    base: IDENTITY, NFKC or NMT_NFKC. more: rules that differ from the base's, None where the base's does not apply.
     """
 
     def __init__(self, base: int, more: dict[str, str | None]) -> None:
@@ -30,7 +30,7 @@ class Normaliser:
         self._ascii_stays = not any(key.isascii() and key.isprintable() for key in more)
 
     def __call__(self, text: str, squeeze: bool) -> str:
-        """Return the text with all rules applied. squeeze: no space at the ends, none after another."""
+        """Return the text with all rules applied. squeeze: whether to remove spaces at the ends and repeated spaces."""
         if self._ascii_stays and text.isascii() and text.isprintable():
             return " ".join(text.split()) if squeeze else text
         parts, after_space = [], squeeze
@@ -45,7 +45,7 @@ class Normaliser:
     def _replaced(self, text: str) -> Iterator[str]:
         position = 0
         while position < len(text):
-            # In all rules of the base that match more than one character the second one is not ASCII.
+            # In all rules of the base that match several characters, the second one is not ASCII.
             alone = text[position + 1 : position + 2] < "\x80" and not self._ascii_seconds
             window = text[position : position + (1 if alone else self._longest)]
             found = self._known.get(window)
@@ -65,7 +65,7 @@ class Normaliser:
         return window[0], 1
 
     def rule(self, key: str) -> str | None:
-        """Return the replacement of exactly these characters, None where they have no rule."""
+        """Return the replacement of exactly these characters; None if they have no rule."""
         if key in self.own:
             return self.own[key]
         if not self._nfkc or len(key) > _LONGEST:
@@ -73,7 +73,7 @@ class Normaliser:
         if len(key) == 1:
             value = self.later.get(key) or unicodedata.normalize("NFKC", key)
             return value if value != key else None
-        # A sequence has a rule when it is, character by character, the decomposition of one composed character.
+        # A sequence has a rule if it is, character by character, the decomposition of one composed character.
         decomposed = [self.decomposed(c) for c in key]
         if not all(len(part) == 1 for part in decomposed):
             return None
@@ -87,7 +87,7 @@ class Normaliser:
 
 
 def _nmt_rules() -> dict[str, str | None]:
-    """Return the rules of nmt_nfkc beyond NFKC: control characters vanish, invisible ones become spaces."""
+    """Return the rules of nmt_nfkc beyond NFKC: control characters are removed, invisible ones become spaces."""
     gone = [*range(0x1, 0x9), 0xB, *range(0xE, 0x20), 0x7F, 0x8F, 0x9F]
     spaces = [0x9, 0xA, 0xC, 0xD, 0x61C, 0x1680, 0x200B, 0x200C, 0x200E, 0x200F, 0x2028, 0x2029, 0x2581, 0xFEFF, 0xFFFD]
     return {chr(c): "" for c in gone} | {chr(c): " " for c in spaces} | {"\uff5e": None}
@@ -102,7 +102,7 @@ def _later_characters() -> dict[str, str]:
 
 
 def _later_compositions() -> dict[str, str]:
-    """Return compositions of Unicode 16 for the same reason: characters in a row -> the composed one."""
+    """Return compositions of Unicode 16, for the same reason: sequence of characters -> the composed one."""
     words = _LATER_COMPOSITIONS.split()
     return dict(zip(words[::2], words[1::2], strict=True))
 

@@ -12,9 +12,9 @@ class WordPieces:
 
     word_format = "{}"
     longest_word = 100
-    """Characters of a word beyond which it is unknown, as in BERT."""
+    """Most characters of a word; longer words are unknown, as in BERT."""
     most_words = 1 << 17
-    """Words whose pieces are kept."""
+    """Most words whose pieces are cached."""
 
     def __init__(self, pieces: Sequence[str], lowercase: bool) -> None:
         """pieces: by id; the first one stands for unknown words."""
@@ -24,7 +24,7 @@ class WordPieces:
         self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Return one id a piece."""
+        """Return one id per piece."""
         found: list[int] = []
         for word in bert_words(text, self._lowercase):
             if word not in self._known:

@@ -1,8 +1,8 @@
-"""How much the logits would change without a unit, and how units leave the matrices that they are in.
+"""Importance of units, by how much the logits would change without them, and removal of units from matrices.
 
-To first order (Molchanov et al., 2017): were a unit's output multiplied by a gate m, then d logit / dm at m = 1 is the
-sum of weight * gradient over the weights that read the unit. A unit's importance is the sum of its squares over outputs
-and training rows.
+To first order (Molchanov et al., 2017): if a unit's output is multiplied by a gate m, then d logit / dm at m = 1 is the
+sum of weight * gradient over the weights that read the unit. A unit's importance is the sum of the squares of this
+derivative over outputs and training rows.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from compression.students.student import Student
 from compression.students.weights import Dense, Matrix, Product
 
 _BATCH = 16
-"""Rows whose gradients are one draw; the more draws, the better the estimate."""
+"""Rows per random draw of signs; more draws give a better estimate."""
 
 
 def importance(
     student: Student, encoded: EncodedRows, gradients: Callable[[], list[torch.Tensor]]
 ) -> list[torch.Tensor]:
-    """Return the importances over a sample of text, a tensor for each of those that `gradients` returns.
+    """Return the importances over a sample of text, one tensor for each that `gradients` returns.
 
     gradients: called after each backward pass; returns the gradients of groups of gates, [units] each.
     """
@@ -56,9 +56,9 @@ def column_sums(matrix: Matrix) -> torch.Tensor:
 
 
 def left(importances: torch.Tensor, share: float, flag: str, kind: str) -> int:
-    """Return how many units stay of a layer that loses a share of them.
+    """Return how many units of a layer are left without a share of them.
 
-    flag, kind: for the message of UserError, which is raised when none would stay.
+    flag, kind: for the message of the UserError that is raised if none would be left.
     """
     width = len(importances)
     stay = width - round(share * width)
@@ -73,17 +73,17 @@ def best(importances: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def keep_rows(layer: Linear, rows: torch.Tensor) -> None:
-    """Keep these outputs of a layer, in place. rows: int64 [outputs that stay]."""
+    """Keep only these outputs of a layer, in place. rows: int64 [outputs to keep]."""
     layer.weight, layer.bias = layer.weight.take_rows(rows), select(layer.bias, rows)
 
 
 def select(bias: nn.Parameter, kept: torch.Tensor) -> nn.Parameter:
-    """Return a bias with these numbers only. kept: int64 [numbers that stay]."""
+    """Return a bias with these values only. kept: int64 [values to keep]."""
     return nn.Parameter(bias.detach()[kept].clone())
 
 
 def take_columns(matrix: Matrix, kept: torch.Tensor) -> Matrix:
-    """Return a float matrix, or one of low rank, with these columns only. kept: int64 [columns that stay].
+    """Return a float matrix, or one of low rank, with these columns only. kept: int64 [columns to keep].
 
     Raises UserError for a sum of Kronecker products.
     """

@@ -1,4 +1,4 @@
-"""Structured pruning of transformers: whole attention heads, and whole layers, go."""
+"""Structured pruning of transformers: removes whole attention heads and whole layers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _FLAG = "--prune-heads"
 
 
 def remove_heads(student: Student, share: float, encoded: EncodedRows) -> dict[str, int]:
-    """Remove a share of the attention heads, as many in each layer, in place (Michel et al., 2019).
+    """Remove a share of the attention heads, the same number in each layer, in place (Michel et al., 2019).
 
-    A head's importance is that of a unit which `attention.output` reads. encoded: a sample of training text. Returns
-    the sizes left, by their names in the student's settings. Raises UserError for a student without heads, and when a
-    layer would have none left.
+    A head's importance is computed as that of a single unit read by `attention.output`. encoded: a sample of training
+    text. Returns the sizes left, by their names in the student's settings. Raises UserError if the student has no
+    heads, or if a layer would have none left.
     """
     if not student.reads_together:
         raise UserError(f"{_FLAG}: only transformers have attention heads")

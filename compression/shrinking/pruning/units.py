@@ -1,7 +1,7 @@
-"""Structured pruning: whole units of encoders and of the classifier go, with every weight that reads or feeds them.
+"""Structured pruning: removes units of encoders and of the classifier, with every weight that reads or feeds them.
 
-What reads a unit without a weight, as attention between texts does, counts by the unit itself: d logit / dm (see
-compression.shrinking.pruning.importance) is the sum of the unit's outputs times their gradients.
+Attention between texts reads units without a weight. Their derivative d logit / dm (see
+compression.shrinking.pruning.importance) is then the sum of the unit's outputs times their gradients.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ Layers = list[Recurrent | Linear]
 
 
 def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[str, int]:
-    """Remove a share of the encoder's units, as many in each direction, and of the classifier's hidden ones, in place.
+    """Remove a share of the encoder's units and of the classifier's hidden units, in place.
 
-    A transformer loses units within each layer's feed-forward part. Where texts are aligned, what the comparison gives
-    for a token has as many numbers as its state, or as the second encoder has units. encoded: a sample of training
-    text. Returns the widths left, by their names in the student's settings. Raises UserError when a layer would have no
-    unit left.
+    Each direction of a recurrent encoder loses the same number; a transformer loses units of each layer's feed-forward
+    part. If texts are aligned, the comparison's output becomes as wide as a token's state or, with a second encoder, as
+    its units. encoded: a sample of training text. Returns the widths left, by their names in the student's settings.
+    Raises UserError if a layer would have no unit left.
     """
     first, last = (layer for layer in student.classifier if isinstance(layer, Linear))
     feed_forward = []
     if student.reads_together:
         feed_forward = [(block.up, block.down) for block in student.encoder.blocks if block.has_units]
     hidden = [*feed_forward, (first, last)]
-    """Pairs of layers: units are the outputs of the one and the inputs of the other."""
+    """Pairs of layers: units are the outputs of the first and the inputs of the second."""
     layers = [] if student.reads_together else _layers_of(student.encoder)
     composition = _layers_of(student.encoder.alignment.composition) if student.aligns else []
     scores = _importance(student, encoded, layers, composition, hidden)
@@ -82,7 +82,7 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
 
 
 def _layers_of(encoder: nn.Module | None) -> Layers:
-    """Return the layers of an encoder that have units; of None, and of what has no units, none."""
+    """Return the layers of an encoder that have units; an empty list for None."""
     children = [] if encoder is None else encoder.children()
     return [layer for layer in children if isinstance(layer, Recurrent | Linear)]
 
@@ -99,8 +99,8 @@ def _units(layer: Recurrent | Linear) -> int:
 
 @dataclasses.dataclass
 class _Importance:
-    """Importances [units] of layers of the encoder, of the numbers that alignment gives, of layers of the composition,
-    and of hidden layers."""
+    """Importances [units] of the encoder's layers, of the outputs of alignment, of the composition's layers, and of
+    hidden layers."""
 
     layers: list[torch.Tensor]
     compared: torch.Tensor | None
@@ -140,9 +140,9 @@ def _importance(
 
 
 def _with_own(layers: Layers, read: torch.Tensor) -> list[torch.Tensor]:
-    """Return the sums of each layer's units, [units], from those of all that reads them, [units of all, or more].
+    """Return each layer's sums, [units], from `read`, those of all layers' readers, [units of all layers, or more].
 
-    A recurrent layer reads its own units too.
+    A recurrent layer also reads its own units.
     """
     units = list(map(_units, layers))
     own = [column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else 0.0 for layer in layers]
@@ -151,7 +151,7 @@ def _with_own(layers: Layers, read: torch.Tensor) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def _tokens_read(student: Student) -> Iterator[list[torch.Tensor]]:
-    """Yield a list of the tokens of both texts that are aligned, to which every forward pass adds its own."""
+    """Yield a list to which every forward pass appends the tokens of both aligned texts."""
     tokens: list[torch.Tensor] = []
 
     def keep(_: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -168,14 +168,14 @@ def _tokens_read(student: Student) -> Iterator[list[torch.Tensor]]:
 
 
 def _columns(widths: list[int], kept: list[torch.Tensor], blocks: int) -> torch.Tensor:
-    """Return the indices of a layer's inputs that stay, of blocks that each have all parts of these widths."""
+    """Return the indices of the inputs to keep of a layer that reads blocks, each made of parts of these widths."""
     starts = np.cumsum([0, *widths]).tolist()
     once = torch.cat([start + units for start, units in zip(starts, kept, strict=False)])
     return torch.cat([block * starts[-1] + once for block in range(blocks)])
 
 
 def _shrink(layer: Recurrent | Linear, units: torch.Tensor) -> None:
-    """Keep these units of a layer of the encoder. A unit has a row in each block of the layer's rows."""
+    """Keep only these units of an encoder's layer, in place. A unit has a row in each block of the layer's rows."""
     blocks = GATES[layer.kind] if isinstance(layer, Recurrent) else 2
     rows = torch.cat([block * _units(layer) + units for block in range(blocks)])
     if isinstance(layer, Linear):

@@ -1,9 +1,9 @@
 """Vocabulary pruning: rows of the embedding that training text uses fewer than N times.
 
-Byte pairs and word pieces lose their row. The tokenizer then splits such a piece into smaller ones, and those that are
-left are used at least as often as before (of byte-level pairs, in words that keep all theirs), so one count is enough.
-Hashes and characters have no vocabulary: their rows stay in place and become zero, which costs next to nothing when
-packed.
+Byte pairs and word pieces lose their row. The tokenizer then splits such a piece into smaller ones, and the remaining
+pieces are used at least as often as before (for byte-level pairs, in words that keep all of theirs), so one count is
+enough. Hashes and characters have no vocabulary: their rows stay in place and become zero, which costs next to nothing
+when packed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _TABLE = "embedding.table.weight"
 def prune_vocabulary(
     student: Student, tokenizer: Tokenizer, ids: np.ndarray, least: int
 ) -> tuple[Tokenizer, dict[str, dict[str, int]]]:
-    """Prune rows in place. Return the student's new tokenizer, and for each matrix its rows in use and before.
+    """Prune rows in place. Returns the new tokenizer, and each matrix's number of rows in use and before.
 
     ids: as `training_ids` returns them.
-    Raises UserError when no row would be left.
+    Raises UserError if no row would be left.
     """
     drops_pieces = isinstance(tokenizer, BpeTokenizer | ByteLevelTokenizer | WordPieceTokenizer)
     rows: dict[str, dict[str, int]] = {}
@@ -75,7 +75,7 @@ def row_uses(student: Student, ids: np.ndarray) -> dict[str, np.ndarray]:
 def training_ids(context: CompressionContext) -> np.ndarray:
     """Return the token ids, int32 [tokens, width], that a student reads in its training text.
 
-    That is train and, where it has learned from augmented rows, those of --augmented.
+    This text is train and, if the student learned from augmented rows, those of --augmented.
     """
     names = ("train", *(augmented_names(context.settings) if context.parent.augmented else ()))
     splits = [load_split(context.settings.paths, context.task, name) for name in names]
@@ -84,5 +84,5 @@ def training_ids(context: CompressionContext) -> np.ndarray:
 
 
 def _row_factor(matrix: Matrix) -> Dense:
-    """Return a float matrix, or of a product the factor with its rows."""
+    """Return a float matrix itself, or the factor of a product that has its rows."""
     return getattr(matrix, "left", matrix)

@@ -1,14 +1,15 @@
-"""Pruning of single weights: which ones, gradually while a student trains, and keeping them at zero.
+"""Pruning of single weights: selecting them, pruning gradually during training, and keeping them at zero.
 
 Magnitude pruning takes a threshold on absolute values, Top-V a share of weights (section 4.2 of the thesis); local
-pruning ranks the weights of each matrix apart, global pruning those of all matrices together. Biases are never pruned.
+pruning ranks the weights of each matrix separately, global pruning those of all matrices together. Biases are never
+pruned.
 
 Movement pruning (Sanh, Wolf and Rush, 2020) prunes weights that training moves towards zero, however large they are.
 A weight's score is S = -sum over steps of dL/dW' * W (equation 3 of the paper), W' being the masked weight: it rises
 where the weight grows and falls where it shrinks. Weights with the highest scores are used ("top-v"), the others count
-as zero. The gradient of the mask reaches the scores straight through, so scores of unused weights are learned too and
-such a weight can come back. Here S is that very sum, over all steps alike: it needs neither an optimizer nor a learning
-rate, which cancels out where only the order counts. Scores trained by Adam, as the paper's authors do, were no better
+as zero. The mask's gradient is passed on to the scores unchanged, so scores of unused weights are learned too and such
+a weight can come back. Here S is exactly this sum, with the same weight for every step: it needs neither an optimizer
+nor a learning rate, which does not change the order. Scores trained by Adam, as the paper's authors do, were no better
 in our runs.
 """
 
@@ -58,7 +59,7 @@ class Prunable:
 def prunable(student: Student, arch: str, embedding_type: str) -> list[Prunable]:
     """Return every float matrix of a student.
 
-    Importance scalars of hash embeddings count as `hash`, what aligned texts are compared by as `linear`.
+    Importance scalars of hash embeddings count as `hash`, the layer that compares aligned texts as `linear`.
     """
     kinds = {"embedding": embedding_type, "encoder": arch, "classifier": "linear"}
     return [
@@ -113,14 +114,14 @@ def sparsity_by_part(parts: list[Prunable]) -> dict[str, float]:
 
 
 class SparsityMask(Callback):
-    """Keeps at zero the weights that are zero when it is created: pruned ones, and rows that no text uses."""
+    """Keeps weights at zero that are zero when it is created: pruned ones, and rows that no text uses."""
 
     def __init__(self, parts: list[Prunable]) -> None:
         self.parts = parts
         self.zeros = [part.weight.detach() == 0 for part in parts]
 
     def start(self, state: dict[str, torch.Tensor]) -> None:
-        """Follow the weights to their device. After a stop too, the zeros are those of the student as loaded."""
+        """Move the masks to the weights' device. A resumed run also has the masks of the student as loaded."""
         self.zeros = [zeros.to(part.weight.device) for part, zeros in zip(self.parts, self.zeros, strict=True)]
 
     def step(self, before: float, after: float) -> None:
@@ -141,9 +142,9 @@ def is_update(before: float, after: float) -> bool:
 
 
 class GradualPruner(Pruner):
-    """Sets the smallest weights to zero, more and more of them. There are no masks in the student's weights.
+    """Sets a growing share of the smallest weights to zero, without masks in the student's weights.
 
-    Zeros take part in the next step's gradient, so a weight pruned too early can come back.
+    Zeros still receive gradients in the next step, so a weight pruned too early can come back.
     """
 
     def __init__(self, parts: list[Prunable], settings: PruneSettings) -> None:
@@ -151,7 +152,7 @@ class GradualPruner(Pruner):
         self.zeros: list[torch.Tensor] = []
 
     def start(self, state: dict[str, torch.Tensor]) -> None:
-        """Take the masks of a stopped attempt, or start with nothing pruned."""
+        """Restore the masks of a stopped run, or start with nothing pruned."""
         self.zeros = [state.get(part.name, torch.zeros_like(part.weight, dtype=torch.bool)) for part in self.parts]
 
     def state(self) -> dict[str, torch.Tensor]:
@@ -159,7 +160,7 @@ class GradualPruner(Pruner):
         return {part.name: mask for part, mask in zip(self.parts, self.zeros, strict=True)}
 
     def step(self, before: float, after: float) -> None:
-        """Select the weights to prune now and then, and set them to zero after every step."""
+        """Select the weights to prune at each update, and set them to zero after every step."""
         if is_update(before, after):
             self.zeros = masks(self.parts, self.settings, share_of_target(after))
         set_zero(self.parts, self.zeros)
@@ -174,7 +175,7 @@ class GradualPruner(Pruner):
 
 
 class Scored(Dense):
-    """A matrix while its scores are learned. Scores and mask are buffers, so a stopped run finds them again."""
+    """A matrix with learned scores. Scores and mask are buffers, so a resumed run restores them."""
 
     def __init__(self, value: torch.Tensor) -> None:
         super().__init__(value.detach().clone())
@@ -213,7 +214,7 @@ class MovementPruner(Pruner):
         return [(name, matrix) for name, matrix in matrices(self.student) if isinstance(matrix, Scored)]
 
     def step(self, before: float, after: float) -> None:
-        """Select now and then which weights are used."""
+        """Select at each update which weights are used."""
         if is_update(before, after):
             zeros = masks(self.parts, self.settings, share_of_target(after))
             for (_, matrix), mask in zip(self._scored(), zeros, strict=True):

@@ -1,10 +1,10 @@
-"""Mixed precision: the bits of least distortion within a size, or the fewest that lose little.
+"""Mixed precision: the bits with the least distortion within a size, or the fewest bits within a loss.
 
 Distortion is the mean squared change of the logits over validation text when one matrix is quantized. It shows small
-differences that a score over a few hundred rows does not, and that of several matrices together is about the sum: their
-errors are independent. Each matrix's options lie on a curve of size and distortion. Walking along the lower convex
-hulls of these curves, always by the step that adds the least distortion for each byte it saves, is the Lagrangian
-choice of bits (Shoham and Gersho, 1988).
+differences that a score over a few hundred rows does not, and the distortions of several matrices approximately add up:
+their errors are independent. Each matrix's options lie on a curve of size and distortion. Walking along the lower
+convex hulls of these curves, always by the step that adds the least distortion per byte saved, is the Lagrangian choice
+of bits (Shoham and Gersho, 1988).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from compression.students.weights import Dense, Matrix, replace_matrix
 ROWS = 500
 """Rows of validation that distortion is measured on, at most."""
 ROUNDING = 1e-6
-"""Points of a score that do not count as lost: floats are not exact."""
+"""Tolerance for a loss, in points of a score: floats are not exact."""
 HOPELESS = 3.0
-"""Points above --max-loss at which the search for a smaller setting ends: scores go up and down by less than that."""
+"""Points above --max-loss at which the search for a smaller setting ends: scores fluctuate by less than that."""
 ROOM = 0.99
-"""Share of the bytes to fill before training: trained codes pack to about a percent more."""
+"""Share of the budget to use before training: trained codes take about one percent more bytes."""
 RETRY = 0.998
-"""After an attempt with too many bytes: factor on the bytes to fill next, in addition to scaling in proportion."""
+"""Factor on the budget after an attempt with too many bytes, in addition to proportional scaling."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A way to quantize a matrix. size: bytes, as an entropy coder would need them."""
+    """A way to quantize a matrix. size: estimated bytes after entropy coding."""
 
     scheme: Scheme
     size: float
@@ -82,7 +82,7 @@ def _widths(scheme: Scheme) -> list[Scheme]:
 
 
 def coded_size(matrix: Matrix) -> float:
-    """Estimate the bytes of a quantized matrix in a packed file: the entropy of its codes, and its ranges."""
+    """Estimate a quantized matrix's bytes in a packed file: the entropy of its codes, and its ranges."""
     size = 0.0
     for name, tensor in matrix.named_buffers():
         if tensor.dtype == torch.uint8:
@@ -93,7 +93,7 @@ def coded_size(matrix: Matrix) -> float:
 
 
 def _entropy(codes: torch.Tensor) -> float:
-    """Return the bits of a code, order 0."""
+    """Return the order-0 entropy of codes, in bits per code."""
     shares = torch.bincount(codes.flatten().int(), minlength=1).double() / max(1, codes.numel())
     shares = shares[shares > 0]
     return float(-(shares * shares.log2()).sum())
@@ -119,7 +119,7 @@ def hull(options: Sequence[Option]) -> list[Option]:
     line: list[Option] = []
     for option in sorted(options, key=lambda option: (option.distortion, option.size)):
         if line and option.size >= line[-1].size:
-            continue  # not smaller, and of no less distortion
+            continue  # neither smaller nor of less distortion
         while len(line) > 1 and slope(line[-2], line[-1]) >= slope(line[-1], option):
             line.pop()
         line.append(option)
@@ -141,7 +141,7 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
 
     def size(setting: Setting) -> int:
         key = frozenset(setting.items())
-        if key not in sizes:  # packing takes seconds, and each attempt asks for many of the same
+        if key not in sizes:  # packing takes seconds, and attempts repeat settings
             builder.build(setting, tune=False)
             sizes[key] = context.packed_size()
         return sizes[key]
@@ -154,7 +154,7 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
     setting = largest(most * ROOM if context.settings.tune_epochs else most)
     if size(setting) > most:
         builder.build(setting, tune=False)
-        # The name, which has the budget in it, is in the file.
+        # The file contains the name, which contains the budget.
         name = context.name.replace(f"max{most}", f"max{size(setting)}")
         smallest = dataclasses.replace(context, name=name).packed_size()
         raise UserError(f"--max-bytes {most}: the smallest that {context.parent.name} can become is {smallest} bytes")
@@ -174,8 +174,8 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
 def within_loss(context: CompressionContext, builder: StudentBuilder, points: list[Setting], loss: float) -> Setting:
     """Return the smallest setting that loses at most `loss` points of the validation score; build its student.
 
-    With --tune-epochs the settings after it are then trained, to see how far down training helps. Raises UserError,
-    with the least possible loss, when every setting loses more.
+    With --tune-epochs, the settings after it are then trained, to find the smallest that training brings within the
+    loss. Raises UserError, with the least possible loss, if every setting loses more.
     """
     exact = context.score()
     losses: list[float] = []
@@ -192,7 +192,7 @@ def within_loss(context: CompressionContext, builder: StudentBuilder, points: li
         return True
 
     first(len(points), lambda index: fails(index, False))
-    # The loss does not rise with every step: a setting after the first bad one may be good again.
+    # The loss is not monotonic: a setting after the first bad one may be good again.
     for index in range(max(good, default=-1) + 1, len(points)):
         if fails(index, False) and losses[-1] > loss + HOPELESS:
             break
@@ -210,13 +210,13 @@ def within_loss(context: CompressionContext, builder: StudentBuilder, points: li
 def first(count: int, holds: Callable[[int], bool]) -> int | None:
     """Return the first of `count` indices at which a monotonic condition holds, by bisection; None if it never does.
 
-    The condition was then evaluated at the index before it too.
+    If it holds, it has been evaluated at the preceding index too.
     """
     return bisect.bisect_left(range(count - 1), True, key=holds) if holds(count - 1) else None
 
 
 def widened(points: Sequence[Setting], index: int, fits: Callable[[Setting], bool]) -> Setting:
-    """Return a point with steps of the frontier taken back wherever the result still fits, to use all bytes."""
+    """Return a point with earlier steps of the frontier undone wherever the result still fits, to use all bytes."""
     setting = points[index]
     for before, after in zip(reversed(points[:index]), reversed(points[1 : index + 1]), strict=True):
         (name,) = (name for name in after if after[name] != before[name])

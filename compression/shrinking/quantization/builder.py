@@ -1,8 +1,8 @@
-"""Building the student of a setting: quantized, with --tune-epochs trained for it, its inputs rounded.
+"""Building the student of a setting: quantized, trained for it with --tune-epochs, with rounded inputs.
 
-Training is quantization-aware: the forward pass uses exactly what will be saved, and its gradient goes to the float
-weights unchanged (the straight-through estimator; Bengio, Leonard and Courville, 2013). Ranges are updated now and
-then, since weights move out of them.
+Training is quantization-aware: the forward pass uses exactly the weights that will be saved, and its gradient goes to
+the float weights unchanged (the straight-through estimator; Bengio, Leonard and Courville, 2013). Ranges are updated
+regularly, since weights move out of them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from compression.students.student import Student
 from compression.students.weights import Matrix, matrices, replace_matrix
 
 UPDATES = 20
-"""How often ranges are fitted in the course of training."""
+"""Number of times that ranges are fitted during training."""
 
 
 class FakeQuantized(Matrix):
-    """Float weights in training, used through a quantizer. Weights that are zero at the start (pruned) stay zero."""
+    """Float weights that are trained through a quantizer. Weights that are zero at the start (pruned) stay zero."""
 
     def __init__(self, weight: torch.Tensor, scheme: Scheme) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class FakeQuantized(Matrix):
         return self.quantized().dense() + through.masked_fill(self.pruned, 0.0)
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return rows by number, ids [...] -> [..., columns]; embedding's gradient is faster here than indexing's."""
+        """Return rows by index, ids [...] -> [..., columns]; embedding's gradient is faster here than indexing's."""
         return nn.functional.embedding(ids, self.dense())
 
     def quantized(self) -> Matrix:
@@ -61,7 +61,7 @@ class FakeQuantized(Matrix):
 
 
 class RangeUpdater(Callback):
-    """Updates ranges while a student trains. They are buffers of the student, so a stopped run finds them again."""
+    """Updates ranges while a student trains. They are buffers of the student, so a resumed run restores them."""
 
     def __init__(self, student: Student) -> None:
         self.matrices = [matrix for _, matrix in matrices(student) if isinstance(matrix, FakeQuantized)]
@@ -74,7 +74,7 @@ class RangeUpdater(Callback):
 
 
 def convert(student: Student) -> None:
-    """Replace what was trained by what is saved, in place; the student computes the same."""
+    """Replace the trained matrices by those to save, in place; the student's outputs stay the same."""
     for name, matrix in list(matrices(student)):
         if isinstance(matrix, FakeQuantized):
             replace_matrix(student, name, matrix.quantized())
@@ -98,7 +98,7 @@ class StudentBuilder:
         }
 
     def build(self, setting: Setting, tune: bool) -> None:
-        """Set context.student to the one of this setting, with `tune` trained for --tune-epochs."""
+        """Set context.student to the student of this setting; with `tune`, train it for --tune-epochs."""
         context = self.context
         context.student = student = copy.deepcopy(self.float)
         context.history = None
@@ -107,7 +107,7 @@ class StudentBuilder:
             matrix = FakeQuantized(self.weights[name], scheme) if tune else self.quantized(name, scheme)
             replace_matrix(student, name, matrix)
         if tune:
-            # Several settings may be tried: each has a key, so that none resumes another's training.
+            # Several settings may be tried: each has its own key, so that none resumes another's training.
             own = fingerprint([context.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
             tuning = dataclasses.replace(context, key=own)
             tuning.tune(RangeUpdater(student))
@@ -132,13 +132,13 @@ class StudentBuilder:
         return torch.cat(seen)
 
     def quantized(self, name: str, scheme: Scheme) -> Matrix:
-        """Return a quantized matrix. It is cached, for searches ask for the same ones again and again."""
+        """Return a quantized matrix. It is cached, since searches need the same matrices many times."""
         if (name, scheme) not in self._quantized:
             self._quantized[name, scheme] = scheme.quantize(self.weights[name])
         return self._quantized[name, scheme]
 
     def average_bits(self, setting: Setting) -> float:
-        """Return the bits of a weight, averaged over all matrices of the student; those not quantized have 32."""
+        """Return the average bits per weight over all matrices of the student; those not quantized have 32."""
         weights = {name: matrix.dense() for name, matrix in matrices(self.float)}
         bits = {name: setting[name].width(weight) if name in setting else 32 for name, weight in weights.items()}
         total = sum(weight.numel() for weight in weights.values())

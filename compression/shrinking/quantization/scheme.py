@@ -1,9 +1,9 @@
 """How a matrix is quantized: evenly spaced codes with a scale and a zero point, or codes of k-means centroids.
 
-The functions below the class take weights as float32 [groups, size], each row a group with a range, or a codebook, for
-itself. A range is a scale (float32) and a zero point (uint8), both [groups, 1]: value = (code - zero_point) * scale
-(equation 4.12). Zero always is a code, so pruned weights stay exactly zero. Scales have 16 significant bits, like
-bfloat16: the rest of a float32 would be noise that a packed file has to hold.
+The functions below the class take weights as float32 [groups, size]; each row is a group with its own range or
+codebook. A range is a scale (float32) and a zero point (uint8), both [groups, 1]: value = (code - zero_point) * scale
+(equation 4.12). Zero is always a code, so pruned weights stay exactly zero. Scales keep only the upper 16 bits of a
+float32, as bfloat16 does: the others would be noise that a packed file has to store.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from compression.students.weights import Affine, Codebook, Half, Matrix
 
 BITS = (8, 6, 4, 3, 2)
 POWER = 3
-"""Exponent of the errors whose sum is minimised. Squares cut large weights off too much: with cubes, logits change
+"""Exponent of the errors whose sum is minimised. Squares clip large weights too much: with cubes, logits change
 about half as much at 2 and 3 bits for a whole matrix, and the codes are smaller."""
 SHARES = torch.logspace(0, -1, 36).tolist()
 """Shares of the whole range that are tried."""
 FEW = 16
 """Up to this many codes, the zero point is searched for as well."""
 STEPS = 100
-"""Steps of k-means at most; 256 centroids go on moving by next to nothing."""
+"""Maximum number of k-means steps: 256 centroids may keep moving by negligible amounts."""
 Range = tuple[torch.Tensor, torch.Tensor]
 Ranges = Mapping[str, torch.Tensor]
-"""The tensors of a quantized matrix besides its codes: scale and zero_point, or codebook, or none in 16 bits."""
+"""The tensors of a quantized matrix other than its codes: scale and zero_point, or codebook, or none in 16 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-    """Quantizer, bits of a weight, what shares a range, and how ranges are found: the flags of compress.py."""
+    """Quantizer, bits per weight, unit with its own range, and how ranges are found: the flags of compress.py."""
 
     quantizer: Literal["affine", "ternary", "codebook"] = "affine"
     bits: int = 8
@@ -67,7 +67,7 @@ class Scheme:
         return {"scale": scale, "zero_point": zero_point}
 
     def code(self, weight: torch.Tensor, ranges: Ranges) -> Matrix:
-        """Return the quantized matrix with given ranges, which `fit` found for these or other weights of the shape."""
+        """Return the quantized matrix with ranges that `fit` found for these or other weights of the same shape."""
         if not ranges:
             return Half(weight)
         if "codebook" in ranges:
@@ -80,12 +80,12 @@ class Scheme:
         return 16.0 if self._in_16_bits(weight) else math.log2(self.levels)
 
     def _in_16_bits(self, weight: torch.Tensor) -> bool:
-        """--bits 16. Hash importance too: a code and a scale for each single number would be larger (section 6.1.7)."""
+        """Return whether to use float16: with --bits 16, and for hash importance (section 6.1.7; see Half)."""
         plain = self.bits == 8 and self.granularity == "row" and self.quantizer == "affine"
         return self.bits == 16 or (plain and weight.shape[1] == 1)
 
     def _granularity(self, weight: torch.Tensor) -> str:
-        """A row of a single number would not be a group."""
+        """Return the granularity; the whole matrix if its rows are single numbers."""
         return "tensor" if weight.shape[1] == 1 and self.granularity == "row" else self.granularity
 
     def _groups(self, weight: torch.Tensor) -> torch.Tensor:
@@ -121,8 +121,7 @@ def least_error(groups: torch.Tensor, levels: int) -> Range:
 def ternary(groups: torch.Tensor) -> Range:
     """Return the range of least error with codes 0, 1, 2 for -scale, 0, scale (Li, Zhang and Liu, 2016).
 
-    The paper's threshold between zero and not is 0.7 times the mean magnitude; here it is half a scale, and the scale
-    is searched for.
+    The paper's threshold for zero is 0.7 times the mean magnitude; here it is half the scale, which is searched for.
     """
     widest = _short(groups.abs().amax(1, keepdim=True))
     return _search(groups, 3, widest, [torch.ones_like(widest, dtype=torch.uint8)])
@@ -153,7 +152,7 @@ def _search(groups: torch.Tensor, levels: int, widest: torch.Tensor, zero_points
 
 
 def _short(scale: torch.Tensor) -> torch.Tensor:
-    """Return scales rounded up to 16 significant bits; 1 where a group is all zeros."""
+    """Return scales rounded up to their upper 16 bits; 1 where a group is all zeros."""
     bits = (scale.contiguous().view(torch.int32) + 0xFFFF) & -0x10000
     return torch.where(scale > 0, bits.view(torch.float32), 1.0)
 
@@ -161,8 +160,8 @@ def _short(scale: torch.Tensor) -> torch.Tensor:
 def k_means(groups: torch.Tensor, levels: int) -> torch.Tensor:
     """Return centroids of locally least squared error (Han, Mao and Dally, 2016), float32 [groups, levels], ascending.
 
-    Deterministic: it starts evenly over the range (the paper's choice) and evenly over the sorted values, and returns
-    the better result. If any weight is zero, one centroid of each group is exactly zero and does not move.
+    Deterministic: it starts once evenly over the range (the paper's choice) and once evenly over the sorted values, and
+    returns the better result. If any weight is zero, one centroid of each group is exactly zero and does not move.
     """
     ordered = groups.double().sort(1).values
     keep_zero = bool((groups == 0).any())

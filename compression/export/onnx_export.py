@@ -108,8 +108,10 @@ class Exporter(Graph):
             total = self.node("ReduceSum", vectors, self.integers(0), keepdims=0)
             return self.node("Div", total, self.unsqueeze(self.node("Cast", lengths, to=FLOAT), 1))
         backward = self.node("ReverseSequence", vectors, lengths, time_axis=0, batch_axis=1)
-        read = {"forward": vectors, "backward": backward}
-        states = [self._recurrent(f"encoder.{direction}_rnn", each) for direction, each in read.items()]
+        states = [
+            self._recurrent("encoder.forward_rnn", vectors),
+            self._recurrent("encoder.backward_rnn", backward),
+        ]
         return self.node("Concat", *(self._pool(each, steps, ends) for each in states), axis=1)
 
     def _aligned(self) -> list[str]:

@@ -51,14 +51,11 @@ class Model:
         self.temperature, self.threshold = header.temperature, header.threshold
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
-        of_encoder = {n.removeprefix("encoder."): value for n, value in weights.items() if n.startswith("encoder.")}
-        make_encoder = ENCODERS[header.arch]
+        make_encoder, of_encoder = ENCODERS[header.arch], _part(weights, "encoder.")
         self._encoder = make_encoder(of_encoder, header.size, header.pool_max)
         if header.size.align:
-            prefix, composition = "alignment.composition.", None
-            if header.size.compose:
-                of_composition = {n.removeprefix(prefix): v for n, v in of_encoder.items() if n.startswith(prefix)}
-                composition = make_encoder(of_composition, header.size, True)
+            of_composition = _part(of_encoder, "alignment.composition.")
+            composition = make_encoder(of_composition, header.size, True) if header.size.compose else None
             self._encoder = Alignment(of_encoder, header.size, self._encoder, composition)
         self._symmetric, self._spans = header.size.symmetric, header.size.spans
         self._layers = [
@@ -180,6 +177,11 @@ class Model:
         hidden = encoded @ first
         hidden += first_bias
         return np.maximum(hidden, 0, out=hidden) @ last + last_bias
+
+
+def _part(weights: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Return the weights whose names begin with a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
 def to_probabilities(logits: np.ndarray, temperature: float = 1.0, multilabel: bool = False) -> np.ndarray:

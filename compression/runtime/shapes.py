@@ -122,23 +122,28 @@ def student_shapes(size: EncoderSize, rows: int, vocab_size: int, classifier: in
 def _encoder_shapes(size: EncoderSize) -> Shapes:
     if size.arch in TRANSFORMERS:
         return _transformer_shapes(size)
-    shapes = _reader_shapes(size, size.input)
+    shapes = _layer_shapes(size, size.input)
     if size.align:
         # A token, the vector it attends to, their difference and their product; each is a state and a vector.
         shapes |= {"alignment.scale": (1,), **_layer("alignment.fusion", size.compared, 4 * (size.state + size.dim))}
     if size.compose:
-        composition = _reader_shapes(size, size.compared)
+        composition = _layer_shapes(size, size.compared)
         shapes |= {f"alignment.composition.{name}": shape for name, shape in composition.items()}
     return shapes
 
 
-def _reader_shapes(size: EncoderSize, dim: int) -> Shapes:
-    """Return the shapes of a recurrent layer in both directions, or of a convolution. dim: width of their input."""
+def _layer_shapes(size: EncoderSize, dim: int) -> Shapes:
+    """Return the shapes of a convolution, or of a recurrent layer in both directions; an FFN has none of them.
+
+    dim: width of the input.
+    """
     if size.arch == "conv":
         return _layer("convolution", 2 * size.hidden, size.kernel_width * dim)
+    if size.arch not in GATES:
+        return {}
     shapes: Shapes = {}
-    gates = GATES.get(size.arch, 0) * size.hidden
-    for name in ("forward_rnn", "backward_rnn") if gates else ():
+    gates = GATES[size.arch] * size.hidden
+    for name in ("forward_rnn", "backward_rnn"):
         shapes |= {
             f"{name}.weight_ih": (gates, dim),
             f"{name}.weight_hh": (gates, size.hidden),

@@ -44,7 +44,7 @@ class PairAlignment(nn.Module):
         v = self._compared(second, first, scores.transpose(1, 2))
         if self.composition is not None:
             return self.composition(u, first[1]), self.composition(v, second[1])
-        return u.amax(1), v.amax(1)  # no value is below 0, which padding has
+        return u.amax(1), v.amax(1)  # padding is 0, and no value is negative
 
     def _compared(self, text: Text, other: Text, scores: torch.Tensor) -> torch.Tensor:
         """scores: [batch, time of text, time of other] -> [batch, time of text, width], 0 where the text is padded."""

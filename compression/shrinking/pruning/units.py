@@ -72,8 +72,7 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
         first.weight = take_columns(first.weight, _columns(widths, kept, student.blocks))
     for layer, units in zip([*layers, *composition], [*kept, *composed], strict=True):
         _shrink(layer, units)
-    for (up, down), each in zip(hidden, scores.hidden, strict=True):
-        units = best(each, left(each, share, "--prune-units", "units"))
+    for (up, down), units in zip(hidden, to_keep(scores.hidden), strict=True):
         keep_rows(up, units)
         down.weight = take_columns(down.weight, units)
     widths_left = {"encoder_hidden_dim": _units(layers[0])} if layers else {}

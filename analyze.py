@@ -15,7 +15,7 @@ from compression.analysis.settings import AnalyzeSettings
 
 
 def main() -> None:
-    """Parse flags, analyse, print."""
+    """Parse flags, analyse the model, and print the results."""
     settings = parse_flags(AnalyzeSettings, None, __doc__)
     start(settings)
     from compression.analysis.analyze import analyze  # PyTorch loads here, after the flags are checked

@@ -15,7 +15,7 @@ from compression.shrinking.settings import CompressSettings, defaults_for
 
 
 def main() -> None:
-    """Parse flags, do the actions, say where each model is."""
+    """Parse flags, run the actions, and print where each model is."""
     settings = parse_flags(CompressSettings, None, __doc__, defaults_for)
     start(settings)
     from compression.shrinking.chain import compress  # PyTorch loads here, after the flags are checked

@@ -23,7 +23,7 @@ from compression.evaluation.settings import EvaluateSettings
 
 
 def main() -> None:
-    """Parse flags, score, print."""
+    """Parse flags, score the model, and print the results."""
     settings = parse_flags(EvaluateSettings, None, __doc__)
     start(settings)
     if settings.probe is not None:
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _speed(speed: dict[str, Any]) -> str:
-    """Return what was measured: of a teacher no memory, of a packed file alone no FLOPs."""
+    """Return the measurements as text; a teacher has no memory, and a packed file alone has no FLOPs."""
     memory, flops = speed.get("peak_memory"), speed.get("flops")
     text = "{runtime}: {sentences_per_second:,} sentences/s, {milliseconds_for_one} ms for one".format(**speed)
     text += "" if memory is None else f", {human_bytes(memory)} of memory"
@@ -52,7 +52,7 @@ def _speed(speed: dict[str, Any]) -> str:
 
 
 def _sizes(row: dict[str, Any]) -> str:
-    """Return the sizes of a model; a packed file alone has one, and a teacher imported as logits none."""
+    """Return the sizes of a model as text; a packed file alone has one size, and a teacher imported as logits none."""
     if "parameters" not in row:
         return f"{row['bytes_packed']:,} bytes"
     if row["bytes_model"] is None:

@@ -51,7 +51,7 @@ from compression.experiments.zoo.settings import PublishSettings
 
 
 def main() -> None:
-    """Run the command that the first word names; the words before the first flag are its operands."""
+    """Run the command named by the first word; the other words before the first flag are its operands."""
     words = sys.argv[1:]
     if not words or (words[0] in ("-h", "--help", "run", *JOBS) and {"-h", "--help"} & set(words)):
         print(__doc__)
@@ -223,7 +223,7 @@ COMMANDS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "compare": (CompareSettings, ["A", "B"], _compare),
     "best": (BestSettings, [], _best),
 }
-"""Word -> its settings, its operands, and the function that runs it; the function's docstring is its --help."""
+"""Command -> settings class, operands, and the function that runs it, whose docstring is the --help text."""
 
 if __name__ == "__main__":
     run_script(main)

@@ -16,7 +16,7 @@ from common.teachers.settings import FinetuneSettings, defaults_for
 
 
 def main() -> None:
-    """Parse flags, fine-tune, say where the teacher is."""
+    """Parse flags, fine-tune, and print where the teacher is."""
     settings = parse_flags(FinetuneSettings, None, __doc__, defaults_for)
     start(settings)
     from common.teachers.finetune import finetune  # PyTorch loads here, after the flags are checked

@@ -24,12 +24,12 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Parse flags, classify."""
+    """Parse flags and classify the input."""
     settings = parse_flags(PredictSettings, None, __doc__)
     show_bars(False)
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)  # there is nothing to save: the first request stops
+            signal.signal(number, signal.default_int_handler)  # nothing needs saving, so the first request stops
     try:
         predict(settings)
     except KeyboardInterrupt:

@@ -23,7 +23,7 @@ from compression.augmentation.settings import PreprocessSettings
 
 
 def main() -> None:
-    """Parse flags, do the actions, print how many rows each built."""
+    """Parse flags, run the actions, and print how many rows each one built."""
     settings = parse_flags(PreprocessSettings, None, __doc__)
     start(settings)
     done = preprocess(settings)

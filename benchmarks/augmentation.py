@@ -1,12 +1,12 @@
-"""Sentences augmented a second, against a loop over words one at a time, and the memory it takes.
+"""Sentences augmented per second, compared with a loop over single words, and the memory needed.
 
     python benchmarks/augmentation.py --text shared/glue/SST-2/train.tsv
     python benchmarks/augmentation.py --memory
 
-The loop is what TinyBERT's data_augmentation.py does: for every word of every sentence the whole model, its output
-layer at every token, and an argsort of the vocabulary at the masked one. Both ways run in this process by turns over
-the same sentences, and their rows must be equal. Without --masked-lm the model is the packaged MiniLM below an
-untrained output layer: which words come out is nonsense then, but that changes nothing about the time they take.
+The loop works like TinyBERT's data_augmentation.py: for every word of every sentence, it runs the whole model, the
+output layer at every token, and an argsort of the vocabulary at the masked token. Both ways run in turn in this
+process on the same sentences, and their rows must be equal. Without --masked-lm, the model is the packaged MiniLM with
+an untrained output layer: its predictions are meaningless, but the time is the same.
 """
 
 import json
@@ -38,7 +38,7 @@ Clock = Callable[[], float]
 
 
 class PlainCandidates:
-    """The k likeliest words instead of a word, one word of one sentence at a time."""
+    """Finds the k most likely replacements of a word, one word of one sentence at a time."""
 
     def __init__(self, model: HuggingFaceMaskedLM, k: int) -> None:
         self.model, self.k = model, k
@@ -46,7 +46,7 @@ class PlainCandidates:
         self.order = {word: i for i, word in reversed(list(enumerate(self.words)))}
 
     def find(self, texts: list[str], words: list[list], advance: Any) -> list[dict]:
-        """As MaskedCandidates.find."""
+        """Return the same as MaskedCandidates.find."""
         found: list[dict] = [{} for _ in texts]
         for text, spans, candidates in zip(texts, words, found, strict=True):
             for span in spans:
@@ -70,20 +70,20 @@ class PlainCandidates:
 
 
 class Counted:
-    """Candidates, and how many words were masked for them: what a sentence costs depends on that."""
+    """Wraps a source of candidates and counts the masked words, on which the cost of a sentence depends."""
 
     def __init__(self, source: PlainCandidates | MaskedCandidates) -> None:
         self.source, self.words = source, 0
 
     def find(self, texts: list[str], words: list[list], advance: Any) -> list[dict]:
-        """As MaskedCandidates.find."""
+        """Return the same as MaskedCandidates.find."""
         found = self.source.find(texts, words, advance)
         self.words += sum(map(len, found))
         return found
 
 
 def load_model(folder: str | None) -> HuggingFaceMaskedLM:
-    """A masked language model, or MiniLM below an untrained output layer."""
+    """Return a masked language model, by default MiniLM with an untrained output layer."""
     device = torch.device("cpu")
     if folder:
         return HuggingFaceMaskedLM.load(folder, device)
@@ -96,7 +96,7 @@ def load_model(folder: str | None) -> HuggingFaceMaskedLM:
 def speed(
     text: Path | None, masked_lm: str | None, rounds: int, plain_rows: int, our_rows: int, clock: Clock
 ) -> dict[str, Any]:
-    """Time both ways by turns: ours over parts of `our_rows`, the loop over `plain_rows` of each."""
+    """Time both ways in turn: ours on parts of `our_rows` rows, the loop on `plain_rows` of each. Returns rates."""
     model, neighbours = load_model(masked_lm), Neighbours(load_glove(None), K)
     work = AugmentTask(None, None, K, N, P, 1.0, (), 1, True, Path())
     texts = sentences(text)
@@ -105,7 +105,7 @@ def speed(
     equal = rows = 0
     for number in range(-1, rounds):  # the first round warms up
         part = rows_of(texts[(number + 1) * our_rows :], our_rows if number >= 0 else plain_rows)
-        # Evenly spaced in the order of length, so that the loop's sentences are as long as ours.
+        # Evenly spaced in order of length, so that the loop's sentences are as long as ours on average.
         few = part.take(np.argsort([len(text) for text in part.sentence1])[:: len(part) // plain_rows][:plain_rows])
         made = {}
         for name, some in (("plain", few), ("ours", part)):
@@ -119,7 +119,7 @@ def speed(
         equal += sum(a == b for a, b in zip(ours, made["plain"].sentence1, strict=True))
         rows += len(ours)
     each = words["ours"] / (rounds * our_rows)
-    rates = {name: words[name] / seconds[name] / each for name in seconds}  # of sentences with as many words
+    rates = {name: words[name] / seconds[name] / each for name in seconds}  # for sentences with equally many words
     if equal < rows:
         raise SystemExit(f"error: {rows - equal} of {rows} rows differ")
     return {
@@ -132,7 +132,7 @@ def speed(
 
 
 def memory(text: Path | None, rows: int) -> dict[str, int]:
-    """Augment until about `rows` rows are written, with a tiny model. Returns bytes held above the loaded models."""
+    """Augment with a tiny model until about `rows` rows are written. Returns the bytes held above the loaded models."""
     transformers, source = quiet_transformers(), resolve("minilm")[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

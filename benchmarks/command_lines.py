@@ -1,7 +1,7 @@
-"""Command lines that read lines of text and write a label for each: the C runtime's fwt, and fastText's own.
+"""Timing of command lines that read texts and write a label for each: the C runtime's fwt, and fastText's.
 
-Their time is that of a whole process with a file of many texts, less that of one with a single text: reading texts and
-writing labels count. benchmarks/runtime.py shows them next to the ways of ways.py.
+The time is that of a process with a file of many texts minus that of a process with a single text, so reading texts
+and writing labels are included. benchmarks/runtime.py shows the results next to those of ways.py.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from compression.runtime.zoo import packed_file
 
 FWT = Path(FOLDER) / "fwt"
 SECONDS = 1.0
-"""How long a process with all texts should take at least: the texts are repeated as often as that needs."""
+"""Minimum seconds of a process with all texts; the texts are repeated as often as needed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command whose last word is a file of texts. labels: what it calls the task's labels, in their order."""
+    """A command whose last word is a file of texts. labels: the command's names of the task's labels, in order."""
 
     name: str
     words: tuple[str, ...]
@@ -42,7 +42,7 @@ class Command:
 
 
 def built_fwt() -> Path | None:
-    """Return the C runtime's command line. Returns None, and prints why, where it is not built."""
+    """Return the path of the C runtime's command line. If it is not built, prints this and returns None."""
     if FWT.exists():
         return FWT
     say(f"left out: the C runtime is not built; run: make -C {FOLDER}")
@@ -50,9 +50,9 @@ def built_fwt() -> Path | None:
 
 
 def packed_student(name: str) -> tuple[Path, Model]:
-    """Return the path of a packed file, given by it or by a name of the zoo, and its model.
+    """Return the path and the model of a packed file, given by its path or its name in the zoo.
 
-    Raises UserError for one that cannot be read, or that does not choose a label for a sentence.
+    Raises UserError if the file cannot be read, or if the model does not predict a label for a sentence.
     """
     try:
         path = Path(packed_file(name))
@@ -65,7 +65,7 @@ def packed_student(name: str) -> tuple[Path, Model]:
 
 
 def student_of(task: Task, name: str) -> Path:
-    """Return the path of a packed file as `packed_student` does. Raises UserError for one with other labels."""
+    """Return the path of a packed file; see `packed_student`. Raises UserError if its labels are not the task's."""
     path, model = packed_student(name)
     if model.labels != task.labels:
         raise UserError(f"{path}: its labels are {', '.join(model.labels)}; {task.name} has {', '.join(task.labels)}")
@@ -73,7 +73,7 @@ def student_of(task: Task, name: str) -> Path:
 
 
 def train_by_command(split: Split, folder: Path) -> Path | None:
-    """Train fastText's model of the labelled rows with its command line. Returns None, and prints why, without one."""
+    """Train a fastText model on the labelled rows with its command line; without one, prints this and returns None."""
     if not shutil.which("fasttext"):
         say("left out: fastText's command line, fasttext, is not found")
         return None
@@ -89,7 +89,7 @@ def train_by_command(split: Split, folder: Path) -> Path | None:
 def measure_command(
     command: Command, split: Split, folder: Path, clock: str, starts: int, passes: int
 ) -> dict[str, Any]:
-    """Return what runtime.py's `measure` returns, without `one` and `memory`, which cannot be seen from outside."""
+    """Return the fields of runtime.py's `measure` except `one` and `memory`, which cannot be measured from outside."""
     one, many = folder / "one.txt", folder / "many.txt"
     texts = "".join(f"{' '.join(text.split())}\n" for text in split.sentence1)
     one.write_text(texts[: texts.index("\n") + 1], encoding="utf-8")
@@ -116,7 +116,7 @@ def measure_command(
 
 
 def _run(command: Command, texts: Path) -> dict[str, Any]:
-    """Run a command on one core. Returns its seconds by both clocks, and its output."""
+    """Run a command on one core. Returns the seconds by both clocks, and the output."""
     output = texts.with_suffix(".out")
     words = [*command.words, str(texts)]
     core = {max(os.sched_getaffinity(0))} if hasattr(os, "sched_setaffinity") else None

@@ -1,11 +1,11 @@
 """fastText in a separate environment: a job as JSON on stdin, its results as JSON on stdout.
 
-A job trains one model of the lines in `train` with `settings` (train_supervised's own arguments), and writes a file of
-it for each of `cuts`: {"size": null} is the whole model (a .bin), {"size": N, "retrain": E} one quantized by
-`quantize` (dsub, qnorm), a .ftz of at most N bytes with as many features as fit, and trained for E epochs after the
-other features are removed. `texts` are files of lines to predict labels of. A cut's file is kept at its `keep`.
+A job trains one model on the lines of `train` with `settings` (arguments of train_supervised), and writes a file of it
+for each of `cuts`: {"size": null} is the whole model (a .bin); {"size": N, "retrain": E} is the model quantized with
+`quantize` (dsub, qnorm), a .ftz of at most N bytes with as many features as fit, trained for E epochs after the other
+features are removed. `texts` are files of lines to predict labels for. A cut's file is kept at its `keep`.
 
-fasttext_side.py starts it. It imports nothing of the project: fastText's Python has other packages.
+fasttext_side.py starts this script. It imports nothing from the project, because fastText's Python has other packages.
 """
 
 import json
@@ -19,18 +19,19 @@ import fasttext
 import numpy as np
 
 CENTROIDS = 256
-"""Centroids of a product quantizer, each of float32; it cannot be trained on fewer features."""
+"""Number of float32 centroids of a product quantizer, which cannot be trained on fewer features."""
 
 
 class NoCut(ValueError):
-    """No quantized file of this model is as small as requested, or another cut gives the same one."""
+    """The model cannot be quantized to the requested size, or another cut gives the same file."""
 
 
 def feature_bytes(model: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return features in the order in which a cut keeps them, and the bytes of each without its codes.
 
-    As in FastText::selectEmbeddings and Dictionary::save: the end of a sentence, then the longest vectors; a word has
-    its letters, a zero, a count (8) and a type (1), a hashed n-gram its old and new number (2 x 4).
+    As in FastText::selectEmbeddings and Dictionary::save, the end-of-sentence token comes first, then the vectors by
+    descending norm. A word takes its letters, a zero byte, a count (8) and a type (1); a hashed n-gram takes its old
+    and new index (2 x 4).
     """
     words = model.get_words()
     norms = np.linalg.norm(model.get_input_matrix(), axis=1)
@@ -41,14 +42,14 @@ def feature_bytes(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cutoff(model: Any, size: int, dsub: int, qnorm: bool) -> int:
-    """Return the most features with which the quantized file has at most `size` bytes; 0 where all fit.
+    """Return the maximum number of features for a quantized file of at most `size` bytes; 0 if all fit.
 
-    Raises NoCut where these are fewer than a quantizer needs.
+    Raises NoCut if this is fewer than a quantizer needs.
     """
     order, sizes = feature_bytes(model)
     dim, labels = model.get_dimension(), model.get_labels()
     codes = -(-dim // dsub) + qnorm
-    # Version, settings, sizes of dictionary and matrices; labels; centroids of vectors and of norms; float32 outputs.
+    # Version, settings, sizes of dictionary and matrices; labels; centroids of vectors and norms; float32 outputs.
     fixed = 147 + sum(len(label.encode()) + 10 for label in labels)
     fixed += 4 * CENTROIDS * dim + (16 + 4 * CENTROIDS) * qnorm + 4 * dim * len(labels)
     if fixed + codes * len(sizes) + sizes[: len(model.get_words())].sum() <= size and len(sizes) >= CENTROIDS:
@@ -60,7 +61,7 @@ def cutoff(model: Any, size: int, dsub: int, qnorm: bool) -> int:
 
 
 def quantized(whole: Path, target: Path, cut: dict[str, Any], job: dict[str, Any]) -> tuple[Any, int]:
-    """Return the saved model quantized into `target`, and its cutoff."""
+    """Quantize the saved model into `target`. Returns the quantized model and its cutoff."""
     size, settings = cut["size"], job["settings"]
     count = cutoff(fasttext.load_model(str(whole)), size, **job["quantize"])
     if cut["retrain"] and not count:
@@ -72,12 +73,12 @@ def quantized(whole: Path, target: Path, cut: dict[str, Any], job: dict[str, Any
         model.save_model(str(target))
         if target.stat().st_size <= size:
             return model, count
-        # Norms whose last digits are not fastText's can swap the last features, a word for an n-gram.
+        # If norms differ from fastText's in the last digits, the last feature kept may be a word instead of an n-gram.
         count -= 1
 
 
 def result(cut: dict[str, Any], whole: Path, target: Path, job: dict[str, Any], trained: float) -> dict[str, Any]:
-    """Return a cut's bytes, cutoff, seconds with training, and labels of the texts; or `error`, and why."""
+    """Return a cut's bytes, cutoff, seconds including training, and predicted labels; or `error` with the reason."""
     started = time.perf_counter()
     try:
         if cut["size"] is None:
@@ -93,21 +94,21 @@ def result(cut: dict[str, Any], whole: Path, target: Path, job: dict[str, Any], 
 
 
 def predicted(model: Any, path: Path) -> list[int]:
-    """Return the label of each line."""
+    """Return the predicted label of each line."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     return [int(labels[0].removeprefix("__label__")) for labels in model.predict(lines)[0]]
 
 
 def main() -> None:
-    """Run a job."""
-    fasttext.FastText.eprint = lambda *words: None  # a warning at every load
+    """Run the job on stdin."""
+    fasttext.FastText.eprint = lambda *words: None  # it prints a warning at every load
     job = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as name:
         whole, other = Path(name) / "whole.bin", Path(name) / "cut"
         started = time.perf_counter()
         try:
             fasttext.train_supervised(job["train"], verbose=0, **job["settings"]).save_model(str(whole))
-        except RuntimeError as error:  # a learning rate at which weights become NaN
+        except RuntimeError as error:  # the learning rate is so high that weights become NaN
             print(json.dumps([{**cut, "error": str(error)} for cut in job["cuts"]]))
             return
         trained = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""fastText models of one task: the settings to try, training, cuts to size, scores, and a cache of all of it."""
+"""fastText models of one task: settings to try, training, quantization to sizes, scores, and a cache of the results."""
 
 import copy
 import dataclasses
@@ -21,9 +21,9 @@ from compression.evaluation.models import data_fingerprint
 from compression.evaluation.sizes import gzip_bytes
 
 Draw = dict[str, Any]
-"""A value for each of the settings below."""
+"""Setting -> value, for all of the settings below."""
 Cut = tuple[int | None, int]
-"""A size in bytes, or None for the whole model; and the passes of training after the cut."""
+"""A size in bytes, or None for the whole model, and the number of training passes after the cut."""
 USUAL: dict[str, tuple[Any, ...]] = {
     "dim": (2, 10),
     "wordNgrams": (1, 2),
@@ -35,9 +35,9 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "dsub": (2,),
     "qnorm": (False,),
 }
-"""The usual settings, all of which are tried; by fastText's names, dsub and qnorm are of quantizing.
+"""The usual settings by fastText's names, tried in all combinations; dsub and qnorm are for quantizing.
 
-passes: epochs counted in rows of train, so that augmented rows cost no more steps.
+passes: epochs in terms of the rows of train, so that augmented rows do not add steps.
 """
 WIDE: dict[str, tuple[Any, ...]] = {
     "dim": (2, 4, 10),
@@ -50,14 +50,14 @@ WIDE: dict[str, tuple[Any, ...]] = {
     "dsub": (2, 4),
     "qnorm": (False, True),
 }
-"""Of these only some are tried, at random: that covers each axis better than as many in a grid (Bergstra and Bengio,
-2012)."""
+"""Of these combinations only a random sample is tried, which covers each axis better than a grid of the same size
+(Bergstra and Bengio, 2012)."""
 RETRAIN = (0, 5)
-"""Passes of training a quantized model, once the features that do not fit are gone."""
+"""Numbers of training passes of a quantized model after features that do not fit are removed."""
 
 
 def settings_tried(draws: int) -> list[Draw]:
-    """Return all of USUAL, and the first `draws` of a fixed shuffle of WIDE."""
+    """Return all combinations of USUAL, and the first `draws` of a fixed shuffle of those of WIDE."""
     usual, wide = (
         [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())] for grid in (USUAL, WIDE)
     )
@@ -66,16 +66,16 @@ def settings_tried(draws: int) -> list[Draw]:
 
 
 def cuts(sizes: Sequence[int]) -> list[Cut]:
-    """Return the files of each model: the whole one, and for every size one cut and one trained after the cut."""
+    """Return the cuts of each model: the whole model, and for every size one without and one with later training."""
     return [(None, 0), *itertools.product(sorted(sizes), RETRAIN)]
 
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """The result of a setting and a cut; error: why it failed.
+    """Result of a setting and a cut; error: the reason for a failure.
 
-    size, retrain: the cut; epochs: of these rows, before and after it; cutoff: features kept, 0 where all are;
-    metrics: split -> metrics; path: of the file, where it is kept.
+    size, retrain: the cut; epochs: epochs on these rows before and after it; cutoff: number of features kept, 0 for
+    all; metrics: split -> metrics; path: path of the file if it is kept.
     """
 
     draw: Draw
@@ -93,21 +93,21 @@ class File:
 
     @property
     def validation(self) -> float:
-        """The task's first metric over validation."""
+        """The task's first metric on validation."""
         return next(iter(self.metrics["validation"].values()))
 
 
 def best_within(files: Sequence[File], size: int | None) -> File | None:
-    """Return the file with the best validation score of those with at most `size` bytes; of equals the smallest.
+    """Return the file of at most `size` bytes with the best validation score, or None if none fits; ties: the smallest.
 
-    size: None means the models that are not quantized, and a number only the others. None where nothing fits.
+    size: None selects among models that are not quantized, a number among quantized ones.
     """
     fitting = [f for f in files if f.error is None and (f.size is None if size is None else f.size and f.bytes <= size)]
     return min(fitting, key=lambda file: (-file.validation, file.bytes), default=None)
 
 
 class Bench:
-    """The setting of all models of a task. python: one that has fastText; folder: for lines of text, of this run."""
+    """Trains and scores models of a task. python: an interpreter with fastText; folder: for this run's text files."""
 
     def __init__(self, paths: Workspace, task: Task, python: str, threads: int, folder: Path) -> None:
         self.paths, self.task, self.python, self.threads, self.folder = paths, task, python, threads, folder
@@ -121,7 +121,7 @@ class Bench:
             (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
     def on_part(self, share: float) -> "Bench":
-        """Return the same for models that learn from a share of train's rows: epochs are counted in passes over it."""
+        """Return a copy for models that learn from a share of train's rows; epochs are counted in passes over it."""
         part = copy.copy(self)
         part.train_rows = round(share * self.train_rows)
         return part
@@ -135,9 +135,9 @@ class Bench:
         splits: Sequence[str],
         keep: bool = False,
     ) -> list[File]:
-        """Return one file for each cut of a model of `rows`, scored over `splits`; trained only if it is not cached.
+        """Return a file for each cut of a model trained on `rows`, scored on `splits`; trained only if not cached.
 
-        keep: keep the file itself too, of a single cut.
+        keep: also keep the file itself, if there is a single cut.
         """
         job = self.job(rows, draw, cuts, seed, splits)
         contents = [file_fingerprint(Path(path)) for path in (job["train"], *job["texts"].values())]
@@ -160,7 +160,7 @@ class Bench:
     def job(
         self, rows: DistillationSet, draw: Draw, cuts: Sequence[Cut], seed: int, splits: Sequence[str]
     ) -> dict[str, Any]:
-        """Return the job of fasttext_inside.py."""
+        """Return a job for fasttext_inside.py."""
         minn, maxn = draw["minn_maxn"]
         own = {"minn": minn, "maxn": maxn, "epoch": self._epochs(rows, draw["passes"])}
         own |= {name: draw[name] for name in ("dim", "wordNgrams", "minCount", "bucket", "lr")}
@@ -176,11 +176,11 @@ class Bench:
         }
 
     def _epochs(self, rows: DistillationSet, passes: int) -> int:
-        """Epochs of these rows that have about as many steps as so many passes over train."""
+        """Return the number of epochs on these rows with about as many steps as `passes` over train."""
         return passes and max(1, round(passes * self.train_rows / len(rows.split)))
 
     def _scored(self, result: dict[str, Any], splits: Sequence[str]) -> dict[str, Any]:
-        """The result of a cut, with metrics in place of labels."""
+        """Return the result of a cut with metrics in place of labels."""
         if "error" in result:
             return {"error": result["error"]}
         outputs = np.eye(len(self.task.labels), dtype=np.float32)
@@ -189,9 +189,9 @@ class Bench:
 
 
 def peer_row(bench: Bench, rows: DistillationSet, name: str, file: File, split: str) -> dict[str, Any]:
-    """Return a row of results.json. The file is all that a prediction needs: its sizes are those of the packed file.
+    """Return a row of results.json. The file has everything a prediction needs, so it counts as a packed file.
 
-    Parameters are left out: they differ from seed to seed, and the seeds of a model would not be one family.
+    Parameters are left out, because they differ from seed to seed and would split a model's seeds into families.
     """
     path = Path(str(file.path))
     settings = {**file.draw, **{key: getattr(file, key) for key in ("size", "retrain", "epochs", "cutoff")}}

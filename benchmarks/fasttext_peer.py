@@ -1,23 +1,23 @@
-"""The best fastText models of a task within so many bytes, as an experiment: rows to compare with students'.
+"""The best fastText models of a task within sizes in bytes, as an experiment whose rows are compared with students'.
 
     python benchmarks/fasttext_peer.py --task sst-2 --sizes 12000 32000 100000 400000 --seeds 3201976 8291959 5111918
     python benchmarks/fasttext_peer.py --task sst-2 --augmented eight --teacher minilm
 
-It learns from the rows that students learn from, as their hash tokenizer reads them: those of train with their labels,
-and with --augmented, in separate models, these and the augmented rows with the teacher's choices. A pair is one
-line, in which the words of the second sentence are marked.
+fastText learns from the same rows as students, split by their hash tokenizer: train rows with their labels and, with
+--augmented, in separate models, these and the augmented rows with the teacher's choices. A pair is one line, in which
+the words of the second sentence are marked.
 
-Tuning: the settings of fasttext_models.py, the same for every task and set of rows. Each trains a model with the first
-of the seeds, which is quantized to every size, with and without training after the cut, and scored over validation.
---tune-share tunes on a part of train, for tasks whose whole would take a day.
+Tuning: the settings of fasttext_models.py are tried for every task and set of rows. With each, a model is trained with
+the first seed, quantized to every size, with and without training after the cut, and scored on validation.
+--tune-share tunes on a part of train, for tasks that would take a day on all of it.
 A size's winner is the best file that is not larger. The winners, and the best model that is not quantized, are trained
-again with every seed, and these alone are scored over test, once. fastText's qout needs 256 labels, so outputs are not
-quantized. Its own autotune is not used: with 60 seconds and 12 KB of SST-2 it had not ended after ten minutes, and
+again with every seed, and only these are scored on test, once. fastText's qout needs 256 labels, so outputs are not
+quantized. fastText's autotune is not used: with 60 seconds and 12 KB on SST-2 it had not ended after ten minutes and
 held 7 GB.
 
-With one thread a seed gives the same bytes every time; with more it does not. A seed also shuffles the rows. Finished
-models are cached in <workspace>/fasttext-models. The experiment fasttext-TASK holds results.json and, for every
-setting tried, tuning.json; `experiment.py list`, `show`, `report` and `archive` (without tuning.json) know it.
+With one thread a seed gives the same bytes every time; with more threads it does not. A seed also shuffles the rows.
+Finished models are cached in <workspace>/fasttext-models. The experiment fasttext-TASK holds results.json and, for
+every setting tried, tuning.json; `experiment.py list`, `show`, `report` and `archive` (without tuning.json) support it.
 """
 
 import argparse
@@ -56,9 +56,9 @@ TUNING_FILE = "tuning.json"
 
 
 def training_rows(given: argparse.Namespace, task: Task, share: float = 1.0) -> list[DistillationSet]:
-    """Return the sets of rows to learn from: a share of train with labels, and, if asked for, augmented rows too."""
+    """Return the sets of training rows: a share of train with labels and, if requested, one with augmented rows too."""
     common = {"task": given.task, "workspace": given.workspace, "downsample_data": share}
-    # An alpha of 1: a row of train has its label, an augmented one the teacher's choice.
+    # With alpha 1, a train row has its own label and an augmented row the teacher's choice.
     settings = DistillSettings(**common, alpha=1, only_original_data=True)
     sets = [distillation_set(settings, task)]
     if given.augmented:
@@ -68,14 +68,14 @@ def training_rows(given: argparse.Namespace, task: Task, share: float = 1.0) -> 
 
 
 def tune(bench: Bench, rows: DistillationSet, given: argparse.Namespace) -> list[File]:
-    """Try all settings with the first seed, over validation."""
+    """Return the files of all settings with the first seed, scored on validation."""
     tried = bar(settings_tried(given.draws), f"fastText on {len(rows.split):,} rows")
     files = (bench.files(rows, draw, cuts(given.sizes), given.seeds[0], ("validation",)) for draw in tried)
     return list(itertools.chain.from_iterable(files))
 
 
 def test(bench: Bench, rows: DistillationSet, chosen: dict[str, File], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Return rows of results.json: the winners trained with each seed and scored over test. chosen: name -> winner."""
+    """Return rows of results.json: the winners, trained with each seed and scored on test. chosen: name -> winner."""
     splits = ("validation", *bench.task.test_splits)
     found = []
     for (name, file), seed in bar(list(itertools.product(chosen.items(), seeds)), "winners"):
@@ -88,7 +88,7 @@ def test(bench: Bench, rows: DistillationSet, chosen: dict[str, File], seeds: Se
 
 
 def run(given: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Tune and test with each set of rows. Returns the rows of results.json, and the contents of tuning.json."""
+    """Tune and test with each set of rows. Returns the rows of results.json and the contents of tuning.json."""
     found, learned = [], {}
     share = given.tune_share or 1.0
     parts = training_rows(given, bench.task, share)
@@ -127,7 +127,7 @@ def as_tried(file: File) -> dict[str, Any]:
 
 
 def short(size: int | None) -> str:
-    """12000 -> '12k'."""
+    """Return a size as text: 12000 -> '12k'."""
     return "full" if size is None else f"{size // 1000}k" if size % 1000 == 0 else str(size)
 
 
@@ -147,7 +147,7 @@ _NOT_ITS_MEANING = ("workspace", "fasttext_python", "json", "name")
 
 
 def record(given: argparse.Namespace) -> None:
-    """Run all of it and write the experiment's folder. Raises UserError before anything runs for a task of no use."""
+    """Run everything and write the experiment's folder. Raises UserError, before anything runs, for an unfit task."""
     task, paths = load_task(given.task), Workspace(given.workspace)
     if task.regression or task.tokens or task.multilabel or task.models_of:
         raise UserError(f"{task.name}: fastText learns labels of texts, of a task with rows to learn from")
@@ -167,7 +167,7 @@ def record(given: argparse.Namespace) -> None:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The flags."""
+    """Return the parser of the flags."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="sst-2", help="task whose rows are learned")
     parser.add_argument("--sizes", type=int, nargs="+", default=[12_000, 32_000, 100_000, 400_000], help="in bytes")

@@ -1,6 +1,6 @@
-"""fastText for comparison: an environment that has it, a task's rows as its lines, and models trained on them.
+"""fastText for comparison: an environment with fastText, a task's rows in its format, and models trained on them.
 
-Its Python package needs an older NumPy than the project's, so it runs in a separate virtual environment
+fastText's Python package needs an older NumPy than the project, so it runs in a separate virtual environment
 (fasttext_inside.py).
 """
 
@@ -20,17 +20,17 @@ from common.progress import say
 from common.store.workspace import Workspace
 
 FASTTEXT = ("fasttext-wheel==0.9.2", "numpy<2")
-"""The last release of fastText's Python package, and the NumPy it works with."""
+"""The last release of fastText's Python package, and a NumPy that it works with."""
 SECOND = "2_"
-"""Prefix of the words of a pair's second sentence. No word of a first one has it: `split_words` splits there."""
+"""Prefix of the words of a pair's second sentence. No other word has it, because `split_words` splits at it."""
 PLAIN = {"dim": 25, "epoch": 15, "lr": 0.5, "thread": 1}
-"""Settings of a model whose speed matters, not its score."""
+"""Settings of a model that is used to measure speed, not scores."""
 
 
 def fasttext_python(given: str | None, paths: Workspace) -> str | None:
-    """Return a Python that has fastText: the one given, or that of an environment in the workspace, created if needed.
+    """Return a Python with fastText: the given one, or that of an environment in the workspace, created if needed.
 
-    Returns None, and prints why, where that fails.
+    If this fails, prints the reason and returns None.
     """
     folder = paths.root / "fasttext"
     python = given or str(folder / "bin" / "python")
@@ -50,9 +50,9 @@ def _has_fasttext(python: str) -> bool:
 
 
 def texts_of(split: Split) -> list[str]:
-    """Return rows as the students' hash tokenizer sees them: lower-case words and punctuation marks, a space between.
+    """Return rows as the students' hash tokenizer splits them: lower-case words and punctuation, separated by spaces.
 
-    A pair is one line, the second sentence's words marked by SECOND.
+    A pair is one line, in which the second sentence's words have the prefix SECOND.
     """
     first, *others = ([split_words(text) for text in column] for column in split.sentences())
     second = [[SECOND + word for word in words] for words in others[0]] if others else [[]] * len(first)
@@ -60,7 +60,7 @@ def texts_of(split: Split) -> list[str]:
 
 
 def write_training(path: Path, texts: Sequence[str], labels: np.ndarray, seed: int) -> Path:
-    """Write the labelled rows, `__label__1 some words`, shuffled: fastText takes them in their order."""
+    """Write the labelled rows as `__label__1 some words`, shuffled, because fastText reads them in order."""
     lines = [f"__label__{label} {text}\n" for text, label in zip(texts, labels, strict=True) if label >= 0]
     path.write_text("".join(lines[i] for i in np.random.default_rng(seed).permutation(len(lines))), encoding="utf-8")
     return path
@@ -69,7 +69,7 @@ def write_training(path: Path, texts: Sequence[str], labels: np.ndarray, seed: i
 def in_fasttext(python: str, job: dict[str, Any]) -> list[dict[str, Any]]:
     """Run a job (see fasttext_inside.py) in fastText's environment. Returns the result of each cut.
 
-    Ctrl-C does not reach it there: this process stops after the job, or kills it at the second Ctrl-C.
+    Ctrl-C does not reach the job: this process stops after the job, or kills it at the second Ctrl-C.
     """
     command = [python, str(Path(__file__).parent / "fasttext_inside.py")]
     done = subprocess.run(
@@ -81,7 +81,7 @@ def in_fasttext(python: str, job: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def train_fasttext(python: str, split: Split, target: Path) -> Path:
-    """Train a supervised fastText model of the labelled rows as they are. Returns its file in a folder."""
+    """Train a supervised fastText model on the unmodified labelled rows. Returns the model's file."""
     source, model = write_training(target / "train.txt", split.sentence1, split.labels, 1), target / "fasttext.bin"
     cuts = [{"size": None, "keep": str(model)}]
     (file,) = in_fasttext(python, {"train": str(source), "settings": PLAIN, "texts": {}, "cuts": cuts})

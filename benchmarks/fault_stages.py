@@ -1,6 +1,6 @@
 """A small pipeline for faults.py: the command of each stage, and the workspace before and after it.
 
-The data are 1,500 made sentences, the teacher is a BERT of one layer, and every command ends within seconds.
+The data are 1,500 generated sentences, the teacher is a one-layer BERT, and every command ends within seconds.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Set before PyTorch is imported: the stages run in this process with one thread, without network, as the commands do.
+# Set before PyTorch is imported: like the commands, the stages in this process use one thread and no network.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["MKL_CBWR"] = "AUTO"
@@ -37,9 +37,9 @@ ROWS = 1500
 STUDENT = "bilstm-bpe6-a0-aug-s3201976"
 QUANTIZED = f"{STUDENT}+q4-t1"
 VOLATILE = ("seconds", "started", "built", "files", "run", "checksum")
-"""Keys of JSON files that differ from run to run: times, sizes of files with times in them, paths of the workspace."""
+"""JSON keys whose values differ from run to run: times, sizes of files that contain times, paths of the workspace."""
 ONLY_THERE = (".txt", ".html", ".md", ".png", ".pdf")
-"""Kinds of files that have times in them; only whether they are there is compared."""
+"""Kinds of files that contain times; only their existence is compared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,32 +48,32 @@ class Stage:
 
     name: str
     words: tuple[str, ...]
-    """Its words, but for the workspace."""
+    """Words of the command, without the workspace."""
     before: Path
-    """A workspace with all earlier stages done."""
+    """A workspace in which all earlier stages are done."""
     after: dict[str, str]
-    """Snapshot of the workspace when the command has not been disturbed."""
+    """Snapshot of the workspace after the undisturbed command."""
     seconds: float
-    """Time of the work, without starting Python."""
+    """Time of the work, excluding the start of Python."""
     growth: int
-    """Bytes that it adds to the workspace."""
+    """Bytes that the command adds to the workspace."""
 
     def command(self, workspace: Path, *more: str) -> list[str]:
         """Return the command line for a workspace; a sweep has as many workers as there are cores."""
         return [sys.executable, *self.words, "--workspace", str(workspace), *more]
 
     def workspace(self, path: Path) -> Path:
-        """Copy the workspace before this stage to `path`, which may be there."""
+        """Copy the workspace before this stage to `path`, which may exist."""
         return shutil.copytree(self.before, path, symlinks=True, dirs_exist_ok=True)
 
 
 def run(words: list[str], seconds: float = 300) -> subprocess.CompletedProcess:
-    """Run a command to its end. Raises subprocess.TimeoutExpired after so many seconds."""
+    """Run a command to its end. Raises subprocess.TimeoutExpired after `seconds`."""
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
 
 
 def write_task(folder: Path, source: dict[str, Any] | None = None) -> Path:
-    """Write the task `reviews`: a CSV file and its YAML, with another `source` if given. Returns the YAML's path."""
+    """Write the task `reviews`, a CSV file and its YAML, with `source` if given. Returns the path of the YAML file."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [f'"{text}",{("bad", "good")[label]}\n' for text, label in tiny.sentences(ROWS)]
     (folder / "reviews.csv").write_text("text,label\n" + "".join(rows))
@@ -84,7 +84,7 @@ def write_task(folder: Path, source: dict[str, Any] | None = None) -> Path:
 
 
 def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield name and words of each stage, in order; their files are written to `folder`."""
+    """Yield name and words of each stage, in order; files that they read are written to `folder`."""
     quiet_transformers()
     task = ["--task", str(write_task(folder)), "--cpu", "--no-loadbar"]
     encoder = str(tiny.write_encoder(folder / "tiny-bert"))
@@ -126,7 +126,7 @@ def build(folder: Path) -> list[Stage]:
         started, size = time.monotonic(), bytes_of(workspace)
         line = [*words, "--workspace", str(workspace)]
         if name == "sweep":
-            # In this process too: the result does not depend on the launcher.
+            # Run in this process too, because the result does not depend on the launcher.
             line = [*line, "--launcher", "local"]
         with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.redirect_stdout(errors):
             code = processes.run_script(*line)
@@ -138,15 +138,15 @@ def build(folder: Path) -> list[Stage]:
 
 
 def bytes_of(folder: Path) -> int:
-    """Return the room that a folder takes in pages of 4 KiB."""
+    """Return the bytes that a folder takes in pages of 4 KiB."""
     return sum(-(-path.lstat().st_size // 4096) * 4096 + 4096 for path in folder.rglob("*"))
 
 
 def snapshot(workspace: Path) -> dict[str, str]:
-    """Return path -> content of everything in a workspace, but for locks, times and random names.
+    """Return path -> content of everything in a workspace, except for locks, times and random names.
 
-    An artifact's folder has a random name, so its files are listed below its key, and a folder that no key points to
-    is listed by its own name.
+    An artifact's folder has a random name, so its files are listed under its key. A folder that no key points to is
+    listed under its own name.
     """
     current = {link.resolve(): link.name for link in (workspace / "store").glob("*") if link.is_symlink()}
     found = {}
@@ -165,7 +165,7 @@ def snapshot(workspace: Path) -> dict[str, str]:
 
 
 def _content(path: Path) -> str:
-    """Return a hash of a file, of JSON without what differs from run to run."""
+    """Return a hash of a file; for JSON, without values that differ from run to run."""
     if path.suffix in ONLY_THERE:
         return "there"
     data = path.read_bytes()
@@ -184,7 +184,7 @@ def _stable(value: Any) -> Any:
 
 
 def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
-    """Return a line for each file that a workspace has in addition, lacks, or has with other content."""
+    """Return a line for each file that a workspace has in addition, lacks, or has with different content."""
     extra = [f"left behind: {path}" for path in found.keys() - expected.keys()]
     lacking = [f"missing: {path}" for path in expected.keys() - found.keys()]
     other = [f"other content: {path}" for path in found.keys() & expected.keys() if found[path] != expected[path]]

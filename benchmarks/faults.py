@@ -5,8 +5,8 @@
     python benchmarks/faults.py --only kills --kills 10 --seed 5
 
 Each trial runs real commands on a small pipeline (fault_stages.py) and compares the workspace with that of
-uninterrupted commands, byte for byte but for times. A difference from docs/reliability.md is a finding (exit code 1).
-Full disks need the right to mount a tmpfs.
+uninterrupted commands, byte for byte except for times. A deviation from docs/reliability.md is a finding (exit code 1).
+Full disks need permission to mount a tmpfs.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from common.store.store import Store
 
 CORES = len(os.sched_getaffinity(0))
 REFUSED = 2
-"""Exit code of a command that refuses to go on."""
+"""Exit code of a command that ends with a UserError."""
 
 
 @dataclasses.dataclass
@@ -54,7 +54,7 @@ class Row:
 
 
 def main() -> None:
-    """Run the trials, print the table. Exit code 1 where something was found."""
+    """Run the trials and print the table. Exits with code 1 if there are findings."""
     given = _parser().parse_args()
     rows = []
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def table(rows: list[Row]) -> str:
-    """Return the rows as a Markdown table, and below it every finding."""
+    """Return the rows as a Markdown table, followed by every finding."""
     lines = ["| fault | trials | findings | |", "|---|---:|---:|---|"]
     lines += [f"| {row.fault} | {row.trials:,} | {len(row.findings)} | {row.note} |" for row in rows]
     return "\n".join([*lines, *(f"{row.fault}: {finding}" for row in rows for finding in row.findings)])
@@ -98,7 +98,7 @@ class Trials:
         self.given, self.folder, self.stages = given, folder, stages
 
     def kills(self, end: float) -> Row:
-        """Kill commands at random moments of their work, run them again, and compare."""
+        """Kill commands at random times during their work, run them again, and compare."""
         stages = self.stages
         ended: list[int] = []
 
@@ -113,7 +113,7 @@ class Trials:
                 process.wait(moment)
                 ended.append(number)
             except subprocess.TimeoutExpired:
-                # A sweep's workers are killed too, or left alone.
+                # In half of the trials, the workers of a sweep are killed too.
                 (os.kill if draw.random() < 0.5 else os.killpg)(process.pid, signal.SIGKILL)
                 process.wait()
             found = [*damaged(workspace), *goes_on(stage, workspace)]
@@ -124,7 +124,7 @@ class Trials:
         return row
 
     def disks(self, end: float) -> Row:
-        """Run commands in workspaces on full disks, then again with room, and compare."""
+        """Run commands in workspaces on full disks, then again with free space, and compare."""
         if not can_mount(self.folder / "mount"):
             return Row("full disks", 0, [], "not run: mounting a tmpfs is not allowed here")
         growing = [stage for stage in self.stages if stage.growth]
@@ -166,7 +166,7 @@ class Trials:
             return self._in_turns("two commands at once", self.given.twice, end, trial)
 
     def malformed(self, end: float) -> Row:
-        """Read malformed data sets. Each is refused in one line."""
+        """Read malformed data sets, each of which must be refused in one line."""
         tasks = list(malformed_tasks(self.folder / "malformed"))
 
         def trial(number: int, draw: random.Random) -> list[str]:
@@ -204,11 +204,11 @@ class Trials:
         return Stage("download", words, before, snapshot(workspace), 1.0, 0)
 
     def _in_turns(self, fault: str, count: int, end: float, trial: Callable[[int, random.Random], list[str]]) -> Row:
-        """Run trials, as many at once as there are cores, until all are done or the time is over."""
+        """Run trials, one per core at a time, until all are done or the time is over."""
 
         def one(number: int) -> list[str] | None:
             if number >= CORES and time.monotonic() > end:
-                return None  # one trial a core is run in any case
+                return None  # at least one trial per core is always run
             try:
                 return trial(number, random.Random(f"{self.given.seed} {fault} {number}"))
             except subprocess.TimeoutExpired as error:
@@ -223,14 +223,14 @@ class Trials:
 
 
 def wait_for_work(process: subprocess.Popen, workspace: Path) -> None:
-    """Wait until a command writes to its workspace, or ends: before that it loads libraries."""
+    """Wait until a command has loaded its libraries and writes to its workspace, or ends."""
     before = set(workspace.rglob("*"))
     while process.poll() is None and set(workspace.rglob("*")) == before:
         time.sleep(0.02)
 
 
 def goes_on(stage: Stage, workspace: Path, *more: str) -> list[str]:
-    """Run a stage's command again, undisturbed. Returns how the workspace differs from the one never disturbed."""
+    """Run a stage's command again, undisturbed. Returns the differences from a workspace that was never disturbed."""
     done = run(stage.command(workspace, *more))
     if done.returncode:
         return [f"run again, it ends with {done.returncode}: {done.stderr[-300:]!r}"]
@@ -238,7 +238,7 @@ def goes_on(stage: Stage, workspace: Path, *more: str) -> list[str]:
 
 
 def damaged(workspace: Path) -> list[str]:
-    """Return the names that point to an artifact which is not whole."""
+    """Return the names that point to an incomplete artifact."""
     store, found = Store(workspace), []
     for path in workspace.rglob("*"):
         target = path.resolve()
@@ -248,12 +248,12 @@ def damaged(workspace: Path) -> list[str]:
 
 
 def _key(target: Path, workspace: Path) -> str:
-    """Return the key of the artifact that a resolved path is in."""
+    """Return the key of the artifact that contains a resolved path."""
     return target.relative_to((workspace / "store").resolve()).parts[0].split(".")[0]
 
 
 def unclear(done: subprocess.CompletedProcess, expected: tuple[int, ...]) -> list[str]:
-    """Return what is wrong with a command's end: another exit code, a traceback, a refusal of several lines."""
+    """Return the problems with how a command ended: another exit code, a traceback, an error of several lines."""
     if done.returncode not in expected:
         return [f"exit code {done.returncode}: {done.stderr[-300:]!r}"]
     if "Traceback" in done.stderr:
@@ -264,7 +264,7 @@ def unclear(done: subprocess.CompletedProcess, expected: tuple[int, ...]) -> lis
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """Yield a folder on a disk of so many bytes."""
+    """Yield a folder on a disk of `size` bytes."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True, capture_output=True)
     try:
@@ -284,7 +284,7 @@ def can_mount(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def slow_server(folder: Path) -> Iterator[str]:
-    """Serve a folder on this machine, each file over about a second. Yields its address."""
+    """Serve a folder on this machine, taking about a second per file. Yields the address."""
     folder.mkdir()
 
     class Handler(SimpleHTTPRequestHandler):
@@ -310,7 +310,7 @@ PARTS: dict[str, Callable[[Trials, float], Row]] = {
     "twice": Trials.twice,
     "kills": Trials.kills,
 }
-"""Name on the command line -> its trials, in the order in which they run."""
+"""Name on the command line -> trials, in the order in which they run."""
 NEED_STAGES = {"disks", "twice", "kills"}
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """71 malformed data sets and task files.
 
-For each, `preprocess.py --task FILE` ends within 20 seconds with exit code 2 and one line on stderr that names what is
-wrong: no traceback, no hang, nothing left in the workspace.
+For each, `preprocess.py --task FILE` must end within 20 seconds with exit code 2 and one line on stderr that names the
+problem: no traceback, no hang, nothing left in the workspace.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 SECONDS = 20
-"""How long a command may take to refuse one."""
+"""Maximum time for a command to refuse a data set."""
 TASK_FILE = "task.yaml"
 Content = str | bytes | Callable[[Path], object]
-"""Content of a file, or a function that creates something else at its path."""
+"""Content of a file, or a function that creates something at its path."""
 
 _LABELS = ("no", "yes")
 _ROWS = [(f"the film number {i} is {('dull', 'fine')[i % 2]}", _LABELS[i % 2]) for i in range(40)]
@@ -38,7 +38,7 @@ _SCORES = "text,label\n" + "".join(f"{text},{i % 5}\n" for i, (text, _) in enume
 
 
 def malformed_tasks(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Write malformed tasks, each into a folder of its name in `folder`. Yields (name, YAML file to prepare)."""
+    """Write malformed tasks, each into a folder with its name in `folder`. Yields (name, YAML file to prepare)."""
     for name, write in _cases():
         place = folder / name
         place.mkdir(parents=True)
@@ -55,8 +55,10 @@ def _cases() -> Iterator[tuple[str, Callable[[Path], None]]]:
 def _case(
     suffix: str, problem: str, content: Content | None, yaml: str | bytes | None = None, **task: Any
 ) -> tuple[str, Callable[[Path], None]]:
-    """Return a name and a function that writes a task with one file. suffix: of the file; task: changed settings;
-    yaml: the whole task file instead."""
+    """Return a name and a function that writes a task with one file.
+
+    suffix: suffix of the file; task: changed settings; yaml: contents of the task file, instead of settings.
+    """
 
     def write(place: Path) -> None:
         values = {"name": "mine", "labels": _LABELS, "source": {"files": {"all": f"rows.{suffix}"}}, **task}
@@ -211,7 +213,7 @@ def _no_files() -> Iterable[tuple[str, Callable[[Path], None]]]:
 
 
 def _bind(path: Path) -> None:
-    """Create a socket; its address, which is short, is relative to its folder."""
+    """Create a socket. Its address is relative to its folder, because addresses must be short."""
     before = Path.cwd()
     os.chdir(path.parent)
     try:

@@ -1,12 +1,12 @@
-"""Mutated packed files against the numpy runtime: each is refused with a PackedError, or is a model that answers.
+"""Mutated packed files in the NumPy runtime: each must raise a PackedError or load as a model that answers.
 
     python benchmarks/mutations.py --files 1000000
     python benchmarks/mutations.py --seconds 120 --seed 3
 
 Small students of every architecture, tokenizer and form of weights are packed, and copies of them are damaged: fields
 of the header get other values, products are nested, bytes are flipped, cut, inserted and exchanged. Most copies get the
-right length and checksum, so that later checks are reached. A file with any other exception, one that takes longer than
-10 seconds, or more than 500 MB, is a finding: its bytes are kept in a folder; its number and the seed make it again.
+right length and checksum, so that later checks are reached. A file that raises any other exception, or takes more than
+10 seconds or 500 MB, is a finding: its bytes are saved in a folder, and its number and the seed reproduce it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads would only wait, and hold memory
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # more threads would only wait and hold memory
 
 import numpy as np
 from damage import SIZES, Honest, assemble, mutated, take_apart
@@ -40,19 +40,19 @@ from compression.runtime import PackedError
 from compression.runtime.model import load_bytes
 
 MEMORY = 500 << 20
-"""Bytes that a process may hold, Python and NumPy included."""
+"""Maximum bytes that a process may hold, including Python and NumPy."""
 SECONDS = 10.0
-"""Longest CPU time for one file."""
+"""Maximum CPU time for one file."""
 TEXTS = ("A film, 2!", "caf\u00e9 \ud55c\uad6d wonderful " * 6, "")
 FINDINGS = 20
-"""Findings after which a worker ends."""
+"""Number of findings after which a worker ends."""
 _BLOCK = 1000
-"""Files between two looks at the clock."""
+"""Number of files between two checks of the time."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Mutations:
-    """Result of a run. outcomes: beginning of an error's message, or "a model" -> files. findings: a line for each."""
+    """Result of a run. outcomes: start of an error's message, or "a model" -> number of files; findings: lines."""
 
     files: int
     seconds: float
@@ -68,13 +68,13 @@ def mutate_packed(
     workers: int = 0,
     folder: Path = Path("findings"),
 ) -> Mutations:
-    """Load mutated files and ask those that are models for answers.
+    """Load mutated files, and run predictions with those that load as a model.
 
-    files: at most so many; seconds: stop after this time; workers: processes, 0 for one per core. Findings are written
-    into `folder`, which is made for the first one: NUMBER.fwt. File `number` depends on the seed and its number alone.
+    files: maximum number; seconds: stop after this time; workers: processes, 0 for one per core. Findings are written
+    to `folder`, created if needed, as NUMBER.fwt. A file depends only on the seed and its number.
     """
     workers = workers or len(os.sched_getaffinity(0))
-    context = multiprocessing.get_context("spawn")  # a forked worker would hold this process's PyTorch
+    context = multiprocessing.get_context("spawn")  # a forked worker would hold this process's PyTorch in memory
     with tempfile.TemporaryDirectory() as name:
         students = Path(name) / "students.pickle"
         maker = context.Process(target=write_students, args=(students,))
@@ -102,7 +102,7 @@ def mutate_packed(
 
 
 class _Watched:
-    """A worker that is restarted with the next file after one on which it crashed or did not end."""
+    """A worker that is restarted with the next file if it crashes or hangs on one."""
 
     def __init__(self, context: Any, given: tuple, folder: Path) -> None:
         self._context, self._given, self._folder = context, given, folder
@@ -117,7 +117,7 @@ class _Watched:
         self._process.start()
 
     def join(self) -> None:
-        """Wait for the worker, and for those that follow it."""
+        """Wait for the worker and its replacements."""
         while True:
             before = self._at.value
             self._process.join(4 * SECONDS)
@@ -138,7 +138,7 @@ class _Watched:
 
 
 def _keep(folder: Path, number: int, given: tuple[Path, int], what: str) -> str:
-    """Write a file into the folder of findings. Returns a line about it."""
+    """Write a file to the folder of findings. Returns a line about it."""
     if number < 0:
         return f"a worker does not start: {what}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -148,12 +148,12 @@ def _keep(folder: Path, number: int, given: tuple[Path, int], what: str) -> str:
 
 
 def write_students(path: Path) -> None:
-    """Pack small students of every kind and pickle them, taken apart."""
+    """Pack small students of every kind, and pickle them in decomposed form."""
     import packed_students as made
 
     from compression.packing import ans, pack_student
 
-    ans._USUAL_STEPS = 16  # many lanes: small files are decoded in a few steps of numpy
+    ans._USUAL_STEPS = 16  # many lanes, so that small files are decoded in a few NumPy steps
     forms = itertools.cycle(made.FORMS)
     kinds = [(arch, embedding, {}) for arch, embedding in itertools.product(made.ARCHS, made.EMBEDDINGS)]
     kinds += [(arch, "hash", {"pair": True}) for arch in made.ARCHS]
@@ -173,14 +173,14 @@ def write_students(path: Path) -> None:
 
 
 def file_of(students: Sequence[Honest], seed: int, number: int) -> bytes:
-    """Return the mutated file of a number."""
+    """Return the mutated file with a number."""
     return mutated(np.random.default_rng([seed, number]), students)
 
 
 def run_worker(
     students: Path, seed: int, numbers: range, deadline: float | None, folder: Path, report: Path, at: Any
 ) -> None:
-    """Load the files of these numbers, and write the results. at: set to the number that is being loaded."""
+    """Load the files with these numbers, and write the results. at: set to the number that is being loaded."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, _too_long)
@@ -209,7 +209,7 @@ def run_worker(
 
 
 def _write_report(report: Path, outcomes: dict[str, int], findings: list[str]) -> None:
-    # getrusage would count the memory of the process that started this one.
+    # getrusage is not used, because it would include the memory of the parent process.
     peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
     report.write_text(json.dumps({"outcomes": outcomes, "findings": findings, "peak": peak}))
 
@@ -223,8 +223,8 @@ def _too_long(*_: object) -> None:
 
 
 def outcome(data: bytes) -> str:
-    """Return the beginning of a file's error, or "a model". Raises what a file must not raise."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of this process: others may keep it waiting
+    """Return the start of a file's error message, or "a model". Raises exceptions that a file must not cause."""
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # CPU time of this process, because others may keep it waiting
     try:
         with np.errstate(all="raise", under="ignore"):
             model = load_bytes(data)
@@ -244,7 +244,7 @@ def outcome(data: bytes) -> str:
 
 
 def lines_of(result: Mutations) -> Iterator[str]:
-    """Yield the result as text."""
+    """Yield the lines of the result as text."""
     rate = result.files / max(result.seconds, 1e-9)
     models = result.outcomes.get("a model", 0)
     yield (
@@ -256,7 +256,7 @@ def lines_of(result: Mutations) -> Iterator[str]:
 
 
 def main() -> None:
-    """Parse, run, print. Exits with 1 where there are findings."""
+    """Parse flags, run, and print. Exits with code 1 if there are findings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=1_000_000, help="number of files (default: 1,000,000)")
     parser.add_argument("--seconds", type=float, help="stop after this time")

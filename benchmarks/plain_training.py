@@ -1,4 +1,4 @@
-"""Training as a straightforward PyTorch program has it: DataLoader, a collate function, packed sequences, batch 50."""
+"""Training in straightforward PyTorch: DataLoader, a collate function, packed sequences, batch size 50."""
 
 import itertools
 import time
@@ -17,7 +17,7 @@ Row = tuple[list, list[float]]
 
 
 class PlainHash(nn.Module):
-    """Hash embeddings of three codes a word (see compression.tokenizers.hash)."""
+    """Hash embeddings with three codes per word (see compression.tokenizers.hash)."""
 
     def __init__(self, rows: int, importance: int, dim: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class PlainHash(nn.Module):
 
 
 class PlainStudent(nn.Module):
-    """Embedding, a recurrent encoder over packed sequences or a mean, two layers."""
+    """Embedding, a recurrent encoder over packed sequences or a mean, and two linear layers."""
 
     def __init__(self, embedding: nn.Module, dim: int, encoder: nn.RNNBase | None, cls_hidden_dim: int) -> None:
         super().__init__()
@@ -53,14 +53,14 @@ class PlainStudent(nn.Module):
 
 
 def rows_of_lists(encoded: EncodedText, logits: np.ndarray) -> list[Row]:
-    """The same rows as Python's lists, as a Dataset holds them."""
+    """Return the rows as Python lists, as a Dataset holds them."""
     ids = encoded.ids.tolist() if encoded.ids.shape[1] > 1 else encoded.ids[:, 0].tolist()
     texts = [ids[start:end] for start, end in itertools.pairwise(encoded.offsets.tolist())]
     return list(zip(texts, logits.tolist(), strict=True))
 
 
 def collate(batch: list[Row]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Padded ids, lengths, logits."""
+    """Return padded ids, lengths and logits of a batch."""
     ids = [torch.tensor(row[0]) for row in batch]
     lengths = torch.tensor([len(row) for row in ids])
     return pad_sequence(ids, batch_first=True), lengths, torch.tensor([row[1] for row in batch])
@@ -69,7 +69,10 @@ def collate(batch: list[Row]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 def train_plainly(
     student: PlainStudent, rows: list[Row], optimizer: torch.optim.Optimizer, epochs: int
 ) -> tuple[float, float]:
-    """Train on mean squared error of logits, a linearly falling rate. Returns seconds, and the last epoch's loss."""
+    """Train on the mean squared error of logits with a linearly decaying learning rate.
+
+    Returns the seconds and the last epoch's loss.
+    """
     loader = DataLoader(rows, batch_size=BATCH, shuffle=True, collate_fn=collate)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.01, total_iters=epochs * len(loader))
     started, losses = time.perf_counter(), []
@@ -87,7 +90,7 @@ def train_plainly(
 
 
 def mean_loss(student: PlainStudent, rows: list[Row]) -> float:
-    """Mean squared error over rows."""
+    """Return the mean squared error over rows."""
     with torch.inference_mode():
         batches = DataLoader(rows, batch_size=BATCH, collate_fn=collate)
         losses = [

@@ -1,15 +1,15 @@
-"""Packed students against the same ones in PyTorch, and against a fastText model trained on the same text.
+"""Packed students compared with the same students in PyTorch, and with a fastText model trained on the same text.
 
     python benchmarks/runtime.py
     python benchmarks/runtime.py --task sst-2 --ffn NAME --bilstm NAME --fasttext-python ~/fasttext/bin/python
     python benchmarks/runtime.py --task sst-2 --only-c --files sst-2-12k sst-2-32k sst-2-100k
 
-Every figure is of a fresh process on one core with one thread: seconds from its start to the first answer, sentences a
-second over the test split, milliseconds for one sentence alone, and the most memory it held while it read them all.
-The students are those named, or the smallest of each kind that the workspace has (make quickstart makes some).
-fastText learns from the task's training rows and their labels.
-The C runtime's command line, where make -C runtimes/c has built it, and fastText's, where it is installed, read the
-same texts from a file and write labels (command_lines.py).
+Every figure is measured in a fresh process on one core with one thread: seconds from its start to the first answer,
+sentences per second on the test split, milliseconds for a single sentence, and peak memory over the test split.
+The students are those named, or the smallest of each kind in the workspace (make quickstart builds some).
+fastText is trained on the task's training rows and their labels.
+The command lines of the C runtime (if built by make -C runtimes/c) and of fastText (if installed) read the same texts
+from a file and write labels (command_lines.py).
 """
 
 import argparse
@@ -40,14 +40,14 @@ from compression.packing import pack_student
 
 HERE = Path(__file__).parent
 FILES = (WEIGHTS_FILE, "bpe.model")
-"""Files of a student's folder that a prediction needs, apart from a few settings."""
+"""Files in a student's folder that a prediction needs, apart from a few settings."""
 STARTS, PASSES = 7, 5
-"""Processes started for each start-up time, of which the median counts; passes over the test split."""
+"""Number of processes started to measure the median start-up time; number of passes over the test split."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """One way of running one model. labels: what it calls the task's labels, in their order."""
+    """One way of running one model. labels: the model's names of the task's labels, in order."""
 
     name: str
     python: str
@@ -57,8 +57,11 @@ class Way:
 
 
 def measure(way: Way, texts: Path, split: Split, clock: str) -> dict[str, Any]:
-    """start: seconds to the first answer; rate: sentences a second; one: milliseconds for a sentence alone; memory:
-    bytes held at most; accuracy: over labelled rows; bytes: of the files it needs."""
+    """Return the measurements of a way.
+
+    start: seconds to the first answer; rate: sentences per second; one: milliseconds for a single sentence; memory:
+    peak bytes; accuracy: on labelled rows; bytes: size of the files it needs.
+    """
     starts = [first_answer(way, texts)[clock] for _ in range(STARTS)]
     found = json.loads(in_a_process(way, texts, clock)[-1])
     pairs = zip(split.labels, found["labels"], strict=True)
@@ -82,7 +85,7 @@ def _started(way: Way, texts: Path, clock: str, passes: int) -> subprocess.Popen
 
 
 def first_answer(way: Way, texts: Path) -> dict[str, float]:
-    """Seconds from a process's start to its first answer, by both clocks."""
+    """Return the seconds from a process's start to its first answer, by both clocks."""
     started = time.perf_counter()
     with _started(way, texts, "wall", 0) as process:
         answer = process.stdout.readline()
@@ -102,7 +105,7 @@ def in_a_process(way: Way, texts: Path, clock: str) -> list[str]:
 
 
 def students(paths: Workspace, task: Task, given: dict[str, str | None]) -> dict[str, Path]:
-    """Architecture -> folder: the named one, or the smallest. Raises UserError without any."""
+    """Return architecture -> folder: the named student, or the smallest. Raises UserError if there are none."""
     found = {}
     for arch, name in given.items():
         if name:
@@ -118,14 +121,14 @@ def students(paths: Workspace, task: Task, given: dict[str, str | None]) -> dict
 
 
 def packed(folder: Path, target: Path) -> Path:
-    """A student's packed file, in another folder."""
+    """Write a student's packed file into another folder. Returns its path."""
     path = target / f"{folder.name}.fwt"
     path.write_bytes(pack_student(folder))
     return path
 
 
 def run(given: argparse.Namespace) -> dict[str, Any]:
-    """Measure every way. Raises UserError when a model or the data is missing."""
+    """Measure every way. Raises UserError if a model or the data are missing."""
     paths, task = Workspace(given.workspace), load_task(given.task)
     if task.pair or task.regression or task.tokens or task.multilabel:
         raise UserError(f"{task.name}: this benchmark is of single sentences with labels")
@@ -161,7 +164,7 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def conclusions(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return ratios, and for each target the measured value and whether it is met."""
+    """Return the ratios and, for each target, the measured value and whether it is met."""
     ratios, targets = {}, []
     commands = {name: row["rate"] for name, row in rows.items() if name.endswith(" C")}
     if "fastText C++" in rows:
@@ -193,7 +196,7 @@ def conclusions(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def describe(result: dict[str, Any]) -> str:
-    """The result as tables."""
+    """Return the result as tables."""
     header = ["way", "start-up, s", "sentences/s", "one, ms", "memory, MB", "bytes", "accuracy"]
     body = [
         [

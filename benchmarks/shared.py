@@ -1,4 +1,4 @@
-"""Common parts of the benchmarks: flags, texts to run over, and a process's memory."""
+"""Common parts of the benchmarks: flags, input texts, and memory measurement."""
 
 import argparse
 import dataclasses
@@ -23,7 +23,7 @@ from common.store.workspace import Workspace, default_root
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
-    """The flags that every benchmark has."""
+    """Return a parser with the flags that every benchmark has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, help="TSV of sentences and labels (SST-2's train.tsv)")
     parser.add_argument("--rounds", type=int, default=4, help="turns to average over")
@@ -45,7 +45,7 @@ def only_memory(
     memory: Callable[[Path | None, int], dict[str, float]],
     line: Callable[[dict[str, float]], str] = above_the_models,
 ) -> bool:
-    """Measure memory and print it, where that is asked for. Returns whether it was."""
+    """Measure and print memory if requested by a flag. Returns whether it was requested."""
     if given.memory_of:
         print(json.dumps(memory(given.text, given.memory_of)))
     elif given.memory is not None:
@@ -54,7 +54,7 @@ def only_memory(
 
 
 def labelled(path: Path | None) -> Split:
-    """Return rows of a TSV (sentence, label 0 or 1, a header line), or of Rotten Tomatoes, in a fixed random order."""
+    """Return rows of a TSV (header line, sentence, label 0 or 1), or of Rotten Tomatoes, in a fixed random order."""
     if path:
         lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
         labels = np.array([int(line[1]) for line in lines])
@@ -67,12 +67,12 @@ def labelled(path: Path | None) -> Split:
 
 
 def sentences(path: Path | None) -> list[str]:
-    """The text of `labelled`."""
+    """Return the texts of `labelled`."""
     return labelled(path).sentence1
 
 
 def rows_of(texts: list[str], count: int) -> Split:
-    """A split of `count` rows, the texts again and again."""
+    """Return a split of `count` rows that repeats the texts."""
     chosen = list(itertools.islice(itertools.cycle(texts), count))
     return Split(chosen, None, np.zeros(count, np.int64), np.arange(count))
 
@@ -87,40 +87,40 @@ def write_rows(path: Path, texts: list[str], count: int) -> Path:
 
 
 def memory_now() -> int:
-    """Bytes this process holds (Linux)."""
+    """Return the bytes that this process holds (Linux)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def memory_peak() -> int:
-    """Most bytes this process has held so far."""
+    """Return the peak number of bytes that this process has held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def in_a_process(*words: object) -> str:
-    """Run the same script with other arguments in a separate process. Returns the last line it printed."""
+    """Run the same script with other arguments in a separate process. Returns the last printed line."""
     command = [sys.executable, sys.argv[0], *map(str, words)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
 
 
 held: list[int] = []
-"""Bytes that `Measured` recorded."""
+"""Bytes recorded by `Measured`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Work that records the memory held once its models are loaded."""
+    """Work that records the memory held after its models are loaded."""
 
     work: Work
 
     def open(self) -> PartFunction:
-        """Load, and note."""
+        """Load the models and record the memory."""
         function = self.work.open()
         held.append(memory_now())
         return function
 
 
 def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
-    """Do the work over all of `source`. Returns rows written, and the most bytes held above the loaded models'."""
+    """Do the work on all of `source`. Returns the rows written and the peak bytes held above the loaded models."""
     map_parts(source, target, Measured(work), Launcher(), target.stem, target.with_suffix(".work"))
     return {"rows": count_rows(target), "bytes": memory_peak() - held[0]}
 

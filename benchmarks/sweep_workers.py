@@ -1,9 +1,10 @@
-"""Seconds that a grid takes with two workers against one.
+"""Seconds that a grid takes with two workers, compared with one.
 
     python benchmarks/sweep_workers.py
 
-Twelve runs of students trained on the labels of Rotten Tomatoes, through the command line, each time in a fresh
-workspace, by turns. A worker has one thread in both cases, as sweeps do by default; --threads gives one worker more.
+Twelve students are trained on the labels of Rotten Tomatoes by the command line, each time in a fresh workspace, with
+one and two workers in turn. A worker has one thread in both cases, the default of sweeps; --threads gives the single
+worker more.
 """
 
 import argparse
@@ -35,7 +36,7 @@ GRID = {
 
 
 def main() -> None:
-    """Run the grid with one worker and with two, by turns, and print the ratio of the best times."""
+    """Run the grid with one and with two workers, in turn, and print the ratio of the best times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2, help="turns; the best time counts (default: 2)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of the one worker (default: 1)")
@@ -56,7 +57,7 @@ def main() -> None:
 
 
 def _seconds(folder: Path, workers: int, threads: int) -> float:
-    """Seconds of the whole command in a workspace that holds nothing but the splits."""
+    """Return the seconds of the whole command in a workspace that contains only the splits."""
     workspace = folder / "workspace"
     shutil.rmtree(workspace, ignore_errors=True)
     shutil.copytree(folder / "first", workspace)

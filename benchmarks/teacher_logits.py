@@ -1,11 +1,11 @@
-"""Sentences a second through a teacher, against a loop over batches as they come, and the memory it takes.
+"""Sentences per second through a teacher, compared with a loop over batches in file order, and the memory needed.
 
     python benchmarks/teacher_logits.py --text shared/glue/SST-2/train.tsv
     python benchmarks/teacher_logits.py --memory
 
-The loop takes rows in file order in batches of the same size, each padded to its longest row. Both ways run in this
-process by turns over the same rows. The teacher is the packaged MiniLM below an untrained classifier: speed does not
-depend on weights.
+The loop takes rows in file order, in batches of the same size padded to the longest row. Both ways run in turn in this
+process on the same rows. The teacher is the packaged MiniLM with an untrained classifier, since speed does not depend
+on weights.
 """
 
 import json
@@ -38,7 +38,7 @@ MAX_TOKENS = 128
 
 
 def plain_logits(teacher: HuggingFaceTeacher, split: Split) -> np.ndarray:
-    """float32 [n, outputs], rows in file order."""
+    """Return logits, float32 [n, outputs], computed in file order."""
     encoded = teacher.encode(split)
     teacher.model.eval()
     with torch.inference_mode():
@@ -48,13 +48,13 @@ def plain_logits(teacher: HuggingFaceTeacher, split: Split) -> np.ndarray:
 
 
 def load_teacher(source: str) -> HuggingFaceTeacher:
-    """A teacher with two labels below a random classifier."""
+    """Return a teacher with a randomly initialised classifier for two labels."""
     torch.manual_seed(1)
     return HuggingFaceTeacher(source, ("no", "yes"), 2, torch.device("cpu"), torch.float32, MAX_TOKENS)
 
 
 def speed(text: Path | None, rounds: int, rows: int, clock: Callable[[], float]) -> dict[str, Any]:
-    """Time both ways by turns over parts of `rows` rows."""
+    """Time both ways in turn on parts of `rows` rows."""
     teacher, texts = load_teacher(resolve("minilm")[0]), sentences(text)
     seconds = {"plain": 0.0, "ours": 0.0}
     difference, same = 0.0, True
@@ -82,7 +82,7 @@ def speed(text: Path | None, rounds: int, rows: int, clock: Callable[[], float])
 
 
 def memory(text: Path | None, rows: int) -> dict[str, int]:
-    """Logits of `rows` rows by a tiny teacher. Returns bytes held above the loaded teacher."""
+    """Compute logits of `rows` rows with a tiny teacher. Returns the bytes held above the loaded teacher."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write_teacher(folder / "teacher")

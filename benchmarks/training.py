@@ -1,15 +1,15 @@
-"""Sentences a second while training students, against a straightforward PyTorch loop, and how near hardware's limit.
+"""Sentences per second in training students, compared with a straightforward PyTorch loop and the hardware's limit.
 
     python benchmarks/training.py
     python benchmarks/training.py --text shared/glue/SST-2/train.tsv --rows 60000
     python benchmarks/training.py --memory 100000 1100000 2000000
 
-Both ways train the thesis's shapes on the same rows, made into tokens beforehand, in this process: ours with
-compress.py's own loop and its defaults, the other with packed sequences, batches of 50, a DataLoader and a collate
-function in Python, and the same optimizer. Targets are the labels as logits of -1 and 1. The final loss is over rows
-held out from both: ours keeps the epoch of the best accuracy on them, the plain loop its last; the training loss is the
-mean over the last epoch. --memory trains an FFN for one epoch on so many rows, each time in a separate process:
-seconds a row, and the peak of the whole process.
+Both ways train the thesis's shapes on the same rows, tokenized beforehand, in this process: ours with compress.py's
+own loop and its defaults, the other with packed sequences, batches of 50, a DataLoader and a collate function in
+Python, and the same optimizer. Targets are the labels as logits of -1 and 1. The final loss is on rows held out from
+both: ours keeps the epoch with the best accuracy on them, the plain loop the last one. The training loss is the mean
+over the last epoch. --memory trains an FFN for one epoch on each number of rows, in a separate process, and shows the
+seconds per row and the peak memory of the whole process.
 """
 
 import json
@@ -47,13 +47,13 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "RNN-Char100": {"student_arch": "rnn", "embedding_type": "char", "embedding_dim": 100},
     "FFN-Hash25": {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25},
 }
-"""The thesis's shapes are the defaults of configs/students."""
+"""The thesis's shapes, which are the defaults of configs/students."""
 EPOCHS = 3
 HELD_OUT = 1_500
 
 
 def settings_of(name: str, folder: Path, **more: Any) -> CompressSettings:
-    """Return compress.py's defaults for a student, and the settings of both ways: loss, last state, no dropout."""
+    """Return compress.py's defaults for a student with the settings of both ways: loss, last state, no dropout."""
     arch = STUDENTS[name]["student_arch"]
     alike = {"loss": "mse", "pooling": "last", "dropout": 0.0, "epochs": EPOCHS, "cpu": True, "seed": 1}
     given = {**student_defaults(arch, False), **STUDENTS[name], **alike, **more}
@@ -61,13 +61,13 @@ def settings_of(name: str, folder: Path, **more: Any) -> CompressSettings:
 
 
 def logits_of(split: Split) -> np.ndarray:
-    """The labels as logits, float32 [n, 2]."""
+    """Return the labels as logits, float32 [n, 2]."""
     score = np.where(split.labels > 0, 1, -1).astype(np.float32)
     return np.stack([-score, score], 1)
 
 
 def tokenizer_of(settings: CompressSettings, texts: list[str], folder: Path) -> Any:
-    """Its tokenizer; byte pairs are made from the texts."""
+    """Return the student's tokenizer; byte pairs are built from the texts."""
     if settings.embedding_type != "bpe":
         return load_tokenizer(settings.student(), folder)
     files = find_files(settings.vocab_size, settings.embedding_dim, "train", texts, folder / "bpe")
@@ -77,7 +77,7 @@ def tokenizer_of(settings: CompressSettings, texts: list[str], folder: Path) -> 
 def ours(
     settings: CompressSettings, tokenizer: Any, rows: DistillationSet, held_out: Split, folder: Path
 ) -> tuple[float, float, float]:
-    """Train with the project's loop. Returns seconds of training, the last epoch's loss, and that over `held_out`."""
+    """Train with the project's loop. Returns training seconds, the last epoch's loss, and the loss on `held_out`."""
     torch.manual_seed(1)
     student = Student(settings.student_arch, settings.student(), 2, False)
     data, cpu = TrainingData(rows, held_out), torch.device("cpu")
@@ -89,7 +89,7 @@ def ours(
 
 
 def plain_student(settings: CompressSettings) -> PlainStudent:
-    """The same shape from PyTorch's own layers."""
+    """Return a student of the same shape built from PyTorch's own layers."""
     torch.manual_seed(1)
     dim, kinds = settings.embedding_dim, {"bilstm": nn.LSTM, "rnn": nn.RNN}
     kind = kinds.get(settings.student_arch)
@@ -102,14 +102,14 @@ def plain_student(settings: CompressSettings) -> PlainStudent:
 
 
 def compared(name: str, split: Split, held_out: Split, folder: Path) -> dict[str, Any]:
-    """Rates and losses of both ways over the rows of a split, and their ratio."""
+    """Return the rates and losses of both ways on the rows of a split, and the ratio of the rates."""
     settings, seen = settings_of(name, folder), EPOCHS * len(split)
     rows = DistillationSet(split, logits_of(split), None, False)
     tokenizer = tokenizer_of(settings, split.sentence1, folder)
     seconds, loss, final = ours(settings, tokenizer, rows, held_out, folder / name)
     student = plain_student(settings)
     encoded, others = (encode_split(tokenizer, some).text for some in (split, held_out))
-    # compress.py's rule for the rate of another batch size.
+    # compress.py's rule for scaling the learning rate with the batch size.
     slower = settings.model_copy(update={"lr": settings.lr * (BATCH / settings.batch_size) ** 0.5})
     plain = train_plainly(student, rows_of_lists(encoded, rows.logits), make_optimizer(slower, student), EPOCHS)
     plain_final = mean_loss(student, rows_of_lists(others, logits_of(held_out)))
@@ -124,10 +124,10 @@ def compared(name: str, split: Split, held_out: Split, folder: Path) -> dict[str
 
 
 def roofline(name: str, result: dict[str, Any], folder: Path) -> dict[str, float]:
-    """Multiplications of a BiLSTM's training step a second, against those of a large matrix product.
+    """Return the GFLOPS of a BiLSTM's training and of a large matrix product, and their ratio.
 
-    A token costs 2 * 4H * (I + H) floating-point operations in each direction, and twice that again in the backward
-    pass; the embedding and the classifier are left out.
+    A token costs 2 * 4H * (I + H) floating-point operations per direction, plus twice that in the backward pass. The
+    embedding and the classifier are not counted.
     """
     settings = settings_of(name, folder)
     hidden, width = settings.encoder_hidden_dim, settings.embedding_dim
@@ -144,7 +144,7 @@ def roofline(name: str, result: dict[str, Any], folder: Path) -> dict[str, float
 
 
 def memory(text: Path | None, count: int) -> dict[str, float]:
-    """An FFN's epoch on `count` rows of a file. Returns seconds a million rows, and the process's peak in bytes."""
+    """Train an FFN for an epoch on `count` rows of a file. Returns seconds per million rows and peak bytes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         split = read_split(write_rows(folder / "rows.parquet", sentences(text), count), "")

@@ -1,4 +1,4 @@
-"""A packed file through the runtime that needs NumPy alone; see ways.py."""
+"""Classification with a packed file and the NumPy runtime; see ways.py."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from compression.runtime import load
 
 
 def packed(model: str) -> Classify:
-    """Return a function from sentences to the labels that the packed file predicts."""
+    """Return a function from sentences to the labels predicted by a packed file."""
     loaded = load(model)
     return lambda texts: [loaded.labels[i] for i in loaded.logits(texts).argmax(1)]
 

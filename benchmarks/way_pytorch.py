@@ -1,4 +1,4 @@
-"""A student through PyTorch, as evaluate.py scores it; see ways.py."""
+"""Classification with a student in PyTorch, as in evaluate.py; see ways.py."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 
 def pytorch(model: str) -> Classify:
-    """Return a function from sentences to the labels that the student in a folder predicts."""
+    """Return a function from sentences to the labels predicted by the student in a folder."""
     torch.set_num_threads(1)
     show_bars(False)
     student, tokenizer, config = load_student(Path(model), CPU)

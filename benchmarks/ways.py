@@ -1,12 +1,12 @@
 """One way of classifying text, in a separate process: way_NAME.py MODEL TEXTS CLOCK PASSES
 
 way_packed.py reads a .fwt file, way_pytorch.py a student's folder, way_fasttext.py fastText's .bin; TEXTS has one
-sentence a line. The first line printed comes as soon as the first sentence's label is known: CPU seconds so far. After
-it, unless PASSES is 0, comes a line of JSON: seconds by CLOCK (wall or cpu) of the best pass over all sentences and of
-the median sentence alone, the most bytes held, and all labels.
+sentence per line. The first printed line, the CPU seconds so far, appears as soon as the first sentence's label is
+known. Unless PASSES is 0, a line of JSON follows: seconds by CLOCK (wall or cpu) of the best pass over all sentences
+and of the median sentence alone, peak memory in bytes, and all labels.
 
-benchmarks/runtime.py starts the three scripts and times them. Each imports only what it needs: fastText's Python has
-other packages than the project's.
+benchmarks/runtime.py starts the three scripts and times them. Each script imports only what it needs, because
+fastText's Python does not have the project's packages.
 """
 
 import json
@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import Any
 
 ALONE = 300
-"""Sentences that are asked one by one."""
+"""Number of sentences classified one by one."""
 CHUNK = 1024
-"""Sentences handed over at a time, as predict.py does."""
+"""Number of sentences classified at a time, as in predict.py."""
 
 Classify = Callable[[list[str]], list[str]]
-"""Labels of sentences."""
+"""Function from sentences to their labels."""
 
 
 def measure(classify: Classify, texts: list[str], clock: Callable[[], float], passes: int) -> dict[str, Any]:
     """Return the best time of a pass, the median time of one text alone, the peak memory after both, and all labels."""
-    labels = in_chunks(classify, texts)  # warms up
+    labels = in_chunks(classify, texts)  # warm up
     seconds = []
     for _ in range(passes):
         started = clock()
@@ -45,7 +45,7 @@ def measure(classify: Classify, texts: list[str], clock: Callable[[], float], pa
 
 
 def in_chunks(classify: Classify, texts: list[str]) -> list[str]:
-    """Labels of all texts."""
+    """Return the labels of all texts."""
     return [label for start in range(0, len(texts), CHUNK) for label in classify(texts[start : start + CHUNK])]
 
 
@@ -59,7 +59,7 @@ def peak_memory() -> int:
 
 
 def run(load: Callable[[str], Classify]) -> None:
-    """Load a model, answer the first text, and measure if asked to."""
+    """Load a model, answer the first text, and measure if requested."""
     model, path, clock, passes = sys.argv[1:]
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

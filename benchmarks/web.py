@@ -1,11 +1,11 @@
-"""The web page's module against the native C runtime, on the same texts in one run.
+"""The web page's module compared with the native C runtime, on the same texts in one run.
 
     python benchmarks/web.py
     python benchmarks/web.py --files sst-2-12k sst-2-100k --json
 
-Each packed file reads the test split of its task: by runtimes/web's module and wrapper in Node.js, whose engine (V8) is
-Chrome's, and by the C runtime's command line, fwt. Sentences a second are of the best of several passes; those of fwt
-contain reading lines and writing labels.
+Each packed file classifies the test split of its task: with the module and wrapper of runtimes/web in Node.js, which
+has Chrome's engine (V8), and with the C runtime's command line, fwt. Sentences per second are those of the best of
+several passes; for fwt they include reading lines and writing labels.
 """
 
 import argparse
@@ -35,7 +35,7 @@ STARTS, PASSES = 3, 5
 
 
 def run(given: argparse.Namespace) -> dict[str, Any]:
-    """Return a row for each packed file. Raises UserError where Node.js, fwt or the task's data are missing."""
+    """Return a row for each packed file. Raises UserError if Node.js, fwt or the task's data are missing."""
     students = [packed_student(name) for name in given.files]
     node, fwt = shutil.which("node"), built_fwt()
     if not node or not fwt:

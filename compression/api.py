@@ -7,9 +7,9 @@
     packed = compression.pack(compression.quantize(student, max_bytes=32_000))
     packed.path, packed.bytes
 
-A function builds the settings as its script does and runs the same stage: the same settings give the same model, by the
-same name, and finished work is reused. What a script prints as an error is raised as a UserError; the first interrupt
-stops work where nothing is lost. No large library is loaded before the settings are checked.
+A function builds the settings as its script does and runs the same stage: the same settings give the same model with
+the same name, and finished work is reused. Errors that a script prints are raised as UserError. The first interrupt
+stops work at a point where nothing is lost. No large library is imported before the settings are checked.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = ["Built", "UserError", "compress", "distill", "evaluate", "finetune", 
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """A model or a packed file that a function built, or found finished.
+    """A model or packed file that a function built, or found already built.
 
-    name: in the workspace; path: the model's folder, or the packed file; task, workspace: where the other functions
-    find it; scores: of a distilled student the best validation score of its training.
+    name: name in the workspace; path: the model's folder, or the packed file; task, workspace: where other functions
+    find the model; scores: for a distilled student, the best validation score of its training.
     """
 
     name: str
@@ -51,12 +51,14 @@ class Built:
 
     @property
     def bytes(self) -> int:
-        """Size of the packed file, or of all files in the model's folder."""
+        """Size of the packed file, or total size of the files in the model's folder."""
         return sum(path.stat().st_size for path in ([self.path] if self.path.is_file() else files_in(self.path)))
 
 
 def preprocess(**settings: Any) -> dict[str, Any]:
-    """Prepare a task's data: splits, augmented rows, teacher logits. Returns rows by file; settings: preprocess.py's.
+    """Prepare a task's data: splits, augmented rows, teacher logits. Returns file -> number of rows.
+
+    settings: those of preprocess.py.
 
     Example: preprocess(task="sst-2", data_dir="../glue"); preprocess(task="sst-2", generate_loss="processed")
     """
@@ -67,7 +69,7 @@ def preprocess(**settings: Any) -> dict[str, Any]:
 
 
 def finetune(**settings: Any) -> Built:
-    """Fine-tune a teacher. settings: finetune.py's.
+    """Fine-tune a teacher. settings: those of finetune.py.
 
     Example: finetune(task="sst-2", max_epochs=1)
     """
@@ -78,8 +80,9 @@ def finetune(**settings: Any) -> Built:
 
 
 def compress(**settings: Any) -> list[Built]:
-    """Do `compression_actions`. Returns each student built, or the one that files were built from; settings:
-    compress.py's.
+    """Run `compression_actions`. Returns the students built, or the student that files were built from.
+
+    settings: those of compress.py.
 
     Example: compress(task="sst-2", compression_actions=["distill", "quantize", "pack"], student_arch="ffn")
     """
@@ -90,7 +93,7 @@ def compress(**settings: Any) -> list[Built]:
 
 
 def distill(**settings: Any) -> Built:
-    """Distil a student. settings: compress.py's.
+    """Distil a student. settings: those of compress.py.
 
     Example: distill(task="rotten-tomatoes", student_arch="ffn", epochs=3)
     """
@@ -98,7 +101,9 @@ def distill(**settings: Any) -> Built:
 
 
 def prune(student: Built | str | None = None, **settings: Any) -> Built:
-    """Prune a student. student: the result of another function, or its name (then give task); settings: compress.py's.
+    """Prune a student.
+
+    student: the result of another function, or a name (then also pass `task`); settings: those of compress.py.
 
     Example: prune(student, prune_threshold=0.4)
     """
@@ -106,8 +111,9 @@ def prune(student: Built | str | None = None, **settings: Any) -> Built:
 
 
 def quantize(student: Built | str | None = None, **settings: Any) -> Built:
-    """Quantize a student. student: the result of another function, or its name (then give task); settings:
-    compress.py's.
+    """Quantize a student.
+
+    student: the result of another function, or a name (then also pass `task`); settings: those of compress.py.
 
     Example: quantize(student, bits=4)
     """
@@ -115,7 +121,9 @@ def quantize(student: Built | str | None = None, **settings: Any) -> Built:
 
 
 def pack(student: Built | str | None = None, **settings: Any) -> Built:
-    """Write a student's packed file. student: the result of another function, or its name (then give task).
+    """Write a student's packed file.
+
+    student: the result of another function, or a name (then also pass `task`); settings: those of compress.py.
 
     Example: pack(student).path
     """
@@ -125,10 +133,10 @@ def pack(student: Built | str | None = None, **settings: Any) -> Built:
 
 
 def evaluate(model: Built | str | None = None, **settings: Any) -> list[dict[str, Any]]:
-    """Score a model on test. Returns the rows of results.json, one a test split.
+    """Score a model on test. Returns the rows of results.json, one per test split.
 
-    model: the result of another function, or its name (then give task); settings: evaluate.py's. A packed file is
-    scored with packed=True.
+    model: the result of another function, or a name (then also pass `task`); settings: those of evaluate.py. With
+    packed=True, the packed file is scored.
 
     Example: evaluate(student)[0]["metrics"]
     """
@@ -139,7 +147,7 @@ def evaluate(model: Built | str | None = None, **settings: Any) -> list[dict[str
 
 
 def fit(**settings: Any) -> Any:
-    """Train a packed classifier of at most `max_bytes` from a file with labels. settings: those of `experiment.py fit`.
+    """Train a packed classifier of at most `max_bytes` on a labelled file. settings: those of `experiment.py fit`.
 
     Example: fit(file="reviews.csv", text="review", label="verdict", max_bytes=32_000, minutes=15, output="reviews.fwt")
     """
@@ -153,7 +161,7 @@ def fit(**settings: Any) -> Any:
 
 
 def _act(action: str, student: Built | str | None, settings: dict[str, Any]) -> Built:
-    """Do one action of compress.py."""
+    """Run one action of compress.py."""
     return compress(**_of(student, "load_trained_model"), **settings, compression_actions=(action,))[-1]
 
 
@@ -166,7 +174,7 @@ def _of(model: Built | str | None, field: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _stage(kind: str, settings: dict[str, Any]) -> Iterator[Any]:
-    """Yield a stage's settings, checked as its script checks them, and run what follows as a script is run."""
+    """Yield a stage's settings, checked as by its script, and run the block in the same way as a script."""
     job = Job(kind, _as_typed(job_class(kind), settings))
     check_jobs([job], settings)
     checked = job.settings()
@@ -176,7 +184,7 @@ def _stage(kind: str, settings: dict[str, Any]) -> Iterator[Any]:
 
 
 def _as_typed(cls: type[Settings], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings as the command line gives them: a flag that takes several words may have one."""
+    """Return settings in the form of the command line: a single word is accepted for a flag that takes several."""
     several = {name for name, field in cls.model_fields.items() if typing.get_origin(field.annotation) is tuple}
     return {name: (value,) if name in several and isinstance(value, str) else value for name, value in settings.items()}
 

@@ -1,4 +1,4 @@
-"""Analysis of a model: its parameters, sizes and weights, counted and drawn."""
+"""Analysis of a model: counts and pictures of its parameters, sizes and weights."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from compression.evaluation.weights import parameters_by_part, stored_tensors, w
 
 
 def analyze(settings: AnalyzeSettings) -> dict[str, Any]:
-    """Analyse a model; pictures are written, the rest is returned: one entry a flag.
+    """Analyse a model. Writes pictures and returns the other results, one entry per flag.
 
-    With json_ the result has the size fields of results.json too.
-    Raises UserError when the model is missing, damaged, of another task or of another architecture.
+    With json_, the result also has the size fields of results.json.
+    Raises UserError if the model is missing, damaged, of another task or of another architecture.
     """
     if settings.is_baseline:
         return _analyze_baseline(settings)
@@ -101,7 +101,7 @@ def _analyze_baseline(settings: AnalyzeSettings) -> dict[str, Any]:
 
 
 def picture_folder(settings: AnalyzeSettings, name: str) -> Path:
-    """Return the folder of a model's pictures."""
+    """Return the folder for a model's pictures."""
     return settings.out or settings.paths.root / "analysis" / load_task(settings.task).name / name
 
 

@@ -1,4 +1,4 @@
-"""Attention maps of a model for one text or pair, drawn next to its teacher's (MiniALBERT's figure 3)."""
+"""Attention maps of a model for one text or pair, drawn next to its teacher's maps (MiniALBERT's figure 3)."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEADS = 4
-"""Heads of a layer that are drawn: the first ones."""
+"""Number of heads drawn per layer: the first ones."""
 MOST_TOKENS = 50
-"""Tokens of a text whose maps can still be read."""
+"""Maximum number of tokens for which maps are readable."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AttentionMaps:
-    """A model's attention to one text.
+    """A model's attention on one text.
 
-    tokens: special tokens among them; layers: numbers of the layers, from 1; maps: float32 [layers, heads, tokens,
-    tokens], how far each token (row) attends to each other one (column); rows sum to 1.
+    tokens: including special tokens; layers: numbers of the layers, from 1; maps: float32 [layers, heads, tokens,
+    tokens], the attention weights of each token (row) to every token (column); rows sum to 1.
     """
 
     name: str
@@ -47,10 +47,10 @@ class AttentionMaps:
 
 
 def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu: bool) -> list[AttentionMaps]:
-    """Return the maps of a teacher; of a student, its teacher's first, where that is in the workspace and has any.
+    """Return a model's maps; for a student, preceded by its teacher's if it is in the workspace and has attention.
 
-    texts: one, or two of a pair. The teacher's layers are those that a student's layers are aligned with: the last of
-    equal shares. Raises UserError for a model without attention, and for too long a text.
+    texts: one text, or both texts of a pair. The teacher's layers are those that the student's layers are aligned with:
+    the last layer of each equal share. Raises UserError for a model without attention, and for a text that is too long.
     """
     if len(texts) != 1 + config.pair:
         reads = "two texts" if config.pair else "one text"
@@ -61,7 +61,7 @@ def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu:
         return [_of_teacher(folder, config.name, split, cpu)]
     own = _of_student(folder, config, split, cpu)
     teacher = folder.parent / (config.teacher or "")
-    if config.teacher is None or not (teacher / "huggingface").is_dir():  # none, an ensemble, fairseq's, or it is gone
+    if config.teacher is None or not (teacher / "huggingface").is_dir():  # no teacher, an ensemble, fairseq, or deleted
         return [own]
     theirs = _of_teacher(teacher, config.teacher, split, cpu)
     layers = uniform_layers(len(own.layers), len(theirs.layers))
@@ -105,7 +105,7 @@ def _maps(name: str, tokens: list[str], attention: Sequence[torch.Tensor]) -> At
 
 
 def attention_figure(models: Sequence[AttentionMaps]) -> Figure:
-    """Return a figure with a row for each layer and a panel for each of the first HEADS heads, model next to model."""
+    """Return a figure with a row per layer and a panel for each of the first HEADS heads, models side by side."""
     from matplotlib.figure import Figure
 
     columns, rows = [min(HEADS, each.maps.shape[1]) for each in models], max(len(each.layers) for each in models)

@@ -1,4 +1,4 @@
-"""Where the bytes of a packed file go, read from the file alone."""
+"""Bytes of a packed file by section, computed from the file alone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CHECKSUM = 4
 def sections_of_file(path: Path) -> tuple[list[PackedSection], dict[str, int]]:
     """Return the sections of a packed file, which sum to its size, and the number of weights of each tensor.
 
-    A tensor's tables, which are deflated with the settings, count for the header here; what the coder adds to the
-    numbers' bits counts for the vocabulary, or for the header where there is none. Raises PackedError.
+    A tensor's tables are deflated together with the settings, so they are counted as header here. The coder's overhead
+    is counted as vocabulary, or as header if there is no vocabulary. Raises PackedError for a damaged file.
     """
     data = path.read_bytes()
     header, reader = open_packed(data)
@@ -56,7 +56,7 @@ def _owned(header: Header) -> Iterator[Owned]:
 
 
 def _factors(name: str, matrix: Matrix) -> Iterator[tuple[str, Matrix]]:
-    """The matrix itself, or the two that it is the product of."""
+    """Yield the matrix itself, or the two factors of a product."""
     if matrix.form not in (PRODUCT, KRONECKER):
         yield name, matrix
     else:
@@ -85,7 +85,7 @@ def _classes(owner: str, array: Array) -> Iterator[Owned]:
 
 
 def _bits(array: Array) -> tuple[np.ndarray, str]:
-    """The bits of each number of an array, float64 [count], and its coder. A constant is in the header."""
+    """Return the bits of each number of an array, float64 [count], and its coder. A constant is in the header."""
     if array.mode in (RAW, CONSTANT):
         return np.full(array.count, 8.0 if array.mode == RAW else 0.0), "stored"
     tables = [frequencies(weights) for weights in array.weights]

@@ -1,12 +1,12 @@
-"""The GLUE baselines whose sizes the thesis shows (section 3.7, figures 3.9 and 3.10), rebuilt to be counted.
+"""Shapes of the GLUE baselines whose sizes the thesis shows (section 3.7, figures 3.9 and 3.10).
 
 The thesis gives four sizes: 2,950 MB with GloVe for single sentences and 2,968 for pairs, 684 and 703 with ELMo. Wang
-et al. (2019) give two layers of BiLSTM with 1,500 units a direction and a classifier of 512 hidden units. At four bytes
-a weight the shapes below make 2,949.8, 2,968.2, 684.2 and 702.6 MB. The rest is inferred from the sizes:
-- GloVe has 2.2 million vectors of 300. The file that is published has 2,196,017, which is 4.8 MB less.
-- The classifier has a second hidden layer, 512 to 512. Without it every size is 1.05 MB less.
-- The BiLSTM reads vectors of 300 with ELMo too. ELMo's vectors are 1,024 wide (Peters et al., 2018); a BiLSTM reading
-  them as they are, and so the model, would be 34.8 MB larger.
+et al. (2019) describe a two-layer BiLSTM with 1,500 units per direction and a classifier with 512 hidden units. At four
+bytes per weight, the shapes below give 2,949.8, 2,968.2, 684.2 and 702.6 MB. The rest is inferred from the sizes:
+- GloVe has 2.2 million vectors of width 300. The published file has 2,196,017, which is 4.8 MB less.
+- The classifier has a second hidden layer, 512 to 512. Without it every size is 1.05 MB smaller.
+- The BiLSTM reads vectors of width 300 with ELMo too. ELMo's vectors have width 1,024 (Peters et al., 2018); a BiLSTM
+  that reads them directly would make the model 34.8 MB larger.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUOTED_MB = {
     ("glue-elmo", False): 684,
     ("glue-elmo", True): 703,
 }
-"""(name, sentence pairs?) -> the size in tables 7.1 to 7.3 and 7.5 of the thesis. Quoted, not measured."""
+"""(name, whether for pairs) -> size in tables 7.1 to 7.3 and 7.5 of the thesis. Quoted, not measured."""
 BYTES_PER_WEIGHT = 4
 
 _GLOVE_WORDS, _VECTOR = 2_200_000, 300
@@ -35,9 +35,9 @@ _CLASSIFIER = 512
 
 
 def glue_shapes(name: str, pair: bool, outputs: int) -> dict[str, Shape]:
-    """Return every tensor's name and shape; names start with embedding, encoder or classifier.
+    """Return name -> shape of every tensor; names start with embedding, encoder or classifier.
 
-    A pair's classifier reads [u; v; |u - v|; u * v], four times as wide. Raises UserError for an unknown name.
+    The classifier of pairs reads [u; v; |u - v|; u * v], four times the width. Raises UserError for an unknown name.
     """
     if name not in NAMES:
         raise UserError(f"unknown GLUE baseline {name!r}; there are {', '.join(NAMES)}")
@@ -55,7 +55,10 @@ def glue_shapes(name: str, pair: bool, outputs: int) -> dict[str, Shape]:
 
 
 def _elmo() -> dict[str, Shape]:
-    """ELMo's original model, 93,600,864 weights: characters, convolutions, highways, two LSTMs with projections."""
+    """Return the shapes of ELMo's original model, 93,600,864 weights.
+
+    It has character embeddings, convolutions, highway layers, and two LSTMs with projections.
+    """
     shapes: dict[str, Shape] = {"embedding.characters": (262, 16)}
     filters = {1: 32, 2: 32, 3: 64, 4: 128, 5: 256, 6: 512, 7: 1024}
     for width, count in filters.items():
@@ -84,7 +87,7 @@ def count(shapes: dict[str, Shape]) -> dict[str, int]:
 
 
 def listed(shapes: dict[str, Shape]) -> list[dict[str, Any]]:
-    """Return the tensors as compression.analysis.tensors.listed lists a file's."""
+    """Return the tensors in the format of compression.analysis.tensors.listed."""
     return [
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""Where a packed student's bytes go: tensor by tensor, summing to the file's size."""
+"""Bytes of a packed student by tensor, which sum to the file's size."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from compression.students.saved import load_student
 from compression.students.spec import PARTS
 
 STREAMS = ("value", "codes", "codebook", "scale", "zero_point", "mask", "tables", "")
-"""Streams of a matrix, and the tables that they are coded with; biases and bytes of no tensor have the empty name."""
+"""Streams of a matrix and the tables they are coded with; the name is empty for biases and bytes outside tensors."""
 FRAME = ("settings", "header", "checksum")
 ORDER = (*PARTS, "vocabulary", *FRAME)
-"""Parts in the order in which they are listed."""
+"""Order in which parts are listed."""
 
 
 def packed_bytes(folder: Path, weights: Sequence[Weight]) -> dict[str, Any]:
-    """Return where the bytes of a student's packed file go; it is packed in memory. weights: of its weights file.
+    """Return the bytes of a student's packed file by tensor; it is packed in memory. weights: of its weights file.
 
-    Raises UserError when the folder holds no student.
+    Raises UserError if the folder does not hold a student.
     """
     sections = packed_sections(*load_student(folder, torch.device("cpu")))
     return by_tensor(sections, lambda name: _number(name, weights))
 
 
 def by_tensor(sections: Iterable[PackedSection], number_of: Callable[[str], int]) -> dict[str, Any]:
-    """Return the sections of a packed file by tensor. number_of: tensor -> number of its weights, 0 for no tensor's.
+    """Return the bytes of a packed file's sections by tensor. number_of: tensor -> number of weights, 0 for others.
 
-    tensors: of each tensor its bytes by stream and coder, its share, its number of weights and bits a weight; the
+    tensors: for each tensor, the bytes by stream and coder, the share, the number of weights and the bits per weight;
     vocabulary, settings, header and checksum have no weights.
     """
     rows: dict[str, dict[str, Any]] = {}
@@ -53,18 +53,18 @@ def by_tensor(sections: Iterable[PackedSection], number_of: Callable[[str], int]
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Tensor and stream of a packed part: embedding.table.weight.codes is the codes of embedding.table.weight."""
+    """Return a section's tensor and stream: 'embedding.table.weight.codes' -> ('embedding.table.weight', 'codes')."""
     stem, _, last = name.rpartition(".")
     return (stem, last) if last in STREAMS else (name, "tables" if "weight" in name else "")
 
 
 def _number(name: str, weights: Sequence[Weight]) -> int:
-    """Weights of a packed tensor. A recurrent layer's bias is the sum of two: it is counted once."""
+    """Return a packed tensor's number of weights. A recurrent layer's bias, the sum of two, is counted once."""
     return sum(weight.count for weight in weights if weight.name in (name, f"{name}_ih"))
 
 
 def byte_groups(packed: dict[str, Any]) -> Groups:
-    """The same for a treemap: a student's parts, its vocabulary, and the rest, always in this order."""
+    """Return the bytes as groups for a treemap: a student's parts, its vocabulary, and the rest, in this order."""
     groups: Groups = {name: {} for name in (*PARTS, "vocabulary", ", ".join(FRAME))}
     for row in packed["tensors"]:
         groups[", ".join(FRAME) if row["part"] in FRAME else row["part"]][row["name"]] = row["bytes"]

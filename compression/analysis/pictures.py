@@ -1,4 +1,4 @@
-"""Pictures of a model's weights, and saving any picture. matplotlib is imported when the first one is drawn."""
+"""Pictures of a model's weights, and saving of pictures. matplotlib is imported when the first one is drawn."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
+"""Okabe and Ito's palette, which is safe for colour-blind readers."""
 _DPI = 160
 _ROOM_FOR_PERCENT = 0.06
-"""Smallest share whose percentage fits into its slice of a pie."""
+"""Smallest share whose percentage fits into its slice of the pie."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Histogram:
 def save_figure(
     figure: Figure, folder: Path, stem: str, formats: Sequence[str] = ("png",), description: str | None = None
 ) -> list[Path]:
-    """Write a figure as <stem>.<format> for each format, each file whole or not at all. The same bytes every time.
+    """Write a figure as <stem>.<format> for each format, atomically and deterministically.
 
-    description: of its contents; a PNG file's `Description`.
+    description: description of the contents, stored as `Description` in PNG files.
     """
     metadata = {"pdf": {"CreationDate": None}, "png": {"Description": description} if description else {}}
     paths = []
@@ -54,17 +54,17 @@ def save_figure(
 
 
 def svg_markup(figure: Figure, prefix: str, titles: Mapping[str, str]) -> str:
-    """Return a figure as an <svg> element of an HTML page. The same markup every time.
+    """Return a figure as an <svg> element for an HTML page, deterministically.
 
-    prefix: put before every id, so that several figures of a page do not share any. titles: gid of an artist -> text
-    that browsers show over it, also without scripts. Words are drawn as paths: they look the same on every machine.
+    prefix: prefix of every id, so that ids are unique among the figures of a page. titles: gid of an artist -> tooltip
+    text, which browsers show without scripts. Text is drawn as paths, so it looks the same on every machine.
     """
     import matplotlib
 
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "featherweight"}):
         figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    # An element of a page has no XML declaration, no namespace and no style for the whole page.
+    # An inline element needs no XML declaration and no namespace, and must not have a style for the whole page.
     markup = stream.getvalue()[stream.getvalue().index("<svg") :]
     markup = re.sub(r"<defs>\s*<style.*?</defs>", "", markup, count=1, flags=re.DOTALL)
     markup = re.sub(r"<svg [^>]*(viewBox=\"[^\"]*\")[^>]*>", r"<svg \1>", markup, count=1)
@@ -79,7 +79,7 @@ def svg_markup(figure: Figure, prefix: str, titles: Mapping[str, str]) -> str:
 def parameter_pie(title: str, parts: dict[str, int]) -> Figure:
     """Return a pie of parameters by major part (figures 3.8 to 3.10 of the thesis). parts: name -> number of weights.
 
-    Names and numbers are in a list next to the pie, so that slices too thin to see cannot push labels together.
+    Names and numbers are listed next to the pie, so that labels of thin slices do not overlap.
     """
     from matplotlib.figure import Figure
 
@@ -104,12 +104,12 @@ def parameter_pie(title: str, parts: dict[str, int]) -> Figure:
 
 
 def share(part: float) -> str:
-    """Return a share in percent, with more digits where it is small."""
+    """Return a share in percent, with more digits if it is small."""
     return "below 0.01%" if part < 0.0001 else f"{part:.1%}" if part >= 0.01 else f"{part:.2%}"
 
 
 def weight_histograms(title: str, parts: dict[str, Histogram]) -> Figure:
-    """Return a panel for each part: numbers of weights by value, on a logarithmic axis. Zeros are only counted."""
+    """Return a figure with a histogram of each part's weights, with logarithmic counts. Zeros are only counted."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.5, 0.7 + 2.4 * len(parts)), layout="constrained")
@@ -134,6 +134,6 @@ def weight_histograms(title: str, parts: dict[str, Histogram]) -> Figure:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Return a text in lines of a width, broken anywhere, without signs that would start a formula."""
+    """Return a text wrapped to a width at any character, with characters that start a formula escaped."""
     lines = [text[start : start + width] for start in range(0, len(text), width)]
     return "\n".join(lines).replace("$", r"\$")

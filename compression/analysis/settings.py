@@ -71,7 +71,7 @@ class AnalyzeSettings(StageSettings):
         return self
 
     def unused(self) -> dict[str, str]:
-        """Return the folder of pictures where none is drawn."""
+        """Return the settings without effect: the folder for pictures if none is drawn."""
         return unused_fields((self._draws, ["out"], f"without {_DRAWING}"))
 
     @property
@@ -90,6 +90,6 @@ class AnalyzeSettings(StageSettings):
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Names of the analyses to print and draw: the flags given, or else sizes."""
+        """Names of the analyses to print and draw: the given flags, or the sizes if there are none."""
         given = tuple(name for name in (*NUMBERS, *PICTURES) if getattr(self, name))
         return given or (("model_size",) if self.is_baseline else BY_DEFAULT)

@@ -1,4 +1,4 @@
-"""A model's weights counted: by part, by type, in sparse form, below magnitudes."""
+"""Counts of a model's weights: by part, by type, in sparse form, and below magnitudes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from compression.evaluation.weights import Kind, Weight, by_part, part_of
 
 THRESHOLDS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 COORDINATE_BYTES = 8
-"""PyTorch keeps a sparse tensor's coordinates as 64-bit integers (section 6.1.6)."""
+"""PyTorch stores a sparse tensor's coordinates as 64-bit integers (section 6.1.6)."""
 _BINS, _LIMIT = 120, 6
 
 
 def listed(tensors: dict[str, torch.Tensor], kind: Kind) -> list[dict[str, Any]]:
-    """Return name, part, shape, dtype, count and bytes of everything the file holds."""
+    """Return name, part, shape, dtype, count and bytes of every tensor in the file."""
     return [
         {
             "name": name,
@@ -37,7 +37,7 @@ def listed(tensors: dict[str, torch.Tensor], kind: Kind) -> list[dict[str, Any]]
 def count_model(path: Path, tensors: dict[str, torch.Tensor], weights: Sequence[Weight], kind: Kind) -> dict[str, Any]:
     """Return weights by part, stored numbers by type, and the file's bytes: header plus tensors.
 
-    Raises UserError when these do not add up to the size of the file.
+    Raises UserError if these do not add up to the size of the file.
     """
     stored = listed(tensors, kind)
     sums = {"header": _header_bytes(path), "tensors": sum(tensor["bytes"] for tensor in stored)}
@@ -62,26 +62,26 @@ def count_model(path: Path, tensors: dict[str, torch.Tensor], weights: Sequence[
 
 
 def _header_bytes(path: Path) -> int:
-    """A safetensors file starts with its header's length in 8 bytes, then the header, then all tensors' bytes."""
+    """Return the header size. A safetensors file is the header's length in 8 bytes, the header, and the tensors."""
     with path.open("rb") as file:
         return 8 + int.from_bytes(file.read(8), "little")
 
 
 def dense_bytes(elements: int, bytes_per_element: int) -> int:
-    """Size of a dense tensor (equation 6.6)."""
+    """Return the size of a dense tensor (equation 6.6)."""
     return bytes_per_element * elements
 
 
 def coo_bytes(dimensions: int, bytes_per_element: int, nonzero: int) -> int:
-    """Size of a sparse tensor in coordinate form: every nonzero element with its coordinates (equation 6.5)."""
+    """Return the size of a sparse tensor in coordinate form: nonzero elements with coordinates (equation 6.5)."""
     return (dimensions * COORDINATE_BYTES + bytes_per_element) * nonzero
 
 
 def sparse_sizes(weights: Sequence[Weight]) -> dict[str, Any]:
-    """Dense and coordinate sizes of each tensor's weights and of all together, and the smaller of the two.
+    """Return the dense and coordinate sizes of each tensor's weights and of the total, and which of the two is smaller.
 
-    coo_pays_below: the number of nonzero weights below which the coordinate form is smaller (equation 6.7). Scales and
-    zero points of quantized matrices, which both forms need, are left out.
+    coo_pays_below: number of nonzero weights below which the coordinate form is smaller (equation 6.7). Scales and zero
+    points of quantized matrices are left out, since both forms need them.
     """
     rows = []
     for weight in weights:
@@ -108,7 +108,7 @@ def _smaller(sizes: dict[str, int]) -> str:
 
 
 def below_thresholds(weights: Sequence[Weight]) -> list[dict[str, Any]]:
-    """For each tensor, how many weights have a magnitude below each threshold, zeros among them."""
+    """Return for each tensor how many weights, including zeros, have a magnitude below each threshold."""
     rows = []
     for weight in weights:
         magnitudes = weight.values.abs()
@@ -119,9 +119,9 @@ def below_thresholds(weights: Sequence[Weight]) -> list[dict[str, Any]]:
 
 
 def histograms(weights: Sequence[Weight]) -> dict[str, Histogram]:
-    """Histogram of each part's nonzero weights, within six times their root mean square so that its shape can be seen.
+    """Return histograms of the parts' nonzero weights.
 
-    Parts without weights are left out.
+    The range is six times the root mean square, so that the shape is visible. Parts without weights are left out.
     """
     parts: dict[str, list[np.ndarray]] = {}
     for weight in weights:
@@ -130,7 +130,7 @@ def histograms(weights: Sequence[Weight]) -> dict[str, Histogram]:
 
 
 def _histogram(tensors: list[np.ndarray]) -> Histogram:
-    """One tensor at a time: a large teacher's weights are not copied all at once."""
+    """Return a histogram, computed one tensor at a time to avoid copying all weights of a large teacher at once."""
     total = sum(values.size for values in tensors)
     nonzero = sum(int(np.count_nonzero(values)) for values in tensors)
     largest = max(float(np.abs(values).max(initial=0)) for values in tensors)

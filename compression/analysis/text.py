@@ -1,4 +1,4 @@
-"""The text that analyze.py prints: the result of compression.analysis.analyze.analyze in words and tables."""
+"""Text output of analyze.py: the result of compression.analysis.analyze.analyze as sentences and tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from common.tables import UNITS, human_bytes, text_table
 
 
 def describe(result: dict[str, Any]) -> str:
-    """Return an analysis's result as text, one paragraph or table an entry."""
+    """Return an analysis's result as text, with a paragraph or table for each entry."""
     name = f"{result['model']} ({result['stage']} {result['arch']})" if "stage" in result else result["model"]
     paragraphs = [writer(result[key]) for key, writer in _WRITERS.items() if key in result]
     return "\n\n".join([f"{name}, task {result['task']}. {UNITS}", *paragraphs])

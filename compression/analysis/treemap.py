@@ -1,4 +1,4 @@
-"""A treemap of bytes: rectangles whose areas are sizes, in a colour for each group."""
+"""Treemap of bytes: rectangles whose areas are proportional to sizes, coloured by group."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 Groups = dict[str, dict[str, int]]
 """Name of a group -> name of a part -> bytes."""
 _WIDTH, _HEIGHT = 10.0, 6.0
-"""Of the picture's map, in inches."""
+"""Size of the map in the picture, in inches."""
 _LETTER, _LINE = 0.085, 0.17
-"""Room that a letter and a line of text take, in inches."""
+"""Width of a letter and height of a line of text, in inches."""
 _DARK_TEXT = ("#e69f00", "#56b4e9", "#cc79a7")
-"""Colours too light for white letters."""
+"""Colours that are too light for white text."""
 
 
 def byte_treemap(title: str, groups: Groups) -> Figure:
-    """Return a picture of where bytes go. A group has a colour and a line in the legend; empty parts are left out.
+    """Return a treemap of bytes, with a colour and a legend line per group. Empty parts are left out.
 
-    The layout is Bruls, Huizing and van Wijk's squarified treemap (2000).
+    The layout is the squarified treemap of Bruls, Huizing and van Wijk (2000).
     """
     import squarify
     from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ def byte_treemap(title: str, groups: Groups) -> Figure:
 
 
 def _write(axes: Axes, box: dict[str, float], colour: str, name: str, facts: list[str]) -> None:
-    """Write a rectangle's name, broken after dots and spaces, and facts about it, as far as there is room."""
+    """Write a rectangle's name, broken after dots and spaces, and facts about it, as far as they fit."""
     letters, room = int(box["dx"] / _LETTER), int(box["dy"] / _LINE)
     lines = [""]
     for word in name.replace(".", ".\n").replace(" ", " \n").split("\n"):

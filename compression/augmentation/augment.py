@@ -1,8 +1,8 @@
 """Augmentation of training text after TinyBERT's Algorithm 1 (Jiao et al., 2020; section 4.1.3 of the thesis).
 
-Every word of a sentence has K candidates: predictions of a masked language model for words that are one piece of it,
-and nearest neighbours in GloVe for words of several pieces. Each of N variants then replaces every word with
-probability p by a random candidate.
+Every word of a sentence has K candidates: predictions of a masked language model for words that are one piece of its
+vocabulary, and nearest neighbours in GloVe for words of several pieces. Each of N variants then replaces every word
+with probability p by a random candidate.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from compression.augmentation.words import count_words, in_case_of, replaceable_
 
 Sides = Literal["both", "one"]
 Texts = tuple[str, ...]
-"""A row's one sentence, or the two of a pair."""
+"""A row's sentence, or the two sentences of a pair."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AugmentTask:
-    """Augmentation of a train split, a part at a time. In memory are the models, the held-out rows, and one part."""
+    """Augmentation of a train split, part by part. Only the models, the held-out rows and one part are in memory."""
 
     masked_lm: str | None
-    """Masked language model; with None, GloVe neighbours replace every word."""
+    """Masked language model; if None, every word is replaced by GloVe neighbours."""
     glove: Path | None
-    """Text file of GloVe vectors; None means the packaged ones."""
+    """Text file of GloVe vectors; None: the packaged vectors."""
     candidates: int
     """K."""
     variants: int
@@ -49,18 +49,18 @@ class AugmentTask:
     fraction: float
     """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
     held_out: tuple[Path, ...]
-    """Split files whose texts no variant may have."""
+    """Split files whose texts must not appear in variants."""
     seed: int
     cpu: bool
     downloads: Path
     """Folder of downloaded models."""
     sides: Sides = "both"
-    """Texts of a pair that a variant replaces words in."""
+    """Texts of a pair in which words are replaced."""
     least_words: int = 1
-    """Words of a row, of both texts of a pair together, from which it has variants."""
+    """Minimum number of words of a row, in both texts of a pair together, for it to have variants."""
 
     def open(self) -> PartFunction:
-        """Load the models and the held-out rows."""
+        """Load the models and the held-out rows. Returns the function that augments a part of the rows."""
         masked = None
         if self.masked_lm:
             model = load_masked_lm(self.masked_lm, pick_device(self.cpu), self.downloads)
@@ -75,7 +75,7 @@ class AugmentTask:
 
 
 class CandidateSource:
-    """Candidates of words: Algorithm 1's choice between the masked language model and GloVe."""
+    """Source of candidates: Algorithm 1's choice between the masked language model and GloVe."""
 
     def __init__(self, masked: MaskedCandidates | None, neighbours: Neighbours) -> None:
         self._masked, self._neighbours = masked, neighbours
@@ -83,9 +83,9 @@ class CandidateSource:
     def find(
         self, texts: Sequence[str], advance: Advance = nothing
     ) -> Iterator[tuple[list[str], dict[int, list[str]]]]:
-        """Yield the pieces of each text, and the candidates of those that have any, by the piece's index.
+        """Yield the pieces of each text, and index -> candidates for the pieces that have any.
 
-        Every sentence is masked in its own context, as in TinyBERT. advance: called with numbers of texts.
+        Words are masked in the context of their own sentence, as in TinyBERT. advance: called with numbers of texts.
         """
         pieces = [split_pieces(text) for text in texts]
         spans = [_spans(words) for words in pieces]
@@ -93,7 +93,7 @@ class CandidateSource:
         if self._masked:
             whole = self._masked.find(texts, [list(by_index.values()) for by_index in spans], advance)
         parsed = list(zip(pieces, spans, whole, strict=True))
-        # Words without a prediction are of several pieces.
+        # Words without a prediction consist of several pieces of the masked language model.
         near = self._neighbours.of(
             words[i].lower()
             for words, by_index, predicted in parsed
@@ -106,7 +106,7 @@ class CandidateSource:
 
 
 def _spans(pieces: list[str]) -> dict[int, Span]:
-    """Return the span of every replaceable piece by its index."""
+    """Return index -> span of every replaceable piece."""
     ends = np.cumsum([len(piece) for piece in pieces]).tolist()
     return {index: (ends[index] - len(pieces[index]), ends[index]) for index in replaceable_indices(pieces)}
 
@@ -119,11 +119,11 @@ def augment(
     held_out: set[str],
     advance: Advance = nothing,
 ) -> Split:
-    """Return up to N variants of every row, in row order, without copies of it and of each other.
+    """Return up to N variants of every row, in row order, without duplicates and copies of the row.
 
-    Both sentences of a pair are varied together, or with sides "one" one of them, drawn for each variant. A variant has
-    its source's label and the number of its row of train, where row 0 of `rows` is `first_row`. Draws depend on (seed,
-    row of train) alone.
+    Both sentences of a pair are varied together, or with sides "one" only one of them, drawn for each variant. A
+    variant has the label of its source and its row number in train, where row 0 of `rows` is `first_row`. Draws depend
+    only on (seed, row of train).
     held_out: match keys of texts that must not appear; advance: called with numbers of rows.
     """
     texts = list(dict.fromkeys(text for sentences in rows.sentences() for text in sentences))
@@ -155,7 +155,7 @@ def _variants(
 ) -> Iterator[Texts]:
     words = sum(len(candidates) for _, candidates in found)
     rng = np.random.default_rng(derive("augment", settings.seed, row))
-    # All draws of a row at once, [N, words]: a variant does not depend on which of the others are kept.
+    # All draws of a row are made at once, [N, words], so a variant does not depend on which others are kept.
     kept = rng.random(settings.variants) < settings.fraction
     replaced = rng.random((settings.variants, words)) < settings.replace_probability
     picked = rng.random((settings.variants, words))

@@ -1,4 +1,4 @@
-"""Likely replacements of words by masked language modelling, many masked sentences at a time."""
+"""Likely replacements of words by masked language modelling, in batches of masked sentences."""
 
 import itertools
 import math
@@ -11,22 +11,22 @@ from common.progress import Advance, in_proportion, nothing
 from common.teachers.base import MaskedLM, Pieces
 
 BATCH_PIECES, BATCH_ROWS = 8192, 512
-"""Most pieces and rows of a batch: enough to keep a processor busy, while the logits take about 100 MB."""
+"""Maximum pieces and rows of a batch: enough to keep a processor busy, while the logits take about 100 MB."""
 TIE = 2e-4
-"""Closer scores are compared by running the sentence alone: twenty times the rounding seen between batches."""
+"""If scores are closer than this, 20 times the rounding seen between batches, the sentence is run again alone."""
 
 Span = tuple[int, int]
-"""A word's first character, and the one after its last."""
+"""Indices of a word's first character and of the character after its last."""
 Query = tuple[int, int, Span]
 """A word to mask: its sentence's index, its piece's index in the sentence, and its span."""
 
 
 class MaskedCandidates:
-    """The k likeliest words in place of each word of a sentence.
+    """Finds the k most likely words in place of each word of a sentence.
 
-    The result does not depend on how sentences are batched, although a model's scores do in their last digits, since
+    The result does not depend on how sentences are batched, although the last digits of a model's scores do, because
     matrix products of different shapes round differently:
-    - sentences of one length are batched, so that there is no padding;
+    - sentences of equal length are batched, so that there is no padding;
     - a word's candidates are in the vocabulary's order, not ranked by score;
     - if the k-th and the next best score are closer than TIE, the masked sentence is run again alone.
     All arithmetic is float32.
@@ -39,12 +39,12 @@ class MaskedCandidates:
         self._pieces: dict[str, list[int]] = {}
         for piece, (word, form) in enumerate(zip(model.words(), self._forms, strict=True)):
             if form:
-                # great, Great and GREAT are one word, written in small letters if the vocabulary has that.
+                # great, Great and GREAT are one word, written in lower case if the vocabulary has that form.
                 self._spellings[form] = form if word == form else self._spellings.get(form, word)
                 self._pieces.setdefault(form, []).append(piece)
         self._order = {form: i for i, form in enumerate(self._spellings)}
         self._forbidden = torch.tensor([0.0 if form else -math.inf for form in self._forms])
-        # This many best pieces contain k + 1 different words.
+        # The best pieces up to this number contain at least k + 1 different words.
         most = max(map(len, self._pieces.values()), default=1)
         self._shortlist = min((k + 1) * most, len(self._forms))
 
@@ -53,8 +53,8 @@ class MaskedCandidates:
     ) -> list[dict[Span, list[str]]]:
         """Return up to k candidates of each word that is one piece of the model, a dict for each sentence.
 
-        words: the spans of each sentence's words; those of several pieces, or cut off, are left out of the result.
-        advance: called with numbers of sentences, in proportion to the words done.
+        words: spans of each sentence's words; words of several pieces and truncated words are not in the result.
+        advance: called with numbers of sentences, in proportion to the finished words.
         """
         found: list[dict[Span, list[str]]] = [{} for _ in sentences]
         encoded = self.model.encode(sentences)
@@ -81,14 +81,14 @@ class MaskedCandidates:
 
     @torch.inference_mode()
     def _best(self, ids: np.ndarray, indices: np.ndarray, own: list[str]) -> list[list[str]]:
-        """Return the candidates of the piece at `indices` of each row of `ids` [batch, length], without `own` words."""
+        """Return candidates for the piece at `indices` of each row of `ids` [batch, length], without `own` words."""
         rows = np.arange(len(ids))
         masked = ids.copy()
         masked[rows, indices] = self.model.mask_id
         scores = self.model.predict(masked, indices)  # [batch, vocabulary]
         scores += self._forbidden.to(scores.device)
         for row, (word, piece) in enumerate(zip(own, ids[rows, indices], strict=True)):
-            # The piece may be the word without its accents.
+            # The piece may be the word without accents.
             for form in {word.lower(), self._forms[piece]}:
                 scores[row, self._pieces.get(form, [])] = -math.inf
         values, pieces = scores.topk(self._shortlist)
@@ -101,7 +101,7 @@ class MaskedCandidates:
         return best
 
     def _first(self, scores: list[float], pieces: list[int]) -> tuple[list[str], float]:
-        """Return the k best words in the vocabulary's order, and the last one's lead. scores: descending."""
+        """Return the k best words, in the vocabulary's order, and the margin of the k-th. scores: descending."""
         forms: dict[str, float] = {}
         lead = math.inf
         for score, piece in zip(scores, pieces, strict=True):
@@ -117,7 +117,7 @@ class MaskedCandidates:
 
 def _whole(pieces: Pieces, words: Sequence[Span]) -> list[tuple[int, Span]]:
     """Return (index of its piece, span) for every word that is one piece."""
-    # A byte-level piece may end inside a letter, which then counts as covered: the next piece begins with that letter.
+    # A byte-level piece may end inside a letter, which counts as covered; the next piece begins with the same letter.
     after = [*pieces.spans[1:], (0, 0)]
     indices = {
         span: index

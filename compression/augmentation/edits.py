@@ -1,9 +1,9 @@
-"""Edited texts: words are swapped, removed, added, exchanged for other frequent ones, or get another ending.
+"""Edited texts: words are swapped, removed, added, exchanged for other frequent words, or given another ending.
 
-Swaps, deletions and insertions are those of EDA (Wei and Zou, EDA: Easy Data Augmentation, 2019, section 2), which
-inserts synonyms and keeps labels; here the teacher decides. Most edited sentences are not grammatical. Telling them
-from real ones teaches an encoder grammar (Warstadt, Singh and Bowman, Neural Network Acceptability Judgments, 2019,
-section 4).
+Swaps, deletions and insertions are as in EDA (Wei and Zou, EDA: Easy Data Augmentation, 2019, section 2), except that
+EDA inserts synonyms and keeps labels, while here the teacher labels the texts. Most edited sentences are not
+grammatical. Distinguishing them from real ones teaches an encoder grammar (Warstadt, Singh and Bowman, Neural Network
+Acceptability Judgments, 2019, section 4).
 """
 
 from collections import Counter, defaultdict
@@ -20,16 +20,16 @@ from compression.augmentation.words import count_words, split_pieces
 _FREQUENT = 100
 """Number of words that count as frequent."""
 _LEAST_WORDS = 3
-"""A text of fewer words is not edited."""
+"""Texts with fewer words are not edited."""
 _STEM = 3
 _ENDING = 3
-"""Forms of a word share the first _STEM letters, and differ in the last _ENDING at most."""
+"""Forms of a word share the first _STEM letters and differ at most in the last _ENDING letters."""
 _TWO_EDITS = 0.25
 """Probability of a second edit."""
 
 
 class Editor:
-    """Draws edits of a text. Words that it adds are words of the given texts."""
+    """Draws random edits of a text. Added words are words of the given texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         counts = Counter(piece.lower() for text in texts for piece in split_pieces(text) if piece.isalpha())
@@ -41,8 +41,8 @@ class Editor:
             self._by_stem[word[:_STEM]].append(word)
 
     def edit(self, text: str, rng: np.random.Generator) -> str:
-        """Return the text after one or two edits. It is unchanged if it has no word for the edit that is drawn."""
-        # Exchanges are drawn twice as often as the others.
+        """Return the text after one or two edits; it is unchanged if no word is suitable for the drawn edit."""
+        # Exchanges are drawn twice as often as other edits.
         edits = (self._swap, self._remove, self._add, self._exchange, self._exchange, self._inflect)
         for _ in range(1 + (rng.random() < _TWO_EDITS)):
             pieces = split_pieces(text)
@@ -54,7 +54,7 @@ class Editor:
         return text
 
     def _swap(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
-        """Swap a word and the next one."""
+        """Swap a word with the next one."""
         number = int(rng.integers(len(words) - 1))
         first, second = words[number : number + 2]
         later = pieces[second]
@@ -86,16 +86,16 @@ class Editor:
             _replace(pieces, index, forms[int(rng.integers(len(forms)))])
 
     def _draw(self, rng: np.random.Generator) -> str:
-        """Return a frequent word, drawn by its frequency."""
+        """Return a frequent word, drawn with probability proportional to its frequency."""
         return self._words[int(np.searchsorted(self._up_to, rng.integers(self._up_to[-1]), "right"))]
 
     def _forms(self, word: str) -> list[str]:
-        """Return the words that differ from a word in up to three last letters, and share the first three."""
+        """Return the words that share a word's first three letters and differ only in up to three last letters."""
         return [other for other in self._by_stem.get(word[:_STEM], ()) if other != word and _same_stem(word, other)]
 
 
 def _replace(pieces: list[str], index: int, word: str) -> None:
-    """Replace a piece by a word, which has a capital where it begins a text that begins with one."""
+    """Replace a piece by a word, capitalised at the start of a text that starts with a capital."""
     capital = index == 0 and pieces[0][0].isupper()
     pieces[index] = word[0].upper() + word[1:] if capital else word
 
@@ -106,14 +106,14 @@ def _same_stem(word: str, other: str) -> bool:
 
 
 def _lower(word: str) -> str:
-    """Return a text's first word as it is inside a text: in lower case, but for I and abbreviations."""
+    """Return a text's first word as inside a sentence: in lower case, except for I and abbreviations."""
     return word.lower() if word[1:].islower() or word == "A" else word
 
 
 def edited_rows(rows: Split, variants: int, least_words: int, seed: int) -> Iterator[Split]:
-    """Yield edited rows, without labels, in row order: `variants` of every row of at least `least_words` words.
+    """Yield edited rows, without labels, in row order: `variants` of every row with at least `least_words` words.
 
-    One text of a pair is edited, drawn for each variant. Draws depend on (seed, row) and the words of all rows.
+    One text of a pair is edited, drawn for each variant. Draws depend only on (seed, row) and the words of all rows.
     """
     editor = Editor(text for column in rows.sentences() for text in column)
     for start in range(0, len(rows), ROW_GROUP_ROWS):

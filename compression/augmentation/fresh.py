@@ -1,4 +1,4 @@
-"""Selection of additional training rows: none with a text of held-out rows, and none that exists already."""
+"""Selection of additional training rows: rows without held-out texts that do not exist already."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def held_out_files(paths: Workspace, task: Task) -> tuple[Path, ...]:
 
 
 def held_out_keys(files: Iterable[Path]) -> set[str]:
-    """Return the match keys of all texts of the split files of held-out rows."""
+    """Return the match keys of all texts in the split files of held-out rows."""
     return {key for file in files for rows in read_row_groups(file) for column in match_keys(rows) for key in column}
 
 
 class Fresh:
-    """Chooses from further rows, one after another, those that are fresh.
+    """Selects fresh rows from additional rows, one after another.
 
-    A fresh row has no text of held-out rows and none without words, is not a text paired with itself, and equals
-    neither a row of train nor an earlier one; texts are equal up to case, spacing and punctuation, and pairs in either
-    order. In memory are the match keys of all texts, and one number a row.
+    A fresh row contains no held-out text and no text without words, is not a text paired with itself, and equals
+    neither a train row nor an earlier row. Texts are compared without case, spacing and punctuation, and pairs in
+    either order. The match keys of all texts and one number per row are in memory.
     """
 
     def __init__(self, train: Keys, held_out: set[str]) -> None:
@@ -37,12 +37,12 @@ class Fresh:
         self._seen = {self._number(row) for row in zip(*train, strict=True)}
 
     def _number(self, row: Sequence[str]) -> int:
-        """Return a number for the texts of a row, the same in either order."""
+        """Return a number that identifies the texts of a row, the same in either order."""
         first, *second = sorted(self._ids.setdefault(key, len(self._ids)) for key in row)
         return first | second[0] << 32 if second else first
 
     def choose(self, rows: Split) -> np.ndarray:
-        """Return the indices of the fresh rows, int64; from then on they count as earlier ones."""
+        """Return the indices of the fresh rows, int64. Later calls treat these as earlier rows."""
         chosen = []
         for index, row in enumerate(zip(*match_keys(rows), strict=True)):
             if "" in row or not self._held_out.isdisjoint(row) or len(set(row)) < len(row):
@@ -55,5 +55,5 @@ class Fresh:
 
 
 def unknown_labels(labels: np.ndarray, rows: int) -> np.ndarray:
-    """Return labels for rows whose labels are unknown, of the kind that `labels` are."""
+    """Return unknown labels for a number of rows, with the dtype and width of `labels`."""
     return np.full((rows, *labels.shape[1:]), np.nan if labels.dtype.kind == "f" else -1, labels.dtype)

@@ -1,4 +1,4 @@
-"""GloVe vectors and nearest neighbours: replacements of words that are not one piece of a masked language model."""
+"""GloVe vectors and nearest neighbours, the replacements of words with several pieces in a masked language model."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,17 +14,17 @@ from common.store.files import file_fingerprint, fingerprint
 from compression.augmentation.words import replaceable
 
 NEIGHBOUR_VOCABULARY = 30_000
-"""Only GloVe's most frequent words may replace a word: rarer ones are names and misspellings."""
+"""Only GloVe's most frequent words may replace a word, because rarer ones are often names and misspellings."""
 CACHED_WORDS = 100_000
-"""Words whose neighbours are cached, about 30 MB."""
+"""Number of words whose neighbours are cached, about 30 MB."""
 _CHUNK = 256
-# A matrix product rounds differently with its shape. It selects a few words more than needed, which are then ranked by
-# scores that do not depend on the other words of the call.
+# The rounding of a matrix product depends on its shape. It is therefore used to select a few more words than needed,
+# which are then ranked by scores that do not depend on the other words of the call.
 _SPARE = 8
 
 
 class Glove:
-    """Word vectors, float32 [words, dim], most frequent word first, and nearest neighbours by cosine."""
+    """Word vectors, float32 [words, dim], most frequent word first, with nearest neighbours by cosine similarity."""
 
     def __init__(self, words: list[str], vectors: np.ndarray) -> None:
         self.index = {word: i for i, word in enumerate(words)}
@@ -35,7 +35,7 @@ class Glove:
         self._table = self.unit[self.allowed].T  # [dim, allowed words]
 
     def neighbours(self, words: list[str], k: int) -> dict[str, list[str]]:
-        """Return the k nearest replaceable words of each word, best first; words that GloVe lacks are left out.
+        """Return the k nearest replaceable words of each word, nearest first; words not in GloVe are left out.
 
         A word's neighbours do not depend on the other words of the call.
         """
@@ -61,7 +61,7 @@ class Neighbours:
         self._cache: dict[str, list[str]] = {}
 
     def of(self, words: Iterable[str]) -> dict[str, list[str]]:
-        """Return the k nearest words of each lower-cased word, an empty list for a word that GloVe lacks."""
+        """Return the k nearest words of each lower-case word; an empty list for a word not in GloVe."""
         wanted = set(words)
         new = sorted(wanted - self._cache.keys())
         if len(self._cache) + len(new) > self._limit:
@@ -72,9 +72,9 @@ class Neighbours:
 
 
 def load_glove(path: Path | None) -> Glove:
-    """Return the vectors of a text file (a word and its numbers on each line), or the packaged 6B 50d vectors.
+    """Return the vectors of a text file (a word and its numbers per line), or the packaged 6B 50d vectors.
 
-    Raises UserError when neither exists, or the file is malformed (with its line).
+    Raises UserError if neither exists, or if the file is malformed (with the line number).
     """
     if path is not None:
         return _read_text(path)
@@ -83,7 +83,7 @@ def load_glove(path: Path | None) -> Glove:
 
 
 def glove_fingerprint(path: Path | None) -> str:
-    """Return the fingerprint of the vectors' files. Raises UserError when they are missing."""
+    """Return the fingerprint of the vectors' files. Raises UserError if they are missing."""
     return fingerprint([file_fingerprint(file) for file in ([path] if path else _packaged())])
 
 

@@ -21,15 +21,15 @@ class LabelShares(Settings):
 
     task: str
     rows: str
-    """Which rows: train, augmented (the teacher's choices; of several sets with their names), validation, or a test
-    split."""
+    """Name of the rows: train, augmented (with the teacher's choices; with names if there are several sets),
+    validation, or a test split."""
     shares: dict[str, float]
-    """Label -> share of the labelled rows that have it, from 0 to 1."""
+    """Label -> share of the labelled rows with this label, from 0 to 1."""
     count: int
-    """Labelled rows."""
+    """Number of labelled rows."""
     agreement: float | None = None
-    """Of augmented rows: share of those with the label of their source row for which the teacher chooses it; None where
-    no row has one."""
+    """For augmented rows: among rows with their source's label, the share for which the teacher chooses that label;
+    None if no row has a label."""
 
 
 def split_shares(task: Task, name: str, split_file: Path) -> LabelShares:
@@ -38,9 +38,9 @@ def split_shares(task: Task, name: str, split_file: Path) -> LabelShares:
 
 
 def augmented_shares(task: Task, logits_file: Path, rows_file: Path, name: str = "augmented") -> LabelShares:
-    """Return the shares of labels that a teacher chose for augmented rows, and how often that is their source's label.
+    """Return the shares of the labels a teacher chose for augmented rows, and how often these are the sources' labels.
 
-    logits_file: of the rows in rows_file; name: what the result calls the rows.
+    logits_file: logits for the rows in rows_file; name: name of the rows in the result.
     """
     batches = pq.ParquetFile(logits_file).iter_batches()  # a column for each label
     chosen = [choices(task, np.stack([column.to_numpy() for column in batch.columns], 1)) for batch in batches]
@@ -61,7 +61,7 @@ def _shares(task: Task, rows: str, labels: Iterable[np.ndarray]) -> LabelShares:
 
 
 def say_label_table(task: Task, train_file: Path, logits_file: Path, rows_file: Path) -> None:
-    """Print the shares of train's labels and of the teacher's choices over augmented rows to stderr."""
+    """Print the shares of train's labels and of the teacher's choices for augmented rows to stderr."""
     original, augmented = split_shares(task, "train", train_file), augmented_shares(task, logits_file, rows_file)
     width = max(map(len, task.labels))
     say(f"{'labels':<{width}}  original  augmented (the teacher's choice)")
@@ -76,10 +76,10 @@ def say_label_table(task: Task, train_file: Path, logits_file: Path, rows_file: 
 def recorded_labels(
     paths: Workspace, teachers: Mapping[str, str | None], augmented: Sequence[str] = ("tinybert",)
 ) -> tuple[LabelShares, ...]:
-    """Return the shares of labels in every split of the tasks, and in their teachers' choices over augmented rows.
+    """Return the label shares of every split of the tasks, and of their teachers' choices for augmented rows.
 
-    Files that do not exist are left out, and logits over other augmented rows than there are now. teachers: task -> its
-    teacher; None stands for the only one with logits over the augmented rows.
+    Missing files are skipped, as are logits for augmented rows that have changed since. teachers: task -> teacher; None
+    stands for the only teacher with logits for the augmented rows.
     """
     found: list[LabelShares] = []
     for name, teacher in teachers.items():

@@ -1,4 +1,4 @@
-"""The steps that write rows other than TinyBERT's variants: edited rows, new pairs, rows of a file or of a task."""
+"""Steps that write rows other than TinyBERT's variants: edited rows, new pairs, rows of a file or of other tasks."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ AUGMENTED_FILE = "rows.parquet"
 
 
 class NewRows(Step):
-    """Base of the steps that write rows other than TinyBERT's variants. File: rows.parquet."""
+    """Base class of steps that write rows other than TinyBERT's variants. File: rows.parquet."""
 
     settings: PreprocessSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
@@ -42,7 +42,7 @@ class NewRows(Step):
         return read_split(paths.split(self.task.name, "train"), "")
 
     def _write(self, out: Path, paths: Workspace, train: Split, candidates: Iterator[Split]) -> None:
-        """Write those of the candidates that are fresh. Raises UserError for none."""
+        """Write the fresh candidates. Raises UserError if there are none."""
         fresh = Fresh(match_keys(train), held_out_keys(held_out_files(paths, self.task)))
         target, schema = out / AUGMENTED_FILE, split_table(train.take(np.arange(0))).schema
         write_row_groups(target, schema, (split_table(rows.take(fresh.choose(rows))) for rows in candidates))
@@ -50,7 +50,7 @@ class NewRows(Step):
             raise UserError(f"{self.task.name}: no row is new; each has a text of held-out rows, or is there already")
 
     def _write_texts(self, out: Path, paths: Workspace, rows: Split) -> None:
-        """Write those of the rows that are fresh and, of single texts, not a part of a held-out one, without labels."""
+        """Write the fresh rows, without labels; single texts must not be part of a held-out text."""
         train = self._train(paths)
         labels, sources = unknown_labels(train.labels, len(rows)), np.full(len(rows), -1)
         rows = dataclasses.replace(rows, labels=labels, source_rows=sources)
@@ -61,17 +61,17 @@ class NewRows(Step):
 
 
 class NewPairs(NewRows):
-    """New pairs of train's texts."""
+    """New pairs of texts of train."""
 
     method: PairMethod
     partners: int
     equivalence: str | None
-    """The task's, for method closure."""
+    """The task's label of equal meaning, for method closure."""
     seed: int | None
-    """None for neighbours, which are not drawn."""
+    """None for method neighbours, which is deterministic."""
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Find candidates for every row of train, then write those that are fresh."""
+        """Find candidates for every row of train, and write the fresh ones."""
         paths, task = context.paths, self.task
         source, found = paths.split(task.name, "train"), context.work / "candidates.parquet"
         label = task.labels.index(self.equivalence) if self.equivalence else None
@@ -84,14 +84,14 @@ class NewPairs(NewRows):
 
 
 class EditedRows(NewRows):
-    """Rows of train after random edits of their words, without labels."""
+    """Rows of train with randomly edited words, without labels."""
 
     variants: int
     least_words: int
     seed: int
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Write the edited rows that are fresh."""
+        """Write the fresh edited rows."""
         with at_once():
             train = self._train(context.paths)
             self._write(out, context.paths, train, edited_rows(train, self.variants, self.least_words, self.seed))
@@ -100,7 +100,7 @@ class EditedRows(NewRows):
 
 
 class RowsOfFile(NewRows):
-    """Rows of a file of the user's own, without labels."""
+    """Rows of the user's file, without labels."""
 
     file: Path = pydantic.Field(exclude=True)
 
@@ -109,9 +109,9 @@ class RowsOfFile(NewRows):
         return {**super().inputs(paths), "file": Artifact.of_file(self.file)}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Write the rows that are fresh and, of single texts, not a part of a held-out one."""
+        """Write the fresh rows; single texts must not be part of a held-out text."""
         paths, task = context.paths, self.task
-        # The file has a header line, and all of its rows are meant, whatever those of the task have.
+        # The file has a header line and all its rows are used, even if the task's files differ in this.
         read = {"source": task.source.model_copy(update={"header": (), "where": {}})}
         if (kind := self.file.suffix.lower()) in TABLES:
             read["columns"] = text_columns(self.file, column_names(self.file, kind), task)
@@ -137,7 +137,7 @@ class TextsOfTasks(NewRows):
         }
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Write the rows that are fresh and, of single texts, not a part of a held-out one."""
+        """Write the fresh rows; single texts must not be part of a held-out text."""
         first: list[str] = []
         second: list[str] | None = [] if self.task.pair else None
         for other in self.others:

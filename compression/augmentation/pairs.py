@@ -1,7 +1,7 @@
-"""New pairs of train's texts, for a teacher to label: near ones, random ones, and those whose label follows.
+"""New pairs of texts of train for a teacher to label: near texts, random texts, and pairs whose label is implied.
 
-A partner of a first text is one of train's second texts, so a premise is paired with hypotheses alone. Texts of
-held-out rows take no part; which pairs are written is decided by `Fresh`, since rows of different parts may agree.
+The partner of a first text is always a second text of train, so a premise is paired only with hypotheses. Held-out
+texts are not used. `Fresh` decides which pairs are written, since different parts may yield the same pair.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from compression.augmentation.fresh import held_out_keys, unknown_labels
 PairMethod = Literal["neighbours", "recombine", "closure"]
 
 _COMMON_TEXTS, _COMMON_SHARE = 1_000, 0.05
-"""Words in more texts than this number and this share are ignored: they distinguish little and cost most products."""
+"""Words in more texts than this number and this share are ignored: they are uninformative and cost most products."""
 _MOST_PRODUCTS = 10_000_000
-"""Products of words in memory at a time, about 120 MB."""
+"""Maximum number of products of words in memory at a time, about 120 MB."""
 
 Candidate = tuple[int, int, int]
-"""A row of train, and the indices of the two texts of a new pair."""
+"""Number of a train row, and the indices of the two texts of a new pair."""
 
 
 class Texts:
-    """The distinct texts of a split of pairs, up to case, spacing and punctuation, each as it is first written.
+    """The distinct texts of a split of pairs, ignoring case, spacing and punctuation, each in its first spelling.
 
-    rows: int64 [n, 2], the indices of each row's texts; usable: bool [texts], False for texts of held-out rows.
+    rows: int64 [n, 2], indices of each row's texts; usable: bool [texts], False for texts without words and held-out
+    texts.
     """
 
     def __init__(self, train: Split, held_out: set[str]) -> None:
@@ -58,13 +59,13 @@ class Texts:
         self._first_rows = np.unique(self.rows[:, 0], return_index=True)[1]
 
     def new_firsts(self, rows: np.ndarray) -> np.ndarray:
-        """Return those of the rows whose first text is usable and the first text of no row before."""
+        """Return the rows whose first text is usable and is not the first text of an earlier row."""
         rows = rows[np.isin(rows, self._first_rows)]
         return rows[self.usable[self.rows[rows, 0]]]
 
     @property
     def seconds(self) -> np.ndarray:
-        """The usable second texts, int64, sorted."""
+        """Sorted indices of the usable second texts, int64."""
         seconds = np.unique(self.rows[:, 1])
         return seconds[self.usable[seconds]]
 
@@ -73,14 +74,14 @@ class Source(Protocol):
     """A way to find new pairs."""
 
     def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
-        """Yield candidates from some rows of train, given by their numbers."""
+        """Yield candidates from rows of train, given by their numbers."""
 
 
 class NearTexts:
-    """Each first text with the k second texts of the highest TF-IDF cosine.
+    """Pairs each first text with the k second texts of highest TF-IDF cosine similarity.
 
-    Ties are broken by index; a text's neighbours do not depend on the other rows of the call. Raises UserError for
-    texts without words.
+    Ties are broken by index. A text's neighbours do not depend on the other rows of the call. Raises UserError if no
+    text has usable words.
     """
 
     def __init__(self, texts: Texts, k: int) -> None:
@@ -89,12 +90,12 @@ class NearTexts:
         self._vectorizer = TfidfVectorizer(analyzer=split_words, max_df=most, dtype=np.float32)
         try:
             vectors = self._vectorizer.fit_transform([texts.texts[i] for i in self._seconds])
-        except ValueError as error:  # no word is left
+        except ValueError as error:  # the vocabulary is empty
             raise UserError(f"no neighbours by words: {error}") from error
         self._by_word = vectors.T.tocsr()  # [words, texts]
 
     def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
-        """Yield the nearest texts of the rows' first texts, best first."""
+        """Yield the nearest texts of the rows' first texts, nearest first."""
         rows = self._texts.new_firsts(rows)
         if not len(rows):
             return
@@ -109,14 +110,14 @@ class NearTexts:
                     yield int(rows[i]), int(firsts[i]), second
 
     def _nearest(self, first: int, columns: np.ndarray, scores: np.ndarray) -> list[int]:
-        if len(scores) > self._k + 1:  # one more than k: the text itself may be among them
+        if len(scores) > self._k + 1:  # one more than k, because the text itself may be among them
             best = np.flatnonzero(scores >= np.partition(scores, -self._k - 1)[-self._k - 1])
             columns, scores = columns[best], scores[best]
         seconds = self._seconds[columns]
         return [second for second in seconds[np.lexsort((seconds, -scores))].tolist() if second != first][: self._k]
 
     def _blocks(self, queries: csr_array) -> Iterator[tuple[int, int]]:
-        """Yield (start, end) of queries whose products fit in memory."""
+        """Yield (start, end) of blocks of queries whose products fit in memory."""
         products = np.concatenate([[0], np.cumsum(np.diff(self._by_word.indptr)[queries.indices])])[queries.indptr]
         start = 0
         while start < len(products) - 1:
@@ -126,13 +127,13 @@ class NearTexts:
 
 
 class RandomTexts:
-    """Each first text with k random second texts."""
+    """Pairs each first text with k random second texts."""
 
     def __init__(self, texts: Texts, k: int, seed: int) -> None:
         self._texts, self._k, self._seed, self._seconds = texts, k, seed, texts.seconds
 
     def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
-        """Yield the draws of each row whose first text is new; they depend on (seed, row) alone."""
+        """Yield random pairs for each row whose first text is new; draws depend only on (seed, row)."""
         for row in self._texts.new_firsts(rows).tolist():
             rng = np.random.default_rng(derive("recombine", self._seed, row))
             for second in rng.choice(self._seconds, self._k).tolist() if len(self._seconds) else ():
@@ -140,10 +141,10 @@ class RandomTexts:
 
 
 class EquivalentTexts:
-    """Each row with one of its texts replaced by an equivalent one, at most k times: the label stays.
+    """Replaces one text of a row by an equivalent text, at most k times per row; the row's label is kept.
 
-    Equivalent are texts that a chain of rows with the label `equivalence` joins: the transitive closure of the label.
-    Rows without a label take no part, nor do those with another label whose two texts are equivalent by other rows.
+    Texts are equivalent if a chain of rows with the label `equivalence` connects them (transitive closure). Rows
+    without a label are not used, nor are rows with another label whose two texts are equivalent through other rows.
     """
 
     def __init__(self, texts: Texts, k: int, seed: int, labels: np.ndarray, equivalence: int | None) -> None:
@@ -159,7 +160,7 @@ class EquivalentTexts:
         self._starts = np.searchsorted(self._group[self._members], np.arange(self._group.max(initial=0) + 2))
 
     def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
-        """Yield up to k pairs of each row; which ones depends on (seed, row) alone."""
+        """Yield up to k pairs for each row; the choice depends only on (seed, row)."""
         for row in rows[self._follows[rows]].tolist():
             first, second = self._texts.rows[row].tolist()
             found = [(first, other) for other in self._equivalent(second)]
@@ -177,20 +178,20 @@ class EquivalentTexts:
 
 @dataclasses.dataclass(frozen=True)
 class PairTask:
-    """New pairs of a train split, a part at a time; train is in memory. Rows of different parts may be equal."""
+    """New pairs of a train split, part by part, with train in memory. Different parts may yield equal rows."""
 
     method: PairMethod
     partners: int
     """k."""
     seed: int
     equivalence: int | None
-    """Class index of the label of equal meaning, for closure."""
+    """Class index of the label of equal meaning, for method closure."""
     train: Path
     held_out: tuple[Path, ...]
-    """Split files whose texts no new pair may have."""
+    """Split files whose texts must not appear in new pairs."""
 
     def open(self) -> PartFunction:
-        """Index the texts of train."""
+        """Index the texts of train. Returns the function that finds pairs for a part of the rows."""
         train = read_split(self.train, "")
         texts = Texts(train, held_out_keys(self.held_out))
         source = self._source(texts, train.labels)

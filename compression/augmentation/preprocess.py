@@ -1,4 +1,4 @@
-"""The stage of preprocess.py: splits, augmented rows, teacher logits. Splits alone need no PyTorch."""
+"""The stage of preprocess.py: splits, augmented rows, teacher logits. Preparing splits does not need PyTorch."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from compression.augmentation.settings import PreprocessSettings
 
 
 def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
-    """Build what the settings ask for, in the order of the stages. Returns rows by file written or found."""
+    """Build the files selected by the settings, in the order of the stages. Returns file -> number of rows."""
     task, paths = load_task(settings.task), settings.paths
     if not is_augmented(task, settings.augmented):
         raise UserError(f"--augmented: {settings.augmented!r} is the name of other rows")
@@ -52,7 +52,7 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
 
 
 def _generate(settings: PreprocessSettings, paths: Store, task: Task, teacher: str, name: str) -> int:
-    """Build the teacher's logits over some rows, or find those that were imported. Returns the number of rows."""
+    """Build the teacher's logits for some rows, or find imported ones. Returns the number of rows."""
     _, config = find_model(paths, task, teacher, settings.teacher_arch)
     if config.kind != "teacher":
         raise UserError(f"{teacher} is a student; logits come from a teacher")

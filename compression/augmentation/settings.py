@@ -1,4 +1,4 @@
-"""Settings of preprocess.py. This module loads no large library: --help reads it."""
+"""Settings of preprocess.py. This module imports no large library, because --help uses it."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +12,7 @@ from common.store.settings import StageSettings
 
 
 def _only(names: Any) -> Any:
-    """Return the one name of a list of names, as a chain that shares the flag with compress.py has it."""
+    """Return the name in a list of one name: in a chain, the flag is shared with compress.py, which takes a list."""
     return names[0] if isinstance(names, list | tuple) and len(names) == 1 else names
 
 
@@ -26,8 +26,8 @@ class AugmentSettings(Settings):
     texts of the same meaning, by chains of labels). tasks: the texts of --augment-tasks. file: the rows of
     --augment-file."""
     augmented: Annotated[str, pydantic.BeforeValidator(_only)] = "tinybert"
-    """Name of the augmented rows, unset: that of --augment's method; sets made with other settings are kept separately
-    (compress.py --augmented NAME)."""
+    """Name of the augmented rows; unset: the method of --augment. Sets with other settings can be kept under other
+    names (compress.py --augmented NAME)."""
     augment_tasks: tuple[str, ...] = ()
     """Tasks for --augment tasks: texts of their train rows, without labels. Splits that do not exist yet are prepared.
     The task itself is skipped, so that several tasks can share a list."""
@@ -35,7 +35,7 @@ class AugmentSettings(Settings):
     """Rows of your own, without labels, for --augment file: .csv, .tsv, .jsonl, .parquet or .txt, its columns of text
     named as in the task's files, or sentence1 and sentence2."""
     partners: int = pydantic.Field(5, gt=0)
-    """New pairs of each first text at most; with --augment closure, of each row."""
+    """Maximum number of new pairs per first text; with --augment closure, per row."""
     sides: Literal["both", "one"] = "both"
     """Texts of a pair in which --augment tinybert replaces words: both, or one of them, drawn for each variant."""
     masked_lm: str | None = None
@@ -56,7 +56,7 @@ class AugmentSettings(Settings):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _name_after_method(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Name rows after their method where nothing else is given."""
+        """Name the rows after their method if no name is given."""
         return {"augmented": values["augment"], **values} if values.get("augment") else values
 
     @pydantic.model_validator(mode="after")
@@ -91,7 +91,8 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     glue_preprocess: bool = False
     """Prepare the task's splits; the default when no other action is given."""
     data_dir: Path | None = None
-    """Folder with the task's files, of GLUE an unpacked copy or its zips; unset: download from the official address."""
+    """Folder with the task's files (for GLUE, an unpacked copy or its zips); unset: download from the official
+    address."""
     generate_loss: tuple[str, ...] = ()
     """Write the teacher's logits of these rows: processed (train), augmented (those that --augmented names) or the name
     of augmented rows, validation, a test split."""
@@ -128,7 +129,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
         return self
 
     def unused(self) -> dict[str, str]:
-        """Return the settings of actions that are not asked for, and others without effect."""
+        """Return the settings of actions that are not requested, and others without effect."""
         augments, reads = self.augment is not None, bool(self.generate_loss)
         runs, varies = reads and not self.logits_from, self.augment == "tinybert"
         launches = runs or (augments and self.augment not in ("edits", "tasks", "file"))
@@ -162,5 +163,5 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
 
     @property
     def launch(self) -> Launcher:
-        """Where long work runs."""
+        """Launcher of long work."""
         return Launcher(self.launcher, self.workers, options=pairs("--slurm", self.slurm), cpu=self.cpu)

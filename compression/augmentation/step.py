@@ -1,4 +1,4 @@
-"""The steps that write augmented rows."""
+"""Steps that write augmented rows."""
 
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -44,7 +44,7 @@ class Augment(Step):
     task: Task = pydantic.Field(exclude=True)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the splits, the GloVe vectors, and the masked language model where there is one."""
+        """Return the splits, the GloVe vectors, and the masked language model if there is one."""
         glove, masked_lm = self.settings.glove, self.settings.masked_lm
         inputs = {"splits": find_splits(paths, self.task), "glove": Artifact(glove_fingerprint(glove), Path())}
         if masked_lm:
@@ -71,7 +71,7 @@ class Augment(Step):
 
 
 class AugmentPairs(Augment):
-    """Variants of a task of pairs. Neither text of a variant is a text of held-out rows."""
+    """Variants of a task of pairs. Neither text of a variant is a held-out text."""
 
     version: ClassVar[int] = 1
 
@@ -79,7 +79,7 @@ class AugmentPairs(Augment):
 
 
 def augment_rows(settings: PreprocessSettings, paths: Store, task: Task) -> int:
-    """Build augmented rows. Returns their number. Raises UserError where the method is not for the task."""
+    """Build augmented rows. Returns their number. Raises UserError if the method does not apply to the task."""
     check_trains(task)
     target = paths.augmented(task.name, settings.augmented)
     context = settings.context(f"augmenting {task.name}")
@@ -88,7 +88,7 @@ def augment_rows(settings: PreprocessSettings, paths: Store, task: Task) -> int:
 
 
 def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
-    """Return the step of --augment. Raises UserError where the method is not for the task."""
+    """Return the step of --augment. Raises UserError if the method does not apply to the task."""
     method, about = settings.augment, {"settings": settings, "task": task}
     if method in get_args(PairMethod):
         if not task.pair:
@@ -132,7 +132,7 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
 
 
 def _check_other(task: Task, other: Task, paths: Store) -> None:
-    """Raise UserError where a task's texts cannot be rows of another one."""
+    """Raise UserError if a task's texts cannot be rows of another task."""
     if task.pair and not other.pair:
         raise UserError(f"--augment-tasks: {task.name} reads pairs, and a row of {other.name} is a single text")
     if task.tokens and not other.tokens:
@@ -147,12 +147,12 @@ def _check_other(task: Task, other: Task, paths: Store) -> None:
 
 
 def _masked_lm(settings: PreprocessSettings, paths: Store, task: Task) -> str | None:
-    """Return --masked-lm, or where it is unset the encoder of the given teacher if it can predict masked words."""
+    """Return --masked-lm, or if unset, the encoder of the given teacher if it can predict masked words."""
     if settings.masked_lm or not (settings.model_name or settings.teacher_arch):
         return settings.masked_lm
     teacher = settings.model_name or only_teacher(paths, task)
     encoder = find_model(paths, task, teacher, settings.teacher_arch)[1].encoder
-    if encoder is None:  # of an ensemble, or a teacher that was not fine-tuned here
+    if encoder is None:  # the teacher is an ensemble, or was not fine-tuned here
         return None
     if Path(encoder).is_absolute() and not Path(encoder).exists():
         raise UserError(f"--augment needs the encoder of {teacher}, or --masked-lm: {encoder} is not there any more")

@@ -1,4 +1,4 @@
-"""The words of a sentence: which of them augmentation may replace, and the case of a replacement."""
+"""Words of a sentence: which words augmentation may replace, and the case of a replacement."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-# Words and the text between them: joining the pieces gives the sentence back, so a variant keeps its spacing.
+# Words and the text between them: joining the pieces restores the sentence, so a variant keeps its spacing.
 _PIECE = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|(?:[\W_])+")
 
 
@@ -16,19 +16,19 @@ def split_pieces(text: str) -> list[str]:
 
 
 def count_words(texts: Iterable[str]) -> int:
-    """Return the number of words, separated by spaces, of all texts of a row."""
+    """Return the total number of space-separated words in all texts of a row."""
     return sum(len(text.split()) for text in texts)
 
 
 def replaceable(word: str) -> bool:
-    """Return whether a lower-cased word may be replaced: stop words, numbers and signs may not."""
+    """Return whether a lower-case word may be replaced; stop words, numbers and symbols may not."""
     return len(word) > 1 and word.isalpha() and word not in ENGLISH_STOP_WORDS
 
 
 def replaceable_indices(pieces: list[str]) -> list[int]:
     """Return the indices of a sentence's pieces that may be replaced.
 
-    Letters next to a combining mark are a part of a word (Hebrew with points, Hindi) and may not.
+    Letters next to a combining mark are only part of a word (Hebrew with points, Hindi) and are left out.
     """
     return [
         i

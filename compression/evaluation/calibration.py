@@ -1,4 +1,4 @@
-"""How far probabilities can be believed: expected calibration error, and the bins of a reliability diagram.
+"""Calibration of probabilities: expected calibration error, and the bins of a reliability diagram.
 
 Guo et al., On Calibration of Modern Neural Networks, 2017, section 2.
 """
@@ -16,15 +16,14 @@ BINS = 15
 """Bins of equal width, as in the paper."""
 
 Bin = Sequence[float]
-"""Rows of a bin, the mean probability of their predicted labels, and the share of these that are right; 0, 0, 0 of an
-empty bin."""
+"""Number of rows in a bin, mean probability of their predicted labels, and accuracy; 0, 0, 0 for an empty bin."""
 
 
 def reliability_bins(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
-    """Return BINS bins, of rows whose predicted label has a probability in ((i - 1) / BINS, i / BINS].
+    """Return BINS bins; bin i has the rows whose predicted label's probability is in ((i - 1) / BINS, i / BINS].
 
-    probabilities: [n, labels]; labels: int64 [n]. For multilabel, labels 1 or 0 [n, labels], each pair of a row and a
-    label counts as a row: the label is predicted or it is not, with the probability of that.
+    probabilities: [n, labels]; labels: int64 [n]. For multilabel, where labels are 1 or 0 [n, labels], each pair of a
+    row and a label counts as a binary prediction: the label is predicted or not.
     """
     if labels.ndim == 2:
         confidence, right = np.maximum(probabilities, 1 - probabilities).ravel(), (probabilities >= 0.5) == labels
@@ -38,7 +37,7 @@ def reliability_bins(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]
 
 
 def expected_calibration_error(bins: Sequence[Bin]) -> float:
-    """Return the mean distance of probability and accuracy over the bins, weighted by their rows."""
+    """Return the mean absolute difference of probability and accuracy over the bins, weighted by rows."""
     total = sum(rows for rows, _, _ in bins)
     return sum(rows * abs(accuracy - probability) for rows, probability, accuracy in bins) / total
 
@@ -50,8 +49,8 @@ def _rounded(value: float) -> float:
 def calibration_fields(logits: np.ndarray, labels: np.ndarray, temperature: float | None) -> dict[str, Any]:
     """Return the fields of a row of results.json: `ece` of its probabilities, and `calibration` with their bins.
 
-    logits: float32 [n, labels]; labels: as in `reliability_bins`, at least one row; temperature: None where none is
-    known: then the probabilities are those of the logits, and fields of uncalibrated ones are left out.
+    logits: float32 [n, labels]; labels: as in `reliability_bins`, at least one row; temperature: if None, the
+    probabilities are not calibrated, and the separate fields of uncalibrated probabilities are left out.
     """
     multilabel = labels.ndim == 2
     plain = reliability_bins(to_probabilities(logits, multilabel=multilabel), labels)

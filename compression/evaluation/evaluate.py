@@ -1,4 +1,4 @@
-"""Evaluation of a saved model on a task's test splits. Scores of an unchanged model on unchanged splits are reused."""
+"""Evaluation of a saved model on a task's splits. Scores of an unchanged model on unchanged test splits are reused."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Evaluate(Step):
 
 
 def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
-    """Score a model. Returns one row a split; scores of an unchanged model on unchanged test splits are reused.
+    """Score a model. Returns one row per split; scores of an unchanged model on unchanged test splits are reused.
 
-    Only scores on test splits, of the model itself, are kept. Speeds are measured every time.
+    Only test scores of the model itself, not of a packed file, are saved. Speeds are measured every time.
     """
     task = load_task(settings.task)
     path = find_packed(settings.paths, task, settings.model_name)
@@ -72,10 +72,10 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
 
 
 def evaluation_inputs(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Artifact]:
-    """Return what a model's scores depend on: the model, the splits, its teacher's logits over unlabelled splits.
+    """Return the inputs of a model's scores: the model, the splits, and its teacher's logits over unlabelled splits.
 
-    For a teacher that was imported as logits, the model is its logits over the test splits. Raises UserError if one of
-    these is missing.
+    For a teacher imported as logits, its logits over the test splits are inputs too. Raises UserError if an input is
+    missing.
     """
     splits = find_splits(paths, task)
     if config.imported:
@@ -89,7 +89,7 @@ def evaluation_inputs(paths: Workspace, task: Task, folder: Path, config: ModelC
 
 
 def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
-    """Return a model's saved rows over the task's test splits, none where it was not scored as it is now."""
+    """Return a model's saved rows on the task's test splits; empty if its current version was not scored."""
     settings = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=str(folder))
     try:
         key = Evaluate(task=task.name, settings=settings).key(evaluation_inputs(paths, task, folder, config))
@@ -100,7 +100,7 @@ def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) 
 
 
 def kept_rows(scores: Path, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
-    """Return the rows in a folder of scores, under the name and place that the model has now."""
+    """Return the rows in a folder of scores, with the model's current name and folder."""
     return [{**row, "model": config.name, "run": str(folder)} for row in read_json(scores / RESULT_FILE)]
 
 

@@ -1,4 +1,4 @@
-"""Floating-point operations of a model's answer."""
+"""Floating-point operations (FLOPs) of a prediction."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Shape = Sequence[int]
 
 
 def flops(predict: Predictor, split: Split) -> int:
-    """Return the mean over ALONE texts of a split, each by itself and so without padding.
+    """Return the mean FLOPs over ALONE texts of a split, each predicted alone and thus without padding.
 
-    A multiply-add of a matrix product is two operations (attention's products and an LSTM's steps are such products).
-    Nothing else is counted: biases, activations, normalisation, pooling, and embeddings, which are looked up. Zeros of
-    a pruned matrix count, as the runtimes multiply them.
+    A multiply-add of a matrix product counts as two operations; this includes attention and the steps of an LSTM.
+    Biases, activations, normalisation, pooling and embedding look-ups are not counted. Zeros of a pruned matrix are
+    counted, because the runtimes multiply them.
     """
     rows = spread(split, ALONE)
-    # The counter knows neither oneDNN's LSTM nor the fused attention of CPUs.
+    # The counter supports neither oneDNN's LSTM nor the fused attention of CPUs.
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.mkldnn_rnn_layer: _lstm})
     with sdpa_kernel(SDPBackend.MATH), counter:
         for row in rows:
@@ -35,12 +35,12 @@ def flops(predict: Predictor, split: Split) -> int:
 
 
 def _lstm(vectors: Shape, weight_ih: Shape, weight_hh: Shape, *others: object, **more: object) -> int:
-    """FLOPs of one direction. vectors: [time, batch, dim]; weight_ih: [gates, dim]; weight_hh: [gates, hidden]."""
+    """Return FLOPs per direction. vectors: [time, batch, dim]; weight_ih: [gates, dim]; weight_hh: [gates, hidden]."""
     return 2 * math.prod(vectors[:-1]) * (math.prod(weight_ih) + math.prod(weight_hh))
 
 
 def multiply_out(student: Student) -> None:
-    """Make matrices of low rank whole, in place: the runtimes do so when they load a file."""
+    """Replace low-rank factors by their product, in place, as the runtimes do when they load a file."""
     products = [(name, module) for name, module in student.named_modules() if isinstance(module, Product)]
     for name, product in products:
         replace_matrix(student, name, Dense(product.dense().detach()))

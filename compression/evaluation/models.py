@@ -1,4 +1,4 @@
-"""The models of a task that can be scored, and the data they are scored on."""
+"""Models of a task that can be scored, and the data they are scored on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from common.store.workspace import Workspace
 from common.training.models import ModelConfig, read_config, saved_models
 
 F1_AT_THRESHOLD = "f1_at_threshold"
-"""Metric: f1 where the second label is predicted from the threshold chosen on validation, not from 0.5."""
+"""Metric: f1 if the second label is predicted from the threshold chosen on validation instead of 0.5."""
 
 
 def data_fingerprint(paths: Workspace, task: Task, split: str) -> str | None:
-    """Return the fingerprint of a split's texts and labels as they are now."""
+    """Return the fingerprint of a split's current texts and labels."""
     return read_metadata(paths.split(task.name, split)).get("fingerprint")
 
 
@@ -28,12 +28,12 @@ def validation_fingerprint(paths: Workspace, task: Task, config: ModelConfig) ->
 
 
 def has_validation(task: Task, config: ModelConfig) -> bool:
-    """Return whether a model is scored on validation: a student is, where the task has one."""
+    """Return whether a model is scored on validation: true for a student if the task has a validation split."""
     return config.kind == "student" and "validation" in task.splits
 
 
 def split_names(task: Task, split: str) -> tuple[str, ...]:
-    """Return the splits that --split means: of test every test split. Raises UserError for one the task has not."""
+    """Return the splits selected by --split; for test, every test split. Raises UserError if the task lacks it."""
     if split == "test":
         return task.test_splits
     if split not in task.splits:
@@ -42,7 +42,7 @@ def split_names(task: Task, split: str) -> tuple[str, ...]:
 
 
 def readable_models(folder: Path) -> list[ModelConfig]:
-    """Return the configs of the models in a task's folder, by name, without those that cannot be read."""
+    """Return the configs of the models in a task's folder, sorted by name, without unreadable ones."""
     found = []
     for path in saved_models(folder):
         with contextlib.suppress(UserError):
@@ -51,7 +51,7 @@ def readable_models(folder: Path) -> list[ModelConfig]:
 
 
 def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -> dict[str, Any]:
-    """Return the fields of a row of results.json that are not sizes or scores."""
+    """Return the fields of a row of results.json other than sizes and scores."""
     student = config.student
     return {
         "task": task.name,
@@ -75,9 +75,9 @@ def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -
 
 
 def ancestors(folder: Path) -> list[str]:
-    """Return the keys of the models that a model was made from, its parent's first.
+    """Return the keys of the models that a model was built from, its parent's first.
 
-    They are read from manifests: of a parent that is not in the store any more only the key is known.
+    The keys are read from manifests; for a parent that is no longer in the store, only its own key is known.
     """
     keys: list[str] = []
     store, manifest = folder.resolve().parent, read_manifest(folder)

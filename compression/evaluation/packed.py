@@ -1,4 +1,4 @@
-"""Packed files as the project's commands find and read them: errors are UserErrors. Needs NumPy, not PyTorch."""
+"""Finding and loading packed files for the project's commands; errors are UserErrors. Needs NumPy but not PyTorch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Runtime = Literal["numpy", "c"]
 def load_packed(path: Path, runtime: Runtime = "numpy") -> Model | NativeModel:
     """Return a packed file's model.
 
-    Raises UserError when the file is missing or damaged, and where the C runtime is not built or does not read it.
+    Raises UserError if the file is missing or damaged, or if the C runtime is not built or cannot read it.
     """
     try:
         if runtime == "numpy":
             return load(regular_file(path))
-        from compression.runtime.native import load_native  # ctypes, which NumPy's runtime does not need
+        from compression.runtime.native import load_native  # imports ctypes, which the NumPy runtime does not need
 
         return load_native(regular_file(path))
     except PackedError as error:
@@ -40,9 +40,9 @@ def is_packed_file(model: str) -> bool:
 
 
 def find_packed(paths: Workspace, task: Task, model: str) -> Path | None:
-    """Return a packed file, given by its path or by its name in the zoo; None for a model of the workspace.
+    """Return a packed file, given by its path or its name in the zoo; None for a model in the workspace.
 
-    A name in the workspace comes first. Raises UserError for a name that is in neither.
+    Names in the workspace take precedence. Raises UserError for a name that is in neither.
     """
     if is_packed_file(model):
         return Path(model)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]:
-    """Return a row for each split, as results.json has them; fields that only a saved student has are left out.
+    """Return a row of results.json for each split, without fields that only a saved student has.
 
-    Raises UserError for a damaged file, and for one of another task or of other labels.
+    Raises UserError for a damaged file, and for a file of another task or with other labels.
     """
     task, paths = load_task(settings.task), settings.paths
     model = load_packed(path, settings.runtime)
@@ -56,7 +56,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
 
 
 def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | None = None) -> None:
-    """Raise UserError when a packed file's task or labels are not those of a task, or its architecture is another."""
+    """Raise UserError if a packed file's task, labels or architecture differ from the given ones."""
     if arch not in (None, model.arch):
         raise UserError(f"{where}: a {model.arch}, not a {arch}")
     if model.task != task.models_task:
@@ -67,17 +67,17 @@ def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | N
 
 
 def packed_logits(model: Model | NativeModel, split: Split) -> np.ndarray:
-    """Return a packed file's logits of a split's texts or pairs."""
+    """Return a packed model's logits for a split's texts or pairs."""
     return model.logits(list(zip(*split.sentences(), strict=True)) if model.pair else split.sentence1)
 
 
 def labelled_score(
     task: Task, split: Split, logits: np.ndarray, temperature: float | None = None, threshold: float | None = None
 ) -> dict[str, float]:
-    """Return the task's metrics over a split's labelled rows; none where no row has a label.
+    """Return the task's metrics over a split's labelled rows; empty if no row has a label.
 
-    With a threshold of the probabilities with a temperature, also F1_AT_THRESHOLD, where the task is scored by F1.
-    Answers to questions are given from the threshold.
+    If the task is scored by F1 and there is a threshold, which applies to the probabilities at `temperature`,
+    F1_AT_THRESHOLD is included. For questions, the threshold is the minimum probability of an answer.
     """
     rows = np.flatnonzero(split.labelled)
     if not len(rows):

@@ -1,4 +1,4 @@
-"""A model's predictions for every row of a test split. Predictions of another model or over other data are refused."""
+"""A model's saved predictions on a test split. Predictions of another model or on other data are rejected."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from common.training.targets import ANSWERED_FROM, choices
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """A model's choices for the rows of a split, in the rows' order, or for all words of its rows.
+    """A model's predictions for the rows of a split, in order, or for all words of its rows.
 
-    labels: int64 [n], -1 where unknown, or for regression float64 [n], NaN where unknown;
+    labels: int64 [n], -1 if unknown, or for regression float64 [n], NaN if unknown;
     choices: class indices int64 [n], or for regression scores float64 [n] in the task's range.
-    For multilabel both are int64 [n, labels], 1 for the labels of a row and 0 for the others.
+    For multilabel both are int64 [n, labels]: 1 for the labels of a row, 0 for the others.
     """
 
     labels: np.ndarray
@@ -35,7 +35,7 @@ class Predictions:
 
     @property
     def regression(self) -> bool:
-        """Whether these are scores, not classes."""
+        """Whether the predictions are scores instead of classes."""
         return self.choices.dtype.kind == "f"
 
     @property
@@ -50,22 +50,22 @@ class Predictions:
 
     @property
     def right(self) -> np.ndarray:
-        """bool [n]: which rows have the right class, for multilabel exactly the right labels."""
+        """bool [n]: which rows have the right class, or for multilabel exactly the right labels."""
         same = self.choices == self.labels
         return same.all(1) if self.multilabel else same
 
 
 def predictions_file(scores: Path, split: str) -> Path:
-    """Return the file of predictions over a split in a folder of scores."""
+    """Return the path of the predictions on a split in a folder of scores."""
     return scores / f"predictions-{split}.parquet"
 
 
 def write_predictions(scores: Path, task: Task, row: dict[str, Any], split: Split, logits: np.ndarray) -> None:
-    """Save the choices behind a row of results.json, for token tasks one for every word.
+    """Save the predictions behind a row of results.json: one per row, or for token tasks one per word.
 
-    For spans they are the answers' texts, with the scores of each.
+    For spans, the answers' texts are saved, each with its scores.
 
-    split: the rows scored; logits: as in common.training.metrics.score.
+    split: the scored rows; logits: as in common.training.metrics.score.
     """
     kind = pa.float64() if task.regression else pa.int64()
     predicted = choices(task, logits, row.get("threshold", ANSWERED_FROM))
@@ -99,9 +99,9 @@ def _write(scores: Path, row: dict[str, Any], table: pa.Table) -> None:
 
 
 def find_scores(workspace: Path, row: dict[str, Any]) -> Path | None:
-    """Return the folder of scores that a row of results.json comes from, or None where it is gone.
+    """Return the folder of scores that a row of results.json comes from, or None if it no longer exists.
 
-    workspace: searched too, in case the row's own was moved.
+    workspace: also searched, in case the row's workspace was moved.
     """
     stores = (Path(row["run"]).parent.parent.parent / "store", workspace / "store")
     folders = (store / row.get("evaluation", "none") for store in stores)
@@ -109,9 +109,9 @@ def find_scores(workspace: Path, row: dict[str, Any]) -> Path | None:
 
 
 def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
-    """Return the choices behind a row of results.json, from its folder of scores.
+    """Return the predictions behind a row of results.json, from its folder of scores.
 
-    Raises UserError when they are missing or damaged, or of another model or other data than the row.
+    Raises UserError if they are missing or damaged, or do not belong to the row's model and data.
     """
     path = predictions_file(scores, row["split"])
     again = f"run: python evaluate.py --task {row['task']} --model-name {row['model']}"

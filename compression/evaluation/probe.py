@@ -1,8 +1,8 @@
-"""Counterfactual probes: does an answer depend on words that should not matter, such as names and pronouns?
+"""Counterfactual probes: measure how answers depend on words that should not matter, such as names and pronouns.
 
-Templates are filled with the words of each group; texts that differ in nothing else should have the same answer (Kusner
-et al., 2017, "Counterfactual Fairness"; Prabhakaran et al., 2019, "Perturbation Sensitivity Analysis"). The thesis asks
-whether students have their teacher's bias (section 8.2).
+Templates are filled with the words of each group. Texts that differ only in these words should have the same answer
+(Kusner et al., 2017, "Counterfactual Fairness"; Prabhakaran et al., 2019, "Perturbation Sensitivity Analysis"). The
+thesis asks whether students inherit their teacher's bias (section 8.2).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 
 class Probe(Settings):
-    """A YAML file of templates, and the words of each group that fill their slots."""
+    """Contents of a YAML file: templates, and each group's words for their slots."""
 
     templates: tuple[str | tuple[str, str], ...] = pydantic.Field(min_length=1)
     """Texts, or pairs of texts, with slots such as {name}."""
     groups: dict[str, dict[str, tuple[str, ...]]] = pydantic.Field(min_length=2)
-    """Group -> slot -> words. The first word of a slot in one group takes the place of the first one in another."""
+    """Group -> slot -> words. Words of different groups correspond by position: first to first, and so on."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> Probe:
@@ -57,11 +57,11 @@ class Probe(Settings):
 
     @property
     def words(self) -> int:
-        """Words of each slot: how often a template is filled for a group."""
+        """Number of words per slot, which is how often a template is filled for a group."""
         return len(next(iter(next(iter(self.groups.values())).values())))
 
     def texts(self, group: str) -> list[tuple[str, ...]]:
-        """Return the filled templates of a group, all fillings of the first template first: one text each, or two."""
+        """Return a group's filled templates, template by template; each is one text or a pair."""
         slots = self.groups[group]
 
         def filled(text: str, index: int) -> str:
@@ -79,12 +79,12 @@ def _texts(template: str | tuple[str, str]) -> tuple[str, ...]:
 
 
 def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
-    """Return for each two groups how the model's answers to the same templates differ.
+    """Return for every two groups how the model's answers to the same templates differ.
 
-    groups: the two; texts: pairs of texts compared; changed: share of them with another label; differences: label ->
-    mean of the first group's probability minus the second's (of a regression, of the scores), and its standard error
-    over templates; largest: the two texts that differ most, and by how much. Raises UserError for a file that is not a
-    probe of this task, and for tasks whose texts do not have one label or number each.
+    groups: the two groups; texts: number of compared pairs of texts; changed: share of these pairs with different
+    labels; differences: label -> mean difference of probabilities, first group minus second (for regression, of
+    scores), and its standard error over templates; largest: the two texts that differ most, and the difference. Raises
+    UserError for a file that is not a probe for this task, and for tasks whose texts do not have one label or number.
     """
     task = load_task(settings.task)
     if task.tokens or task.multilabel or task.spans:
@@ -100,7 +100,10 @@ def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
 
 
 def read_probe(path: Path, task: Task) -> Probe:
-    """Return a probe's file. Raises UserError where it is not one, or not of a task of single texts or of pairs."""
+    """Return the probe in a file.
+
+    Raises UserError if the file is invalid, or if its templates are pairs but the task's texts are not, or vice versa.
+    """
     try:
         found = build(Probe, load_yaml(path))
     except UserError as error:
@@ -112,7 +115,7 @@ def read_probe(path: Path, task: Task) -> Probe:
 
 
 def probe_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Return what `probe` found for a terminal."""
+    """Return the result of `probe` as text for a terminal."""
     lines = []
     for row in rows:
         first, second = row["groups"]
@@ -120,7 +123,7 @@ def probe_text(rows: Sequence[dict[str, Any]]) -> str:
         if row["changed"] is not None:
             lines.append(f"  another label: {100 * row['changed']:.1f} %")
         differences = list(row["differences"].items())
-        for label, (mean, error) in differences[1:] if len(differences) == 2 else differences:  # of two the second
+        for label, (mean, error) in differences[1:] if len(differences) == 2 else differences:  # two are symmetric
             shown = f"{mean:+.4f}" + ("" if error is None else f" ± {error:.4f}")
             lines.append(f"  {label}: {shown} (mean difference, standard error over templates)")
         largest = row["largest"]
@@ -130,7 +133,7 @@ def probe_text(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
-    """Return a function from a split to logits, and their temperature, 1 for a model that is not packed."""
+    """Return a function from a split to logits, and the temperature, which is 1 for a model that is not packed."""
     from compression.evaluation.packed_scores import check_task, packed_logits  # scikit-learn loads here
 
     path = find_packed(settings.paths, task, settings.model_name)
@@ -150,7 +153,7 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
 
 
 def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
-    """Probabilities [texts, labels], or scores [texts, 1]."""
+    """Return probabilities [texts, labels], or scores [texts, 1]."""
     first, *second = map(list, zip(*texts, strict=True))
     labels = np.full(len(first), np.nan, np.float32) if task.regression else np.full(len(first), -1)
     logits = predict(Split(first, second[0] if second else None, labels, np.arange(len(first))))

@@ -54,9 +54,9 @@ from compression.students.scoring import encode_split, student_logits
 def score_model(
     settings: EvaluateSettings, folder: Path, config: ModelConfig, out: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Return a row for each split. out: folder for the predictions, if they are kept.
+    """Return a row for each split. out: folder in which predictions are saved, if any.
 
-    A teacher that was imported as logits has the scores of those, and no sizes.
+    A teacher imported as logits is scored by these logits and has no sizes.
     """
     task, paths = load_task(settings.task), settings.paths
     packed = load_own_packed(settings, folder, config) if settings.packed else None
@@ -94,9 +94,9 @@ def score_model(
 def with_speeds(
     settings: EvaluateSettings, folder: Path, config: ModelConfig, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return a model's rows with the field `speed`: of a student that of its packed file, of a teacher its own.
+    """Return a model's rows with the field `speed`: a student's packed file is timed, or the teacher itself.
 
-    All is measured on one CPU thread. Raises UserError for a student that --runtime does not read.
+    Speeds are measured on one CPU thread. Raises UserError for a student that --runtime cannot read.
     """
     task, cpu = load_task(settings.task), torch.device("cpu")
     splits = [load_split(settings.paths, task, row["split"]) for row in rows]
@@ -118,7 +118,7 @@ def with_speeds(
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """PyTorch and the tokenizers of teachers have one thread."""
+    """Limit PyTorch and the teachers' tokenizers to one thread."""
     threads, parallel = torch.get_num_threads(), os.environ.get("TOKENIZERS_PARALLELISM", "true")
     torch.set_num_threads(1)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -132,9 +132,8 @@ def _one_thread() -> Iterator[None]:
 def _validation(
     paths: Workspace, task: Task, config: ModelConfig, predict: Predictor | None
 ) -> tuple[dict[str, float] | None, float | None, float | None]:
-    """Return a student's scores over validation, and the temperature and the threshold that its packed file has; None
-    where unknown."""
-    # A teacher's pass over validation costs minutes and chooses nothing. A workspace may hold test rows only.
+    """Return a student's validation scores and its packed file's temperature and threshold; None if unknown."""
+    # Teachers are not scored: it takes minutes, and nothing is chosen by it. A workspace may have only test rows.
     if not predict or not has_validation(task, config) or not paths.split(task.name, "validation").exists():
         return None, None, None
     split = load_split(paths, task, "validation")
@@ -146,7 +145,7 @@ def _validation(
 
 
 def _model_fields(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Any]:
-    """Return the fields that are the same for every split: sizes and settings."""
+    """Return the fields that are equal for all splits: sizes and settings."""
     trained = {} if config.trained_parameters is None else {"trained_parameters": config.trained_parameters}
     models = [] if config.imported else members_of(folder) or [folder]
     weights = (weights_of(model, read_config(model), stored_tensors(model)) for model in models)
@@ -175,7 +174,7 @@ def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
 
 
 def load_own_packed(settings: EvaluateSettings, folder: Path, config: ModelConfig) -> Model:
-    """Return a student's packed file, loaded. Raises UserError when it is missing or out of date."""
+    """Load a student's packed file. Raises UserError if it is missing or out of date."""
     path = settings.paths.packed(config.task, folder.name)
     command = f"compress.py --task {settings.task} --compression-actions pack --load-trained-model {config.name}"
     packed = find(path, f"run: python {command}")
@@ -194,7 +193,7 @@ def _metrics(
     temperature: float | None = None,
     threshold: float | None = None,
 ) -> dict[str, float]:
-    """Return the task's metrics over labelled rows; without labels, how often a student agrees with its teacher."""
+    """Return the task's metrics on labelled rows; without labels, a student's agreement with its teacher."""
     if split.labelled.any():
         return labelled_score(task, split, logits, temperature, threshold)
     if config.teacher is None:
@@ -203,7 +202,7 @@ def _metrics(
 
 
 def _training_seconds(folder: Path) -> float | None:
-    """Return the seconds of training in history.jsonl, or None for a model made by pruning or quantizing."""
+    """Return the training seconds in history.jsonl, or None for a model built by pruning or quantizing."""
     history = folder / "history.jsonl"
     if not history.exists():
         return None

@@ -29,15 +29,15 @@ class EvaluateSettings(StageSettings):
     """Compare the answers to the templates of a YAML file, filled with the words of different groups, and score no
     rows. configs/probes has examples."""
     time: bool = False
-    """Also measure the model on one CPU thread, over rows spread evenly over the split: sentences a second of 1,000
-    rows, the median milliseconds of 100 rows one by one (both of CPU time), and floating-point operations (FLOPs) of an
-    average one of these: two for each multiply-add of matrix products, and nothing else. A student is
-    timed by its packed file, in a process of its own. Its peak memory is the memory that loading the file and answering
-    100 rows one by one add to a process that has imported the runtime."""
+    """Also measure the model on one CPU thread, on rows spread evenly over the split: sentences per second on 1,000
+    rows, median milliseconds of 100 rows one by one (both in CPU time), and the mean floating-point operations (FLOPs)
+    of these 100 rows: two per multiply-add of matrix products, and nothing else. A student is timed by its packed file,
+    in a separate process. Its peak memory is the memory that loading the file and answering 100 rows one by one add to
+    a process that has imported the runtime."""
     json_: bool = False
     """Print the rows of results.json to stdout instead of a table."""
 
     def unused(self) -> dict[str, str]:
-        """Return the flags that have no effect: of packed files where none is scored, of splits with a probe."""
+        """Return the flags without effect: those of packed files if none is scored, those of splits with a probe."""
         probed = dict.fromkeys(("split", "time"), "with --probe") if self.probe else {}
         return probed | ({} if self.packed or self.time else {"runtime": "without --packed or --time"})

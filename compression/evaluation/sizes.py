@@ -1,4 +1,4 @@
-"""How large a model is: weights counted, and real files measured."""
+"""Sizes of a model: number of weights, and sizes of its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compression.packing import pack_student
 
 
 def gzip_bytes(data: bytes) -> int:
-    """Return the size gzipped at the best level, without name or time in the header (the thesis's measure)."""
+    """Return the size gzipped at the highest level, without name or time in the header (the thesis's measure)."""
     return len(gzip.compress(data, compresslevel=9, mtime=0))
 
 
@@ -24,9 +24,9 @@ _SIZES = ("parameters", "nonzero_parameters", "bytes_model", "bytes_gzip", "byte
 def measure(folder: Path) -> dict[str, Any]:
     """Return the sizes of a model folder, by the names of results.json.
 
-    bytes_packed: of a student's packed file; None for a teacher, which has none. All are None for a teacher that was
-    imported as logits. An ensemble is as large as its members
-    together, and a model with adapters in a file apart as large as in one file.
+    bytes_packed: size of a student's packed file; None for a teacher, which has none. All sizes are None for a teacher
+    imported as logits. The size of an ensemble is the sum over its members. A model with adapters in a separate file
+    counts as if all weights were in one file.
     """
     if members := members_of(folder):
         sizes = [measure(member) for member in members]

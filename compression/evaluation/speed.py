@@ -19,31 +19,31 @@ from compression.evaluation.packed import Runtime, load_packed
 from compression.runtime import native
 
 ROWS, ALONE = 1000, 100
-"""Most rows that are answered together, and one by one."""
+"""Maximum number of rows answered together, and one by one."""
 _ROOT = Path(__file__).parents[2]
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 Predictor = Callable[[Split], np.ndarray]
-"""From a split to logits, as in common.training.metrics.score."""
+"""Function from a split to logits, as in common.training.metrics.score."""
 
 
 def spread(split: Split, most: int) -> np.ndarray:
-    """Return the indices of at most so many rows, spread evenly over a split, int64 [rows]."""
+    """Return the indices of at most `most` rows, spread evenly over a split, int64 [rows]."""
     return np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64)
 
 
 def speed(predict: Predictor, split: Split) -> dict[str, Any]:
-    """Return the speed of a model in PyTorch, tokenizing included. The caller sees to the one thread."""
+    """Return the speed of a PyTorch model, including tokenizing. The caller limits the number of threads to one."""
     show_bars(False)
     rows, alone = spread(split, ROWS), spread(split, ALONE)
     return {"runtime": "pytorch", **timing.times(lambda some: predict(split.take(np.array(some))), rows, alone)}
 
 
 def packed_speed(path: Path, runtime: Runtime, split: Split) -> dict[str, Any]:
-    """Return speed and peak memory of a packed file, measured in a process of its own.
+    """Return speed and peak memory of a packed file, measured in a separate process.
 
-    peak_memory: bytes that loading the file and answering texts one by one add to a process with the runtime; None
-    where the system does not say. Raises UserError for a file that the runtime does not read.
+    peak_memory: bytes that loading the file and answering texts one by one add to a process with the runtime; None if
+    the system does not report it. Raises UserError for a file that the runtime cannot read.
     """
     load_packed(path, runtime)
     lines = [json.dumps(_texts(split.take(spread(split, most)))) for most in (ALONE, ROWS)]
@@ -56,13 +56,13 @@ def packed_speed(path: Path, runtime: Runtime, split: Split) -> dict[str, Any]:
         str(path.resolve()),
         *([native.LIBRARY] if runtime == "c" else []),
     ]
-    # Not in the terminal's group: Ctrl-C is a request to stop, and this process is over in seconds.
+    # A new session, so that Ctrl-C does not reach this process: it ends within seconds, before the requested stop.
     options = {"stdout": subprocess.PIPE, "check": True, "text": True, "start_new_session": True}
     done = subprocess.run(command, input="\n".join(lines), env=environment, **options)
     return {"runtime": runtime, **json.loads(done.stdout)}
 
 
 def _texts(split: Split) -> list[Any]:
-    """The texts of a split as the runtimes read them: of pairs both."""
+    """Return the texts of a split in the format of the runtimes: texts, or pairs of texts."""
     columns = split.sentences()
     return list(zip(*columns, strict=True)) if len(columns) == 2 else columns[0]

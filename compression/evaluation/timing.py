@@ -1,10 +1,10 @@
-"""How much CPU time a model takes to answer. As a program: how much a packed file takes, and the memory that it needs.
+"""CPU time that a model takes to answer. As a program: CPU time and memory of a packed file.
 
     python -m compression.evaluation.timing FILE.fwt [LIBRARY] < texts.jsonl
 
-LIBRARY is that of the C runtime; without it NumPy reads the file.
+LIBRARY is the library of the C runtime; without it, the NumPy runtime reads the file.
 
-The process imports the runtime alone, so that its memory is what a program with a packed file takes.
+The process imports only the runtime, so that its memory is that of a program which uses a packed file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 PASSES = 3
-"""Times that everything is measured, of which the median counts."""
+"""Number of measurements, of which the median is taken."""
 _STATUS = Path("/proc/self/status")
 
 
 def times(answer: Callable[[Sequence[Any]], object], texts: Sequence[Any], alone: Sequence[Any]) -> dict[str, float]:
-    """Return sentences a second over all texts, and the milliseconds that the median of `alone` takes by itself.
+    """Return sentences per second over all texts, and the median milliseconds of the texts in `alone`, one by one.
 
-    Both are of CPU time: with one thread it equals wall-clock time, and other processes disturb it far less.
+    Both are CPU time, which equals wall-clock time with one thread and is disturbed far less by other processes.
     """
 
     def seconds(some: Sequence[Any]) -> float:
@@ -33,7 +33,7 @@ def times(answer: Callable[[Sequence[Any]], object], texts: Sequence[Any], alone
         answer(some)
         return time.process_time() - started
 
-    answer(alone)  # the first answers are slower: memory is allocated, words are cached
+    answer(alone)  # warm up: the first answers allocate memory and fill caches
     together = statistics.median(seconds(texts) for _ in range(PASSES))
     one = statistics.median(seconds([text]) for _ in range(PASSES) for text in alone)
     return {
@@ -43,10 +43,10 @@ def times(answer: Callable[[Sequence[Any]], object], texts: Sequence[Any], alone
 
 
 def _resident(field: str) -> int | None:
-    """Return a field of Linux's /proc/self/status in bytes, None elsewhere."""
+    """Return a field of Linux's /proc/self/status in bytes; None on other systems."""
     if not _STATUS.exists():
         return None
-    # Not getrusage's ru_maxrss: of a child it counts the parent's memory too.
+    # getrusage's ru_maxrss is not used, because in a child process it includes the parent's memory.
     line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(f"{field}:"))
     return 1024 * int(line.split()[1])
 
@@ -54,7 +54,7 @@ def _resident(field: str) -> int | None:
 def main() -> None:
     """Print the times of a packed file's answers, and its peak memory, as JSON.
 
-    stdin: a line with the texts that are answered one by one, and one with those answered together, as JSON.
+    stdin: two lines of JSON, the texts to answer one by one, and the texts to answer together.
     """
     path, *library = sys.argv[1:]
     alone = json.loads(sys.stdin.readline())
@@ -70,7 +70,7 @@ def main() -> None:
     for text in alone:
         model.logits([text])
     memory = None if before is None else _resident("VmHWM") - before
-    texts = json.loads(sys.stdin.readline())  # not before: the model would take memory that these have freed
+    texts = json.loads(sys.stdin.readline())  # not read earlier: the model would reuse memory freed by parsing
     print(json.dumps({**times(model.logits, texts, alone), "peak_memory": memory}))
 
 

@@ -1,7 +1,7 @@
 """The weights of a saved model, tensor by tensor.
 
-A stored tensor is what a weights file holds. A weight is what the model multiplies with: of a quantized matrix the file
-holds codes, scales and zero points, and its weights are the dequantized codes.
+Stored tensors are the tensors in a weights file. Weights are the numbers that the model multiplies with: for a
+quantized matrix, the file stores codes, scales and zero points, and the weights are the dequantized codes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from compression.students.weights import matrices
 T = TypeVar("T")
 Kind = Literal["teacher", "student"]
 PARTS = {"student": spec.PARTS, "teacher": ("embeddings", "encoder", "head")}
-"""Major parts in the order in which text flows through them; the thesis's three groups of section 3.7."""
+"""Major parts in the order in which text passes through them; the three groups of section 3.7 of the thesis."""
 _HEADS = ("lm_head", "classification_heads", "pooler", "classifier", "pre_classifier", "score", "cls")
 _ENCODERS = ("encoder", "transformer", "layers", "layer", "h", "blocks")
 
 
 @dataclasses.dataclass(frozen=True)
 class Weight:
-    """Weights of one tensor. values: float32, of the tensor's shape; bytes_per_element: as the file stores one."""
+    """Weights of one tensor. values: float32, in the tensor's shape; bytes_per_element: bytes of one in the file."""
 
     name: str
     part: str
@@ -64,9 +64,9 @@ def part_of(name: str, kind: Kind) -> str:
 
 
 def stored_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """Return name -> tensor of a model's weights file; adapters together with what they adapt.
+    """Return name -> tensor of a model's weights file; adapters are returned together with the model they adapt.
 
-    Raises UserError when a file is missing or damaged, or when what adapters are for is gone, or another.
+    Raises UserError if a file is missing or damaged, or if the model that adapters belong to is missing or has changed.
     """
     if weights_file(folder).name == ADAPTERS_FILE:
         return load_teacher(folder, torch.device("cpu"), torch.float32).model.state_dict()
@@ -74,7 +74,7 @@ def stored_tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def weights_of(folder: Path, config: ModelConfig, stored: dict[str, torch.Tensor]) -> list[Weight]:
-    """Return the weights of a model, by part and name. stored: its `stored_tensors`.
+    """Return the weights of a model, sorted by part and name. stored: the model's `stored_tensors`.
 
     A factorised matrix has two entries, encoder.forward_rnn.weight_ih.left and ....right.
     """
@@ -94,12 +94,12 @@ def weights_of(folder: Path, config: ModelConfig, stored: dict[str, torch.Tensor
 
 
 def by_part(tensors: dict[str, T], kind: Kind) -> dict[str, T]:
-    """Sort by part, then by name."""
+    """Return the tensors sorted by part, then by name."""
     return dict(sorted(tensors.items(), key=lambda item: (PARTS[kind].index(part_of(item[0], kind)), item[0])))
 
 
 def parameters_by_part(weights: Iterable[Weight]) -> dict[str, int]:
-    """Return major part -> number of weights, zeros included; only parts that have weights."""
+    """Return major part -> number of weights, including zeros; parts without weights are left out."""
     parts: dict[str, int] = {}
     for weight in weights:
         parts[weight.part] = parts.get(weight.part, 0) + weight.count

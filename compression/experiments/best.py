@@ -1,6 +1,6 @@
-"""`experiment.py best`: the best student of a task within a number of bytes, or the smallest one with some score.
+"""`experiment.py best`: the best student of a task within a size, or the smallest one that reaches a score.
 
-Students are chosen by validation and never by test.
+Students are chosen by their validation scores, never by test scores.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class BestSettings(QuerySettings):
     max_bytes: int | None = pydantic.Field(None, gt=0)
     """Largest size, in bytes; unset means any."""
     size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_packed"
-    """Size to count: of the packed file, of the weights file gzipped, or of the weights file."""
+    """Size to count: of the packed file, the gzipped weights file, or the weights file."""
     min_score: float | None = pydantic.Field(None, gt=0, le=100)
     """Show the smallest students whose validation score is at least this, in percent."""
     tolerable: bool = False
-    """The same for the score of GLUE's BiLSTM baseline, which the thesis calls tolerable (sst-2, qqp, mnli)."""
+    """The same with the score of GLUE's BiLSTM baseline, which the thesis calls tolerable (sst-2, qqp, mnli)."""
     metric: str | None = None
     """Choose by this metric; unset: the task's first."""
     top: int = pydantic.Field(5, gt=0)
@@ -52,9 +52,10 @@ class BestSettings(QuerySettings):
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A family of models: bytes of its largest member, scores over its seeds, and the member to use.
+    """A family of models: the size of its largest member, its scores over seeds, and the member to use.
 
-    test: test split -> score, which chose nothing; model, folder: of the member that is best on validation.
+    test: test split -> score, not used to choose; model, folder: name and folder of the member that is best on
+    validation.
     """
 
     family: str
@@ -67,9 +68,10 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Ranking:
-    """Families within the budget, the best on validation first; notes: what was left out, and why.
+    """Families within the budget, the best on validation first.
 
-    min_score: the least validation score, from 0 to 1; with one, the smallest family is first.
+    min_score: the lowest accepted validation score, from 0 to 1; if set, the smallest family comes first.
+    notes: the families that are left out, and why.
     """
 
     task: str
@@ -82,10 +84,10 @@ class Ranking:
 
 
 def best(settings: BestSettings) -> Ranking:
-    """Rank a task's evaluated students by their validation score, a mean over seeds; of equals the smaller is first.
+    """Return the ranking of a task's evaluated students by mean validation score over seeds; ties: the smaller first.
 
-    With a least score, those that have it are ranked by their size. Raises UserError: no such student, a metric that
-    they do not have, a budget that none of them meets, or a score that none of them has.
+    With a minimum score, the students that reach it are ranked by size. Raises UserError if there are no evaluated
+    students, if they lack the metric, or if none of them meets the budget or the minimum score.
     """
     rows, notes = _students(settings)
     metrics = list(rows[0]["validation"])
@@ -136,7 +138,7 @@ def _least_score(settings: BestSettings, task: str, metric: str) -> float | None
 
 
 def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
-    """Rows of the task's students that were evaluated and not selected on test, and notes on the others."""
+    """Return the rows of the task's students that were evaluated and not selected on test, and notes on the others."""
     task, paths = load_task(settings.task), settings.paths
     if "validation" not in task.splits:
         raise UserError(f"{task.name} has no validation rows to choose by; give --task {task.models_task}")
@@ -163,7 +165,7 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
 
 
 def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
-    """One for each family whose members' size is known; a family with several test splits is one."""
+    """Return a candidate for each family whose sizes are known; all test splits of a family are in one candidate."""
     groups = [(results.split, group) for results in group_rows(rows) for group in results.groups]
     found = []
     for splits in grouped(groups, lambda each: str(sorted(str(row["config_hash"]) for row in each[1].rows))).values():
@@ -180,7 +182,7 @@ def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
 
 
 def best_text(ranking: Ranking) -> str:
-    """Return the ranking for a terminal, at most 110 columns wide, and which model to use."""
+    """Return the ranking and the model to use as text for a terminal, at most 110 columns wide."""
     splits = list(dict.fromkeys(split for one in ranking.candidates for split in one.test))
     names = [f"{ranking.size}, largest seed", f"validation {metric_heading(ranking.metric)}", *splits]
     lines = []

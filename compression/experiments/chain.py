@@ -1,4 +1,4 @@
-"""Chains: jobs in order, from a YAML file or the command line, checked before anything runs."""
+"""Chains: jobs run in order, from a YAML file or the command line, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class ExperimentFile(Settings):
     title: str = ""
     """Heading of the report."""
     pairs: str | None = None
-    """Another file of this kind, which is run in its place where students read pairs of texts; a path from here."""
+    """Another experiment file, relative to this one, that is run instead if the tasks are tasks of pairs."""
     settings: dict[str, Any] = {}
-    """Settings for every job that has them; those of the file that `base` names lie below them."""
+    """Settings for every job that has them; they override the settings of the file that `base` names."""
     seeds: tuple[str | int, ...] = ()
     """Seeds, by number or by the thesis's names: every compress job runs once with each."""
     jobs: tuple[dict[str, dict[str, Any] | None], ...] = pydantic.Field(min_length=1)
@@ -61,16 +61,16 @@ class Plan:
     name: str
     title: str
     definition: str
-    """File and flags it was built from; another experiment of this name has others."""
+    """File and flags that the plan was built from; they tell experiments of the same name apart."""
     observers: Sequence[str]
     dry_run: bool
     workspace: Workspace
     jobs: list[Job]
     files: dict[str, str]
-    """Name -> text of the YAML files it was built from."""
+    """Name -> text of the YAML files that the plan was built from."""
 
     def __str__(self) -> str:
-        """Its tasks and jobs, a line each."""
+        """Return the tasks and the jobs, one per line."""
         tasks = dict.fromkeys(load_task(job.given["task"]).name for job in self.jobs)
         return "\n".join([f"{self.name}, {', '.join(tasks)}", *map(str, self.jobs)])
 
@@ -104,7 +104,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
-    """Return the plan of jobs named on the command line; each gets those of the flags that it has."""
+    """Return the plan of jobs named on the command line; each job gets the flags that apply to it."""
     own, flags, typed = _flags_by_job(kinds, argv)
     jobs = [Job(kind, given) for kind, given in zip(kinds, flags, strict=True)]
     words = " ".join(kinds)
@@ -113,19 +113,19 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
 
 
 def _read_pairs(jobs: Iterable[dict[str, Any]]) -> bool:
-    """Whether all jobs are of tasks of pairs. jobs: the settings of each."""
+    """Return whether the tasks of all jobs are tasks of pairs. jobs: the settings of each job."""
     tasks = {str(job["task"]) for job in jobs if "task" in job}
     return bool(tasks) and all(load_task(task).pair for task in tasks)
 
 
 def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
-    """The experiment's own flags, each job's, and which of them were typed."""
+    """Return the experiment's own flags, the flags of each job, and the names of those that the user typed."""
     (own, *flags), typed = split_flags([ChainFlags, *map(job_class, kinds)], argv)
     for kind, given in zip(kinds, flags, strict=True):
         if "finetune" in kinds and kind in ("evaluate", "analyze"):
-            given.pop("arch", None)  # it names the teacher to fine-tune, and would exclude every student
+            given.pop("arch", None)  # --arch names the teacher to fine-tune and would exclude every student
         if "compress" in kinds and kind == "finetune":
-            given.pop("teacher", None)  # it names the students' teacher
+            given.pop("teacher", None)  # --teacher names the students' teacher
     return own, flags, typed
 
 

@@ -14,13 +14,13 @@ from common.store.workspace import Workspace
 from compression.experiments.report.results import Row
 
 _WORDS = range(4, 21)
-"""Lengths of a text that is easily read in a command line."""
+"""Range of lengths of a text that is easy to read in a command line."""
 
 
 def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[str]:
-    """Return commands for the packed student that is best on validation; none without one.
+    """Return commands for the packed student that is best on validation; an empty list if there is none.
 
-    task: as --task takes it. rows: of its results.json.
+    task: the value of --task. rows: rows of the experiment's results.json.
     """
     about = load_task(task)
     found = [(row, paths.packed(about.models_task, row["model"])) for row in rows if row["task"] == about.name]
@@ -34,10 +34,10 @@ def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[st
 def packed_commands(
     path: Path, texts: Sequence[str], tokens: bool = False, columns: Sequence[str] = (), scores_of: Path | None = None
 ) -> list[str]:
-    """Return three commands for a packed file, ready to be pasted, and one for a table of the user's own.
+    """Return three commands for a packed file, ready to paste, and one that classifies the user's own table.
 
-    texts: an example, one text or two of a pair; tokens: whether words have logits; columns: of texts in the table;
-    scores_of: as `scores_file` returns it.
+    texts: an example, one text or both texts of a pair; tokens: whether the model labels words; columns: the table's
+    text columns; scores_of: result of `scores_file`.
     """
     file, python, quoted = _from_here(path), _from_here(_python()), " ".join(map(shlex.quote, texts))
     line = r"printf '%s\t%s\n'" if len(texts) == 2 else "echo"
@@ -52,15 +52,15 @@ def packed_commands(
 
 
 def scores_file(task: Task, given: str) -> Path | None:
-    """Return the YAML file of a regression of the user's own, which has the range of its scores; else None.
+    """Return the YAML file of a user's own regression task, which holds the range of the scores; None for other tasks.
 
-    given: the task as --task takes it.
+    given: the value of --task.
     """
     return None if task.labels or task.name in known_tasks() else Path(given)
 
 
 def example(paths: Workspace, task: Task) -> tuple[str, ...]:
-    """Return a short row of a task's validation split, one text or two of a pair; of questions with a short context."""
+    """Return a short row of a task's validation split, one or two texts; for questions, one with a short context."""
     rows = list(zip(*load_split(paths, task, "validation").sentences(), strict=True))
     if task.spans:
         return min(rows, key=lambda row: len(row[1]))
@@ -68,7 +68,7 @@ def example(paths: Workspace, task: Task) -> tuple[str, ...]:
 
 
 def _python() -> Path:
-    """This interpreter; `python` in an active virtual environment."""
+    """Return the path of this interpreter; `python` if a virtual environment is active."""
     return Path("python") if os.environ.get("VIRTUAL_ENV") else Path(sys.executable)
 
 

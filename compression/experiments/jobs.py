@@ -1,6 +1,6 @@
-"""Jobs: what the other scripts do, with settings built as the scripts build them.
+"""Jobs: the stages of the other scripts, with settings built as the scripts build them.
 
-This module loads no heavy library; compression.experiments.run has the functions that jobs call.
+This module imports no heavy library; the functions that jobs call are in compression.experiments.run.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _DEFAULTS = {"finetune": teacher_defaults, "compress": student_defaults}
 _NOT_RECORDED = ("workspace", "cpu", "loadbar")
 
 to_plain = functools.partial(to_jsonable_python, fallback=str)
-"""Return settings as JSON and sacred can store them: paths as text, tuples as lists."""
+"""Return settings in a form that JSON and sacred can store: paths as text, tuples as lists."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A script's name and the settings given to it, without defaults."""
+    """A job: a script's name and the settings given to it, without defaults."""
 
     kind: str
     given: dict[str, Any]
 
     @property
     def takes_models(self) -> bool:
-        """Whether it runs on every model saved so far: it names neither a model nor a published baseline."""
+        """Whether the job runs on every model saved so far: it names neither a model nor a published baseline."""
         return (
             self.kind in ("evaluate", "analyze")
             and "model_name" not in self.given
@@ -58,7 +58,7 @@ class Job:
         )
 
     def settings(self, **below: str) -> Any:
-        """Return its settings: the class's defaults, the model's, then `below`, then the given ones."""
+        """Return the settings: the class's defaults, the model's, `below` and the given ones; later ones win."""
         try:
             defaults = self.defaults()
             return build(JOBS[self.kind], defaults, below, self.given, names_are=flag)
@@ -66,30 +66,31 @@ class Job:
             raise UserError(f"{self.kind}: {error}") from error
 
     def defaults(self) -> dict[str, Any]:
-        """Return the defaults that depend on the given settings. Raises UserError for one of a wrong type."""
+        """Return the defaults that depend on the given settings. Raises UserError for a setting of a wrong type."""
         return further_defaults(JOBS[self.kind], _DEFAULTS.get(self.kind, lambda given: {}), self.given)
 
     def __str__(self) -> str:
-        """Its name and the settings given to it, in one line."""
+        """Return the job's name and its given settings, in one line."""
         shown = [f"{key}={value}" for key, value in self.given.items() if key not in ("task", "workspace")]
         return " ".join([self.kind, *shown])
 
     def as_record(self) -> dict[str, Any]:
-        """Return the job as records and reports have it."""
+        """Return the job in the form of records and reports."""
         return {"job": self.kind, **recorded_settings(self.given)}
 
 
 def job_class(kind: str) -> type[StageSettings]:
-    """Return the settings class of a kind of job. Raises UserError for an unknown one."""
+    """Return the settings class of a kind of job. Raises UserError for an unknown kind."""
     if kind not in JOBS:
         raise UserError(f"unknown job {kind!r}{nearest(kind, ['run', *JOBS])} (jobs: {', '.join(JOBS)}; or: run FILE)")
     return JOBS[kind]
 
 
 def settings_for(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the settings of all jobs that a kind of job has.
+    """Return the common settings that apply to a kind of job.
 
-    What a model learns from (a teacher, alpha, a loss, augmented rows) is the students'; a finetune job has its own.
+    Settings of the training data and loss (a teacher, alpha, a loss, augmented rows) apply to students only; a
+    finetune job has its own.
     """
     names = set(job_class(kind).model_fields)
     if kind == "finetune":
@@ -106,9 +107,9 @@ def check_known(settings: Iterable[str], kinds: Iterable[str]) -> None:
 
 
 def check_jobs(jobs: Iterable[Job], typed: Iterable[str] = ()) -> None:
-    """Build every job's settings once, so that the last job's typing error does not surface after an hour.
+    """Build every job's settings once, so that a typing error in the last job surfaces before the first one runs.
 
-    typed: settings that the user typed. Raises UserError for one that has no effect on any of the jobs.
+    typed: settings that the user typed. Raises UserError for a setting that has no effect on any of the jobs.
     """
     check_used(typed, [job.settings(**{"model_name": "?"} if job.takes_models else {}) for job in jobs])
 
@@ -119,7 +120,7 @@ def workspace_of(jobs: Iterable[Job]) -> Workspace:
 
 
 def seed_number(seed: str | int) -> int:
-    """Return a seed given by number or by the thesis's name for it. Raises UserError for another name."""
+    """Return a seed given by number or by its name in the thesis. Raises UserError for an unknown name."""
     if str(seed) in NAMED_SEEDS:
         return NAMED_SEEDS[str(seed)]
     if not str(seed).isdecimal() or int(seed) >= 2**63:
@@ -128,12 +129,12 @@ def seed_number(seed: str | int) -> int:
 
 
 def with_task_path(file: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values; a task's YAML file in the folder of the experiment's file is replaced by its path."""
+    """Return the values, with a task's YAML file in the folder of the experiment's file replaced by its path."""
     task = str(values.get("task"))
     path = file.parent / task
     return {**values, "task": str(path)} if task.endswith((".yaml", ".yml")) and path.exists() else values
 
 
 def recorded_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as records and reports have them: without the workspace, the device and progress bars."""
+    """Return settings in the form of records and reports: without the workspace, the device and progress bars."""
     return {key: to_plain(value) for key, value in settings.items() if key not in _NOT_RECORDED}

@@ -1,7 +1,7 @@
-"""Running jobs in order: the only module of experiments that imports the scripts' functions.
+"""Run jobs in order. This is the only module of experiments that imports the scripts' functions.
 
-A job calls the function that its script calls, and passes to the next job only the names of the models it saved. So a
-chain saves the same models, byte for byte, as the commands by hand.
+A job calls the same function as its script and passes only the names of the models it saved to the next job. A chain
+therefore saves the same models, byte for byte, as its commands run one by one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ChainState:
 
 
 def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], ChainState]:
-    """Run jobs in order. Returns the rows of their evaluations, and the models they saved."""
+    """Run jobs in order. Returns the rows of their evaluations and the final state."""
     state = ChainState()
     rows: list[Row] = []
     for number, job in enumerate(jobs, 1):
@@ -72,7 +72,7 @@ def _run_job(job: Job, state: ChainState) -> list[Row]:
 
 
 def _analyze(job: Job, model: dict[str, str]) -> None:
-    """Analyze a model, unless the same model was analyzed with the same settings before."""
+    """Analyze a model, unless it was already analyzed with the same settings."""
     settings = job.settings(**model)
     name, made_from = settings.arch, [to_plain(job.given)]
     if settings.model_name:
@@ -84,7 +84,7 @@ def _analyze(job: Job, model: dict[str, str]) -> None:
 
 
 def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
-    """Run a plan's jobs in order, record them, write results.json and the report. Returns its rows and its record."""
+    """Run a plan's jobs in order, record them, and write results.json and the report. Returns rows and record."""
     folder = plan.workspace.experiment(plan.name)
     check_name_is_free(folder, plan.definition)
     experiment = ExperimentRecord(

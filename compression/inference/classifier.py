@@ -15,7 +15,7 @@ from common.training.targets import choices
 from compression.runtime import Model, to_probabilities
 
 Sentences = Sequence[tuple[str, ...]]
-"""One sentence each, or two, normalised."""
+"""Normalised texts, each one sentence or a pair."""
 Function = Callable[[Sentences], np.ndarray]
 
 
@@ -23,12 +23,12 @@ Function = Callable[[Sentences], np.ndarray]
 class Classifier:
     """A loaded model.
 
-    labels: empty for a regression; pair: whether a text is two sentences; tokens: whether every word has an answer;
-    of pairs, whether the first text is a question that a part of the second one answers; multilabel: whether a text has
-    any number of labels; threshold: of questions that may have no answer, the least probability of one;
-    probabilities: texts -> float32 [n, labels]; of a regression scores in the task's range, float32 [n, 1]; of tokens
-    [n, words, labels], NaN past a text's last word; of questions the logits of the start and of the end,
-    [n, 1 + words, 2], of "no answer" first.
+    labels: empty for a regression; pair: whether a text is two sentences; tokens: whether every word has a label, or
+    for pairs, whether the first text is a question that a part of the second one answers; multilabel: whether a text
+    has any number of labels; threshold: minimum probability of an answer, for questions that may have none;
+    probabilities: function from texts to float32 [n, labels]; for a regression, scores in the task's range [n, 1]; for
+    tokens, [n, words, labels], NaN after a text's last word; for questions, the logits of start and end,
+    [n, 1 + words, 2], with "no answer" first.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Classifier:
 
     @property
     def kind(self) -> Literal["labels", "scores", "tags", "answers"]:
-        """Kind of its predictions: labels with probabilities, scores, the tags of words, or answers to questions."""
+        """Kind of predictions: labels with probabilities, scores, tags of words, or answers to questions."""
         if self.tokens:
             return "answers" if self.pair else "tags"
         return "labels" if self.labels else "scores"
@@ -51,10 +51,10 @@ class Classifier:
 def classifier_of(
     model: ModelConfig | Model, logits: Function, task: str, temperature: float = 1.0, threshold: float | None = None
 ) -> Classifier:
-    """Return a model with softmax(logits / temperature), or with scores in the task's range.
+    """Return a classifier with probabilities softmax(logits / temperature), or with scores in the task's range.
 
-    task: a shipped one, or the YAML file of another; threshold: as in Classifier.
-    Raises UserError for a regression of a task whose YAML file, which has the range, is not known.
+    task: a built-in task, or the path of a task's YAML file; threshold: as in Classifier.
+    Raises UserError for a regression if the task's YAML file, which has the range of scores, is not known.
     """
     if not model.labels and task not in known_tasks() and not task.endswith((".yaml", ".yml")):
         raise UserError(f"{model.name} predicts scores of {task}: give --task the YAML file with their range")

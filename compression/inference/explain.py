@@ -1,4 +1,4 @@
-"""Which words moved an answer: how far it falls without each of them (leave-one-out)."""
+"""Leave-one-out explanations: how much each word contributes to an answer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 from compression.inference.classifier import Classifier, Sentences
 
 MOST_WORDS = 256
-"""Words of a text, or of each text of a pair, that are left out in turn: the first ones."""
+"""Only the first MOST_WORDS words of a text, or of each text of a pair, are left out in turn."""
 VARIANTS, CHARACTERS = 1024, 1_000_000
-"""Texts without a word that are classified at a time: fewer where they have more characters than this."""
+"""Maximum number of shortened texts classified at a time, and of characters in them."""
 
 Drops = list[list[tuple[str, float]]]
-"""For each sentence of a text (word, by how much the answer's value is lower without it), in the text's order."""
+"""For each sentence of a text, (word, drop of the answer's value without it) in the order of the words."""
 
 
 class _Variant(NamedTuple):
@@ -25,10 +25,10 @@ class _Variant(NamedTuple):
 
 
 def leave_one_out(model: Classifier, texts: Sentences, values: Sequence[Sequence[float]]) -> list[Drops]:
-    """Return the drops of every text; a word that occurs twice is left out once at each place.
+    """Return the drops of every text; each occurrence of a word is left out separately.
 
-    values: the model's for the texts themselves: probabilities, of which the highest one's label is followed, or one
-    score. A word of a negative drop speaks against the answer.
+    values: the model's values for the complete texts: probabilities, or one score. The drop is that of the highest
+    value. A word with a negative drop is evidence against the answer.
     """
     answers = [max(range(len(each)), key=each.__getitem__) for each in values]
     drops: list[Drops] = [[[] for _ in text] for text in texts]

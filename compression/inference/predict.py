@@ -1,4 +1,4 @@
-"""The work of predict.py: any saved model over any amount of text, in order, in constant memory."""
+"""The work of predict.py: runs any saved model over any amount of text, in order and in constant memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from compression.inference.writers import Answer, Wanted, Writer, make_writer
 from compression.runtime import PACKED_SUFFIX, zoo_file, zoo_names
 
 CHUNK_CHARACTERS = 1_000_000
-"""A chunk ends early after this much text: long documents take no more memory than sentences."""
+"""Number of characters after which a chunk ends early, so that long documents take no more memory than sentences."""
 
 
 class PredictSettings(QuerySettings):
@@ -42,7 +42,7 @@ class PredictSettings(QuerySettings):
     model: str
     """Model: its name in the workspace, its folder, a packed file (.fwt), or a name of the zoo (sst-2-12k)."""
     task: str | None = None
-    """Task of the model, needed when several tasks have a model of that name; of a packed regression of your own, the
+    """Task of the model, needed if several tasks have a model of that name; for a packed regression of your own, the
     YAML file with the range of its scores."""
     input: Path | None = None
     """File to read; - or unset: stdin, with a prompt if that is a terminal."""
@@ -60,10 +60,10 @@ class PredictSettings(QuerySettings):
     top: int | None = pydantic.Field(None, gt=0)
     """Show only this many labels, the most probable first."""
     min_probability: float | None = pydantic.Field(None, ge=0, le=1)
-    """Answer "none of these" (JSONL: null) where the most probable label has a lower probability than this; of a
-    multilabel model, the least probability of a label that is given, 0.5 if unset."""
+    """Answer "none of these" (JSONL: null) if the most probable label has a lower probability than this; for a
+    multilabel model, the minimum probability of a predicted label, 0.5 if unset."""
     explain: bool = False
-    """Show which words moved the answer: by how much it falls without each of a text's first 256 words."""
+    """Show how much each of a text's first 256 words contributes: by how much the answer's value falls without it."""
     batch_size: int = pydantic.Field(1024, gt=0)
     """Texts classified and written at a time; with 1 each text is answered at once."""
     runtime: Runtime = "numpy"
@@ -99,7 +99,7 @@ class PredictSettings(QuerySettings):
 
     @property
     def wanted(self) -> Wanted:
-        """Contents of the answers to write."""
+        """Options of the writer."""
         return Wanted(self.top, self.min_probability, self.explain)
 
     @property
@@ -119,10 +119,10 @@ class PredictSettings(QuerySettings):
 
 
 def predict(settings: PredictSettings) -> None:
-    """Classify all of the input, or prompt for it. When stdout is closed by its reader, the work ends without an error.
+    """Classify all input, or prompt for it. Ends without an error if the reader of stdout closes it.
 
-    Nothing has to be saved: the first request to stop ends the work.
-    Raises UserError for a wrong model or input, with its line; text written to stdout before stays.
+    The first request to stop ends the work, because there is nothing to save.
+    Raises UserError for an invalid model, or invalid input, with its line; text already written to stdout remains.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(at_once())
@@ -141,14 +141,16 @@ def predict(settings: PredictSettings) -> None:
 def load_classifier(
     paths: Workspace, model: str, task: str | None, cpu: bool, runtime: Runtime = "numpy"
 ) -> Classifier:
-    """Load a model: a packed file, a model's folder, or a name: in the workspace (of `task`, where several have it), or
-    else in the zoo. Raises UserError when it is missing or damaged, and for the C runtime without a packed file.
+    """Load a model, given by a packed file, a model's folder, or a name in the workspace or else in the zoo.
+
+    task: needed if several tasks have a model of that name. Raises UserError if the model is missing or damaged, and
+    for the C runtime without a packed file.
     """
     path = Path(model) if is_packed_file(model) else find_model(paths, model, task)
     if path.suffix != PACKED_SUFFIX and not path.is_file():
         if runtime != "numpy":
             raise UserError(f"--runtime {runtime} is for packed files; {model} is a saved model")
-        from compression.inference.saved import load_saved  # PyTorch and pyarrow, which packed files do not need
+        from compression.inference.saved import load_saved  # imports PyTorch and pyarrow; packed files need neither
 
         return load_saved(paths, path, task, cpu)
     packed = load_packed(path, runtime)
@@ -160,7 +162,7 @@ def load_classifier(
 
 
 def find_model(paths: Workspace, model: str, task: str | None) -> Path:
-    """Return the folder of a model given by path, or by name in the workspace; of a name in the zoo its packed file.
+    """Return a model's folder, given by path or by name in the workspace, or the packed file of a name in the zoo.
 
     Raises UserError for a name that is in neither, or in several tasks.
     """
@@ -183,7 +185,7 @@ def find_model(paths: Workspace, model: str, task: str | None) -> Path:
 
 
 def _check_answers(settings: PredictSettings, model: Classifier) -> None:
-    """Raise UserError for a flag that has no meaning for what the model predicts."""
+    """Raise UserError for a flag that does not apply to the model's kind of predictions."""
     for flag, value in (("--top", settings.top), ("--min-probability", settings.min_probability)):
         if value is not None and model.kind != "labels":
             raise UserError(f"{flag} is for labels with probabilities; {model.name} predicts {model.kind}")
@@ -192,7 +194,7 @@ def _check_answers(settings: PredictSettings, model: Classifier) -> None:
 
 
 def _columns(settings: PredictSettings, model: Classifier) -> Columns:
-    """Return the given columns, or else those of the task. Raises UserError for a wrong number of them."""
+    """Return the given columns, else those of the task. Raises UserError for a wrong number of columns."""
     ours, where = ("sentence1", "sentence2")[: 1 + model.pair], str(settings.file or "stdin")
     if settings.columns and len(settings.columns) != len(ours):
         reads = "two sentences" if model.pair else "one sentence"
@@ -216,7 +218,7 @@ def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int, e
 
 
 def chunks(rows: Iterator[Row], most: int, padded: bool = False) -> Iterator[list[Row]]:
-    """Yield rows in lists of at most `most`, shorter for long texts. padded: a row takes the longest's memory."""
+    """Yield lists of at most `most` rows, fewer for long texts. padded: every row takes the memory of the longest."""
     chunk: list[Row] = []
     total = longest = 0
     for row in rows:
@@ -231,7 +233,7 @@ def chunks(rows: Iterator[Row], most: int, padded: bool = False) -> Iterator[lis
 
 
 def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
-    """Write the header and each chunk at once: to stdout, a device or pipe, or a file that appears when complete."""
+    """Write the header and each chunk at once, to stdout, a device, a pipe, or a file that appears when complete."""
     with contextlib.ExitStack() as stack:
         if path is None:
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
@@ -247,12 +249,12 @@ def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
         except BrokenPipeError:
             if path is not None:
                 raise
-            # Python would complain at exit that it cannot flush.
+            # Otherwise Python would print an error at exit, because it cannot flush stdout.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, settings: PredictSettings) -> None:
-    """Ask for texts on a terminal and answer each at once, until Ctrl-D; questions and errors go to stderr."""
+    """Prompt for texts on a terminal and answer each one, until Ctrl-D; prompts and errors go to stderr."""
     sys.stdout.reconfigure(encoding="utf-8")
     if model.kind == "answers":
         names, expected = ("question", "context"), "a question and its context, a line each"

@@ -1,4 +1,4 @@
-"""A teacher or a student of the workspace as a classifier. Needs PyTorch, which packed files do not."""
+"""A teacher or student of the workspace as a classifier. Needs PyTorch, unlike packed files."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from compression.inference.classifier import Classifier, Sentences, classifier_o
 
 
 def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
-    """Load the model of a folder. Raises UserError when it is missing or damaged."""
+    """Load the model in a folder. Raises UserError if it is missing or damaged."""
     config = read_config(folder)
     predict, spans = load_predictor(folder, config, cpu), config.tokens and config.pair
 
     def logits(texts: Sentences) -> np.ndarray:
         first, *second = (list(sentences) for sentences in zip(*texts, strict=True))
-        # The shape of the labels shows whether spans are found, or words or texts are classified.
+        # The shape of the labels determines whether spans are found, or words or texts are classified.
         shape = (len(texts), *([1] if config.tokens else []), *([2] if spans else []))
         labels = np.zeros(shape, np.int64)
         return predict(Split(first, second[0] if second else None, labels, np.arange(len(texts))))
@@ -34,7 +34,7 @@ def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> C
 
 
 def _fitted(paths: Workspace, config: ModelConfig) -> dict[str, float]:
-    """Return temperature and threshold of a student's packed file; none where that is missing or another model's."""
+    """Return temperature and threshold of a student's packed file; empty if it is missing or of another model."""
     try:
         manifest = read_manifest(folder_of(paths.packed(config.task, config.name)))
     except UserError:

@@ -1,6 +1,6 @@
-"""Texts to classify, row by row from a stream: lines, CSV, TSV or JSONL. No more than a row is held at a time.
+"""Texts to classify, read row by row from a stream of lines, CSV, TSV or JSONL. Only one row is held at a time.
 
-A sentence is normalised as in a task's files, so that a text is classified here as it is scored there.
+Sentences are normalised as in a task's files, so that a text is classified in the same form as it is scored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A text to classify. line: its number; cells: the input's, one a column; fields: the whole object of a JSONL."""
+    """A text to classify. line: line number; cells: the input's cells; fields: the whole object of a JSONL line."""
 
     line: int
     sentences: tuple[str, ...]
@@ -39,7 +39,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Texts:
-    """The texts of a stream. header: names of the columns; delimiter: the one to write a CSV with."""
+    """The texts of a stream. header: names of the columns; delimiter: delimiter for writing a CSV."""
 
     header: list[str]
     rows: Iterator[Row]
@@ -50,7 +50,7 @@ class Texts:
 class Columns:
     """The columns that hold the sentences.
 
-    names: one, or two for pairs; given: by the user, not guessed; where: what messages call the stream.
+    names: one column, or two for pairs; given: whether the user named them; where: name of the stream in messages.
     """
 
     names: tuple[str, ...]
@@ -63,14 +63,14 @@ class Columns:
         return len(self.names) == 2
 
     def sentences(self, line: int, cells: Sequence[object]) -> tuple[str, ...]:
-        """Return the cells as sentences, cut at MAX_CHARACTERS. Raises UserError with the line."""
+        """Return the cells as sentences, truncated to MAX_CHARACTERS. Raises UserError with the line number."""
         try:
             return tuple(as_sentence(cell[:MAX_CHARACTERS] if isinstance(cell, str) else cell) for cell in cells)
         except UserError as error:
             raise UserError(f"{self.where} line {line}: {error}") from None
 
     def indices(self, header: list[str]) -> list[int]:
-        """Return the positions of the columns. A guessed name gives way to the only column there is."""
+        """Return the positions of the columns. If the name is a guess and there is only one column, it is used."""
         if not self.given and len(header) == len(self.names) == 1:
             return [0]
         try:
@@ -80,15 +80,16 @@ class Columns:
 
 
 def format_of(path: Path | None) -> Format:
-    """Return the format that a file's suffix stands for, by default lines."""
+    """Return the format for a file's suffix; default: lines."""
     return SUFFIXES.get(path.suffix.lower(), "lines") if path else "lines"
 
 
 def read_texts(stream: BinaryIO, kind: Format, columns: Columns, delimiter: str | None = None) -> Texts:
-    """Start reading the texts of a stream in UTF-8.
+    """Start reading the texts of a UTF-8 stream.
 
-    Lines: every line is a text, an empty one too; of a pair a tab stands between the sentences. In the other formats
-    blank lines are not rows. Raises UserError with the line for wrong input, here or while rows are read.
+    In the format lines, every line is a text, even if empty; a tab separates the sentences of a pair. In the other
+    formats, blank lines are not rows. Raises UserError, with the line number, for invalid input, also while rows are
+    read.
     """
     lines = read_lines(stream, columns.where)
     if kind == "lines":

@@ -1,5 +1,4 @@
-"""Answers as text: labels and probabilities, the tags of words, or parts of contexts, as lines, CSV, TSV or JSONL, next
-to the input."""
+"""Writers of answers (labels and probabilities, tags of words, or parts of contexts) as lines, CSV, TSV or JSONL."""
 
 from __future__ import annotations
 
@@ -24,25 +23,25 @@ from compression.runtime.spans import best_span, word_spans
 DIGITS = 6
 """Decimal places of a probability or a score."""
 CHOSEN_FROM = 0.5
-"""Least probability of a label that is chosen among any number of them."""
+"""Default minimum probability of a multilabel model's predicted labels."""
 
 SHOWN_WORDS = 10
-"""Words of a sentence that an explanation in lines and tables shows: those that moved the answer most."""
+"""Number of words of a sentence in an explanation in lines and tables: those with the largest effect."""
 NO_LABEL = "none of these"
-"""In place of a label where none is probable enough; null in JSONL. Where a text has any number of labels, lines alone
-have it: in a table the cell is empty, as in a task's files, and in JSONL the list is."""
+"""Text shown if no label is probable enough; null in JSONL. For multilabel it is used in lines only: in tables the cell
+is empty, as in a task's files, and in JSONL the list is empty."""
 
 
 NO_ANSWER = "no answer"
-"""In place of an answer to a question that has none in its context; null in JSONL."""
+"""Text shown for a question without an answer in its context; null in JSONL."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """A model's values for a row, and where they are asked for the words that moved the answer.
+    """A model's values for a row and, if requested, the drops that explain the answer.
 
-    values: a probability a label, of tagged words a list of them for each word; of a regression one score; of a
-    question two logits for "no answer" and for each word of the context.
+    values: a probability per label; for tagged words, a list of these for each word; for a regression, one score; for a
+    question, two logits for "no answer" and for each word of the context.
     """
 
     values: list
@@ -50,12 +49,12 @@ class Answer:
 
 
 Writer = Callable[[Row, Answer], str]
-"""From a row and the answer to it to text with its newline."""
+"""Function from a row and its answer to a line of text, including the newline."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """Contents of the answers to write. top: number of labels, None for all in their order; least: probability."""
+    """Options of a writer. top: number of labels, None for all in their own order; least: minimum probability."""
 
     top: int | None = None
     least: float | None = None
@@ -63,20 +62,20 @@ class Wanted:
 
 
 def choose(labels: Sequence[str], probabilities: Sequence[float], least: float | None = None) -> str | None:
-    """Return the most probable label, the first of equals; None where its probability is below `least`."""
+    """Return the most probable label, the first one if tied; None if its probability is below `least`."""
     most = max(probabilities)
     return labels[probabilities.index(most)] if most >= (least or 0) else None
 
 
 @dataclasses.dataclass(frozen=True)
 class TextAnswers:
-    """Answers to whole texts. labels: empty for a regression, whose one value is a score."""
+    """Answers to whole texts. labels: empty for a regression, which has a single score."""
 
     labels: tuple[str, ...]
     wanted: Wanted
 
     def shown(self, values: list[float]) -> list[tuple[str, float]]:
-        """Return labels with their probabilities: all in their own order, or the most probable ones first."""
+        """Return labels with their probabilities: all in their own order, or the `top` most probable ones."""
         pairs = list(zip(self.labels, values, strict=True))
         return pairs if self.wanted.top is None else sorted(pairs, key=lambda pair: -pair[1])[: self.wanted.top]
 
@@ -117,9 +116,9 @@ class TextAnswers:
         return {"predicted_label": label, "top": top, **explanation}
 
     def lines(self, row: Row, answer: Answer) -> str:
-        """positive <tab> negative 0.012876 <tab> positive 0.987124: a label, and each label's probability.
+        """Return 'positive <tab> negative 0.012876 <tab> positive 0.987124': a label, and each label's probability.
 
-        An explanation is a line of its own below, after a tab.
+        An explanation is a separate line below, indented by a tab.
         """
         shown = self.shown(answer.values) if self.labels else []
         cells = [self.choice(answer.values), *(f"{label} {value:.{DIGITS}f}" for label, value in shown)]
@@ -128,7 +127,7 @@ class TextAnswers:
 
 
 def explanation_text(drops: Drops) -> str:
-    """Return 'gorgeous +0.4102  witty +0.1250  a -0.0010': the words that moved the answer most, the first one most.
+    """Return 'gorgeous +0.4102  witty +0.1250  a -0.0010': the words with the largest effect, in decreasing order.
 
     The words of a pair's two sentences are separated by ' | '.
     """
@@ -137,7 +136,7 @@ def explanation_text(drops: Drops) -> str:
 
 
 def explanation_lists(drops: Drops) -> list:
-    """Return [word, drop] for every word in the text's order; of a pair a list of these for each sentence."""
+    """Return [word, drop] for every word in order; for a pair, a list of these for each sentence."""
     lists = [[[word, round(drop, DIGITS)] for word, drop in words] for words in drops]
     return lists[0] if len(lists) == 1 else lists
 
@@ -152,7 +151,7 @@ class LabelsAnswers(TextAnswers):
         return [label for label, value in zip(self.labels, values, strict=True) if value >= least]
 
     def choice(self, values: list[float]) -> str:
-        """Return the labels as one text, empty for none."""
+        """Return the labels as one text; empty if there are none."""
         return JOINED_BY.join(self.chosen(values))
 
     @property
@@ -167,32 +166,32 @@ class LabelsAnswers(TextAnswers):
         return {"predicted_labels": self.chosen(answer.values), **of_label}
 
     def lines(self, row: Row, answer: Answer) -> str:
-        """sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345; without a label NO_LABEL <tab> ..."""
+        """Return 'sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345', or 'NO_LABEL <tab> ...'."""
         return ("" if self.chosen(answer.values) else NO_LABEL) + super().lines(row, answer)
 
 
 @dataclasses.dataclass(frozen=True)
 class TagAnswers:
-    """Answers to the words of texts: IOB tags. An answer's values may have more words than the row."""
+    """Answers to the words of texts: IOB tags. Because of padding, an answer may have more words than the row."""
 
     labels: tuple[str, ...]
     columns = ("predicted_tags",)
 
     def tagged(self, row: Row, answer: Answer) -> tuple[list[str], list[str]]:
-        """Return a row's words and their likeliest tags, the first of equals."""
+        """Return a row's words and their most probable tags, the first one if tied."""
         words = row.sentences[0].split()
         return words, [str(choose(self.labels, each)) for each, _ in zip(answer.values, words, strict=False)]
 
     def lines(self, row: Row, answer: Answer) -> str:
-        """A word and its tag a line, and an empty line: a file of tagged words."""
+        """Return one line per word with its tag, and an empty line, as in a file of tagged words."""
         return as_iob(*self.tagged(row, answer))
 
     def cells(self, row: Row, answer: Answer) -> list[str]:
-        """One cell: the tags with spaces between them."""
+        """Return one cell: the tags separated by spaces."""
         return [" ".join(self.tagged(row, answer)[1])]
 
     def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
-        """Tags, and the entities in them: kind, text, first word and the word after the last."""
+        """Return the tags, and the entities in them: kind, text, index of the first word and after the last word."""
         words, tags = self.tagged(row, answer)
         found = [
             {"kind": kind, "text": " ".join(words[first:end]), "first": first, "end": end}
@@ -209,7 +208,7 @@ class SpanAnswers:
     columns = ("predicted_answer", "probability")
 
     def answered(self, row: Row, answer: Answer) -> tuple[str | None, float]:
-        """Return a row's answer, None where there is none, and its probability: its start's times its end's."""
+        """Return a row's answer, or None, and its probability, the product of those of its start and its end."""
         context = row.sentences[1]
         words = word_spans(context)
         logits = np.array(answer.values[: 1 + len(words)], np.float32)
@@ -221,7 +220,7 @@ class SpanAnswers:
         return text, float(start[first] * end[last])
 
     def lines(self, row: Row, answer: Answer) -> str:
-        """wonderful <tab> 0.912876: the answer, or NO_ANSWER, and its probability."""
+        """Return 'wonderful <tab> 0.912876': the answer, or NO_ANSWER, and its probability."""
         return "\t".join(self.cells(row, answer)) + "\n"
 
     def cells(self, row: Row, answer: Answer) -> list[str]:
@@ -230,7 +229,7 @@ class SpanAnswers:
         return [NO_ANSWER if text is None else text, f"{probability:.{DIGITS}f}"]
 
     def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
-        """Return the fields added to a JSON object: null where there is no answer."""
+        """Return the fields added to a JSON object: null if there is no answer."""
         text, probability = self.answered(row, answer)
         return {"predicted_answer": text, "probability": round(probability, DIGITS)}
 
@@ -247,7 +246,7 @@ def _answers_of(model: Classifier, wanted: Wanted) -> Answers:
 
 
 def make_writer(kind: Format, texts: Texts, model: Classifier, wanted: Wanted) -> tuple[str, Writer]:
-    """Return the text above the rows, and the function that writes a row.
+    """Return the header text and the function that writes a row.
 
     Raises UserError for a name that the input already has.
     """
@@ -270,7 +269,7 @@ def _csv_line(delimiter: str, cells: list[str]) -> str:
 
 
 def _tsv_line(cells: list[str]) -> str:
-    """Quotes are text here: tabs and newlines, which would need them, become spaces."""
+    """Return a line of TSV. Quotes are ordinary text, so tabs and newlines, which cannot be quoted, become spaces."""
     return "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in cells) + "\n"
 
 
@@ -283,7 +282,7 @@ def _json_writer(texts: Texts, answers: Answers) -> Writer:
         text = json.dumps({**given, **added}, ensure_ascii=False)
         try:
             text.encode()
-        except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold
+        except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot encode
             text = json.dumps({**given, **added})
         return text + "\n"
 

@@ -23,7 +23,7 @@ from compression.experiments.report.seed_groups import actions_suffix, name_with
 
 
 class Key(NamedTuple):
-    """Fields that must be equal, as the seed, in two compared rows. cell: axis and label; stage: '' for families."""
+    """Fields that must be equal in two compared rows, like the seed. cell: (axis, label); stage: '' for families."""
 
     task: str
     split: str
@@ -32,17 +32,18 @@ class Key(NamedTuple):
 
 
 _Rows = dict[Key, dict[Any, Row]]
-"""Rows of one of the two, by key and seed."""
+"""Rows of one side of the comparison, by key and seed."""
 _Pair = tuple[Predictions, Predictions]
 
 
 def compare(settings: CompareSettings, a: str, b: str) -> Comparison:
     """Compare two models, two families (a model's name without its seed) or two experiments.
 
-    Differences are paired by seed: with two seeds or more a t interval of their mean, with one a bootstrap over the
-    test rows; of classes also McNemar's exact test for each pair. With several lines p-values are adjusted too (Holm).
-    Two names of experiments mean these; other names are models or families of models.
-    Raises UserError for unknown names, a common seed that is missing, or scores of different data.
+    Differences are paired by seed. Two or more seeds give a t interval of the mean difference, a single seed a
+    bootstrap interval over the test rows. Classification also has McNemar's exact test for each pair of models. With
+    several lines, p-values are also adjusted by Holm's method. If both names are experiments, these are compared; other
+    names are models or families of models.
+    Raises UserError for unknown names, if there is no common seed, or if the scores are on different data.
     """
     experiments = [name for name in (a, b) if (settings.paths.experiment(name) / RECORD_FILE).exists()]
     if len(experiments) == 2:
@@ -59,7 +60,7 @@ def compare(settings: CompareSettings, a: str, b: str) -> Comparison:
 
 
 def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict[Any, tuple[Row, Row]]], list[str]]:
-    """Key -> seed -> rows of A and B, and notes on what was left out."""
+    """Return key -> seed -> rows of A and B, and notes on rows that are left out."""
     pairs, notes = {}, []
     for key in [key for key in first if first[key].keys() & second.get(key, {}).keys()]:
         one, other = first[key], second[key]
@@ -86,7 +87,7 @@ def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict
 
 
 def _experiments(settings: CompareSettings, a: str, b: str) -> list[_Rows]:
-    """Rows of students. Rows without a cell are separated by their family, where there are several families."""
+    """Return the rows of students. Rows without a cell are keyed by family if there are several families."""
     task = load_task(settings.task).name if settings.task else None
     found = []
     for name in (a, b):
@@ -111,13 +112,13 @@ def _experiments(settings: CompareSettings, a: str, b: str) -> list[_Rows]:
 
 
 def _key(row: Row) -> Key:
-    """+q and +p+q are both the stage `quantized`: the actions after distilling are in the name."""
+    """Return a row's key. +q and +p+q are both the stage `quantized`, so the actions are taken from the name."""
     cell = tuple(sorted((row.get("cell") or {}).items()))
     return Key(row["task"], row["split"], actions_suffix(row) or row["stage"], cell)
 
 
 def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]:
-    """Rows of models and families. Two single models are compared whatever their seeds."""
+    """Return the rows of models and families. Two single models are compared even if their seeds differ."""
     task, members = _members(settings, a, b, hint)
     if settings.split not in (None, *task.test_splits):
         raise UserError(f"{task.name} has no test split {settings.split!r} (it has: {', '.join(task.test_splits)})")
@@ -143,7 +144,7 @@ def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]
 
 
 def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task, list[list[ModelConfig]]]:
-    """The task that has both names, and the models of each name: of that very name, or else the family's members."""
+    """Return the task that has both names, and the models of each: the model of that name, or the family's members."""
     asked = load_task(settings.task) if settings.task else None
     models = settings.paths.root / "models"
     folders = [models / asked.models_task] if asked else sorted(models.glob("[!.]*"))
@@ -154,7 +155,7 @@ def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task
     }
     both = [task for task, members in found.items() if all(members)]
     if len(both) == 1:
-        # A task of the user's own is known by the file that its data were prepared from.
+        # A user's own task is identified by the file that its data were prepared from.
         task = asked or load_task(task_file_of_data(settings.paths, both[0]) or both[0])
         return task, found[both[0]]
     if both:
@@ -204,7 +205,7 @@ def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row
 
 
 def _effect(name: str, scores: Sequence[tuple[float, float]], confidence: float, pair: _Pair | None) -> Effect:
-    """The effect of scores by seed; of a single seed from the predictions of its pair, where they are there."""
+    """Return the effect of the scores by seed; for a single seed, of the pair's predictions if they are available."""
     differences = [a - b for a, b in scores]
     interval: Interval | None = None
     if len(differences) > 1:
@@ -216,7 +217,7 @@ def _effect(name: str, scores: Sequence[tuple[float, float]], confidence: float,
 
 
 def _predictions(settings: CompareSettings, pair: tuple[Row, Row], notes: list[str]) -> _Pair | None:
-    """The predictions of both models, or None where one of them is gone: its scores can still be compared."""
+    """Return both models' predictions, or None if one model no longer exists; its scores can still be compared."""
     found = []
     for row in pair:
         scores = find_scores(settings.workspace, row)
@@ -228,7 +229,7 @@ def _predictions(settings: CompareSettings, pair: tuple[Row, Row], notes: list[s
 
 
 def _adjusted(lines: list[Line]) -> list[Line]:
-    """The lines with p-values adjusted for their number, those of main metrics and those of McNemar's tests."""
+    """Return the lines with adjusted p-values: those of the main metrics, and separately those of McNemar's tests."""
     seeds = iter(holm([p for line in lines if (p := line.effects[0].p_value) is not None]))
     tests = iter(holm([test.p_value for line in lines for test in line.tests]))
     adjusted = []
@@ -242,7 +243,7 @@ def _adjusted(lines: list[Line]) -> list[Line]:
 
 
 def _overall(settings: CompareSettings, lines: list[Line]) -> Effect:
-    """Means over all lines of their main metric, for each seed that all lines have; an interval where there are two."""
+    """Return the effect on the mean main metric of all lines, over the seeds that all lines have."""
     mains = [line.effects[0] for line in lines]
     name = mains[0].metric if len({effect.metric for effect in mains}) == 1 else "mean of metrics"
     by_seed = [dict(zip(line.seeds, line.effects[0].scores, strict=True)) for line in lines]

@@ -19,9 +19,9 @@ class CompareSettings(QuerySettings):
     """Comparison."""
 
     task: str | None = None
-    """Task, where models of these names are in several."""
+    """Task, needed if several tasks have models of these names."""
     split: str | None = None
-    """Compare on this test split alone; unset means every one."""
+    """Compare on this test split only; unset means all test splits."""
     metric: str | None = None
     """Compare by this metric; unset means the task's first."""
     confidence: float = pydantic.Field(0.95, gt=0, lt=1)
@@ -41,10 +41,10 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """One metric of A and B: means over the seeds, the scores for each, and A - B's interval or None.
+    """One metric of A and B: means over seeds, the scores for each seed, and the interval of A - B or None.
 
-    An overall effect whose lines have no seed in common has means alone. p_holm: the interval's p-value adjusted for
-    the number of lines, where there are several.
+    An overall effect whose lines have no common seed has only the means. p_holm: the interval's p-value, adjusted for
+    the number of lines if there are several.
     """
 
     metric: str
@@ -67,9 +67,9 @@ class Effect:
 
 @dataclasses.dataclass(frozen=True)
 class PairTest:
-    """McNemar's exact test of one pair of models. b: rows that only A has right; c: only B.
+    """McNemar's exact test of one pair of models. b: rows that only A gets right; c: rows that only B gets right.
 
-    p_holm: adjusted for the number of these tests in all lines, where there are several lines.
+    p_holm: the p-value, adjusted for the number of tests in all lines if there are several lines.
     """
 
     seed: int | str
@@ -81,7 +81,7 @@ class PairTest:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A and B on one task and split, in experiments also in one stage and cell. effects: the main metric's first."""
+    """A and B on one task and split; for experiments, also one stage and cell. effects: the main metric comes first."""
 
     task: str
     split: str
@@ -94,7 +94,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A against B. overall: the mean over all lines, seed by seed; None for a single line. notes: what is left out."""
+    """Comparison of A and B. overall: mean over all lines by seed; None for a single line. notes: omitted rows."""
 
     a: str
     b: str
@@ -105,12 +105,12 @@ class Comparison:
 
     @property
     def verdict(self) -> Effect:
-        """The effect of the verdict."""
+        """Effect that the verdict is based on: the overall one, or that of the only line."""
         return self.overall or self.lines[0].effects[0]
 
 
 def comparison_text(comparison: Comparison) -> str:
-    """Return the comparison, 110 columns wide at most; the verdict is the last line. Scores are times 100."""
+    """Return the comparison as text, at most 110 columns wide, with the verdict last. Scores are multiplied by 100."""
     first = comparison.lines[0]
     tables = [_metrics(comparison, first), _seeds(first)] if len(comparison.lines) == 1 else [_lines(comparison)]
     last = f"{filled(_notes(comparison))}\n{verdict(comparison)}"
@@ -118,7 +118,7 @@ def comparison_text(comparison: Comparison) -> str:
 
 
 def verdict(comparison: Comparison) -> str:
-    """Return which one is better and by how much, in a sentence."""
+    """Return a sentence that states which one is better and by how much."""
     effect = comparison.verdict
     interval, points = effect.interval, 100 * effect.mean
     over = ", mean over all lines" if comparison.overall else ""
@@ -138,7 +138,7 @@ def verdict(comparison: Comparison) -> str:
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[str]], names: int = 1) -> str:
-    """A table whose first columns are names and the others numbers."""
+    """Return a table whose first `names` columns are text and the others numbers."""
     return text_table(header, body, [i >= names for i in range(len(header))], TERMINAL_WIDTH)
 
 
@@ -148,7 +148,7 @@ def _metrics(comparison: Comparison, line: Line) -> str:
 
 
 def _seeds(line: Line) -> str:
-    """Every pair of models."""
+    """Return a table with a line for each pair of models."""
     tests = {test.seed: [str(test.b), str(test.c), _p(test.p_value)] for test in line.tests}
     pairs = zip(line.seeds, line.effects[0].scores, strict=True)
     body = [[str(seed), *_scores(a, b), *tests.get(seed, [DASH] * 3)] for seed, (a, b) in pairs]
@@ -164,7 +164,7 @@ def _lines(comparison: Comparison) -> str:
         main = line.effects[0]
         sure = sum((test.p_holm or 0) < alpha for test in line.tests)
         counted = f"{sure} of {len(line.tests)}" if line.tests else DASH
-        # Only what differs between lines is in a line's name.
+        # A line's name holds only the fields that differ between lines.
         differing = [text for name, text in own.items() if any(other.get(name) != text for other in names)]
         seeds = str(len(line.seeds))
         body.append([", ".join(differing), main.metric, *_numbers(main), seeds, _p(main.p_holm), counted])
@@ -193,7 +193,7 @@ def _certain(comparison: Comparison) -> str:
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
-    """How the numbers are computed, then what was left out."""
+    """Yield how the numbers are computed, then the rows that are left out."""
     methods = {e.interval.method for line in comparison.lines for e in line.effects if e.interval}
     if "paired t over seeds" in methods:
         yield "Intervals and p of several seeds: Student's t of the differences of seeds."

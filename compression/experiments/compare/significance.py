@@ -1,4 +1,4 @@
-"""Is a difference more than chance? Paired tests over seeds and over test rows, each as its textbook has it."""
+"""Significance of differences: standard paired tests over seeds and over test rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from compression.evaluation.predictions import Predictions
 from compression.experiments.compare.comparison import Interval
 
 DRAWS = 10_000
-"""Resamples of the test rows."""
+"""Number of bootstrap resamples of the test rows."""
 _AT_ONCE = 2**22
-"""Numbers in memory at a time."""
+"""Numbers held in memory at a time."""
 
 
 def paired_t(differences: Sequence[float], confidence: float) -> Interval:
     """Return the interval of the mean of at least two paired differences, by Student's t with n - 1 degrees of freedom.
 
-    Where all are equal the interval has no width, and p is 1 for no difference, else 0.
+    If all differences are equal, the interval has zero width, and p is 1 for a difference of 0, else 0.
     """
     mean = float(np.mean(differences))
     if np.ptp(differences) == 0:
@@ -31,11 +31,11 @@ def paired_t(differences: Sequence[float], confidence: float) -> Interval:
 
 
 def mcnemar(first: Predictions, second: Predictions) -> tuple[int, int, float]:
-    """Return the rows that only the first model has right, those that only the second has, and the two-sided p-value.
+    """Return how many rows only the first model gets right, how many only the second, and the two-sided p-value.
 
-    McNemar's test (1947), exact: under the null hypothesis such a row is as likely to be of the one as of the other
-    (Dietterich, 1998, section 3.1). Both of the same labelled rows of a classification; others are left out. For
-    multilabel a row is right where exactly its labels were chosen.
+    McNemar's exact test (1947): under the null hypothesis, a row that exactly one model gets right is equally likely
+    to be either model's (Dietterich, 1998, section 3.1). Both models classify the same rows; rows without a label are
+    left out. For multilabel, a row is right if exactly its labels are chosen.
     """
     right, other = (p.right[first.labelled] for p in (first, second))
     b, c = int((right & ~other).sum()), int((~right & other).sum())
@@ -43,7 +43,7 @@ def mcnemar(first: Predictions, second: Predictions) -> tuple[int, int, float]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number by Holm's step-down method (1979), in the order given."""
+    """Return the p-values adjusted by Holm's step-down method (1979), in the order given."""
     order = np.argsort(p_values, kind="stable")
     adjusted = np.empty(len(p_values))
     scaled = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
@@ -52,10 +52,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: float, mean: float) -> Interval | None:
-    """Return the percentile interval of the difference in a metric over resamples of the test rows, the same for both.
+    """Return the bootstrap percentile interval of the difference in a metric (Efron and Tibshirani, 1993, chapter 13).
 
-    mean: the difference itself (Efron and Tibshirani, 1993, chapter 13). The draws are the same every time.
-    None for what cannot be computed from labels: agreement with a teacher, or too few labelled rows.
+    Both models are scored on the same resamples of the test rows, and the draws are the same every time. mean: the
+    difference itself. Returns None if the metric cannot be computed from labels: agreement with a teacher, or too few
+    labelled rows.
     """
     rows = first.labelled
     known = REGRESSION_METRICS if first.regression else (*CLASSIFICATION_METRICS, *MULTILABEL_METRICS)
@@ -74,7 +75,7 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
             rng=np.random.default_rng(0),
         ).confidence_interval
     else:
-        # Rows with the same label and choices are interchangeable: a draw is the number of rows of each such kind.
+        # Rows with the same label and choices are interchangeable, so a resample is a count of rows of each such kind.
         kinds, counts = np.unique(np.stack([labels, *choices], 1), axis=0, return_counts=True)
         rng, step = np.random.default_rng(0), max(1, _AT_ONCE // len(kinds))
         differences = []
@@ -88,9 +89,9 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
 
 
 def class_scores(metric: str, counts: np.ndarray, labels: np.ndarray, choices: np.ndarray) -> np.ndarray:
-    """Return a metric of classes or of several labels, float64 [draws], as common.training.metrics has it.
+    """Return a metric of classes or of multilabel, float64 [draws], as defined in common.training.metrics.
 
-    counts: how often a draw has each kind of row, [draws, kinds]; labels, choices: of each kind, [kinds], or for
+    counts: number of rows of each kind in each draw, [draws, kinds]; labels, choices: of each kind, [kinds], or for
     multilabel [kinds, labels].
     """
     multilabel = labels.ndim == 2
@@ -118,7 +119,7 @@ def class_scores(metric: str, counts: np.ndarray, labels: np.ndarray, choices: n
 
 
 def _correlation(metric: str, one: np.ndarray, other: np.ndarray, axis: int) -> np.ndarray:
-    """Pearson's or Spearman's correlation along an axis, 0 where one side is constant."""
+    """Return Pearson's or Spearman's correlation along an axis, 0 where either variable is constant."""
     if metric == "spearman":
         one, other = (stats.rankdata(values, axis=axis) for values in (one, other))
     one, other = (values - values.mean(axis, keepdims=True) for values in (one, other))
@@ -126,5 +127,5 @@ def _correlation(metric: str, one: np.ndarray, other: np.ndarray, axis: int) -> 
 
 
 def _divided(over: np.ndarray, under: np.ndarray) -> np.ndarray:
-    """Quotients, 0 where the divisor is 0."""
+    """Return the quotients, 0 where the divisor is 0."""
     return np.divide(over, under, out=np.zeros(np.shape(over)), where=under > 0)

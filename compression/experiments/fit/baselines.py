@@ -1,4 +1,4 @@
-"""Baselines that a fit is compared with: tf-idf with a linear model, and fastText where its program is installed."""
+"""Baselines that a fit is compared with: tf-idf with a linear model, and fastText if its program is installed."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from common.training.metrics import score
 from compression.experiments.fit.settings import Baseline
 
 _STRENGTHS = (10.0, 1.0)
-"""Values of C (and 1 / alpha of ridge regression), of which validation chooses where there is time for both."""
+"""Values of C (1 / alpha for ridge regression); validation chooses between them if there is time for both."""
 _TIMED_ROWS = 2_000
-"""Rows that a linear model is fitted to first, to see how many rows there is time for."""
+"""Rows that a linear model is fitted to first, to estimate how many rows there is time for."""
 _FASTTEXT = ((5, 0.1), (25, 0.5))
-"""Epochs and learning rates: fastText's defaults, and those that its tutorial recommends for few rows."""
+"""Epochs and learning rates: fastText's defaults, and the values its tutorial recommends for few rows."""
 _FASTTEXT_OPTIONS = ("-wordNgrams", "2", "-bucket", "200000", "-thread", "1")
 _QUICK_ROWS = 20_000
-"""Rows that the quick score is of, at most."""
+"""Maximum number of training rows of `quick_score`."""
 
 
 class _Linear:
-    """A linear model over tf-idf of words and pairs of words; of two texts, over their products and differences.
+    """A linear model over tf-idf of unigrams and bigrams; for pairs, over the products and differences of the texts.
 
-    With several labels a text there is one model for each label.
+    For multilabel there is one model per label.
     """
 
     def __init__(self, task: Task, train: Split, most_rows: int) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         rows = np.random.default_rng(derive("tf-idf", 0)).permutation(len(train))
-        if not task.regression:  # every class is among them
+        if not task.regression:  # the chosen rows contain every class
             if task.multilabel:
                 first = np.unique(train.labels.argmax(0)[train.labels.any(0)])
             else:
@@ -57,7 +57,7 @@ class _Linear:
             self.features = self.vectorizer.fit_transform(texts)
 
     def scores(self, strength: float, splits: Sequence[Split]) -> list[dict[str, float]]:
-        """Return the metrics over splits of a model that is fitted with this C, or 1 / alpha."""
+        """Return the metrics on each split of a model fitted with this C, or 1 / alpha."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression, Ridge
         from sklearn.multiclass import OneVsRestClassifier
@@ -68,19 +68,19 @@ class _Linear:
             model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)
             logits = [_scaled(task, model.predict(each)) for each in read]
         elif task.multilabel:
-            # As fast for many labels as the usual solver for one.
+            # For many labels, liblinear is as fast as the default solver is for one.
             one = LogisticRegression(C=strength, solver="liblinear")
             model = OneVsRestClassifier(one).fit(features, labels.astype(np.int64))
             logits = [_of_chosen(model.predict(each)) for each in read]
         else:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # it costs the baseline little
+                warnings.simplefilter("ignore", ConvergenceWarning)  # missing convergence costs the baseline little
                 model = LogisticRegression(C=strength, max_iter=200).fit(features, labels)
             logits = [_all_classes(task, model.decision_function(each), model.classes_) for each in read]
         return [score(task, split.labels, each) for split, each in zip(splits, logits, strict=True)]
 
     def _features(self, split: Split) -> Any:
-        """Return features, sparse [n, features]; of a pair of vectors u and v, u * v, its sum (cosine), |u - v|."""
+        """Return features, sparse [n, features]; for pairs with vectors u and v: u * v, its sum (cosine), |u - v|."""
         from scipy.sparse import csr_matrix, hstack
 
         columns = [self.vectorizer.transform([text.lower() for text in column]) for column in split.sentences()]
@@ -91,15 +91,15 @@ class _Linear:
 
 
 def quick_score(task: Task, train: Split, validation: Split) -> float:
-    """Return the main metric over validation of a linear model of some of the rows: what a teacher should exceed."""
+    """Return the main metric on validation of a linear model of some rows, which a teacher should exceed."""
     return _Linear(task, train, _QUICK_ROWS).scores(_STRENGTHS[0], [validation])[0][task.all_metrics[0]]
 
 
 def _rows_within(task: Task, train: Split, seconds: float) -> int:
-    """Return to how many rows models of all strengths can be fitted in this time, from the time of few rows."""
+    """Return how many rows the models of all strengths can be fitted to in this time, estimated from few rows."""
     if len(train) <= _TIMED_ROWS:
         return len(train)
-    for rows in (100, _TIMED_ROWS):  # the first one loads more of scikit-learn
+    for rows in (100, _TIMED_ROWS):  # the first fit also loads parts of scikit-learn
         began = time.perf_counter()
         _Linear(task, train, rows).scores(_STRENGTHS[0], [])
     each = (time.perf_counter() - began) / _TIMED_ROWS
@@ -107,7 +107,7 @@ def _rows_within(task: Task, train: Split, seconds: float) -> int:
 
 
 def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: float) -> Baseline:
-    """Return the score of a linear model over tf-idf of words and pairs of words. seconds: that it may take, about."""
+    """Return the score of a linear model over tf-idf of unigrams and bigrams. seconds: approximate time limit."""
     began = time.perf_counter()
     linear, found = _Linear(task, train, _rows_within(task, train, seconds)), {}
     for strength in _STRENGTHS:
@@ -126,9 +126,9 @@ def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: fl
 
 
 def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: float, seed: int) -> Baseline | None:
-    """Return the score of fastText, with pairs of words and the better of two settings; None where it cannot be run.
+    """Return the score of fastText with bigrams and the better of two settings; None if it cannot be run.
 
-    seconds: that it may take.
+    seconds: time limit.
     """
     program = shutil.which("fasttext")
     if program is None or task.regression:
@@ -159,7 +159,7 @@ def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: 
 
 
 def _fasttext_score(program: str, task: Task, folder: Path, split: Split, seconds: float) -> dict[str, float]:
-    """Return the metrics of the model in the folder. Raises ValueError where it does not answer every text."""
+    """Return the metrics of the model in the folder. Raises ValueError if it does not answer every text."""
     (folder / "texts.txt").write_text("".join(f"{text}\n" for text in _joined(split)), encoding="utf-8")
     asked = [program, "predict", "model.bin", "texts.txt", *(["-1", "0.5"] if task.multilabel else [])]
     answer = subprocess.run(asked, cwd=folder, capture_output=True, check=True, timeout=max(1.0, seconds), text=True)
@@ -173,29 +173,29 @@ def _fasttext_score(program: str, task: Task, folder: Path, split: Split, second
 
 
 def _fasttext_labels(split: Split) -> list[str]:
-    """Return the labels of each row as a line of fastText's input begins with them."""
+    """Return the labels of each row in fastText's format, as the beginning of an input line."""
     rows = map(np.flatnonzero, split.labels) if split.labels.ndim == 2 else split.labels[:, None]
     return ["".join(f"__label__{label} " for label in row) for row in rows]
 
 
 def _joined(split: Split) -> list[str]:
-    """Return the texts in lower case, both of a pair as one."""
+    """Return the texts in lower case, the two texts of a pair joined."""
     return [" ".join(texts).lower() for texts in zip(*split.sentences(), strict=True)]
 
 
 def _of_chosen(chosen: np.ndarray) -> np.ndarray:
-    """Return outputs of a model that chooses these labels, float32 [n, labels]. chosen: 1 or 0."""
+    """Return the outputs of a model that chooses these labels, float32 [n, labels]. chosen: 1 or 0."""
     return chosen.astype(np.float32) - 0.5
 
 
 def _scaled(task: Task, numbers: np.ndarray) -> np.ndarray:
-    """Return numbers as outputs of a model, float32 [n, 1]."""
+    """Return numbers as a model's outputs, float32 [n, 1]."""
     low, high = task.range or (0.0, 1.0)
     return ((numbers - low) / (high - low)).astype(np.float32)[:, None]
 
 
 def _all_classes(task: Task, decisions: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return scores of all classes, [n, outputs]; of two classes scikit-learn has one score."""
+    """Return scores of all classes, [n, outputs]; scikit-learn gives a single score for two classes."""
     if decisions.ndim == 1:
         decisions = np.stack([-decisions, decisions], 1)
     logits = np.full((len(decisions), len(task.labels)), -np.inf, np.float32)

@@ -1,4 +1,4 @@
-"""Candidates: students whose packed file is estimated to fit, before anything is trained."""
+"""Candidates: students whose packed file is estimated to fit the size, before anything is trained."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PRESETS = (
     (100_000, 24, 64, 64),
     (400_000, 32, 96, 64),
 )
-"""Bytes, embedding width, encoder width and classifier width; from 12,000 on those of configs/experiments/presets."""
+"""Bytes, embedding width, encoder width, classifier width; from 12,000 bytes on as in configs/experiments/presets."""
 _PIECE_BYTES = 2.1
-"""Bytes that a byte pair's text takes in a packed file, about."""
+"""Approximate bytes of a byte pair's text in a packed file."""
 _HEADER = 260
 _FILLED = 0.97
-"""Share of the bytes that an estimate may fill: the bits of each matrix are chosen to fit in the end."""
+"""Share of the bytes that an estimate may fill; the bits of each matrix are chosen to fit at the end."""
 NARROW, WIDE = 5.0, 3.2
-"""Bits of a weight, of few weights and of many."""
+"""Bits per weight, for models with few weights and with many."""
 FEWEST_PIECES = 100
 
 
@@ -47,21 +47,21 @@ class Candidate(Settings):
     pair_encoder: str = "compare"
     symmetric: bool = False
     labels_only: bool = False
-    """Learn from labels alone, though there is a teacher."""
+    """Learn from labels only, even if there is a teacher."""
     bytes: int
-    """Estimate of its packed file."""
+    """Estimated bytes of the packed file."""
     bits: float
-    """Bits of a weight that it is estimated at."""
+    """Bits per weight that the estimate assumes."""
 
     def flags(self) -> dict[str, Any]:
         """Return the student's flags of compress.py."""
         own = {"name", "arch", "labels_only", "bytes", "bits"}
-        # Those of pairs are refused elsewhere, so a default is left out.
+        # Other tasks reject the flags of pairs, so defaults are left out.
         return {"student_arch": self.arch, **self.model_dump(exclude=own, exclude_defaults=True)}
 
 
 def packed_bytes(candidate: Candidate, pair: bool, labels: Sequence[str], bits: float) -> float:
-    """Estimate the bytes of a candidate's packed file."""
+    """Return the estimated bytes of a candidate's packed file."""
     shape = {name: getattr(candidate, name) for name in candidate.model_fields_set & set(StudentSettings.model_fields)}
     spec = StudentSpec(candidate.arch, StudentSettings(**shape), len(labels) or 1, pair)
     shapes = spec.shapes()
@@ -74,11 +74,11 @@ def packed_bytes(candidate: Candidate, pair: bool, labels: Sequence[str], bits: 
 def find_candidates(
     max_bytes: int, pair: bool, labels: Sequence[str], words: float, most_pieces: int, symmetric: bool = False
 ) -> list[Candidate]:
-    """Return the students to try within a size, the likeliest first.
+    """Return the students to try within a size, the most promising first.
 
-    words: median words of a text: for long ones recurrent students read the beginning; most_pieces: byte pairs that
-    can be built from the text; symmetric: whether the texts of a pair have no order. Raises UserError, with the fewest
-    bytes that are enough, where none fits.
+    words: median number of words of a text; recurrent students read only the beginning of long texts. most_pieces:
+    number of byte pairs that can be built from the texts; symmetric: whether the texts of a pair have no order. Raises
+    UserError, with the smallest sufficient size, if no student fits.
     """
     about = {"pair_encoder": "align", "symmetric": symmetric} if pair else {}
     found = [
@@ -108,7 +108,7 @@ def _wanted(max_bytes: int, words: float) -> Iterator[Candidate]:
         name = f"{arch}-{embedding}{size}" + ("-labels" if more.get("labels_only") else "")
         return Candidate(name=name, arch=arch, max_tokens=tokens, bytes=0, bits=bits, **about, **more)
 
-    # The likeliest first: the last ones are left out where there is no time for all.
+    # The most promising first: the last ones are left out if there is no time for all.
     yield candidate("ffn", "bpe", dim, classifier, WIDE)
     yield candidate("bilstm", "bpe", dim, classifier, WIDE)
     yield candidate("ffn", "hash", max(4, dim), classifier, WIDE)
@@ -120,7 +120,7 @@ def _wanted(max_bytes: int, words: float) -> Iterator[Candidate]:
 
 
 def widths(max_bytes: int) -> tuple[int, int, int]:
-    """Return embedding, encoder and classifier width for a size: those of the presets, between them in proportion."""
+    """Return embedding, encoder and classifier width for a size, interpolated between the presets."""
     place = min(max(math.log(max_bytes), math.log(_PRESETS[0][0])), math.log(_PRESETS[-1][0]))
     for low, high in itertools.pairwise(_PRESETS):
         if place <= math.log(high[0]):
@@ -136,9 +136,9 @@ def widths(max_bytes: int) -> tuple[int, int, int]:
 def _fitted(
     candidate: Candidate, max_bytes: int, pair: bool, labels: Sequence[str], most_pieces: int
 ) -> Candidate | None:
-    """Return the candidate with as large a vocabulary as fits, at its bits; None where none fits.
+    """Return the candidate with the largest vocabulary that fits at its bits, or None if none fits.
 
-    Where the text has too few byte pairs to fill the file, weights have more bits.
+    If the texts have too few byte pairs to fill the file, weights get more bits.
     """
 
     def at(pieces: int) -> tuple[Candidate, float]:
@@ -148,7 +148,7 @@ def _fitted(
     low, high = FEWEST_PIECES, most_pieces if candidate.embedding_type == "bpe" else 100_000
     if high < low or at(low)[1] > _FILLED * max_bytes:
         return None
-    while low < high:  # the largest that fits
+    while low < high:  # binary search for the largest that fits
         middle = (low + high + 1) // 2
         if at(middle)[1] <= _FILLED * max_bytes:
             low = middle

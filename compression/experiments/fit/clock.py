@@ -1,4 +1,4 @@
-"""The time a fit has used, in all its attempts: a file that is written every few seconds, so that a kill loses few."""
+"""Time used by all attempts of a fit, in a file that is updated every few seconds, so that little is lost if killed."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class Clock:
     """Seconds used and left."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
-        """folder: the experiment's; seconds: that everything may take."""
+        """folder: the experiment's folder; seconds: time limit of the whole fit."""
         self.file, self.seconds = folder / FILE, seconds
         self.before = _read(self.file)
         self._started = time.monotonic()
 
     @property
     def used(self) -> float:
-        """Seconds used so far, those of stopped attempts included."""
+        """Seconds used so far, including stopped attempts."""
         return self.before + time.monotonic() - self._started
 
     @property
     def left(self) -> float:
-        """Seconds left; below zero when the time is over."""
+        """Seconds left; negative when the time is over."""
         return self.seconds - self.used
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Write the time used in this block every few seconds."""
+        """Write the time used every few seconds while the block runs."""
         over = threading.Event()
 
         def write() -> None:

@@ -1,4 +1,4 @@
-"""Estimates of a candidate's training time, from a few steps on rows of these lengths."""
+"""Estimates of a candidate's training time, from a few steps on rows of the same lengths."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from compression.students.settings import StudentSettings
 from compression.students.student import Student
 
 PIECES_A_WORD = 1.7
-"""Byte pairs of a small vocabulary in a word, about."""
+"""Approximate number of byte pairs per word for a small vocabulary."""
 _STEPS = 2
 _LOOP = 1.4
-"""Factor by which a step of training, with its share of validation, takes longer than a measured step."""
+"""Factor by which a training step, including its share of validation, takes longer than a measured step."""
 _TOKENIZED = 400_000
-"""Words tokenized a second, about, on a machine whose libraries take five seconds to load."""
+"""Approximate words tokenized per second on a machine whose libraries take five seconds to load."""
 _USUAL_START = 5.0
 
 
 def lengths(train: Split, candidate: Candidate) -> np.ndarray:
-    """Return about how many tokens the texts of a row have, int64 [n, texts]."""
+    """Return the approximate number of tokens of each text of each row, int64 [n, texts]."""
     per_word = PIECES_A_WORD if candidate.embedding_type == "bpe" else 1.0
     words = np.array([[max(1, len(text.split())) for text in texts] for texts in zip(*train.sentences(), strict=True)])
     return np.minimum(np.ceil(words * per_word), candidate.max_tokens).astype(np.int64)
@@ -36,9 +36,10 @@ def lengths(train: Split, candidate: Candidate) -> np.ndarray:
 def measured_cost(
     candidate: Candidate, train: Split, rows: int, batch_size: int, outputs: int, start: float, cpu: bool
 ) -> Cost:
-    """Return the estimated seconds of a candidate.
+    """Return the estimated cost of training a candidate.
 
-    train: rows of the task; rows: that an epoch has, augmented ones included; start: seconds that the libraries took.
+    train: rows of the task; rows: number of rows of an epoch, including augmented ones; start: seconds that the
+    libraries took to load.
     """
     size = lengths(train, candidate)
     rng = np.random.default_rng(0)
@@ -69,7 +70,7 @@ def measured_cost(
 
 
 def _batch(size: np.ndarray, candidate: Candidate, device: torch.device) -> Batch:
-    """Return a batch of rows of these numbers of tokens, int64 [batch, texts], all of them the same token."""
+    """Return a batch of rows that repeat one token. size: numbers of tokens, int64 [batch, texts]."""
     width = 3 if candidate.embedding_type == "hash" else 1
 
     def one(column: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:

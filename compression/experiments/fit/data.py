@@ -1,4 +1,4 @@
-"""The task of a fit: its YAML file and its rows, in the experiment's folder, for the ordinary stages."""
+"""The task of a fit: its YAML file and rows, written to the experiment's folder for the ordinary stages."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from compression.experiments.fit.detect import FEWEST_ROWS, Found, Row, labels_o
 
 TASK_FILE = "task.yaml"
 _KEPT_OF_LABEL = 20
-"""Rows that each label keeps at least when rows are drawn."""
+"""Minimum number of rows that each label keeps when rows are drawn."""
 MOST_VALIDATION, MOST_TEST = 1000, 2000
-"""Rows held out at most: more take the teacher's time and change a score little."""
+"""Maximum number of rows held out: more cost the teacher time and change a score little."""
 _MEASURED_ROWS = 1000
 _MANY_PARTS = 0.2
-"""Share of rows that are parts of longer ones from which whole texts are held out."""
+"""Only whole texts are held out if more than this share of rows are parts of longer ones."""
 _MOST_WORDS = 2_000_000
-"""In larger files, parts are not looked for."""
+"""Larger files are not searched for parts."""
 
 
 def held_out_rows(rows: int, most: int) -> int:
-    """Return how many rows to hold out: a tenth, of a small file up to a fifth, at most `most`."""
+    """Return how many rows to hold out: a tenth, up to a fifth for a small file, at most `most`."""
     return min(most, max(rows // 10, min(100, rows // 5)))
 
 
 def draw(values: Sequence[Row], most: int, seed: int) -> list[Row]:
-    """Return at most about `most` rows, in order; of each label some are kept. values: as Found has them."""
+    """Return at most about `most` rows, in order, with some of each label. values: as in Found."""
     if len(values) <= most:
         return list(values)
     order = np.random.default_rng(derive("fit rows", seed)).permutation(len(values)).tolist()
@@ -54,9 +54,9 @@ def draw(values: Sequence[Row], most: int, seed: int) -> list[Row]:
 
 
 def whole_texts(found: Found) -> int | None:
-    """Return how many rows with a label are whole texts, where many rows are parts of longer ones; None elsewhere.
+    """Return how many labelled rows are whole texts if many rows are parts of longer ones, else None.
 
-    Students that know a text's parts by heart score well on the text (SST-2's train has phrases of the same sentences).
+    Students that memorise a text's parts score well on the text (SST-2's train has phrases of the same sentences).
     """
     values = found.values
     if found.pair or sum(row[0].count(" ") + 1 for row in values) > _MOST_WORDS:
@@ -68,7 +68,7 @@ def whole_texts(found: Found) -> int | None:
 
 
 def some_rows(values: Sequence[Row], seed: int) -> list[Row]:
-    """Return rows to measure this machine with, drawn at random."""
+    """Return random rows for measuring the speed of this machine."""
     order = np.random.default_rng(derive("fit speeds", seed)).permutation(len(values))
     return [values[index] for index in order[:_MEASURED_ROWS].tolist()]
 
@@ -81,11 +81,11 @@ def write_task(
     whole: int | None = None,
     symmetric: bool = False,
 ) -> Task:
-    """Write rows and YAML of a task into a folder. Returns the task.
+    """Write a task's rows and YAML file into a folder. Returns the task.
 
-    test: rows of a test file of the user's own; whole: hold out whole texts, of which there are so many. A tenth of
-    these takes a tenth of all rows out of train, with their parts. symmetric: whether the texts of a pair have no
-    order.
+    test: rows of the user's test file; whole: the number of whole texts, if only these are held out. Holding out a
+    tenth of them removes a tenth of all rows from train, including their parts. symmetric: whether the texts of a pair
+    have no order.
     """
     columns = {f"sentence{number}": column for number, column in enumerate(found.texts, 1)} | {"label": found.label}
     labelled = sum(row[-1] is not None for row in found.values) if whole is None else whole
@@ -111,9 +111,9 @@ def write_task(
 
 
 def with_test(rows: Sequence[Row], found: Found, path: Path) -> tuple[Found, list[Row]]:
-    """Return what was found, its range widened to the numbers of a test file, and that file's usable rows.
+    """Return `found` with its range widened to the numbers of a test file, and the test file's usable rows.
 
-    Raises UserError for a label that the other file does not have.
+    Raises UserError for a label that the training file does not have.
     """
     usable = without_labels([row for row in rows if all(row[:-1]) and row[-1] is not None], found.left_out)
     if not usable:

@@ -1,4 +1,4 @@
-"""Detection of a table's columns of texts and labels, and the kind of labels. Pure functions, except for messages."""
+"""Detection of a table's text and label columns, and of the kind of labels. Pure functions, except for messages."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import Table
 
 FEWEST_ROWS = 50
-"""Rows with a label that fit needs: a tenth each is held out as validation and test."""
+"""Minimum number of labelled rows: a tenth each is held out as validation and test."""
 FEWEST_OF_LABEL = 5
-"""Rows of a label with fewer are left out."""
+"""Rows of a label that has fewer rows are left out."""
 MOST_LABELS = 500
-"""A column with more different values is not a column of labels."""
+"""A column with more distinct values is not a label column."""
 SCORES = 20
-"""A column of numbers with more different values is a regression."""
+"""A column of numbers with more distinct values is a regression target."""
 _TEXT_NAMES = ("text", "texts", "sentence", "review", "content", "body", "comment", "message", "document")
 _LABEL_NAMES = ("label", "labels", "class", "category", "target")
 _LONG = 3.0
-"""Mean number of words from which a column holds texts."""
+"""Mean number of words from which on a column counts as texts."""
 
 Row = tuple[Any, ...]
-"""A row's texts, then its label as text, of a multilabel file a tuple of labels; None where it is unknown."""
+"""A row's texts, then its label as text, or a tuple of labels for multilabel; None if the label is unknown."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
     """Contents of a file, as detected.
 
-    texts: names of one or two columns; label: the column of labels; labels: the labels, none for numbers; range: lowest
+    texts: names of one or two columns; label: the label column; labels: the labels, empty for numbers; range: lowest
     and highest number; values: every usable row; multilabel: whether a row has any number of labels; left_out: labels
-    on too few rows; notes: what was guessed or left out, in sentences.
+    on too few rows; notes: sentences on what was guessed or left out.
     """
 
     texts: tuple[str, ...]
@@ -58,10 +58,10 @@ class Found:
 
 
 def detect(table: Table, settings: FitSettings) -> Found:
-    """Return what the table of the user's file holds.
+    """Return the contents of the user's table.
 
-    Raises UserError for a missing column, with the nearest; where the columns are ambiguous without --text or --label;
-    for texts that are numbers, one class, labels that look like an id, and too few rows.
+    Raises UserError for a missing column, with the closest name; for columns that are ambiguous without --text or
+    --label; and for texts that are numbers, a single class, labels that look like an id, or too few rows.
     """
     column_indices(f"--text: {table.path}", table.header, settings.text)
     texts = settings.text or (_guess_text(table, settings.label),)
@@ -98,10 +98,10 @@ def detect(table: Table, settings: FitSettings) -> Found:
 
 
 def is_multilabel(table: Table, label: str, kind: str) -> bool:
-    """Return whether rows have any number of labels: some list has several, or none.
+    """Return whether rows have any number of labels: at least one list has several labels or none.
 
-    In CSV and TSV a list is a text joined by |. There a | may be part of a label, so some label has to be in several
-    different cells. kind: --kind. Raises UserError for lists as text, such as ['a', 'b'].
+    In CSV and TSV a list is a text joined by |. Since a | may be part of a label there, some label must also occur in
+    several different cells. kind: --kind. Raises UserError for lists as text, such as ['a', 'b'].
     """
     if kind != "auto":
         return kind == "multilabel"
@@ -121,7 +121,7 @@ def is_multilabel(table: Table, label: str, kind: str) -> bool:
 
 
 def _form_notes(table: Table, label: str, multilabel: bool) -> list[str]:
-    """Return in a sentence what form the labels have where that was guessed."""
+    """Return notes on the form of the labels; empty if it was not guessed."""
     if multilabel and table.path.suffix.lower() in JOINED_SUFFIXES:
         return [f"Labels of a row are joined by {JOINED_BY} (--kind labels takes each text as one label)."]
     if not multilabel and any(isinstance(cell, list) for cell in table.column(label)):
@@ -132,8 +132,8 @@ def _form_notes(table: Table, label: str, multilabel: bool) -> list[str]:
 def read_rows(table: Table, texts: Sequence[str], label: str, multilabel: bool) -> list[Row]:
     """Return the texts and the label of every row.
 
-    Raises UserError for a missing column, with the nearest, and for a cell that is not text, or not a label or list of
-    labels as the others, with its row.
+    Raises UserError for a missing column, with the closest name, and, with its row, for a cell that is not text or not
+    a label or list of labels like the others.
     """
     *indices, last = column_indices(str(table.path), table.header, [*texts, label])
     separator = JOINED_BY if table.path.suffix.lower() in JOINED_SUFFIXES else None
@@ -165,13 +165,13 @@ def _list_of(cell: Any, separator: str | None) -> tuple[str, ...] | None:
 
 
 def labels_of(row: Row) -> tuple[str, ...]:
-    """Return the labels of a row: none where they are unknown."""
+    """Return the labels of a row; empty if they are unknown."""
     label = row[-1]
     return label if isinstance(label, tuple) else () if label is None else (label,)
 
 
 def without_labels(rows: Sequence[Row], left_out: Sequence[str]) -> list[Row]:
-    """Return rows without some labels; rows that have no other one are left out."""
+    """Return rows without the labels in `left_out`; rows that have no other label are dropped."""
     kept, out = [], set(left_out)
     for row in rows:
         labels = labels_of(row)
@@ -184,7 +184,7 @@ def without_labels(rows: Sequence[Row], left_out: Sequence[str]) -> list[Row]:
 
 
 def _guess_text(table: Table, label: str | None) -> str:
-    """Return the column of texts where it is unambiguous. Raises UserError otherwise."""
+    """Return the text column. Raises UserError if it is ambiguous."""
     others = [name for name in table.header if name != label]
     long = [name for name in others if _mean_words(table.column(name)) >= _LONG]
     named = [name for name in others if name.lower() in _TEXT_NAMES]
@@ -200,7 +200,7 @@ def _guess_text(table: Table, label: str | None) -> str:
 
 
 def _guess_label(table: Table, texts: Sequence[str]) -> str:
-    """Return the column of labels where it is unambiguous. Raises UserError otherwise."""
+    """Return the label column. Raises UserError if it is ambiguous."""
     others = [name for name in table.header if name not in texts]
     named = [name for name in others if name.lower() in _LABEL_NAMES]
     lists = [name for name in others if any(isinstance(cell, list) for cell in table.column(name))]
@@ -220,7 +220,7 @@ def _described(table: Table) -> str:
 
 
 def _mean_words(cells: Sequence[Any]) -> float:
-    """Return the mean number of words, 0 for a column that is not of text or mostly of numbers."""
+    """Return the mean number of words, 0 for a column without text or mostly of numbers."""
     texts = [cell for cell in cells[:1000] if isinstance(cell, str) and cell.strip()]
     if not texts or sum(map(_is_number, texts)) * 2 > len(texts):
         return 0.0
@@ -237,7 +237,7 @@ def _check_text(table: Table, name: str) -> None:
 
 
 def _check_rows(table: Table, label: str, counts: Counter[str], total: int) -> None:
-    """counts: label -> rows; total: rows whose label is known."""
+    """Raise UserError for too few labelled rows. counts: label -> rows; total: rows whose label is known."""
     if not counts:
         raise UserError(f"{table.path}: column {label!r} is empty: no row has a label")
     if total < FEWEST_ROWS:
@@ -245,9 +245,10 @@ def _check_rows(table: Table, label: str, counts: Counter[str], total: int) -> N
 
 
 def is_numbers(counts: Counter[str], kind: str, where: str) -> bool:
-    """Return whether the values of a label column are numbers to predict, not labels.
+    """Return whether the values of a label column are numbers to predict rather than labels.
 
-    counts: value -> rows. Raises UserError for a column that looks like an id, and --kind numbers for other values.
+    counts: value -> rows. Raises UserError for a column that looks like an id, and if --kind numbers is given but the
+    values are not numbers.
     """
     numbers = all(map(_is_number, counts))
     if kind == "numbers":
@@ -267,10 +268,10 @@ def is_numbers(counts: Counter[str], kind: str, where: str) -> bool:
 
 
 def usual_labels(counts: Counter[str], where: str, multilabel: bool = False) -> tuple[tuple[str, ...], list[str]]:
-    """Return the labels on enough rows, sorted, and those left out. counts: label -> rows.
+    """Return the sorted labels on enough rows, and the labels left out. counts: label -> rows.
 
-    Raises UserError for one class, for more labels than MOST_LABELS (of several a row, more that are on enough rows),
-    and for a label of several a row with the | that joins them in predictions.
+    Raises UserError for a single class, for more than MOST_LABELS labels (for multilabel, labels on enough rows), and
+    for a multilabel label that contains |, which joins labels in predictions.
     """
     if len(counts) == 1:
         only = f"{next(iter(counts))[:80]!r}"

@@ -1,6 +1,6 @@
 """`experiment.py fit`: from a file with texts and labels to a packed file in a given time.
 
-This module loads no heavy library: a finished fit is answered in a moment.
+This module imports no heavy library, so the result of a finished fit is shown at once.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from compression.experiments.report.record import check_name_is_free
 
 
 def fit(settings: FitSettings) -> FitResult:
-    """Train the best student that fits the size, in the time. Returns its result; a finished one is reused.
+    """Train the best student that fits the size, within the time. Returns the result; a finished fit is reused.
 
-    A stopped fit continues, and the time it has used counts. Raises UserError for a file that nothing can be learned
-    from, with what to do.
+    A stopped fit continues, and the time it has used counts. Raises UserError, with advice, for a file that nothing
+    can be learned from.
     """
     show_bars(settings.loadbar)
     folder = settings.paths.experiment(settings.experiment)
@@ -48,7 +48,7 @@ def fit(settings: FitSettings) -> FitResult:
 
 
 def plan_fit(settings: FitSettings) -> dict[str, object]:
-    """Return what a fit finds in the file and plans, without doing it (`--dry-run`)."""
+    """Return the contents of the file and the plan of a fit, without running it (`--dry-run`)."""
     show_bars(settings.loadbar)
     looked = look(settings)
     started = time.perf_counter()
@@ -68,7 +68,7 @@ def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
 
 
 def _check_output(settings: FitSettings) -> None:
-    """Raise UserError where the packed file cannot be written: better now than after the minutes."""
+    """Raise UserError if the packed file cannot be written, before any time is spent."""
     output = settings.output
     if output is not None and (output.is_dir() or not output.parent.is_dir()):
         raise UserError(f"--output {output}: " + ("a folder" if output.is_dir() else f"no folder {output.parent}"))
@@ -80,7 +80,7 @@ def _is_there(result: FitResult) -> bool:
 
 
 def _written(result: FitResult, settings: FitSettings) -> FitResult:
-    """Copy the packed file to where it was asked for."""
+    """Copy the packed file to --output. Returns the result with that path."""
     if settings.output is None:
         return result
     with whole_file(settings.output) as partial:

@@ -1,6 +1,6 @@
-"""Successive halving (Jamieson and Talwalkar, 2016): many candidates for a few epochs, the better ones for more.
+"""Successive halving (Jamieson and Talwalkar, 2016): trains many candidates briefly and the better ones for longer.
 
-Pure functions. Every rung has about the same time, and every candidate of a rung the same number of epochs.
+Pure functions. All rungs take about the same time, and all candidates of a rung train for the same number of epochs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from common.config import Settings
 
 KEPT = 3
-"""One in so many candidates goes on to the next rung."""
+"""One in this many candidates is promoted to the next rung."""
 FINALISTS = 2
 
 
@@ -19,32 +19,32 @@ class Cost(Settings):
     """Estimated seconds of training a candidate."""
 
     fixed: float
-    """Before the first epoch: loading, byte pairs."""
+    """Seconds before the first epoch: loading, building byte pairs."""
     epoch: float
     tokens: float = 0.0
-    """Token ids of all rows."""
+    """Seconds for tokenizing all rows."""
     threads: int = 1
-    """Threads that were the fastest: on a busy machine small students are slower with several."""
+    """Fastest number of threads: on a busy machine, small students are slower with several."""
 
     def of(self, epochs: int, share: float = 1.0) -> float:
-        """Return the seconds of so many epochs on a share of the rows."""
+        """Return the seconds of a number of epochs on a share of the rows."""
         return self.fixed + share * (self.tokens + epochs * self.epoch)
 
     def slowed(self, factor: float) -> Cost:
-        """Return the cost on a machine that has become slower, or faster, by a factor."""
+        """Return the cost scaled by a factor, for a machine that has become slower (above 1) or faster."""
         slower = {name: getattr(self, name) * factor for name in ("fixed", "epoch", "tokens")}
         return self.model_copy(update=slower)
 
 
 class Rung(Settings):
-    """A rung: who takes part, and how long each is trained."""
+    """A rung: the candidates, and how long each is trained."""
 
     names: tuple[str, ...]
     epochs: int
     share: float = 1.0
     """Share of the training rows."""
     seconds: float = 0.0
-    """Estimate."""
+    """Estimated seconds of the rung."""
 
 
 class Score(Settings):
@@ -53,7 +53,7 @@ class Score(Settings):
     score: float
     """The task's metric, higher is better."""
     loss: float
-    """Cross-entropy (of several labels a text the mean of each label's), or mean squared error."""
+    """Cross-entropy (for multilabel, the mean over labels), or mean squared error."""
     bytes: int
     """Estimated bytes of its packed file."""
     seconds: float
@@ -61,7 +61,7 @@ class Score(Settings):
 
 
 def rung_sizes(candidates: int) -> list[int]:
-    """Return how many candidates each rung has: a third go on, down to two that are quantized."""
+    """Return the number of candidates of each rung: a third is promoted, down to two finalists that are quantized."""
     sizes = [candidates]
     while sizes[-1] > FINALISTS:
         sizes.append(max(FINALISTS, math.ceil(sizes[-1] / KEPT)))
@@ -69,11 +69,11 @@ def rung_sizes(candidates: int) -> list[int]:
 
 
 def plan_rung(costs: Mapping[str, Cost], seconds: float, left: int, most_epochs: int, least_share: float = 0.1) -> Rung:
-    """Return a rung of those candidates, in their order, that can be trained in its part of the time, at least one.
+    """Return a rung of the candidates that can be trained in the rung's part of the time, at least one, in order.
 
-    costs: of the candidates that are left, the likeliest first; seconds: for this rung and the `left - 1`
-    rungs after it; most_epochs: of the last rung. Where there is no time for an epoch on all rows, a share of them is
-    used; where even the least share takes too long, the last candidates are left out.
+    costs: costs of the remaining candidates, the most promising first; seconds: time for this rung and the `left - 1`
+    rungs after it; most_epochs: epochs of the last rung. If there is no time for an epoch on all rows, a share of them
+    is used; if even the least share takes too long, the last candidates are left out.
     """
     part = max(seconds, 0.0) / left
     epochs = max(1, round(most_epochs / KEPT ** (left - 1)))
@@ -99,5 +99,5 @@ def _rung(names: Sequence[str], epochs: int, share: float, costs: Mapping[str, C
 
 
 def best_first(scores: Mapping[str, Score]) -> list[str]:
-    """Return names by validation score, ties by the lower loss, then by the smaller file."""
+    """Return names sorted by validation score, the best first; ties by lower loss, then by smaller file."""
     return sorted(scores, key=lambda name: (-round(scores[name].score, 6), scores[name].loss, scores[name].bytes))

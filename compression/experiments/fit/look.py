@@ -1,4 +1,4 @@
-"""Reading and checking of the user's file. Loads no heavy library, so that a mistake is reported at once."""
+"""Reading and checking of the user's file. Imports no heavy library, so that errors are reported at once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from compression.experiments.fit.table import read_any
 
 @dataclasses.dataclass(frozen=True)
 class Looked:
-    """Contents of the file, and the rows of --test, None without it."""
+    """Contents of the file, and the rows of --test; None without --test."""
 
     found: Found
     test: Sequence[Row] | None
 
 
 def look(settings: FitSettings) -> Looked:
-    """Return what is in the file. Raises UserError where nothing can be learned from it, or no student is so small."""
+    """Return the contents of the file. Raises UserError if nothing can be learned from it or no student is so small."""
     found, test = detect(read_any(settings.file, settings.seed), settings), None
     if settings.test is not None:
         other = read_any(settings.test, settings.seed)

@@ -1,8 +1,8 @@
-"""How the time is divided among the stages, from speeds measured on this machine. Pure functions.
+"""Plan of a fit: divides the time among the stages, from speeds measured on this machine. Pure functions.
 
-A teacher is worth its time only where it can learn from enough rows and label all of them: labels of many rows teach
-students more than the logits of a teacher over few. What it does is taken from a list of choices, the best first: more
-epochs and variants, then fewer, then shorter inputs, then fewer rows to learn from.
+A teacher is worth its time only if it can learn from enough rows and label all of them: labels of many rows teach
+students more than a teacher's logits over few rows. The teacher's work is the first of a list of choices that fits
+the time: many epochs and variants, then fewer, then shorter inputs, then fewer rows to learn from.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import pydantic
 from common.config import Settings
 
 LEAST_SECONDS = 100.0
-"""Below it no teacher is tried: loading one takes a third of a minute on a slow machine."""
+"""With less time no teacher is tried: loading one takes 20 seconds on a slow machine."""
 FEWEST_FOR_TEACHER = 3000
-"""Rows that a teacher learns from at least, or all that there are."""
+"""Minimum number of rows that a teacher learns from, or all rows if there are fewer."""
 STUDENTS_SHARE = 0.35
-"""Share of the time for choosing and training students, next to a teacher."""
+"""Share of the time for choosing and training students if there is a teacher."""
 _RESERVE = 0.12
 _LENGTHS = (128, 96, 64, 48, 32)
 VARIANTS = (8, 4, 2, 1)
-"""Numbers of variants of a row to choose from, the best first."""
+"""Possible numbers of variants of a row, the best first."""
 _TEACHER_STEPS = 150
-"""Steps of the optimizer that a teacher is given at least on few rows, by more epochs."""
+"""Minimum number of optimizer steps of a teacher; with few rows it trains for more epochs."""
 _TEACHER_BATCH = 16
 
 
@@ -34,27 +34,27 @@ class Speeds(Settings):
     """Measurements of this machine and file. Speeds are per second, the teacher's in word pieces."""
 
     start: float
-    """Seconds that loading the libraries took: a measure of how slow the machine is."""
+    """Seconds for loading the libraries, a measure of how slow the machine is."""
     prepare: float
-    """Rows read, split and checked for leaks."""
+    """Rows read, split and checked for leaks per second."""
     words: float
-    """Mean number of words of a row, both texts of a pair."""
+    """Mean number of words of a row; for pairs, of both texts together."""
     pieces: tuple[int, ...] = ()
-    """Word pieces of some rows; none where no teacher was measured."""
+    """Numbers of word pieces of some rows; empty if no teacher was measured."""
     load: float = 0.0
     """Seconds to load the teacher."""
     train: float = 0.0
-    """Word pieces that the teacher learns from."""
+    """Word pieces that the teacher trains on per second."""
     infer: float = 0.0
-    """Word pieces that the teacher reads."""
+    """Word pieces that the teacher predicts on per second."""
 
     def mean_pieces(self, length: int) -> float:
-        """Return the mean number of word pieces of a row that is cut at a length."""
+        """Return the mean number of word pieces of a row truncated to a length."""
         return sum(min(count, length) for count in self.pieces) / len(self.pieces)
 
 
 class TeacherPlan(Settings):
-    """The teacher's share of the plan: its rows, epochs and inputs, and the variants that it labels."""
+    """The teacher's part of the plan: its rows, epochs and inputs, and the variants that it labels."""
 
     rows: int
     """Rows to learn from."""
@@ -76,18 +76,18 @@ class Plan(Settings):
     """Rows of the file that are used."""
     teacher: TeacherPlan | None
     why: str
-    """Why there is no teacher, or in words what it does."""
+    """Description of the teacher's work, or the reason for no teacher."""
     seconds: dict[str, float] = pydantic.Field(default_factory=dict)
-    """Stage -> estimate."""
+    """Stage -> estimated seconds."""
 
 
 def make_plan(speeds: Speeds, rows: int, held_out: int, left: float) -> Plan:
-    """Return a plan that takes at most `left` seconds, as far as the speeds tell.
+    """Return a plan that is estimated to take at most `left` seconds.
 
-    rows: usable rows of the file; held_out: of these, validation and test together.
+    rows: usable rows of the file; held_out: how many of them are validation and test rows.
     """
     reserve = reserve_of(speeds, left)
-    most = max(50, int(0.15 * left * speeds.prepare))  # rows that can be read again, split and checked
+    most = max(50, int(0.15 * left * speeds.prepare))  # rows that there is time to read again, split and check
     used = min(rows, most)
     held_out = min(held_out, used // 3)
     why = "--minutes is too short for a teacher" if left < LEAST_SECONDS else "no teacher was measured"
@@ -108,24 +108,24 @@ def make_plan(speeds: Speeds, rows: int, held_out: int, left: float) -> Plan:
 
 
 def reserve_of(speeds: Speeds, left: float) -> float:
-    """Return the seconds kept for quantizing, packing, scores and the report."""
+    """Return the seconds reserved for quantizing, packing, scoring and the report."""
     return min(0.45 * left, max(_RESERVE * left, 10 + speeds.start))
 
 
 def teacher_seconds(speeds: Speeds, choice: TeacherPlan, labelled: int, held_out: int) -> dict[str, float]:
-    """Return the estimated seconds of the teacher's stages. labelled: rows of train."""
+    """Return the estimated seconds of each of the teacher's stages. labelled: number of train rows."""
     pieces = speeds.mean_pieces(choice.max_tokens)
     learned, read = choice.rows * pieces / speeds.train, pieces / speeds.infer
     seconds = {"teacher": speeds.load + choice.epochs * (learned + held_out / 2 * read)}
     if choice.variants:
-        # Words that have neighbours are looked up once.
+        # The neighbours of a word are looked up only once.
         seconds["augment"] = speeds.start + labelled * choice.variants * speeds.words / 100_000
     seconds["logits"] = speeds.load / 3 + labelled * (1 + choice.variants) * read
     return seconds
 
 
 def _choices(train: int) -> Iterator[TeacherPlan]:
-    """Yield what a teacher may do, the best first. train: rows that it labels."""
+    """Yield possible plans of the teacher, the best first. train: number of rows that it labels."""
     batch = _TEACHER_BATCH if train < 2000 else 32
     most = min(10, max(3, math.ceil(_TEACHER_STEPS / math.ceil(train / batch))))
     fewest = min(FEWEST_FOR_TEACHER, train)

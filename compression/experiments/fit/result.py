@@ -20,7 +20,7 @@ class TriedStudent(Settings):
     share: float
     """Share of the training rows."""
     score: float | None
-    """Task's metric on validation; None where it was stopped or could not be trained."""
+    """Task's metric on validation; None if training was stopped or failed."""
     bytes: int
     """Estimated bytes of its packed file."""
     seconds: float
@@ -37,11 +37,11 @@ class FitResult(Settings):
     """Contents of the file, in words."""
     notes: tuple[str, ...]
     teacher: str
-    """The teacher's part in words, or the reason for no teacher."""
+    """Description of the teacher's work, or the reason for no teacher."""
     plan: dict[str, float]
-    """Stage -> seconds, as estimated before."""
+    """Stage -> estimated seconds."""
     stages: dict[str, float]
-    """Stage -> seconds that it took."""
+    """Stage -> seconds taken."""
     tried: tuple[TriedStudent, ...]
     model: str
     """Name of the student in the workspace."""
@@ -50,16 +50,16 @@ class FitResult(Settings):
     rows: dict[str, int]
     """Split -> rows."""
     metrics: dict[str, float]
-    """The packed student on the test rows."""
+    """Metrics of the packed student on the test rows."""
     baselines: tuple[Baseline, ...]
     packed: str
     """The packed file in the workspace."""
     output: str
-    """The packed file that was asked for, or the same."""
+    """Path of the packed file given by --output, or the one in the workspace."""
     bytes: int
     sha256: str
     seconds: float
-    """Seconds that all of it took."""
+    """Seconds taken by the whole fit."""
     minutes: float
     report: str
     texts: tuple[str, ...]
@@ -67,16 +67,16 @@ class FitResult(Settings):
     example: tuple[str, ...]
     """A row to try the packed file with."""
     scores_of: str | None = None
-    """The task's YAML file, of a regression: it has the range of the scores."""
+    """The task's YAML file if it is a regression; it holds the range of the scores."""
 
     @property
     def commands(self) -> list[str]:
-        """Commands that use the packed file."""
+        """Example commands that use the packed file."""
         scores_of = Path(self.scores_of) if self.scores_of else None
         return packed_commands(Path(self.output), self.example, columns=self.texts, scores_of=scores_of)
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything, with the commands."""
+        """Return all fields and the commands, for JSON."""
         return {**self.model_dump(mode="json"), "commands": self.commands}
 
     def summary(self) -> list[str]:

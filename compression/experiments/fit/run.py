@@ -1,4 +1,4 @@
-"""Running a fit: measure, plan, and run the stages, each decision kept for a resumed run."""
+"""Run of a fit: measures, plans and runs the stages, and saves each decision for a resumed run."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord
 from compression.experiments.report.results import Row, write_results
 
 _ROOM = 0.96
-"""Share of the time that is planned: the rest is for a machine that becomes busier."""
+"""Share of the time that is planned; the rest is a margin in case the machine becomes busier."""
 
 _MOST_AUGMENTED = 60_000
-"""Augmented rows at most: with more, students have time for too few epochs."""
+"""Maximum number of augmented rows: with more, students have time for too few epochs."""
 
 
 class Opening(Settings):
@@ -77,19 +77,19 @@ class Taught(Settings):
 
     teacher: bool
     variants: int
-    """Variants of each row with logits."""
+    """Number of variants of each row that have logits."""
     why: str
     max_tokens: int = 0
 
 
 class Chosen(Settings):
-    """Scores of the end."""
+    """Baseline scores, computed at the end."""
 
     baselines: tuple[Baseline, ...]
 
 
 def describe_plan(settings: FitSettings, looked: Looked, start: float) -> dict[str, Any]:
-    """Return what a fit would do. start: seconds that the libraries took to load."""
+    """Return the plan of a fit. start: seconds that the libraries took to load."""
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock(Path(folder), settings.seconds)
         opening = _open(settings, looked, Path(folder), clock, start)
@@ -100,9 +100,9 @@ def describe_plan(settings: FitSettings, looked: Looked, start: float) -> dict[s
 def run_fit(
     settings: FitSettings, looked: Looked | None, folder: Path, state: State, clock: Clock, start: float
 ) -> FitResult:
-    """Run a fit, or what is left of it, as an experiment.
+    """Run a fit, or the rest of it, as an experiment.
 
-    looked: what is in the file; not needed where the fit was begun before. start: seconds that the libraries took.
+    looked: contents of the file; not needed to continue a fit. start: seconds that the libraries took to load.
     """
     opening = state.decide(OPENING, Opening, lambda: _open(settings, looked, folder, clock, start))
     task = load_task(str((folder / "task.yaml").absolute()))
@@ -122,7 +122,7 @@ def run_fit(
 
     about = {"fit": settings.meaning(), "file": str(settings.file)}
     rows, result = record(settings.experiment, folder / "sacred", about, work)
-    jobs = {str(job.as_record()): job for job in stages.jobs}  # a job that was resumed counts once
+    jobs = {str(job.as_record()): job for job in stages.jobs}  # a resumed job counts once
     labels = {} if task.regression else {task.argument: None}
     experiment = experiment.model_copy(
         update={
@@ -139,7 +139,7 @@ def run_fit(
 
 
 def _open(settings: FitSettings, looked: Looked, folder: Path, clock: Clock, start: float) -> Opening:
-    """Measure and plan; write the task's files."""
+    """Measure, plan and write the task's files. Returns the opening."""
     found, test = looked.found, looked.test
     usable = len(found.values)
     some = dataclasses.replace(found, values=some_rows(found.values, settings.seed))
@@ -212,13 +212,13 @@ def _stages(
 
 
 def _teach(clock: Clock, opening: Opening, stages: Stages, train: Split, state: State) -> Taught:
-    """Fine-tune the teacher and write its logits, as far as there is time. Returns what was done."""
+    """Fine-tune the teacher and write its logits, as far as time allows. Returns what was done."""
     plan, speeds = opening.plan.teacher, opening.speeds
     if plan is None:
         return Taught(teacher=False, variants=0, why=f"none: {opening.plan.why}")
 
     def left() -> float:
-        """Seconds that the teacher may take in all: the students and the end need the others."""
+        """Return the seconds left for the teacher; the rest is for the students and the final stages."""
         return (1 - STUDENTS_SHARE / 2) * _ROOM * clock.left - reserve_of(speeds, clock.left)
 
     if clock.left < LEAST_SECONDS / 2:
@@ -253,26 +253,26 @@ def _teach(clock: Clock, opening: Opening, stages: Stages, train: Split, state: 
 
 
 def _worse_than_linear(stages: Stages, train: Split) -> str:
-    """Return in words by how much a linear model is better than the teacher on validation; empty where it is not."""
+    """Return a phrase that compares teacher and linear model if the latter is better on validation, else ''."""
     task, paths = stages.task, stages.settings.paths
     history = (paths.model(task.name, TEACHER) / "history.jsonl").read_text(encoding="utf-8").splitlines()
     own = max(json.loads(line)["score"] for line in history)
     validation = load_split(paths, task, "validation")
     labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, validation)]
     linear = quick_score(task, *labelled)
-    if own + 1 / np.sqrt(4 * len(labelled[1])) >= linear:  # a standard error of a share
+    if own + 1 / np.sqrt(4 * len(labelled[1])) >= linear:  # within one standard error of a proportion
         return ""
     return f"it scored {100 * own:.1f} on validation, tf-idf with a linear model {100 * linear:.1f}"
 
 
 class Variants(Settings):
-    """How many variants of each row are written."""
+    """Number of variants of each row to write."""
 
     number: int
 
 
 def _variants(rows: int, seconds: float, clock: Clock, speeds: Speeds) -> Variants:
-    """Return the variants for which there is time. rows, seconds: of train, and what their logits took."""
+    """Return the number of variants there is time for. rows: train rows; seconds: the time that their logits took."""
     available = (1 - STUDENTS_SHARE) * _ROOM * clock.left - reserve_of(speeds, clock.left) - 2 * speeds.start
     possible = [number for number in VARIANTS if number * rows <= _MOST_AUGMENTED]
     fitting = [number for number in possible if 1.3 * number * seconds <= available]

@@ -1,4 +1,4 @@
-"""Choosing the student: rungs of successive halving, then quantizing the finalists to the size."""
+"""Selection of the student: successive halving, then quantization of the finalists to the size."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ from compression.tokenizers.bpe_files import most_pieces
 
 _CPU = torch.device("cpu")
 _STEPS = 20_000
-"""Steps of the optimizer in the last rung at most, about."""
+"""Approximate maximum number of optimizer steps in the last rung."""
 _TUNE_EPOCHS = 3
 _ALPHA = 0.5
-"""Weight of the labels in the loss next to a teacher, which may have learned from few of the rows."""
+"""Weight of the labels in the loss if there is a teacher, which may have learned from few of the rows."""
 _MEASURING = 0.05
-"""Share of the time left for measuring what candidates cost; the last ones are left out where it is over."""
+"""Share of the remaining time for measuring candidates' costs; candidates not measured by then are left out."""
 _INIT = 0.1
-"""Share of the time left for the teacher's vectors of byte pairs."""
+"""Share of the remaining time for computing the teacher's vectors of byte pairs."""
 _FEWEST_ROWS = 500
-"""Rows that a student learns from at least, or all that there are."""
+"""Minimum number of rows that a student learns from, or all rows if there are fewer."""
 _VOCABULARY_TEXTS = 20_000
-"""Texts that the number of possible byte pairs is found from."""
+"""Number of texts from which the number of possible byte pairs is determined."""
 
 
 class Pool(Settings):
-    """The candidates, with what each is estimated to cost."""
+    """The candidates and their estimated costs."""
 
     candidates: tuple[Candidate, ...]
     costs: dict[str, Cost]
     init: str
-    """--embedding-init of byte pairs."""
+    """Value of --embedding-init for byte pairs."""
     own_init: str
-    """The same without a teacher."""
+    """Value of --embedding-init without a teacher."""
     batch_size: int
     most_epochs: int
 
 
 class Trained(Settings):
-    """A model on validation; model: None where it could not be trained."""
+    """A model and its validation score; model: None if it could not be trained."""
 
     model: str | None
     score: Score
@@ -90,20 +90,20 @@ class Selection:
         taught: bool,
         variants: int,
     ) -> None:
-        """taught: whether there are a teacher's logits; variants: of each row of train."""
+        """taught: whether there are teacher logits; variants: number of variants of each train row."""
         self.settings, self.state, self.clock, self.speeds, self.stages = settings, state, clock, speeds, stages
         self.train, self.taught, self.variants = train, taught, variants
         validation = load_split(settings.paths, stages.task, "validation")
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
         self.tried: tuple[TriedStudent, ...] = ()
         self.trained: dict[tuple[str, int, float], Trained] = {}
-        """By name, epochs and share of the rows: where time is short, a rung may have no more than the one before."""
+        """Keyed by name, epochs and share of rows: if time is short, a rung may repeat those of the previous one."""
         self.slower = 1.0
-        """How much longer training takes than was estimated."""
+        """Factor by which training takes longer than estimated."""
         self.error: UserError | None = None
 
     def run(self) -> Winner:
-        """Return the student that is best on validation, quantized and packed. Raises UserError where none fits."""
+        """Return the student that is best on validation, quantized and packed. Raises UserError if none fits."""
         pool = self.state.decide("pool", Pool, self._pool)
         candidates = {candidate.name: candidate for candidate in pool.candidates}
         best: dict[str, tuple[Score, Trained]] = {}
@@ -139,7 +139,7 @@ class Selection:
         init = "teacher" if self.taught and self._has_time_for_vectors(vocabularies) else own_init
         costs: dict[str, Cost] = {}
         began, most = time.perf_counter(), _MEASURING * self.clock.left
-        for one in found:  # the likeliest first
+        for one in found:  # the most promising first
             if costs and time.perf_counter() - began > most:
                 break
             about = batch_size, task.outputs, speeds.start, self.settings.cpu
@@ -151,13 +151,13 @@ class Selection:
         )
 
     def _has_time_for_vectors(self, vocabularies: set[tuple[int, int]]) -> bool:
-        """Return whether the teacher's vectors of byte pairs take a small part of the time."""
-        # A byte pair is about two word pieces, and the teacher adds two; it is loaded for each vocabulary.
+        """Return whether computing the teacher's vectors of byte pairs takes only a small part of the time."""
+        # A byte pair is about two word pieces, plus two special tokens; the teacher is loaded for each vocabulary.
         seconds = sum(self.speeds.load / 3 + 4 * size / self.speeds.infer for size, _ in vocabularies)
         return seconds <= _INIT * self.clock.left
 
     def _own_init(self, words: int) -> str:
-        """Return how the embeddings of byte pairs begin without a teacher. words: of train."""
+        """Return how byte pair embeddings are initialised without a teacher. words: number of words of train."""
         slow = self.speeds.start / 5
         return "vectors" if 10 * words / 150_000 * slow <= 0.015 * self.clock.left else "random"
 
@@ -170,11 +170,11 @@ class Selection:
         return rung
 
     def _for_students(self) -> float:
-        """Seconds left for the rungs."""
+        """Return the seconds left for the rungs."""
         return self.clock.left * 0.96 - reserve_of(self.speeds, self.clock.left)
 
     def _train(self, pool: Pool, candidate: Candidate, rung: Rung, number: int, must: bool) -> Trained:
-        """Train a candidate and score it. must: whatever time it takes, since there is no other student yet."""
+        """Train a candidate and score it. must: ignore the time limit, because there is no other student yet."""
         how = candidate.name, rung.epochs, rung.share
         if how in self.trained:
             return self.trained[how]
@@ -195,7 +195,7 @@ class Selection:
                 note=trained.note,
             ),
         )
-        if trained.model and not must:  # the first one loads more of the libraries
+        if trained.model and not must:  # the first training also loads parts of the libraries
             ratio = trained.score.seconds / cost.of(rung.epochs, rung.share)
             self.slower = min(5.0, max(0.2, (self.slower + ratio) / 2))
         return trained
@@ -209,7 +209,7 @@ class Selection:
         if limit is not None and limit < min(1.0, estimate):
             return Trained(model=None, score=nothing, note="no time left")
         try:
-            # As many steps for all: without variants an epoch has fewer.
+            # All candidates train for the same number of steps; an epoch without variants has fewer.
             epochs = rung.epochs * (1 + self.variants if candidate.labels_only else 1)
             given = self._given(pool, candidate) | {"epochs": epochs, "patience": epochs}
             share = {"downsample_data": rung.share} if rung.share < 1 else {}
@@ -227,7 +227,7 @@ class Selection:
         return Trained(model=name, score=Score(score=score, loss=loss, bytes=candidate.bytes, seconds=seconds))
 
     def _given(self, pool: Pool, candidate: Candidate) -> dict[str, Any]:
-        """Return the flags of compress.py of a candidate."""
+        """Return a candidate's flags of compress.py."""
         given = {**candidate.flags(), "batch_size": pool.batch_size, "bpe_source": "train"}
         init = pool.init
         if not self.taught or candidate.labels_only:
@@ -251,7 +251,7 @@ class Selection:
         return main_score(task, self.held_out.labels, logits), loss
 
     def _quantized(self, order: list[tuple[Candidate, Score, Trained]], pool: Pool) -> Winner:
-        """Return the best of the finalists, quantized and packed; students that do not fit give way to others."""
+        """Return the best finalist, quantized and packed; a student that does not fit is replaced by the next one."""
         done: dict[str, Winner] = {}
         for candidate, _, trained in order:
             if len(done) == FINALISTS:
@@ -276,7 +276,7 @@ class Selection:
         return min(done.values(), key=lambda winner: (-round(winner.score, 6), winner.loss))
 
     def _end(self) -> float:
-        """Seconds for scores, baselines and the report."""
+        """Return the seconds needed for scoring, baselines and the report."""
         return 8 + self.speeds.start / 2
 
     def _shrunk(self, trained: Trained, candidate: Candidate, name: str, pool: Pool) -> Winner:
@@ -302,7 +302,7 @@ class Selection:
         return Winner(name=name, score=score, loss=loss, seconds=seconds)
 
     def _given_rows(self, pool: Pool, candidate: Candidate) -> dict[str, Any]:
-        """Return the flags of what a candidate learns from while it is tuned: all rows."""
+        """Return the flags of the training data while a candidate is tuned: all rows."""
         names = ("alpha", "only_original_data", "augmented", "teacher", "loss", "batch_size")
         given = self._given(pool, candidate)
         return {key: given[key] for key in names if key in given} | {"student_arch": candidate.arch}

@@ -28,11 +28,11 @@ class FitFlags(WorkspaceSettings):
     symmetric: bool = False
     """The order of a pair's texts does not matter."""
     test: Path | None = None
-    """File with the test rows, with the same columns; unset: a tenth of the rows, of a small file more."""
+    """File with the test rows, with the same columns; unset: a tenth of the rows, or more for a small file."""
     max_bytes: int = pydantic.Field(32000, gt=0)
-    """Size of the packed file at most."""
+    """Maximum size of the packed file, in bytes."""
     minutes: float = pydantic.Field(15.0, gt=0)
-    """Time that everything may take."""
+    """Time limit of the whole fit, in minutes."""
     output: Path | None = None
     """Packed file to write; unset: the one in the workspace only."""
     name: str | None = None
@@ -52,7 +52,7 @@ class FitFlags(WorkspaceSettings):
     json_: bool = False
     """Print JSON to stdout instead of text."""
     force: bool = False
-    """Begin again, even if the experiment is finished or was stopped."""
+    """Start over, even if the experiment is finished or was stopped."""
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> "FitFlags":
@@ -71,28 +71,28 @@ class FitSettings(FitFlags):
 
     @property
     def experiment(self) -> str:
-        """Name of the experiment, and of its task in the workspace."""
+        """Name of the experiment and of its task in the workspace."""
         stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.file.stem).strip("-") or "data"
         return self.name or f"{stem}-{self.max_bytes}-{self.minutes:g}min"
 
     @property
     def seconds(self) -> float:
-        """Time that everything may take."""
+        """Time limit of the whole fit, in seconds."""
         return 60 * self.minutes
 
     def meaning(self) -> dict[str, object]:
-        """Return the settings that change the result, as flags have them."""
+        """Return the settings that change the result, in the form of flags."""
         asked = ("text", "label", "kind", "symmetric", "test", "max_bytes", "minutes", "encoder", "glove", "seed")
         given = self.model_dump(mode="json", include=set(asked), exclude_defaults=True)
         return {**given, "max_bytes": self.max_bytes, "minutes": self.minutes}
 
     def definition(self) -> str:
-        """Return the experiment in words: another one of its name has others."""
+        """Return the experiment's definition in words, which tells experiments of the same name apart."""
         return described(f"fit {self.file.name}", self.meaning())
 
 
 def of_file(flags: FitFlags, file: str) -> FitSettings:
-    """Return the settings of a command line and its file. Raises UserError where the path names a folder."""
+    """Return the settings of a command line and its file. Raises UserError if the path is a folder."""
     if Path(file).is_dir():
         raise UserError(f"{file} is a folder; give a CSV, TSV, JSONL or Parquet file")
     return FitSettings(file=Path(file), **dict(flags))
@@ -104,5 +104,5 @@ class Baseline(Settings):
     name: str
     metrics: dict[str, float]
     about: str
-    """Size, and what else is to be known."""
+    """Size and other facts on the model."""
     seconds: float

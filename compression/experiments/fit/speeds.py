@@ -1,4 +1,4 @@
-"""Measuring this machine: how fast rows are split, and how fast the teacher learns and reads rows like these."""
+"""Measurement of this machine: how fast rows are split, and how fast the teacher trains and predicts on such rows."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from compression.experiments.fit.settings import FitSettings
 _BATCHES, _BATCH = 3, 16
 _LENGTH = 128
 _SLOWER = 1.15
-"""A machine is as busy later as it is now, or more."""
+"""Factor on measured times, because the machine may be busier later."""
 
 
 def measure(settings: FitSettings, task: Task, start: float, left: float) -> Speeds:
-    """Return the speeds. task: of some rows; start: seconds that the libraries took to load; left: seconds left."""
+    """Return the speeds. task: a task with some rows; start: seconds for loading the libraries; left: seconds left."""
     rows = read_source(Path(task.source.folder) / task.source.files["all"], task)
     began = time.perf_counter()
     with contextlib.suppress(UserError):  # too few rows in this sample; the time counts
         make_splits({"all": rows}, task.model_copy(update={"validation": None, "test": None}), settings.seed)
-    # Reading, the report and writing take about as long again.
+    # Reading, writing and the report also take time: a quarter of the measured speed is assumed.
     about = {"start": start, "prepare": len(rows) / (4 * (time.perf_counter() - began))}
     about["words"] = sum(len(text.split()) for column in rows.sentences() for text in column) / len(rows)
     if left < LEAST_SECONDS or is_fairseq(settings.encoder):
@@ -45,7 +45,7 @@ def measure(settings: FitSettings, task: Task, start: float, left: float) -> Spe
 
 
 def _teacher_speeds(settings: FitSettings, task: Task, rows: Split) -> dict[str, object]:
-    """Return the fields of Speeds that are the teacher's."""
+    """Return the fields of Speeds that describe the teacher."""
     began = time.perf_counter()
     device = pick_device(settings.cpu)
     source, _ = backend(settings.encoder).resolve(settings.encoder, settings.paths.downloads())
@@ -58,7 +58,7 @@ def _teacher_speeds(settings: FitSettings, task: Task, rows: Split) -> dict[str,
     say(f"measuring the speed of {settings.encoder} on these rows")
     encoded = teacher.encode(rows.take(np.arange(min(len(rows), 200))))
     by_length = np.argsort(encoded.lengths, kind="stable")
-    starts = np.linspace(0, max(0, len(by_length) - _BATCH), _BATCHES + 1)[1:].astype(int)  # the longer ones weigh more
+    starts = np.linspace(0, max(0, len(by_length) - _BATCH), _BATCHES + 1)[1:].astype(int)  # longer rows weigh more
     batches = [by_length[start : start + _BATCH] for start in starts.tolist()]
     pieces = sum(int(encoded.lengths[batch].sum()) for batch in batches)
     labels = torch.from_numpy(np.zeros_like(rows.labels[:_BATCH])).to(device)
@@ -69,7 +69,7 @@ def _teacher_speeds(settings: FitSettings, task: Task, rows: Split) -> dict[str,
         optimizer.step()
 
     teacher.model.train()
-    step(batches[0])  # the first one loads more of PyTorch
+    step(batches[0])  # the first step also loads parts of PyTorch
     began = time.perf_counter()
     for batch in batches:
         step(batch)

@@ -1,4 +1,4 @@
-"""The stages of a fit as ordinary jobs, each within the time that it may take."""
+"""The stages of a fit as ordinary jobs, each with a time limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_SHOWN = ("task", "workspace", "cpu", "seed", "loadbar")
 
 @dataclasses.dataclass
 class Stages:
-    """Runs jobs of one task, and keeps which were run and how long stages took."""
+    """Runs the jobs of one task, and records the jobs and the seconds of each stage."""
 
     settings: FitSettings
     task: Task
@@ -36,7 +36,7 @@ class Stages:
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def job(self, kind: str, **given: Any) -> Job:
-        """Return a job with the settings that all have."""
+        """Return a job with the common settings and the given ones."""
         own = self.settings
         usual = {"task": self.task.argument, "workspace": own.workspace, "cpu": own.cpu, "seed": own.seed}
         return Job(kind, {**usual, "loadbar": own.loadbar, **given})
@@ -47,24 +47,24 @@ class Stages:
         self._run("splits", job, lambda: preprocess(job.settings()), None)
 
     def finetune(self, limit: float, **given: Any) -> None:
-        """Fine-tune the teacher. Raises OutOfTime."""
+        """Fine-tune the teacher. Raises OutOfTime after `limit` seconds."""
         job = self.job("finetune", arch=self.settings.encoder, model_name=TEACHER, **given)
         self._run("teacher", job, lambda: finetune(job.settings()), limit)
 
     def augment(self, limit: float, variants: int) -> None:
-        """Write variants of train's rows. Raises OutOfTime."""
+        """Write variants of the train rows. Raises OutOfTime after `limit` seconds."""
         about = {"augment": "tinybert", "augmented": AUGMENTED, "variants": variants}
         glove = {"glove": self.settings.glove} if self.settings.glove else {}
         job = self.job("preprocess", **about, **glove)
         self._run("augment", job, lambda: preprocess(job.settings()), limit)
 
     def logits(self, limit: float, rows: str) -> None:
-        """Write the teacher's logits. Raises OutOfTime."""
+        """Write the teacher's logits. Raises OutOfTime after `limit` seconds."""
         job = self.job("preprocess", generate_loss=(rows,), augmented=AUGMENTED, model_name=TEACHER)
         self._run(f"logits of {rows}", job, lambda: preprocess(job.settings()), limit)
 
     def compress(self, stage: str, limit: float | None, **given: Any) -> Path:
-        """Distil or quantize a student. Returns the folder of the last one. Raises OutOfTime."""
+        """Distil or quantize a student. Returns the last model's folder. Raises OutOfTime after `limit` seconds."""
         job = self.job("compress", **given)
         return self._run(stage, job, lambda: compress(job.settings())[-1], limit)
 

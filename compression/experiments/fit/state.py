@@ -1,4 +1,4 @@
-"""Decisions of a fit, in a file: a resumed one decides the same, and so finds what was built."""
+"""Decisions of a fit, saved in a file so that a resumed fit decides the same and finds the models already built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class State:
     """Decisions taken so far. identity: fingerprint of the user's file."""
 
     def __init__(self, folder: Path, identity: str) -> None:
-        """Read the file in the experiment's folder. Raises UserError where it is of another file to fit to."""
+        """Read the decisions in the experiment's folder. Raises UserError if they belong to a different user file."""
         self.file = folder / FILE
         self.values: dict[str, Any] = read_json(self.file) if self.file.exists() else {"identity": identity}
         if not isinstance(self.values, dict) or self.values.get("identity") != identity:
@@ -30,11 +30,11 @@ class State:
             )
 
     def get(self, name: str, cls: type[S]) -> S | None:
-        """Return a decision, or None where it is still to be taken."""
+        """Return a decision, or None if it has not been taken yet."""
         return build(cls, self.values[name]) if name in self.values else None
 
     def decide(self, name: str, cls: type[S], choose: Callable[[], S]) -> S:
-        """Return the decision that was taken before, or take and keep it."""
+        """Return the saved decision, or take it with `choose` and save it."""
         before = self.get(name, cls)
         if before is not None:
             return before

@@ -1,4 +1,4 @@
-"""Reading a user's file of unknown columns: all of it, or of a large one rows from many places in it."""
+"""Reading of a user's file with unknown columns: all of it, or a sample of rows from many places in a large file."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 MOST_BYTES = 64 * 1024 * 1024
 """Larger files are sampled."""
 MOST_ROWS = 200_000
-"""Rows that are kept, drawn at random from those that are read."""
+"""Maximum number of rows, drawn at random from the rows that are read."""
 _BLOCK = 1024 * 1024
 _STARTS = 50
-"""Lines of a block at which a record of a CSV may begin, at most: a quoted cell may have newlines."""
+"""Maximum number of lines of a block tried as the start of a CSV record, since quoted cells may contain newlines."""
 
 Cells = list[Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of a file. sampled: in words, how they were drawn where they are not all; empty where they are."""
+    """Rows of a file. sampled: a description of how the rows were drawn; empty if these are all rows."""
 
     path: Path
     header: list[str]
@@ -51,9 +51,9 @@ class Table:
 
 
 def read_any(path: Path, seed: int, most_bytes: int | None = None) -> Table:
-    """Return the rows of a file, of one above `most_bytes` (MOST_BYTES) a sample.
+    """Return the rows of a file, or a sample of them if it is larger than `most_bytes` (default MOST_BYTES).
 
-    Raises UserError for a missing, damaged, empty or unknown kind of file.
+    Raises UserError for a missing, damaged or empty file, or one of an unknown kind.
     """
     size = regular_file(path).stat().st_size
     kind, most_bytes = path.suffix.lower(), most_bytes or MOST_BYTES
@@ -67,7 +67,7 @@ def read_any(path: Path, seed: int, most_bytes: int | None = None) -> Table:
 
 
 def file_identity(path: Path, most_bytes: int | None = None) -> str:
-    """Return a fingerprint of a file's size and content, of a large file of content in many places."""
+    """Return a fingerprint of a file's size and content; for a large file, of its content in many places."""
     size = regular_file(path).stat().st_size
     digest = hashlib.sha256(str(size).encode())
     step = 1 if size <= (most_bytes or MOST_BYTES) else size // 64 // _BLOCK
@@ -80,7 +80,7 @@ def file_identity(path: Path, most_bytes: int | None = None) -> str:
 
 
 def _kept(table: Table, rng: np.random.Generator) -> Table:
-    """Return a table of at most MOST_ROWS rows. Raises UserError for one without rows."""
+    """Return a table of at most MOST_ROWS rows. Raises UserError if there are no rows."""
     if not table.rows:
         raise UserError(f"{table.path}: no rows of data")
     if len(table.rows) <= MOST_ROWS:
@@ -101,14 +101,14 @@ def _read_text(path: Path, kind: str) -> Table:
 
 
 def _of_objects(path: Path, objects: Iterator[dict[str, Any]]) -> Table:
-    """Return JSON objects as a table with a column for every key."""
+    """Return JSON objects as a table with a column for each key."""
     found = list(objects)
     header = list(dict.fromkeys(itertools.chain.from_iterable(found)))
     return Table(path, header, [[values.get(name) for name in header] for values in found])
 
 
 def _sample(path: Path, kind: str, size: int, most_bytes: int, rng: np.random.Generator) -> Table:
-    """Return the rows of blocks that are spread over a file; records that a block cuts are left out."""
+    """Return the rows of blocks spread over a file, without the records that a block cuts off."""
     block = min(_BLOCK, most_bytes)
     places = np.sort(rng.integers(0, max(1, size - block), max(1, most_bytes // block))).tolist()
     header: list[str] = []
@@ -118,7 +118,7 @@ def _sample(path: Path, kind: str, size: int, most_bytes: int, rng: np.random.Ge
             table = read_csv(first, str(path), delimiter=None) if kind == ".csv" else read_tsv(first, str(path))
             header, delimiter = table.header, table.delimiter
             column_indices(f"{path} line 1", header, header)
-            start = len(",".join(header))  # about where the first record begins
+            start = len(",".join(header))  # approximate start of the first record
             places = [max(place, start) for place in places]
         rows: list[Any] = []
         for place in places:
@@ -146,7 +146,7 @@ def _objects_in(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _records_in(lines: Sequence[bytes], width: int, delimiter: str | None) -> list[Cells]:
-    """Return the records in lines from the middle of a file. delimiter: None for TSV, where a record is a line."""
+    """Return the records in lines from the middle of a file. delimiter: None for TSV, where each line is a record."""
     texts = []
     for line in lines:
         try:
@@ -166,7 +166,7 @@ def _records_in(lines: Sequence[bytes], width: int, delimiter: str | None) -> li
 
 
 def _parsed(text: str, width: int, delimiter: str) -> list[Cells]:
-    """Return the records up to the first one that is not whole."""
+    """Return the records up to the first incomplete one."""
     found: list[Cells] = []
     try:
         for cells in csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter):

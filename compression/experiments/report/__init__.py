@@ -1,6 +1,6 @@
-"""Reports of results, from an experiment's record and rows of results.json: Markdown, an HTML page, pictures.
+"""Reports of results, written from an experiment's record and rows: Markdown, an HTML page and pictures.
 
-A sweep with a layout gets its tables of means and deviations too, as Markdown, CSV and LaTeX.
+A sweep with a table layout also gets tables of means and deviations, as Markdown, CSV and LaTeX.
 """
 
 import re
@@ -31,10 +31,10 @@ from compression.experiments.report.table import (
 def write_report(folder: Path, rows: list[Row], record: ExperimentRecord) -> dict[str, Path]:
     """Write an experiment's report into a folder. Returns the files' paths by name.
 
-    report.md and report.html; skyline.png and .pdf where a model was scored; reliability-<n>.png for the n-th split,
-    where students have probabilities; where the record has a layout, table.md,
-    .csv and .tex, or table-<task>.* where there are several. rows: as in results.json, of any tasks, splits, stages
-    and seeds. Raises UserError when there is nothing to report: no rows, no planned table, no labels.
+    Files: report.md and report.html; skyline.png and .pdf if a model was scored; reliability-<n>.png for the n-th
+    split if students have probabilities; table.md, .csv and .tex if the record has a layout, or table-<task>.* if
+    there are several tables. rows: as in results.json, of any tasks, splits, stages and seeds. Raises UserError if
+    there is nothing to report: no rows, no planned table, no labels.
     """
     tables = pivots(rows, record)
     if not rows and not tables and not record.labels:
@@ -55,7 +55,7 @@ def write_report(folder: Path, rows: list[Row], record: ExperimentRecord) -> dic
 
 
 def terminal_report(rows: Sequence[Row], record: ExperimentRecord) -> str:
-    """Return an experiment for a terminal: tables of means and deviations where they fit, else a line a seed group."""
+    """Return an experiment as text for a terminal: tables of means if they fit, else one line per seed group."""
     tables = pivots(rows, record)
     fitting = [(table.title, *text) for table in tables if (text := terminal_pivot(table, TERMINAL_WIDTH))]
     if tables and len(fitting) == len(tables):
@@ -75,18 +75,18 @@ def terminal_table(rows: Sequence[Row]) -> str:
 
 
 def filled(texts: Iterable[str]) -> str:
-    """Return texts, each in lines no wider than a terminal."""
+    """Return texts, each wrapped to the width of a terminal."""
     options = {"subsequent_indent": "  ", "break_on_hyphens": False}
     return "\n".join(textwrap.fill(text, TERMINAL_WIDTH, **options) for text in texts)
 
 
 def reliability_stem(number: int) -> str:
-    """Return the name, without a suffix, of the picture of a split's reliability. number: of the split, from 1."""
+    """Return the file name, without suffix, of a split's reliability picture. number: number of the split, from 1."""
     return f"reliability-{number}"
 
 
 def _table_files(tables: list[Pivot]) -> dict[str, str]:
-    """Contents of the tables' own files by name."""
+    """Return file name -> contents of the tables' own files."""
     texts: dict[str, str] = {}
     for pivot in tables:
         word = re.sub(r"[^\w.+]+", "-", pivot.title).strip("-.")[:80]
@@ -118,6 +118,6 @@ def _markdown(record: ExperimentRecord, splits: list[SplitResults], tables: list
     for number, heading in drawn:
         parts += [f"![Reliability on {escape_markdown(heading)}]({reliability_stem(number)}.png)"]
     parts += ["## How to read this", markdown_list(notes(splits))] if splits else []
-    # Four tildes: nothing in JSON ends such a block.
+    # Four tildes, because nothing in JSON can close such a block.
     parts += ["## Settings", "\n".join(["~~~~json", *settings_lines(record), "~~~~"])]
     return "\n\n".join(parts) + "\n"

@@ -1,6 +1,6 @@
-"""`experiment.py archive`: finished experiments in a folder that can be committed, without a machine's paths.
+"""`experiment.py archive`: copies finished experiments, without machine paths, to a folder that can be committed.
 
-<folder>/<name>/ has experiment.json and results.json, as in a workspace, and the YAML file of the experiment.
+<folder>/<name>/ holds experiment.json and results.json, as in a workspace, and the YAML file of the experiment.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord
 from compression.experiments.report.results import Row, read_results, write_results
 
 _OF_A_MACHINE = {"host", "hostname", "user", "username", "pid", "started", "ended", "date", "created"}
-"""Fields that name a machine, person or time; no setting has such a name."""
+"""Fields that identify a machine, person or time; no setting has these names."""
 _PATH = re.compile(r"""(?<![^\s='"(\[,])(?:(?:~\w*|\.\.)?/|[A-Za-z]:[/\\])[^\s'",)\]]*""")
-"""A path from a root, a home or the folder above, within words: `data_dir=/data/glue`."""
+"""A path that begins at a root, a home or the parent folder, also inside a word: `data_dir=/data/glue`."""
 
 
 class ArchiveSettings(WorkspaceSettings):
@@ -40,9 +40,9 @@ class Archived:
 
 
 def archive(settings: ArchiveSettings, names: Sequence[str]) -> list[Path]:
-    """Archive experiments, all or none. Returns their new folders.
+    """Archive all of the experiments or none. Returns their new folders.
 
-    Raises UserError for one that is unfinished, or whose rows were changed by hand.
+    Raises UserError if an experiment is unfinished or its rows were changed by hand.
     """
     finished = [read_finished(settings.paths.experiment(name)) for name in names]
     root, folders = settings.paths.root, []
@@ -60,7 +60,7 @@ def archive(settings: ArchiveSettings, names: Sequence[str]) -> list[Path]:
 def read_finished(folder: Path) -> Archived:
     """Return an experiment's record and rows, from a workspace or an archive.
 
-    Raises UserError for an unknown experiment, for rows that were changed by hand, and where a run has no rows.
+    Raises UserError for an unknown experiment, for rows that were changed by hand, and if a run has no rows.
     """
     record = read_record(folder)
     name = f"experiment {record.name}"
@@ -69,7 +69,7 @@ def read_finished(folder: Path) -> Archived:
     rows = read_results(folder / RESULTS_FILE)
     if not rows and not record.labels:
         raise UserError(f"{name}: no model was evaluated")
-    # Of a chain, sacred knows how its last run ended; archives hold none of its files.
+    # The status of a chain's last run is in sacred's files, which archives do not contain.
     runs = [path for path in folder.glob("sacred/*/run.json") if path.parent.name.isdecimal()]
     if record.kind == "chain" and runs:
         status = read_json(max(runs, key=lambda path: int(path.parent.name))).get("status")
@@ -88,10 +88,11 @@ def read_finished(folder: Path) -> Archived:
 
 
 def portable(value: Any, root: Path, key: str = "") -> Any:
-    """Return a value of a record or a row without a machine's paths and names; numbers and settings stay as they are.
+    """Return a value of a record or row without a machine's paths and names; numbers and settings are unchanged.
 
-    Paths in the workspace, `root`, become relative to it, other paths become their last names; a row's `run` is its
-    model's folder even where the workspace was moved. Names of machines and users, and times of day, are left out.
+    Paths in the workspace `root` become relative to it, and other paths are reduced to their last component. A row's
+    `run` is reduced to the model's folder even if the workspace was moved. Names of machines and users, and times of
+    day, are left out.
     """
     if isinstance(value, dict):
         return {name: portable(one, root, name) for name, one in value.items() if name not in _OF_A_MACHINE}

@@ -1,4 +1,4 @@
-"""Tables of all models scored on a split, how to read them, and tables of the data's labels."""
+"""Tables of all models scored on a split, with notes on how to read them, and tables of the data's labels."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ CORRELATIONS = {
     "spearman": "Spearman",
     "agreement_pearson": "Pearson with teacher",
 }
-"""Titles of metrics in tables. Correlations are shown as they are, all other metrics in percent."""
+"""Titles of metrics in tables. Correlations are multiplied by 100; all other metrics are in percent."""
 SELECTED_ON_TEST = "† The test split itself chose these weights, as in the thesis: their scores on it are too good."
 
 
 def metric_heading(name: str) -> str:
-    """'accuracy' -> 'Accuracy, %', 'matthews' -> 'Matthews × 100'."""
+    """Return a metric's heading: 'accuracy' -> 'Accuracy, %', 'matthews' -> 'Matthews × 100'."""
     return f"{CORRELATIONS[name]} × 100" if name in CORRELATIONS else f"{TITLES.get(name, name)}, %"
 
 
 def score_entry(score: Stat | None) -> Entry:
-    """Return '79.25 ± 0.31 (4)': mean, sample standard deviation, times 100, and number of seeds."""
+    """Return '79.25 ± 0.31 (4)': mean and sample standard deviation, both times 100, and number of seeds."""
     return Entry(f"{score.text} ({score.n})", score.mean) if score else text_entry(None)
 
 
 def models_table(results: SplitResults, terminal: bool = False) -> Table:
-    """Return a line for each seed group; columns without any value are left out. terminal: the narrower choice."""
+    """Return a table with a line per seed group, without empty columns. terminal: use the narrower set of columns."""
     groups = results.groups
     teachers = {teacher.name for group in groups if (teacher := results.teacher_of(group))}
     only_teacher = teachers.pop() if len(teachers) == 1 else None
@@ -120,9 +120,9 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
 
 
 def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
-    """Return how to read the tables of models, one or two sentences each; none without a table.
+    """Return notes on how to read the tables of models, one or two sentences each; empty without a table.
 
-    terminal: of the narrower tables.
+    terminal: return the notes of the narrower tables.
     """
     groups = [group for results in splits for group in results.groups]
     metrics = {name for results in splits for name in results.metrics}
@@ -191,12 +191,12 @@ def summary(results: SplitResults) -> str:
 
 
 def warning(selected_on_test: bool) -> str:
-    """Return the note on models selected on test as a paragraph of its own, or nothing."""
+    """Return the note on models selected on test as a separate paragraph, or an empty string."""
     return f"\n\n{SELECTED_ON_TEST}" if selected_on_test else ""
 
 
 def label_tables(record: ExperimentRecord) -> list[Table]:
-    """Return the label shares of each task, in percent, with the thesis's (its table B.1) where it is quoted."""
+    """Return tables of each task's label shares, in percent, with those of the thesis (table B.1) if it is quoted."""
     tables = []
     for task, counted in grouped(record.labels, lambda shares: shares.task).items():
         labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))

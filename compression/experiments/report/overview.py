@@ -1,4 +1,4 @@
-"""All tasks at once: a table of the best students by size, and a picture of them next to other models."""
+"""Overview of all tasks: a table of the best students by size, and a picture of them next to other models."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _BLUE, _ORANGE, _PURPLE, _GREY = "#0072b2", "#d55e00", "#8a3d75", "#666666"
 
 @dataclasses.dataclass(frozen=True)
 class Overview:
-    """Models of a task by one metric.
+    """Models of a task, compared by one metric.
 
-    students, peers: class of size -> group and score; of several students the one that is best on validation by the
-    task's main metric, of several peers the best.
+    students, peers: size class -> group and score. If there are several, students holds the one that is best on
+    validation by the task's main metric, and peers the one with the best score.
     """
 
     task: str
@@ -44,10 +44,10 @@ class Overview:
 
 
 def overviews(results: SplitResults, metrics: Sequence[str] = ()) -> list[Overview]:
-    """Return a task's models by each metric; unset: by its main one.
+    """Return an overview of a task's models for each metric; if unset, for its main metric.
 
-    Raises UserError for an unknown metric, and where two students are in the same class of size and validation scores
-    are not known.
+    Raises UserError for an unknown metric, and if two students are in the same size class but validation scores are
+    not known.
     """
     for metric in metrics:
         if metric not in results.metrics:
@@ -84,7 +84,7 @@ def _overview(results: SplitResults, metric: str) -> Overview:
 
 
 def _is_better(group: SeedGroup, other: SeedGroup, results: SplitResults, where: str) -> bool:
-    """Return whether a student is better on validation than another one in the same class of size, `where`."""
+    """Return whether a student is better on validation than another one in the same size class, `where`."""
     scores = [one.validation(results.metrics[0]) for one in (group, other)]
     if None in scores:
         both = f"{other.label} and {group.label} are both in {where}"
@@ -93,12 +93,12 @@ def _is_better(group: SeedGroup, other: SeedGroup, results: SplitResults, where:
 
 
 def _score(group: SeedGroup, metric: str) -> Stat | None:
-    """A group's score; F1 at the threshold that its file has, if it has one."""
+    """Return a group's score; for F1, at the packed file's threshold if there is one."""
     return (group.metric(F1_AT_THRESHOLD) if metric == "f1" else None) or group.metric(metric)
 
 
 def overview_table(found: Sequence[Overview]) -> str:
-    """Return the table in Markdown: a line for each task and metric."""
+    """Return the table in Markdown, with a line for each task and metric."""
     classes = list(map(human_bytes, LIMITS))
     encoders = list(dict.fromkeys(point.name for each in found for point in each.encoders))
 
@@ -185,7 +185,7 @@ def _draw_panel(axes: Axes, each: Overview) -> None:
 
 
 def described(found: Sequence[Overview]) -> str:
-    """Return the contents of the picture, a point a line."""
+    """Return the contents of the picture as text, one point per line."""
     return "\n".join(
         f"{each.task} {each.metric} {name} {human_bytes(group.size('bytes_packed'))}: {score.text}"
         for each in found

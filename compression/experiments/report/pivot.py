@@ -1,4 +1,4 @@
-"""Tables of means and deviations in the layout of the thesis's table 7.1, for any axes of a sweep."""
+"""Tables of means and deviations, in the layout of the thesis's table 7.1, for any axes of a sweep."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ ABOUT_SIZES = (
     f"gzipped for what was pruned or quantized. {UNITS}"
 )
 Kinds = dict[str, list[str]]
-"""Kind of tasks -> its tasks, see pivot_sizes."""
+"""Kind of tasks -> tasks; see pivot_sizes."""
 ABOUT_QUOTES = "Quoted figures are the thesis's, of its own protocol and hardware; they are never the best of a row."
 
 
 @dataclasses.dataclass(frozen=True)
 class Score(Entry):
-    """A mean over n of the planned seeds, `sort`, and its sample deviation, from 0 to 1 as in results.json.
+    """A table entry: the mean (`sort`) over n of the planned seeds, and its sample deviation, as in results.json.
 
-    text: '78.50 ± 1.02', with '(3/4)' where seeds are missing, a dagger where the test split chose the weights and
-    the row's heading does not have one, and the size where the layout asks for it. packed: mean bytes_packed.
+    text: '78.50 ± 1.02', with '(3/4)' if seeds are missing, a dagger if the weights were selected on test and the row's
+    heading does not have one, and the size if the layout includes it. packed: mean bytes_packed.
     """
 
     text: str = DASH
@@ -68,9 +68,9 @@ class Score(Entry):
 
 @dataclasses.dataclass(frozen=True)
 class PivotRow:
-    """Scores in the order of the columns. labels: one a row axis; a baseline has its name, then empty ones.
+    """Scores in the order of the columns. labels: one per row axis; a baseline's are its name, then empty ones.
 
-    sizes: of its models, and thesis: of the thesis's, by kind of tasks.
+    sizes: sizes of the row's models by kind of tasks; thesis: the same of the thesis's models.
     """
 
     labels: Labels
@@ -83,9 +83,9 @@ class PivotRow:
 
 @dataclasses.dataclass(frozen=True)
 class Pivot:
-    """One table. baselines: teachers, then the thesis's (quoted), in the columns that they belong to.
+    """One table. baselines: teachers, then the thesis's baselines (quoted), with scores in the columns they belong to.
 
-    speed_notes: how to read its speeds; own_notes: all else.
+    speed_notes: notes on how to read the speeds; own_notes: all other notes.
     """
 
     title: str
@@ -98,21 +98,21 @@ class Pivot:
 
     @property
     def notes(self) -> list[str]:
-        """How to read it."""
+        """Notes on how to read the table."""
         return [*self.own_notes, *self.speed_notes]
 
     @property
     def speeds(self) -> list[str]:
-        """Speeds that are known of any row. They are shown as sizes are."""
+        """Names of the speeds known for any row. They are shown together with the sizes."""
         return known_speeds(row.sizes for row in (*self.baselines, *self.rows))
 
     @property
     def quotes_sizes(self) -> bool:
-        """Whether the thesis's sizes are known, and with them how many times smaller than their teacher models are."""
+        """Whether the thesis's sizes are known; if so, size ratios to the teacher are shown too."""
         return any(each.size for row in self.rows for each in row.thesis.values())
 
     def table(self, quoted: bool = True, sizes: bool = True, short: bool = False) -> Table:
-        """Return it as a table to show, with or without the thesis's figures, and the sizes of rows."""
+        """Return the table to show. quoted: with the thesis's figures; sizes: with sizes; short: use short headings."""
         every = (*self.baselines, *self.rows)
         sizes = sizes and not self.layout.sizes and any(each != Size() for row in every for each in row.sizes.values())
         thesis = quoted and self.quotes_sizes
@@ -124,7 +124,7 @@ class Pivot:
             heads.append(Head(column.labels if one_metric else column.levels, quoted=column.quoted))
 
         def line(row: PivotRow) -> Line:
-            # The last label has a dagger when the test split chose all weights, and a mark of the thesis's figures.
+            # The last label gets a dagger if all weights were selected on test, and '(quoted)' in the thesis's rows.
             last = max((i for i, label in enumerate(row.labels) if label), default=0)
             mark = " †" * row.selected_on_test + " (quoted)" * row.quoted
             labels = [Entry(label + mark * (i == last), label) for i, label in enumerate(row.labels)]
@@ -137,9 +137,9 @@ class Pivot:
 
 
 def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Pivot]:
-    """Return a table for each task, unless `task` is laid out, and for each value of an axis that is not laid out.
+    """Return a table for each combination of values of the axes, including `task`, that the layout leaves out.
 
-    None without a layout. Raises UserError when the record quotes a table of the thesis that is not here.
+    Empty without a layout. Raises UserError if the record quotes a table of the thesis that is not available.
     """
     if record.table is None:
         return []
@@ -154,7 +154,7 @@ def _pivot(
     columns = [
         column
         for column in columns_of(table, record, figures)
-        # A column of quotations without any figure is left out.
+        # A quoted column without any figure is left out.
         if not column.quoted
         or any(_figure(cell, column, figures) for (_, label), cell in table.cells.items() if label == column.labels)
     ]
@@ -200,7 +200,7 @@ def _row(
 
 
 def _stat(cell: Cell, column: Column) -> Stat | None:
-    """A metric over the seeds; a seed counts when all the splits that its score is the mean of are there."""
+    """Return a metric over the seeds; a seed counts only if it has scores on all splits that are averaged."""
     splits = column.splits.get(cell.task, ())
     means = [mean_over_splits(by_split.values(), splits) for by_split in cell.scored.values()]
     return stat(row["metrics"].get(column.metric) for row in means if row)
@@ -211,9 +211,9 @@ def _on_test(rows: Iterable[Row]) -> bool:
 
 
 def _best(columns: list[Column], found: list[Stat | None], on_test: list[bool]) -> set[int]:
-    """Columns of the best mean of each metric: all that show the same number, and only where two or more are scored.
+    """Return the columns with the best mean of each metric, including ties of the shown number.
 
-    A mean whose weights the test split chose counts only where it chose all.
+    A metric with a single scored column has none. Means of models selected on test count only if all of them are.
     """
     shown = {i: round(100 * score.mean, 2) for i, score in enumerate(found) if score is not None}
     best: set[int] = set()
@@ -235,7 +235,7 @@ def _score(
 
 
 def _figure(cell: Cell, column: Column, figures: Sequence[QuotedFigure]) -> QuotedFigure | None:
-    """The one figure of a cell's students; None where the table has none or several for their fields."""
+    """Return the figure of a cell's students; None if the table has no figure or several for their fields."""
     fields = cell.student_fields()
     same = [
         figure
@@ -249,7 +249,7 @@ def _figure(cell: Cell, column: Column, figures: Sequence[QuotedFigure]) -> Quot
 def _teachers(
     table: PivotTable, columns: list[Column], rows: Sequence[Row], blank: Labels, kinds: Kinds
 ) -> Iterator[PivotRow]:
-    """A row for each teacher, its score in all columns of its task; where rows have their own task, one for each."""
+    """Yield a row per teacher, with its score in all columns of its task; one per task if the rows have tasks."""
     by_name: dict[str, dict[str, Cell]] = {}
     for row in rows:
         if row["task"] in table.tasks and str(row["split"]).startswith("test"):
@@ -264,7 +264,7 @@ def _teachers(
 
 
 def _quoted_baselines(table: PivotTable, columns: list[Column], blank: Labels, kinds: Kinds) -> Iterator[PivotRow]:
-    """The thesis's own baselines, in the columns that quote it."""
+    """Yield the thesis's baselines, with scores in the quoted columns."""
     by_name: dict[str, dict[str, QuotedPoint]] = {}
     tasks = [task for column in columns if column.quoted for task in ([column.task] if column.task else table.tasks)]
     for task in dict.fromkeys(tasks):
@@ -284,12 +284,12 @@ def _quoted_baselines(table: PivotTable, columns: list[Column], blank: Labels, k
 
 
 def _baseline_name(name: str, task: str, columns: list[Column]) -> str:
-    """A baseline's name, with the task where the columns do not show it."""
+    """Return a baseline's name, with the task if the columns do not show it."""
     return name if all(column.task for column in columns) else f"{name}, {task}"
 
 
 def _notes(columns: Sequence[Column], rows: Sequence[PivotRow], baselines: Sequence[PivotRow]) -> Iterator[str]:
-    """How to read this table, one or two sentences each."""
+    """Yield notes on how to read the table, one or two sentences each."""
     scores, every = [score for row in rows for score in row.scores], (*rows, *baselines)
     text = "Scores are means over seeds ± the sample standard deviation (n − 1), all times 100."
     if any(score.n < score.planned for score in scores):
@@ -321,9 +321,9 @@ def _notes(columns: Sequence[Column], rows: Sequence[PivotRow], baselines: Seque
 
 
 def terminal_pivot(pivot: Pivot, width: int) -> tuple[str, list[str]] | None:
-    """Return the table in plain text, a star at the best means, and its notes; None where it is wider than `width`.
+    """Return the table in plain text, with stars at the best means, and its notes; None if it is wider than `width`.
 
-    Quotations are left out where they do not fit, then parameters and sizes.
+    If the table does not fit, quoted figures are left out, then parameters and sizes.
     """
     for quoted, sizes in ((True, True), (False, True), (False, False)):
         text = plain_table(pivot.table(quoted, sizes, short=True))
@@ -334,10 +334,10 @@ def terminal_pivot(pivot: Pivot, width: int) -> tuple[str, list[str]] | None:
 
 
 def csv_pivot(pivot: Pivot) -> str:
-    """Return the table for programs: labels, parameters, bytes, then mean, deviation and number of seeds by column.
+    """Return the table as CSV: labels, parameters, bytes, then mean, deviation and number of seeds of each column.
 
     Scores are as in results.json, from 0 to 1 or a correlation; unknown values are empty. kind: student, teacher, or
-    quoted for the thesis's baselines. Speeds, by their names in results.json, where models were timed.
+    quoted for the thesis's baselines. Speeds are included, by their names in results.json, if models were timed.
     """
     values = ("mean", "sd", "n", *(("bytes_packed",) if pivot.layout.sizes else ()))
     stream = io.StringIO()

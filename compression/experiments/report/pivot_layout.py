@@ -18,7 +18,7 @@ Labels = tuple[str, ...]
 _SUFFIX = {"factorize": "+f", "prune": "+p", "quantize": "+q"}
 _STAGE_SUFFIX = {"factorized": "+f", "pruned": "+p", "quantized": "+q"}
 _STAGES = ("distilled", "+f", "+p", "+f+p", "+q", "+f+q", "+p+q", "+f+p+q")
-"""Labels of the axis `stage`, in order: the actions that a student has undergone."""
+"""Labels of the axis `stage`, in order: the actions applied to a student."""
 _DEFAULTS = {"student_arch": "bilstm", "vocab_size": 5000, "alpha": 0.0}
 """compress.py's defaults that do not depend on the architecture."""
 _MATCHED = ("test_matched", "test_mismatched")
@@ -26,7 +26,7 @@ _MATCHED = ("test_matched", "test_mismatched")
 
 @dataclasses.dataclass
 class Cell:
-    """A row's cell in a column. planned: seeds of its runs; settings: of its runs; scored: seed -> split -> row."""
+    """A cell of a table. planned: seeds of its runs; settings: settings of its runs; scored: seed -> split -> row."""
 
     task: str
     stage: str
@@ -36,11 +36,11 @@ class Cell:
 
     @property
     def rows(self) -> list[Row]:
-        """All its rows."""
+        """All rows of the cell."""
         return [row for by_split in self.scored.values() for row in by_split.values()]
 
     def student_fields(self) -> dict[str, Any]:
-        """Return the fields by which reference.py identifies a student; what is unknown is missing."""
+        """Return the fields by which reference.py identifies a student, without unknown ones."""
         fields = {**_DEFAULTS, **self.settings, "augmented": not self.settings.get("only_original_data", False)}
         for row in self.rows:
             settings = row.get("settings") or {}
@@ -52,10 +52,10 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """One metric under one label of every column axis.
+    """One metric for one combination of labels of the column axes.
 
-    heading: the metric as shown; task: whose scores these are, None where every row has its own; splits: task -> test
-    splits to average; quoted: whether these are the thesis's figures.
+    heading: the metric as shown; task: task of the scores, None if every row has its own; splits: task -> test splits
+    to average; quoted: whether these are the thesis's figures.
     """
 
     labels: Labels
@@ -67,13 +67,13 @@ class Column:
 
     @property
     def levels(self) -> Labels:
-        """Its labels, then 'accuracy' or 'accuracy, thesis, SST-2 (quoted)'."""
+        """Labels and heading: the last level is 'accuracy' or 'accuracy, thesis, SST-2 (quoted)'."""
         return (*self.labels, self.heading)
 
 
 @dataclasses.dataclass
 class PivotTable:
-    """A table's cells by the labels of row and column, and these labels in order."""
+    """A table's cells by the labels of row and column, and the row and column labels in order."""
 
     title: str
     rows: list[Labels]
@@ -82,12 +82,12 @@ class PivotTable:
 
     @property
     def tasks(self) -> list[str]:
-        """Tasks of its cells."""
+        """Tasks of the cells."""
         return list(dict.fromkeys(cell.task for cell in self.cells.values()))
 
 
 def stage_label(row: Row) -> str:
-    """Return 'distilled', '+p', ... by the end of the model's name ('+p+q' of 'x+p+q4'), or else by the row's stage."""
+    """Return 'distilled', '+p', ... from the end of the model's name ('+p+q' for 'x+p+q4'), else the row's stage."""
     if row.get("stage") not in _STAGE_SUFFIX:
         return "distilled"
     ending = re.search(r"(?:\+[fpq][^+]*)+$", str(row["model"]))
@@ -95,7 +95,7 @@ def stage_label(row: Row) -> str:
 
 
 def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLayout) -> list[PivotTable]:
-    """Return a table for each value of the axes that the layout leaves out, and for each task unless it is laid out."""
+    """Return a table for each combination of values of the axes, including `task`, that the layout leaves out."""
     laid_out = (*layout.rows, *layout.columns)
     by_stage = "stage" in laid_out
     others = [] if "task" in laid_out else ["task"]
@@ -122,14 +122,14 @@ def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLay
         if row.get("cell") is None or not str(row["split"]).startswith("test"):
             continue
         stage = stage_label(row)
-        # Where the table does not show stages, a run's result is the model of its last action.
+        # If the table does not show stages, a run's result is the model of its last action.
         if by_stage or last_stage.get(_key(row["cell"], row.get("seed")), stage) == stage:
             cell = cell_of({**row["cell"], "task": row["task"], "stage": stage})
             cell.scored.setdefault(row.get("seed"), {})[row["split"]] = row
     order = {**record.axes, "task": list(map(_task_name, record.axes.get("task", ()))), "stage": _STAGES}
 
     def in_order(labels: Iterable[Labels], axes: Sequence[str]) -> list[Labels]:
-        """Each once, in the order of the axes; labels that an axis does not have come last."""
+        """Return the distinct labels in the order of the axes; labels that an axis does not have come last."""
         ranks = [{label: rank for rank, label in enumerate(order.get(axis, ()))} for axis in axes]
         return sorted(
             dict.fromkeys(labels),
@@ -146,7 +146,7 @@ def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLay
 
 
 def _task_name(given: str) -> str:
-    """The name of a task from the value of --task: the name itself, or the path of a YAML file, which may be gone."""
+    """Return the task's name for a value of --task: a name, or the path of a YAML file, which may no longer exist."""
     if not given.endswith((".yaml", ".yml")):
         return given
     task = _definition(given)
@@ -161,7 +161,7 @@ def _definition(given: str) -> Task | None:
 
 
 def _only_actions_differ(record: ExperimentRecord, axis: str) -> bool:
-    """Whether runs along an axis differ in their actions alone, so that `stage` tells their models apart."""
+    """Return whether runs along an axis differ only in their actions, so that `stage` tells their models apart."""
     alike = grouped(record.runs, lambda run: _key({n: label for n, label in run.cell.items() if n != axis}, run.seed))
     settings = [[{**run.settings, "compression_actions": None} for run in runs] for runs in alike.values()]
     return all(given == group[0] for group in settings for given in group)
@@ -172,14 +172,14 @@ def _key(cell: dict[str, str], seed: Any) -> str:
 
 
 def _planned_stages(run: RecordedRun) -> list[str]:
-    """Stages of the models of a run: every action saves one."""
+    """Return the stages of a run's models; every action saves one model."""
     actions = run.settings.get("compression_actions") or ["distill"]
     suffixes = [_SUFFIX.get(action, "") for action in ([actions] if isinstance(actions, str) else actions)]
     return ["".join(suffixes[: i + 1]) or "distilled" for i in range(len(suffixes))]
 
 
 def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure]) -> Iterator[Column]:
-    """Yield, under every label of the columns, our metrics, the main one first, then those quoted."""
+    """Yield the columns for each combination of labels: our metrics, the main one first, then the quoted ones."""
     layout, quote = record.table, record.quote
     for labels in table.columns:
         tasks = [labels[layout.columns.index("task")]] if "task" in layout.columns else table.tasks
@@ -187,7 +187,7 @@ def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[Qu
         known = {task: _metrics_and_splits(table, task) for task in tasks}
         splits = {task: own for task, (_, own) in known.items()}
         for metric in dict.fromkeys(metric for metrics, _ in known.values() for metric in metrics):
-            # Rows of several tasks share one column, which cannot be of one task's splits.
+            # Rows of several tasks share a column, so it cannot be specific to one task's splits.
             if layout.average_splits or only is None:
                 yield Column(labels, metric, averaged(metric, splits[only]) if only else metric, only, splits)
             else:
@@ -205,14 +205,14 @@ def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[Qu
 
 
 def averaged(metric: str, splits: Sequence[str]) -> str:
-    """'accuracy' over MNLI's two test splits is 'accuracy (m+mm)/2'."""
+    """Return the heading of a mean over splits: 'accuracy (m+mm)/2' over MNLI's two test splits."""
     if len(splits) == 1:
         return metric
     return f"{metric} (m+mm)/2" if tuple(splits) == _MATCHED else f"{metric}, mean of {' and '.join(splits)}"
 
 
 def _metrics_and_splits(table: PivotTable, task: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A task's metrics and test splits as its rows have them, else as the task is defined, where that is still here."""
+    """Return a task's metrics and test splits from its rows, else from its definition if that is still available."""
     cells = [cell for cell in table.cells.values() if cell.task == task]
     rows = [row for cell in cells for row in cell.rows]
     metrics = next((tuple(row["metrics"]) for row in rows if row.get("metrics")), ())

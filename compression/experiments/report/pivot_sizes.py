@@ -1,4 +1,4 @@
-"""Sizes and speeds of a table's rows: of all its tasks, or of single sentences and pairs (thesis, table 7.5)."""
+"""Sizes and speeds of a table's rows: over all tasks, or for single sentences and pairs (thesis, table 7.5)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from compression.experiments.report.table import Entry, Head, number_entry
 
 ALL, SINGLE, PAIRS = "", "single", "pairs"
 _NAMES = {ALL: ("P", "S", ""), SINGLE: ("P single", "SS", " single"), PAIRS: ("P pairs", "SP", " pairs")}
-"""Kind of tasks -> how parameters and bytes are headed, and the end of speeds' headings."""
+"""Kind of tasks -> headings of parameters and bytes, and the suffix of the headings of speeds."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Size of a row's models on the tasks of one kind; None where it is unknown or not the same in all cells.
+    """Size of a row's models on the tasks of one kind; None if it is unknown or differs between cells.
 
-    size: bytes, in results.json's `field`: bytes_model of a distilled student or a teacher, bytes_gzip of a pruned or
-    quantized one, as the thesis reports them. ratio: how many times the teacher's weights file is larger.
-    speeds: those of HEADINGS that are known.
+    size: bytes, from `field` of results.json: bytes_model for a distilled student or a teacher, bytes_gzip for a pruned
+    or quantized student, as the thesis reports them. ratio: how many times larger the teacher's weights file is.
+    speeds: the known speeds, by their names in HEADINGS.
     """
 
     parameters: float | None = None
@@ -39,7 +39,7 @@ Sizes = Mapping[str, Size]
 
 
 def kinds_of(tasks: Sequence[str], by_task: bool) -> dict[str, list[str]]:
-    """Return kind -> its tasks: all in one, or single sentences and pairs where a table has columns of both."""
+    """Return kind -> tasks: a single kind, or single sentences and pairs if a table has columns of both."""
     if not by_task:
         return {ALL: list(tasks)}
     found = grouped(tasks, lambda task: PAIRS if _pair(task) else SINGLE)
@@ -47,13 +47,13 @@ def kinds_of(tasks: Sequence[str], by_task: bool) -> dict[str, list[str]]:
 
 
 def sizes_of(rows: Iterable[Row], kinds: Mapping[str, Sequence[str]], teachers: Sequence[Row] = ()) -> dict[str, Size]:
-    """Return a row's sizes, those of several tasks as their mean. rows: of results.json; teachers: rows of theirs."""
+    """Return a row's sizes, averaged over tasks. rows: rows of results.json; teachers: the teachers' rows."""
     rows = list(rows)
     return {kind: _size([row for row in rows if row["task"] in tasks], teachers) for kind, tasks in kinds.items()}
 
 
 def quoted_sizes(figures: Iterable[QuotedFigure], kinds: Mapping[str, Sequence[str]]) -> dict[str, Size]:
-    """Return the thesis's sizes of a row's models; their teacher is RoBERTa-large."""
+    """Return the sizes in the thesis of a row's models, whose teacher is RoBERTa-large."""
     figures, found = list(figures), {}
     for kind, tasks in kinds.items():
         own = {figure.task: figure.size_bytes for figure in figures if figure.task in tasks and figure.size_bytes}
@@ -64,7 +64,7 @@ def quoted_sizes(figures: Iterable[QuotedFigure], kinds: Mapping[str, Sequence[s
 
 
 def known_speeds(rows: Iterable[Sizes]) -> list[str]:
-    """Return the speeds that are known of any of the rows, in the order of HEADINGS."""
+    """Return the names of the speeds known for any of the rows, in the order of HEADINGS."""
     known = {name for sizes in rows for each in sizes.values() for name in each.speeds}
     return [name for name in HEADINGS if name in known]
 
@@ -83,8 +83,10 @@ def size_heads(kinds: Iterable[str], ratios: bool, quoted: bool, speeds: Sequenc
 
 
 def size_entries(own: Sizes, thesis: Sizes, ratios: bool, quoted: bool, speeds: Sequence[str]) -> list[Entry]:
-    """Return a row's sizes of each kind: parameters and MB; with `ratios`, and the thesis's with `quoted`; then these
-    of its speeds, as `known_speeds` has them."""
+    """Return the entries of a row's sizes for each kind of tasks.
+
+    These are parameters and MB; the ratio if `ratios`; the thesis's MB and ratio if `quoted`; then the given speeds.
+    """
     entries = []
     for kind, each in own.items():
         entries += [number_entry(each.parameters), _megabytes(each.size)]
@@ -99,7 +101,7 @@ def size_entries(own: Sizes, thesis: Sizes, ratios: bool, quoted: bool, speeds: 
 def _pair(task: str) -> bool:
     try:
         return load_task(task).pair
-    except UserError:  # a task of the user's own, whose file is not here any more
+    except UserError:  # a user's own task, whose file no longer exists
         return False
 
 

@@ -1,4 +1,4 @@
-"""Points of the skyline: every seed group by cost (size or time) and score, the thesis's, and those not dominated."""
+"""Points of the skyline: seed groups and the thesis's models by cost (size or time) and score, and which dominate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compression.experiments.report.seed_groups import MEASURED, MILLISECONDS, S
 from compression.experiments.report.speed_columns import ratio_entry
 
 _FEW = 24
-"""With more points than this in a panel, only those of the skyline have names and error bars."""
+"""If a panel has more points than this, only those on the skyline have names and error bars."""
 _MEASURED = {**MEASURED, "bytes_model": "of weights"}
 
 
@@ -23,9 +23,9 @@ _MEASURED = {**MEASURED, "bytes_model": "of weights"}
 class Point:
     """A seed group, or a model of the thesis.
 
-    cost: bytes, or milliseconds for one text; score: as in results.json; spread: its sample standard deviation, 0 for
-    one seed; about: a description in lines. kind: a peer is another library's, a baseline a quoted model that the
-    thesis compares its own with.
+    cost: bytes, or milliseconds per text; score: as in results.json; spread: sample standard deviation of the score, 0
+    for one seed; about: a description of several lines. kind: a peer is another library's model, a baseline a quoted
+    model that the thesis compares its own with.
     """
 
     label: str
@@ -38,10 +38,11 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """Contents of one pair of axes: a metric on a split, by a cost, a size of results.json or MILLISECONDS.
+    """Contents of one pair of axes: a metric on a split against a cost.
 
-    points: our models, then other libraries', then the thesis's; the skyline is of our own alone. tolerable: the score
-    from which the thesis calls a student of this task tolerable.
+    cost: a size field of results.json, or MILLISECONDS. points: our models, then other libraries', then the thesis's;
+    only our own models form the skyline. tolerable: the score from which on the thesis calls a student of this task
+    tolerable.
     """
 
     title: str
@@ -56,28 +57,28 @@ class Panel:
 
     @functools.cached_property
     def ours(self) -> list[Point]:
-        """Our models, from small to large, or from fast to slow."""
+        """Our models, sorted from small to large, or from fast to slow."""
         return self.of("student", "teacher")
 
     @functools.cached_property
     def best(self) -> list[Point]:
-        """The skyline."""
+        """Our models on the skyline."""
         return skyline(self.ours)
 
     @property
     def few(self) -> bool:
-        """Whether there is room for names and error bars of all our models."""
+        """Whether there is room for the names and error bars of all our models."""
         return len(self.ours) <= _FEW
 
     def shown_spread(self, point: Point) -> float:
-        """Return a point's spread, or 0 where there is no room for its error bar."""
+        """Return a point's spread, or 0 if there is no room for its error bar."""
         return point.spread if self.few or point in self.best else 0.0
 
 
 def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[Panel]:
-    """Return a panel for each task, split and metric of which a model of ours has both a score and a size.
+    """Return a panel for each task, split and metric for which one of our models has both a score and a size.
 
-    Where students were timed, another one follows it, by milliseconds for one text; no times are quoted.
+    If students were timed, a second panel follows, by milliseconds per text; no times are quoted.
     """
     found = []
     for results in splits:
@@ -94,7 +95,7 @@ def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[P
 
 
 def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
-    """The groups whose cost and score are known, by cost; other libraries' last."""
+    """Return the groups whose cost and score are known, sorted by cost; other libraries' models last."""
     found = []
     for group in results.groups:
         score, teacher = group.metric(metric), results.teacher_of(group)
@@ -116,16 +117,16 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
 
 
 def cost_text(cost: str, value: float) -> str:
-    """Return '25 KB', or '0.52 ms' of a panel by milliseconds."""
+    """Return '25 KB', or '0.52 ms' for a panel by milliseconds."""
     if cost != MILLISECONDS:
         return human_bytes(value)
     return f"{value:,.0f} ms" if value >= 999.5 else f"{value:.3g} ms"
 
 
 def _quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Point]:
-    """The thesis's models with a size and this metric, from small to large; none where nothing is quoted.
+    """Return the thesis's models with a size and this metric, from small to large; empty if nothing is quoted.
 
-    Only test splits get them: the thesis scored no other.
+    Only test splits have quoted models, because the thesis reports no other scores.
     """
     if quote is None or not results.split.startswith("test"):
         return []
@@ -141,10 +142,10 @@ def _quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Poi
 
 
 def skyline(candidates: Sequence[Point]) -> list[Point]:
-    """Return the points that no other dominates, by cost.
+    """Return the points that no other point dominates, sorted by cost.
 
-    A point is dominated when another costs no more and is no worse, and costs less or is better (Börzsönyi et al.,
-    2001).
+    A point dominates another if its cost is not higher and its score not lower, and one of the two is strictly better
+    (Börzsönyi et al., 2001).
     """
     best: list[Point] = []
     for point in sorted(candidates, key=lambda point: (point.cost, -point.score)):

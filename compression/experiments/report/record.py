@@ -1,4 +1,4 @@
-"""experiment.json describes an experiment, results.json holds what came out; a report needs these two files alone."""
+"""experiment.json, the description of an experiment. A report needs only this file and results.json."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class TableLayout(Settings):
     sizes: bool = False
     """Show the bytes of the packed model behind each score."""
     average_splits: bool = True
-    """One score a task: the mean over its test splits (MNLI's matched and mismatched, as the thesis reports)."""
+    """One score per task: the mean over its test splits (MNLI's matched and mismatched, as in the thesis)."""
 
 
 class Quote(Settings):
@@ -45,9 +45,9 @@ class RecordedRun(Settings):
     """One run of a sweep: a cell of the grid with one seed."""
 
     id: str | None = None
-    """Its identity, the name of its folder in the workspace; None until its inputs exist."""
+    """The run's id, which names its folder in the workspace; None until the run's inputs exist."""
     cell: dict[str, str]
-    """Axis -> label of its value."""
+    """Axis -> label of the value."""
     seed: int
     """Its seed."""
     settings: dict[str, Any]
@@ -64,7 +64,7 @@ class ExperimentRecord(Settings):
     kind: Literal["chain", "sweep"]
     """A list of jobs, or a grid of runs."""
     definition: str
-    """File and flags of the experiment, in words: another experiment of this name has others."""
+    """File and flags of the experiment, in words; they tell experiments of the same name apart."""
     files: dict[str, str] = {}
     """Name -> text of the experiment's YAML file and of its base; an archive has them as files."""
     jobs: tuple[dict[str, Any], ...] = ()
@@ -88,20 +88,20 @@ class ExperimentRecord(Settings):
 
 
 def described(source: str, *flags: Mapping[str, Any]) -> str:
-    """Return the definition of an experiment in words: its file or jobs, and the flags that change the results."""
+    """Return an experiment's definition in words: its file or jobs, and the flags that change the results."""
     given = {key: value for values in flags for key, value in values.items() if key not in NOT_ITS_MEANING}
     return " ".join([source, *(f"{key}={value}" for key, value in sorted(given.items()))])
 
 
 def definition_files(path: Path) -> dict[str, str]:
-    """Return name -> text of an experiment's YAML file, and of the one that its `base` names."""
+    """Return name -> text of an experiment's YAML file and of the file that its `base` names."""
     base = load_yaml(path).get("base")
     paths = [path, *([path.parent / str(base)] if base else [])]
     return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
 
 def check_name_is_free(folder: Path, definition: str) -> None:
-    """Raise UserError when an experiment of another definition has this folder; its file may have been edited."""
+    """Raise UserError if the folder holds an experiment of a different definition; its file may have been edited."""
     if not (folder / RECORD_FILE).exists():
         return
     there = read_record(folder).definition
@@ -113,12 +113,12 @@ def check_name_is_free(folder: Path, definition: str) -> None:
 
 
 def write_record(folder: Path, record: ExperimentRecord) -> None:
-    """Write experiment.json into an experiment's folder, a run a line."""
+    """Write experiment.json into an experiment's folder, one run per line."""
     write_lines(folder / RECORD_FILE, record.model_dump(mode="json", exclude_defaults=True))
 
 
 def read_record(folder: Path) -> ExperimentRecord:
-    """Return an experiment's record. Raises UserError when it is missing or malformed."""
+    """Return an experiment's record. Raises UserError if it is missing or malformed."""
     if not (folder / RECORD_FILE).exists():
         others = sorted(path.parent.name for path in folder.parent.glob(f"[!.]*/{RECORD_FILE}"))
         known = f" (there are: {', '.join(others)})" if others else "; none has been run yet"
@@ -130,9 +130,9 @@ def read_record(folder: Path) -> ExperimentRecord:
 
 
 def settings_lines(record: ExperimentRecord) -> list[str]:
-    """Return what was run as a JSON object a line: jobs, settings of all runs, then what each cell adds to them.
+    """Return JSON objects, one per line: the jobs, the settings shared by all runs, then the settings each cell adds.
 
-    Runs of a cell differ in their seeds alone and are one line.
+    The runs of a cell differ only in their seeds and are one line.
     """
     lines = [*record.jobs]
     own = [{name: value for name, value in run.settings.items() if name != "seed"} for run in record.runs]

@@ -1,4 +1,4 @@
-"""Quoted figures (configs/reference), shown next to ours and never mixed with them."""
+"""Quoted figures (configs/reference), shown next to our own but never mixed with them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ _FIELDS = {
     "alpha": float,
     "augmented": "true".__eq__,
 }
-"""Columns that identify a student -> how to read them."""
+"""Columns that identify a student -> functions that parse their values."""
 
 
 @dataclasses.dataclass(frozen=True)
 class QuotedPoint:
-    """A quoted model on one task: of the thesis's table 7.5, or a small encoder.
+    """A quoted model on one task: from the thesis's table 7.5, or a small encoder.
 
-    metrics: from 0 to 1, as in results.json; size_bytes: on disk; baseline: whether it is not one of the thesis's
-    students.
+    metrics: from 0 to 1, as in results.json; size_bytes: on disk; baseline: False for the thesis's students, else True.
     """
 
     name: str
@@ -43,10 +42,10 @@ class QuotedPoint:
 
 @dataclasses.dataclass(frozen=True)
 class QuotedFigure:
-    """One printed figure: a mean over four seeds and, where printed, its deviation, both from 0 to 1.
+    """One printed figure: a mean over four seeds and, if printed, its deviation, both from 0 to 1.
 
-    fields: those by which the table identifies students, under results.json's names, with `pooling`, `loss` and
-    `stage` (distilled, +p, +q, +p+q). text: as printed, in percent; size_bytes: on disk, where the table has it.
+    fields: fields by which the table identifies students, by their names in results.json, with `pooling`, `loss` and
+    `stage` (distilled, +p, +q, +p+q). text: as printed, in percent; size_bytes: on disk, if the table has it.
     """
 
     task: str
@@ -59,8 +58,8 @@ class QuotedFigure:
 
 
 def quoted_points(task: str) -> list[QuotedPoint]:
-    """Return the models of table 7.5 with their scores on a task, in its order; none for a task not in the thesis."""
-    # Tables 7.1 to 7.3 give the baselines the same numbers of parameters.
+    """Return the models of table 7.5 and their scores on a task, in order; empty for a task not in the thesis."""
+    # Tables 7.1 to 7.3 list the same numbers of parameters for the baselines.
     parameters = {line["model"]: float(line["parameters"]) for line in _lines("7.1") if line["model"]}
     found: dict[str, QuotedPoint] = {}
     for line in _lines("7.5"):
@@ -72,12 +71,12 @@ def quoted_points(task: str) -> list[QuotedPoint]:
 
 
 def tolerable_scores(task: str) -> dict[str, float]:
-    """Return metric -> score, from 0 to 1, from which a task's students are tolerable; none for other tasks."""
+    """Return metric -> score, from 0 to 1, from which on a student is tolerable; empty for a task not in the thesis."""
     return next((point.metrics for point in quoted_points(task) if point.name == TOLERABLE), {})
 
 
 def quoted_encoders(task: str) -> list[QuotedPoint]:
-    """Return the small encoders with their scores on a task, of four bytes a parameter; none for a task not there."""
+    """Return the small encoders, at four bytes per parameter, and their scores on a task; empty for other tasks."""
     found: dict[str, QuotedPoint] = {}
     for line in _read(ENCODERS_FILE):
         if line["task"] == task:
@@ -93,9 +92,9 @@ def quotable_tables() -> tuple[str, ...]:
 
 
 def quoted_figures(table: str) -> list[QuotedFigure]:
-    """Return the figures of students in a table of the thesis; none for B.1, which is of labels (`quoted_shares`).
+    """Return the figures of students in a table of the thesis; empty for B.1, which is on labels (`quoted_shares`).
 
-    Raises UserError for a table that is not here.
+    Raises UserError for a table that is not available.
     """
     if table not in quotable_tables():
         raise UserError(f"quote: no table {table!r} of the thesis is here (there are: {', '.join(quotable_tables())})")
@@ -115,7 +114,7 @@ def quoted_figures(table: str) -> list[QuotedFigure]:
 
 
 def quoted_shares(task: str, augmented: bool) -> dict[str, float]:
-    """Return label -> share, from 0 to 1, in table B.1, of the original or the augmented rows; empty if unknown."""
+    """Return label -> share, from 0 to 1, of the original or augmented rows in table B.1; empty if unknown."""
     return {
         line["metric"].removeprefix("share of "): _share(line["mean"])
         for line in _lines("B.1")
@@ -134,5 +133,5 @@ def _lines(table: str) -> list[dict[str, str]]:
 
 
 def _share(percent: str) -> float:
-    """'78.3' as the number nearest to 0.783, which 78.3 / 100 is not."""
+    """Return '78.3' as the float nearest to 0.783, unlike 78.3 / 100."""
     return float(f"{percent}e-2")

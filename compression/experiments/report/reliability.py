@@ -1,4 +1,4 @@
-"""Reliability diagrams: how often answers of a given probability are right, before and after calibration."""
+"""Reliability diagrams: accuracy of answers by their probability, before and after calibration."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
 _BLUE, _GREY, _LIGHT = "#0072b2", "#9a9a9a", "#d4d4d4"
 _COLUMNS = 3
 _CELL, _MARGIN, _SIDE = (2.9, 3.2), 0.55, 2.2
-"""Inches: width and height of a diagram with its words, room at the left and below, and its axes' side."""
+"""In inches: width and height of a diagram with its text, space at the left and below, and side of its axes."""
 _LETTERS = 44
-"""Most characters of a name above a diagram."""
+"""Maximum number of characters of the name above a diagram."""
 MOST = 6
-"""Diagrams of a split, at most."""
+"""Maximum number of diagrams of a split."""
 
 Bins = list[tuple[int, float, float]]
-"""As in compression.evaluation.calibration."""
+"""Bins, as in compression.evaluation.calibration."""
 
 
 def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
-    """Return the students to draw: all that have probabilities; of more than MOST the best on the skyline of packed
-    files."""
+    """Return the students with probabilities; if more than MOST, the best ones on the skyline by packed size."""
     groups = [group for group in results.groups if not group.is_teacher and _bins(group.rows, "bins")]
     if len(groups) <= MOST:
         return groups
@@ -39,10 +38,10 @@ def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
 
 
 def draw_reliability(results: SplitResults) -> Figure | None:
-    """Return a figure with a diagram for each of `calibrated_groups`; None without any.
+    """Return a figure with a diagram for each of `calibrated_groups`; None if there are none.
 
-    A point is a bin with at least a row: its answers' mean probability, and how many of them are right. Its area grows
-    with its rows; of several seeds they are counted together.
+    A point is a bin that is not empty: the mean probability of its answers and their accuracy. Its area grows with the
+    number of rows. The rows of all seeds are counted together.
     """
     groups = calibrated_groups(results)
     if not groups:
@@ -86,14 +85,14 @@ def _draw(axes: Axes, group: SeedGroup) -> None:
 
 
 def calibration_text(group: SeedGroup) -> str:
-    """Return 'ECE 5.12 → 1.03 %', before and after calibration, or 'ECE 5.12 %' where there is no temperature."""
+    """Return 'ECE 5.12 → 1.03 %', before and after calibration, or 'ECE 5.12 %' if there is no temperature."""
     before, after = group.before_calibration, group.calibration_error
     shown = f"{100 * after.mean:.2f} %" if after else ""
     return f"ECE {100 * before.mean:.2f} → {shown}" if before else f"ECE {shown}"
 
 
 def _bins(rows: Iterable[Row], field: str) -> Bins:
-    """The bins of all rows together that hold a row; none where a row has none."""
+    """Return the non-empty bins of all rows together; empty if one of the rows has no bins."""
     found: Sequence[Sequence[Sequence[float]]] = [(row.get("calibration") or {}).get(field) or () for row in rows]
     if not all(found):
         return []

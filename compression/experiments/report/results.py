@@ -1,4 +1,4 @@
-"""results.json: rows of scores and sizes, each with a checksum, so that a file edited by hand is noticed."""
+"""results.json: rows of scores and sizes, each with a checksum that detects changes made by hand."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ NEEDED = ("task", "split", "model", "stage", "seed", "metrics", "bytes_model", "
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
-    """Return key -> items, in the order in which they first appear."""
+    """Return key -> items, in the order in which the keys first appear."""
     groups: dict[Any, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -23,7 +23,7 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
 
 
 def write_lines(path: Path, value: list[Any] | dict[str, Any]) -> None:
-    """Write JSON with an entry of the list or mapping a line; of a mapping, also an entry of each list of mappings."""
+    """Write JSON with one entry per line, also for the lists of mappings inside a mapping."""
 
     def block(entry: Any) -> str:
         rows = isinstance(entry, list) and entry and all(isinstance(row, dict) for row in entry)
@@ -37,14 +37,14 @@ def write_lines(path: Path, value: list[Any] | dict[str, Any]) -> None:
 
 
 def write_results(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows, one a line, each with its checksum."""
+    """Write rows, one per line, each with its checksum."""
     write_lines(path, [{**row, "checksum": _checksum(row)} for row in rows])
 
 
 def read_results(path: Path) -> list[Row]:
     """Return the rows of a results.json.
 
-    Raises UserError when the file is missing or malformed, or holds a row that was changed after it was written.
+    Raises UserError if the file is missing or malformed, or has a row that was changed after it was written.
     """
     rows = read_json(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

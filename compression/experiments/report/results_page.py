@@ -1,4 +1,4 @@
-"""A page of results in Markdown, from archived experiments and a Jinja template of prose and calls.
+"""A page of results in Markdown, rendered from a Jinja template and archived experiments.
 
     {{ overview({"sst-2": ["small", "fasttext"]}, picture="overview") }}   all tasks at once, and a picture of them
     {{ table("packed", task="sst-2") }}                       means and deviations as the experiment lays them out
@@ -6,7 +6,7 @@
     {{ by_size("small", "fasttext", task="sst-2", targets={"12 KB": {"accuracy": 0.81}}, quotes=["FFN-Hash25+q"]) }}
     {{ skyline("small", "fasttext", task="sst-2", picture="small-sst-2") }}
 
-The names are of folders next to the template. Templates run in Jinja's sandbox.
+The names are folders next to the template. Templates run in Jinja's sandbox.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TEMPLATE = "page.md.jinja"
 
 
 def has_page(folder: Path) -> bool:
-    """Whether this is a folder with a template. Raises UserError for a folder of another kind, by its path."""
+    """Return whether a folder has a template. Raises UserError, with the path, for a folder of another kind."""
     if (folder / TEMPLATE).is_file():
         return True
     if len(folder.parts) > 1 and folder.is_dir():
@@ -49,10 +49,10 @@ def has_page(folder: Path) -> bool:
 
 
 def write_page(folder: Path) -> list[Path]:
-    """Write <folder>.md next to a folder of archived experiments, and the pictures of the page into the folder.
+    """Write <folder>.md next to a folder of archived experiments, and the page's pictures into the folder.
 
-    The same bytes every time. Returns the paths, the page's first. Raises UserError, before anything is written, for a
-    faulty template, and for an experiment that is missing, unfinished or was changed by hand.
+    The output is deterministic. Returns the paths, the page's first. Raises UserError, before anything is written, for
+    an invalid template, and for an experiment that is missing, unfinished or was changed by hand.
     """
     folder = folder.resolve()
     page = Page(folder)
@@ -65,7 +65,7 @@ def write_page(folder: Path) -> list[Path]:
 
 
 class Page:
-    """The functions of a template: each returns Markdown. pictures: name -> what draws it, and its description."""
+    """Functions that a template calls; each returns Markdown. pictures: name -> drawing function and description."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Page:
         self._read = functools.cache(read_finished)
 
     def render(self, template: str) -> str:
-        """Return the page. Raises UserError with the template's line for whatever is wrong in it."""
+        """Return the page. Raises UserError, with the template's line, for an error in the template."""
         from jinja2 import StrictUndefined, TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -83,7 +83,7 @@ class Page:
         try:
             return environment.from_string(template).render()
         except (TemplateError, TypeError, UserError, pydantic.ValidationError) as error:
-            # Jinja puts the template's own lines among a traceback's.
+            # Jinja adds the template's own lines to the traceback.
             frames = traceback.extract_tb(error.__traceback__)
             lines = [frame.lineno for frame in frames if frame.filename == "<template>"]
             line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
@@ -96,9 +96,9 @@ class Page:
     def overview(
         self, tasks: Mapping[str, Sequence[str]], picture: str, metrics: Mapping[str, Sequence[str]] | None = None
     ) -> str:
-        """Return the table of the best students of all tasks by size, and a picture of them.
+        """Return the table of all tasks' best students by size, and a picture of them.
 
-        tasks: task -> names of experiments; metrics: task -> its metrics, where not the main one alone.
+        tasks: task -> names of experiments; metrics: task -> metrics; default: only the main metric.
         """
         wanted = metrics or {}
         found = [
@@ -108,7 +108,7 @@ class Page:
         return f"{overview_table(found)}\n\n{shown}"
 
     def table(self, name: str, task: str | None = None) -> str:
-        """Return an experiment's table of means and deviations: the one of a task, where it has several."""
+        """Return an experiment's table of means and deviations. task: which table, if there are several."""
         (one,) = self._all([name])
         tables = [pivot for pivot in pivots(one.rows, one.record) if task in (None, pivot.title)]
         if len(tables) != 1:
@@ -116,7 +116,7 @@ class Page:
         return markdown_table(tables[0].table()) + warning(SELECTED_ON_TEST in tables[0].notes)
 
     def families(self, *names: str, task: str, split: str = "test") -> str:
-        """Return every family of experiments on a split of a task, the best student bold."""
+        """Return a table of the experiments' families on a split of a task, with the best student in bold."""
         rows = [row for one in self._all(names) for row in one.rows]
         found = [results for results in group_rows(rows) if (results.task, results.split) == (task, split)]
         if not found:
@@ -131,11 +131,11 @@ class Page:
         quotes: Sequence[str] = (),
         limits: Sequence[int] = LIMITS,
     ) -> str:
-        """Return the table of a task by size, of all the experiments' models."""
+        """Return the table by size of all models of the experiments on a task."""
         return size_table(self._merged(names, task), targets, quotes, limits)
 
     def skyline(self, *names: str, task: str, picture: str, quoted: bool = False) -> str:
-        """Add a picture of scores against packed sizes under a name. Returns the Markdown that shows it."""
+        """Add a picture of scores against packed sizes. Returns the Markdown that shows it. picture: its name."""
         results, quote = self._merged(names, task), Quote(table="7.5") if quoted else None
         about = described_skyline(results, quote)
         return self._picture(picture, lambda: draw_skylines([results], quote), about, f"Scores on {task} against sizes")
@@ -159,7 +159,7 @@ class Page:
 
 
 def described_skyline(results: SplitResults, quote: Quote | None) -> str:
-    """Return the contents of a skyline of packed sizes, a point a line: the picture's `Description`."""
+    """Return the contents of a skyline of packed sizes, one point per line, for the picture's `Description`."""
     return "\n".join(
         f"{metric_heading(panel.metric)}: {point.label} {100 * point.score:.2f} in {cost_text(panel.cost, point.cost)}"
         for panel in panels([results], quote)

@@ -1,4 +1,4 @@
-"""Rows of results.json in groups: models that differ only in their seed are one group, with mean and deviation."""
+"""Seed groups: models that differ only in their seed, with mean and deviation, from rows of results.json."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from compression.experiments.report.results import Row, grouped
 DASH = "–"
 GZIPPED, PACKED = "bytes_gzip", "bytes_packed"
 MEASURED = {GZIPPED: "gzipped", PACKED: "packed"}
-"""Sizes that models are compared by, and the words for them: the thesis's, of the weights file gzipped (zeros stay in
-it, so bytes_model would not show the gain of pruning), and that of the file with everything a prediction needs."""
+"""Sizes by which models are compared, and their names: the gzipped weights file, as in the thesis (bytes_model would
+not show the gain of pruning, since zeros are stored), and the file with everything a prediction needs."""
 MILLISECONDS = "milliseconds_for_one"
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
 _SHARED += ("alpha", "augmented", "teacher", "select_on", "parameters")
 """Fields that all seeds of a group share, besides task, split and name."""
 _STUDENT_AXES = ("student_arch", "embedding_type", "embedding_dim")
-"""Axes whose labels are shown without the axis's name."""
+"""Axes whose labels are shown without the name of the axis."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stat:
-    """Mean and sample standard deviation (n - 1); one value has no deviation."""
+    """Mean and sample standard deviation (n - 1); sd is None for a single value."""
 
     mean: float
     sd: float | None
@@ -34,12 +34,12 @@ class Stat:
 
     @property
     def text(self) -> str:
-        """'79.25 ± 0.31': mean and deviation, times 100."""
+        """Mean and deviation, times 100: '79.25 ± 0.31'."""
         return f"{100 * self.mean:.2f}" + ("" if self.sd is None else f" ± {100 * self.sd:.2f}")
 
 
 def stat(values: Iterable[float | None]) -> Stat | None:
-    """Return mean and deviation of the values that are known, or None when none is."""
+    """Return mean and deviation of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -47,19 +47,19 @@ def stat(values: Iterable[float | None]) -> Stat | None:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are known, or None when none is."""
+    """Return the mean of the known values, or None if there are none."""
     found = stat(values)
     return found.mean if found else None
 
 
 def speed_of(row: Row, name: str) -> float | None:
-    """Return a speed of a row, or None where the model was not timed."""
+    """Return a speed of a row, or None if the model was not timed."""
     return (row.get("speed") or {}).get(name)
 
 
 @dataclasses.dataclass(frozen=True)
 class SeedGroup:
-    """Models that are the same but for the seed, scored on one split. rows: one a seed, at least one."""
+    """Models that differ only in their seed, scored on one split. rows: one per seed, at least one."""
 
     name: str
     rows: tuple[Row, ...]
@@ -76,17 +76,17 @@ class SeedGroup:
 
     @property
     def selected_on_test(self) -> bool:
-        """Whether the test split chose the weights, so that scores on it are too good."""
+        """Whether the weights were selected on test, so that test scores are too high."""
         return self.rows[0].get("select_on") == "test"
 
     @property
     def label(self) -> str:
-        """Name, with a dagger when selected on test."""
+        """Name, with a dagger if selected on test."""
         return f"{self.name} †" if self.selected_on_test else self.name
 
     @property
     def trained_on(self) -> str:
-        """Source of its training labels, and whether rows were augmented; a dash for teachers imported as logits."""
+        """Source of the training labels, and whether rows were augmented; a dash for teachers imported as logits."""
         alpha, augmented = self.rows[0].get("alpha"), self.rows[0].get("augmented")
         if alpha == 1 and augmented:
             return "labels, the teacher's where augmented"
@@ -108,27 +108,27 @@ class SeedGroup:
         return stat((row.get("metrics") or {}).get(name) for row in self.rows)
 
     def validation(self, name: str) -> float | None:
-        """Return the mean of a metric on validation over the seeds; None where it is not known."""
+        """Return the mean of a validation metric over the seeds; None if it is not known."""
         return mean((row.get("validation") or {}).get(name) for row in self.rows)
 
     def speed(self, name: str) -> float | None:
-        """Return the mean of one of the speeds of results.json over the seeds; None where no model was timed."""
+        """Return the mean of a speed of results.json over the seeds; None if no model was timed."""
         return mean(speed_of(row, name) for row in self.rows)
 
     @property
     def calibration_error(self) -> Stat | None:
-        """Expected calibration error of the probabilities, with the packed file's temperature where one is known."""
+        """Expected calibration error of the probabilities, at the packed file's temperature if it is known."""
         return stat(row.get("ece") for row in self.rows)
 
     @property
     def before_calibration(self) -> Stat | None:
-        """Expected calibration error without a temperature; None where none was fitted."""
+        """Expected calibration error without a temperature; None if no temperature was fitted."""
         return stat((row.get("calibration") or {}).get("ece_before") for row in self.rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitResults:
-    """All groups scored on one split of a task: one table, and one skyline a metric. Teachers come first."""
+    """All groups scored on one split of a task, teachers first: one table, and one skyline per metric."""
 
     task: str
     split: str
@@ -136,12 +136,12 @@ class SplitResults:
 
     @functools.cached_property
     def metrics(self) -> list[str]:
-        """Names of metrics in the task's order: its main one first."""
+        """Names of metrics in the task's order, the main one first."""
         return list(dict.fromkeys(name for group in self.groups for row in group.rows for name in row["metrics"] or {}))
 
     @property
     def heading(self) -> str:
-        """'sst-2, test (872 rows)'; without the number where models were scored on different numbers of rows."""
+        """'sst-2, test (872 rows)', without the number if models were scored on different numbers of rows."""
         counts = {row.get("rows") for group in self.groups for row in group.rows}
         rows = counts.pop() if len(counts) == 1 else None
         return f"{self.task}, {self.split}" + (f" ({rows:,} rows)" if rows else "")
@@ -158,11 +158,11 @@ class SplitResults:
 
     @functools.cached_property
     def size_field(self) -> str:
-        """The size to compare models by: of packed files, where there are any."""
+        """Field of the size to compare models by: of packed files, if there are any."""
         return PACKED if any(group.size(PACKED) for group in self.groups) else GZIPPED
 
     def size_field_of(self, group: SeedGroup) -> str:
-        """Return the field of a group's size. A teacher has no packed file; its size is then its weights file's."""
+        """Return the field of a group's size. A teacher has no packed file, so its weights file is used instead."""
         return "bytes_model" if group.is_teacher and self.size_field == PACKED else self.size_field
 
     def times_smaller(self, group: SeedGroup, field: str) -> float | None:
@@ -172,14 +172,14 @@ class SplitResults:
         return whole / size if whole and size else None
 
     def times_faster(self, group: SeedGroup) -> float | None:
-        """Return the teacher's milliseconds for one text divided by the group's."""
+        """Return the teacher's milliseconds per text divided by the group's."""
         teacher = self.teacher_of(group)
         slow, fast = teacher.speed(MILLISECONDS) if teacher else None, group.speed(MILLISECONDS)
         return slow / fast if slow and fast else None
 
     @functools.cached_property
     def best_student(self) -> SeedGroup | None:
-        """The student with the best first metric; one selected on test counts only where all are."""
+        """Student with the best main metric; students selected on test count only if all are."""
         scored = [
             (not group.selected_on_test, score.mean, group)
             for group in self.groups
@@ -189,9 +189,9 @@ class SplitResults:
 
 
 def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
-    """Return groups by task and split, in the order in which they first appear.
+    """Return the groups by task and split, in the order in which they first appear.
 
-    Two rows of the same model (an evaluation run twice) count once: the later one.
+    If a model has two rows (it was evaluated twice), only the later one counts.
     """
     found = []
     for (task, split), own in grouped(rows, lambda row: (row["task"], row["split"])).items():
@@ -206,9 +206,9 @@ def _split_results(task: str, split: str, groups: Iterable[SeedGroup]) -> SplitR
 
 
 def _group_name(row: Row) -> str:
-    """The name of a row's group: by its cell in a sweep ('bilstm bpe 25, alpha 0 +p+q'), else by its model's.
+    """Return the name of a row's group: from its cell in a sweep ('bilstm bpe 25, alpha 0 +p+q'), else its model's.
 
-    Models of a sweep have hashes in their names, which mean nothing to a reader.
+    The names of a sweep's models contain hashes, which mean nothing to a reader.
     """
     cell = row.get("cell")
     if cell is None:
@@ -217,15 +217,16 @@ def _group_name(row: Row) -> str:
     student = " ".join(labels.pop(axis) for axis in _STUDENT_AXES if axis in labels)
     if student and "student_arch" not in cell:
         student = f"{row.get('student_arch')} {student}"  # a bare '25' would mean nothing
-    # A label of several words is clear by itself; one word may be a number that needs its axis.
+    # A label of several words is clear by itself; a single word may be a number that needs its axis.
     words = [student, *(label if " " in label else f"{axis} {label}" for axis, label in labels.items())]
     return f"{', '.join(filter(None, words)) or 'the only cell'} {actions_suffix(row)}".rstrip()
 
 
 def actions_suffix(row: Row) -> str:
-    """Return '+p+q' of the model 'bilstm-s1+p+q': what each action after the first one added to the name.
+    """Return the suffixes added to the name by the actions after the first: '+p+q' for the model 'bilstm-s1+p+q'.
 
-    A name may have a plus of its own. Rows of archives and of other libraries' models may not say which actions.
+    The actions are counted, because a name may itself contain a plus. Rows of archives and of other libraries' models
+    may not record them.
     """
     name = str(row["model"])
     later = len(row["actions"]) - 1 if row.get("actions") else name.count("+")
@@ -233,13 +234,13 @@ def actions_suffix(row: Row) -> str:
 
 
 def name_without_seed(row: Row) -> str:
-    """'bilstm-bpe25-a0-aug-s3201976+p' of seed 3201976 is 'bilstm-bpe25-a0-aug+p'."""
+    """Return a model's name without its seed: 'bilstm-bpe25-a0-aug+p' for 'bilstm-bpe25-a0-aug-s3201976+p'."""
     actions = actions_suffix(row)
     return str(row["model"]).removesuffix(actions).removesuffix(f"-s{row.get('seed')}") + actions
 
 
 def mean_over_splits(rows: Iterable[Row], splits: Sequence[str]) -> Row | None:
-    """Return a model's row with the mean scores over test splits, or None where it lacks one of them."""
+    """Return a model's row with the mean scores over test splits, or None if it lacks one of them."""
     by_split = {row["split"]: row for row in rows}
     if not splits or not by_split.keys() >= set(splits):
         return None
@@ -247,7 +248,7 @@ def mean_over_splits(rows: Iterable[Row], splits: Sequence[str]) -> Row | None:
     known = [name for name in metrics[0] if all(one.get(name) is not None for one in metrics)]
     means = {name: statistics.fmean(one[name] for one in metrics) for name in known}
     row = {**by_split[splits[0]], "split": " and ".join(splits), "metrics": means}
-    if len(splits) > 1:  # the bins are of one split
+    if len(splits) > 1:  # calibration bins belong to a single split
         row |= {"ece": mean(by_split[split].get("ece") for split in splits), "calibration": None}
     return row
 
@@ -256,8 +257,8 @@ def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
     """Return the seed groups of a task in several experiments, by name, over its test splits, teachers first.
 
     Only the last model of a chain of actions is included. If there are several test splits, a seed's score is the mean
-    over them. A group that several experiments have, such as their teacher, is included once. Raises UserError
-    where no experiment has a test row of the task.
+    over them. A group shared by several experiments, such as their teacher, is included once. Raises UserError if no
+    experiment has a test row of the task.
     """
     rows = {
         name: [row for row in _last_models(own) if row["task"] == task and row["split"].startswith("test")]
@@ -277,23 +278,23 @@ def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
 
 
 def _last_models(rows: Sequence[Row]) -> list[Row]:
-    """Rows without those of models that others in the same cell, or in the same chain, were made from."""
+    """Return the rows without models from which others in the same cell or chain were built."""
     cells = grouped(rows, lambda row: str((row["task"], row.get("cell"))))
     used = {id(row) for own in cells.values() for row in own if any(_made_from(other, row) for other in own)}
     return [row for row in rows if id(row) not in used]
 
 
 def _made_from(row: Row, other: Row) -> bool:
-    """Whether a row's model was built from another's. Rows of archives may not record that; then the names decide."""
+    """Return whether a row's model was built from another row's; decided by the names if the row does not record it."""
     if "made_from" in row:
         return other.get("config_hash") in row["made_from"]
     return str(row["model"]).startswith(f"{other['model']}+")
 
 
 def _renamed(experiment: str, groups: Sequence[SeedGroup]) -> Iterable[SeedGroup]:
-    """The groups named by their cells' labels alone ('FFN-Hash25, 4 bits'), or by the experiment in a single cell.
+    """Yield the groups renamed to their cells' labels ('FFN-Hash25, 4 bits'), or to the experiment for a single cell.
 
-    Where names are the same, the suffix of the actions is added. Groups of a chain keep their names.
+    If names are equal, the suffix of the actions is added. Groups of a chain keep their names.
     """
 
     def name_of(group: SeedGroup) -> str:

@@ -1,6 +1,6 @@
-"""The table of a task by size: the smallest number of bytes that a model fits, and how good it is.
+"""The table of a task by size: each model's size class and score.
 
-Teachers, then classes of size with our students, other libraries' models and the thesis's, each marked.
+Teachers come first, then the size classes with our students, other libraries' models and the thesis's, each marked.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ from compression.experiments.report.speed_columns import FASTER, HEADINGS, speed
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
 
 LIMITS = (12_000, 32_000, 100_000, 400_000)
-"""Classes of size, in bytes, each up to and including its number."""
+"""Size classes: upper limits in bytes, inclusive."""
 LARGER = "larger"
-"""The class of what fits none of them."""
+"""Class of models larger than all limits."""
 Targets = Mapping[str, Mapping[str, Annotated[float, pydantic.Field(gt=0, le=1)]]]
-"""Class, as '12 KB' -> metric -> the least mean over seeds that is wanted, from 0 to 1."""
+"""Class, such as '12 KB' -> metric -> target: the minimum mean over seeds, from 0 to 1."""
 
 
 def size_table(
     results: SplitResults, targets: Targets | None = None, quotes: Sequence[str] = (), limits: Sequence[int] = LIMITS
 ) -> str:
-    """Return the table in Markdown. quotes: models of the thesis's table 7.5, under its teacher's row.
+    """Return the table in Markdown. quotes: models of the thesis's table 7.5, below the row of its teacher.
 
-    A group is in the smallest class that all its seeds fit, by the packed file. Speeds have columns where models were
-    timed. Raises UserError for a target of an
-    unknown class or metric, and an unknown model of the thesis.
+    A group is in the smallest class that the packed files of all its seeds fit. There are columns for speeds if models
+    were timed. Raises UserError for a target with an unknown class or metric, and for an unknown model of the thesis.
     """
     targets, metrics = targets or {}, results.metrics
     timed = [name for name in HEADINGS if any(_speed(results, group, name) for group in results.groups)]
@@ -46,7 +45,7 @@ def size_table(
     _check_known("targets: no metric", (metric for wanted in targets.values() for metric in wanted), metrics)
     _check_known(f"quotes: on {results.task} the thesis's table 7.5 has no model", quotes, points)
 
-    rows: list[tuple[str, list[Entry]]] = []  # class, and the entries that follow it
+    rows: list[tuple[str, list[Entry]]] = []  # size class, and the remaining entries of the line
     for group in results.groups:
         scores = [group.metric(name) for name in metrics]
         if group.is_teacher:
@@ -62,7 +61,7 @@ def size_table(
         numbers += [speed_entry(name, _speed(results, group, name)) for name in timed]
         rows.append((own_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
     for name in dict.fromkeys([QUOTED_TEACHER, *quotes]) if quotes else ():
-        point = points[name]  # the thesis's sizes are of weights alone, gzipped where pruned or quantized
+        point = points[name]  # the thesis's sizes count only weights, gzipped if pruned or quantized
         own_class = "teachers" if name == QUOTED_TEACHER else size_class(point.size_bytes, limits)
         scores = [number_entry(point.metrics.get(metric), ".2f", 0.01) for metric in metrics]
         numbers = [text_entry(_weights(point.size_bytes)), number_entry(point.parameters), *scores]
@@ -86,12 +85,12 @@ def size_table(
 
 
 def size_class(size: float, limits: Sequence[int] = LIMITS) -> str:
-    """Return the smallest class that a file of so many bytes fits: '12 KB'."""
+    """Return the smallest class that a file of this size fits, such as '12 KB'."""
     return [*map(human_bytes, limits), LARGER][bisect.bisect_left(limits, size)]
 
 
 def _speed(results: SplitResults, group: SeedGroup, name: str) -> float | None:
-    """One of HEADINGS."""
+    """Return the speed with a name in HEADINGS."""
     return results.times_faster(group) if name == FASTER else group.speed(name)
 
 
@@ -107,7 +106,7 @@ def _weights(size: float | None) -> str | None:
 
 
 def _target(targets: Mapping[str, float], means: Mapping[str, float] | None = None) -> str:
-    """'≥ 81.00: reached', or by how much it is missed; of several metrics, each by its name."""
+    """Return '≥ 81.00: reached', or by how much the target is missed; for several metrics, each with its name."""
     texts = []
     for metric, wanted in targets.items():
         text = f"{metric} ≥ {100 * wanted:.2f}" if len(targets) > 1 else f"≥ {100 * wanted:.2f}"

@@ -1,4 +1,4 @@
-"""The skyline: a score against size or time, and the models that none dominates (figures 7.2 to 7.4 of the thesis)."""
+"""Plots of the skyline, the non-dominated models by score and size or time (figures 7.2 to 7.4 of the thesis)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MEASURES = {
 }
 _SIZE_INCHES = (8.6, 5.9)
 _MARKER = 7
-"""Pixels around a point that its marker fills."""
+"""Pixels around a point that its marker covers."""
 _DISTANCES = (7, 10, 14)
-"""Distances of a name from its point, in points of 1/72 inch, from near to far."""
+"""Distances tried between a name and its point, in points of 1/72 inch, from near to far."""
 _DIRECTIONS = (0, 180, 90, 270, 45, 315, 135, 225, 158, 202, 22, 338, 112, 68, 248, 292)
 _FONT = 8
 _LABEL = {"fontsize": _FONT, "zorder": 6, "parse_math": False}
@@ -43,13 +43,13 @@ _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
     "few": ("dominated student (named where there is room)", {"markersize": 6, **_DOMINATED}),
     "many": ("dominated student", {"markersize": 4.5, **_DOMINATED}),
 }
-"""Kind of a point -> its text in the legend, and how its marker looks."""
+"""Kind of a point -> its text in the legend and the style of its marker."""
 
 
 def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) -> Figure:
-    """Return a figure with the panels of `panels`. quote: whether to draw the thesis's models too.
+    """Return a figure with a pair of axes for each of `panels`. quote: the thesis's models to draw too.
 
-    Every point's marker has `point_id` as its gid, by which SVG knows it.
+    The gid of a point's marker, and thus its id in SVG, is `point_id`.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -63,7 +63,7 @@ def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) ->
     drawn = figure.subplots(len(wanted), 1, squeeze=False)[:, 0]
     for number, (axes, panel) in enumerate(zip(drawn, wanted, strict=True)):
         _draw_panel(axes, panel, number)
-    # The layout moves the axes; labels are placed by pixels and so come after it, on axes that stay.
+    # Labels are placed in pixels, so the layout, which moves the axes, must be computed first.
     canvas.draw()
     figure.set_layout_engine("none")
     for axes, panel in zip(drawn, wanted, strict=True):
@@ -72,7 +72,7 @@ def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) ->
 
 
 def point_id(panel: int, point: int) -> str:
-    """Return the gid of a point's marker: the panel's number, and the point's in `Panel.points`."""
+    """Return the gid of a point's marker. panel: number of the panel; point: index in `Panel.points`."""
     return f"point-{panel}-{point}"
 
 
@@ -89,7 +89,7 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
         line = {"color": _PURPLE, "linestyle": ":", "linewidth": 1.1, "zorder": 2}
         axes.axhline(100 * panel.tolerable, label="tolerable: GLUE's BiLSTM (quoted)", **line)
     named = set()
-    for index, point in enumerate(panel.points):  # a line of one marker each, so that each has an id
+    for index, point in enumerate(panel.points):  # a separate line per marker, so that every marker has an id
         kind = point.kind
         if kind == "student":
             kind = "best" if point in panel.best else "few" if panel.few else "many"
@@ -112,12 +112,12 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
 
 
 def _ends(point: Point, spread: float) -> list[tuple[float, float]]:
-    """The lower and the upper end of a point's error bar."""
+    """Return the lower and the upper end of a point's error bar."""
     return [(point.cost, 100 * (point.score + side * spread)) for side in (-1, 1)]
 
 
 def _set_limits(axes: Axes, panel: Panel) -> None:
-    """Leave room for names on the left and above, where no points are, and put ticks such as 100 KB on the x axis."""
+    """Leave room for names at the left and top, where no points are, and set x ticks such as 100 KB."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     costs = [point.cost for point in panel.points]
@@ -135,7 +135,7 @@ def _set_limits(axes: Axes, panel: Panel) -> None:
 
 
 def _place_labels(axes: Axes, panel: Panel) -> None:
-    """Name points where their names cover nothing. The teacher and the skyline choose first.
+    """Write names of points where they cover nothing; the teacher and the skyline are placed first.
 
     If there are many points, only those of the skyline are named, in a column.
     """
@@ -152,7 +152,7 @@ def _place_labels(axes: Axes, panel: Panel) -> None:
 
 
 def _obstacles(axes: Axes, panel: Panel) -> Iterator[Bbox]:
-    """Boxes, in pixels, of markers, error bars and the skyline's steps."""
+    """Yield the boxes, in pixels, of markers, error bars and the skyline's steps."""
     from matplotlib.transforms import Bbox
 
     for point in panel.points:
@@ -164,9 +164,9 @@ def _obstacles(axes: Axes, panel: Panel) -> Iterator[Bbox]:
 
 
 def _place_label(axes: Axes, name: str, at: tuple[float, float], obstacles: Sequence[Bbox], colour: str) -> list[Bbox]:
-    """Write one name at the nearest free place around its point, which is in the axes' own units.
+    """Write a name at the nearest free place around its point. at: the point, in data coordinates.
 
-    Returns the name's box, in pixels; none when there was no room without covering an obstacle.
+    Returns the name's box, in pixels; empty if there is no room without covering an obstacle.
     """
     renderer, room = axes.figure.canvas.get_renderer(), axes.get_window_extent().padded(-6)
     text = axes.annotate(name, at, (0, 0), textcoords="offset points", color=colour, **_LABEL)
@@ -185,11 +185,11 @@ def _place_label(axes: Axes, name: str, at: tuple[float, float], obstacles: Sequ
 
 
 def _place_column(axes: Axes, named: Sequence[tuple[str, tuple[float, float]]], least: float) -> None:
-    """Write names in a column at the left, each with a line to its point; for many points whose neighbours are close.
+    """Write names in a column at the left, each with a line to its point; for many points that are close together.
 
-    named: names and points of a skyline, from its lower left to its upper right. Up and to the left of a skyline is
-    free room, and lines of names in its own order do not cross: so names only move upwards. The axes, whose x is
-    logarithmic, become wider on the left for the names to fit next to everything from x = least on.
+    named: names and points of a skyline, from its lower left to its upper right. The area above and to the left of a
+    skyline is free, and lines to names in the same order do not cross, so names only move upwards. The axes, whose x is
+    logarithmic, are extended to the left so that the names fit next to everything from x = least on.
     """
     renderer, room = axes.figure.canvas.get_renderer(), axes.get_window_extent()
     texts = [axes.text(0.01, 0, name, transform=axes.transAxes, **_LABEL) for name, _ in named]
@@ -199,7 +199,7 @@ def _place_column(axes: Axes, named: Sequence[tuple[str, tuple[float, float]]], 
     gap = 1.35 * _FONT * axes.figure.dpi / 72 / room.height
     heights = [(axes.transData.transform(at)[1] - room.y0) / room.height for _, at in named]
     heights = list(itertools.accumulate(heights, lambda below, height: max(height, below + gap)))
-    for i in reversed(range(len(heights))):  # names that would be above the axes move down again
+    for i in reversed(range(len(heights))):  # move names that would be above the axes down again
         heights[i] = min(heights[i], 1 - gap / 2 if i == len(heights) - 1 else heights[i + 1] - gap)
     for text, width, height, (_, at) in zip(texts, widths, heights, named, strict=True):
         text.set(y=height, verticalalignment="center")

@@ -1,4 +1,4 @@
-"""Columns of speed and memory, as `evaluate --time` measures them, and how to read them."""
+"""Columns of speed and memory, as measured by `evaluate --time`, and notes on how to read them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MEASURES = {
     "peak_memory": ("Peak memory, MB", 1e6),
     "flops": ("MFLOPs for one", 1e6),
 }
-"""Speed in results.json -> heading, and the unit it is shown in."""
+"""Name of a speed in results.json -> heading, and the unit in which it is shown."""
 FASTER = "times_faster"
-"""The teacher's milliseconds for one text divided by the model's; computed, not in results.json."""
+"""The teacher's milliseconds per text divided by the model's; computed, not in results.json."""
 HEADINGS = {name: title for name, (title, _) in MEASURES.items()} | {FASTER: "× faster"}
 _RUNTIMES = {
     "numpy": "packed files by the NumPy runtime",
@@ -26,7 +26,7 @@ _RUNTIMES = {
 
 
 def speed_entry(name: str, value: float | None) -> Entry:
-    """Return one of HEADINGS to three digits, a dash where it is unknown."""
+    """Return the entry of a speed with a name in HEADINGS, to three digits; a dash if it is unknown."""
     if name == FASTER:
         return ratio_entry(value)
     unit = MEASURES[name][1]
@@ -35,12 +35,12 @@ def speed_entry(name: str, value: float | None) -> Entry:
 
 
 def ratio_entry(value: float | None) -> Entry:
-    """Return how many times faster, or smaller, than its teacher a model is."""
+    """Return the entry of how many times faster, or smaller, a model is than its teacher."""
     return number_entry(value, ",.0f" if value is None or value >= 9.95 else ".1f")
 
 
 def speed_notes(rows: Iterable[Row]) -> list[str]:
-    """Return how to read the columns, one or two sentences each; none where nothing was timed."""
+    """Return notes on how to read the columns, one or two sentences each; empty if nothing was timed."""
     speeds = [row["speed"] for row in rows if row.get("speed")]
     runtimes = {speed.get("runtime") for speed in speeds}
     by = ", ".join(text for name, text in _RUNTIMES.items() if name in runtimes)

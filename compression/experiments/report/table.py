@@ -1,4 +1,4 @@
-"""A table as data, and its forms in Markdown, plain text and LaTeX; page.html.j2 has its form in HTML."""
+"""A table as data, and its rendering in Markdown, plain text and LaTeX; page.html.j2 renders it in HTML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compression.experiments.report.seed_groups import DASH
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A cell's text, the number or text to sort it by (None sorts last), and its kind: best, quoted or neither."""
+    """A cell: its text, the number or text to sort by (None sorts last), and its kind: best, quoted or empty."""
 
     text: str
     sort: float | str | None = None
@@ -22,7 +22,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """A column's heading, from the top level to the lowest."""
+    """A column's heading. levels: texts from the top level to the lowest."""
 
     levels: tuple[str, ...]
     numeric: bool = True
@@ -31,7 +31,7 @@ class Head:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A row. kind: teacher, best, quoted, missing or none; details: headings and texts that the HTML page unfolds."""
+    """A row. kind: teacher, best, quoted, missing or empty; details: headings and texts that the HTML page unfolds."""
 
     entries: Sequence[Entry]
     kind: str = ""
@@ -51,13 +51,13 @@ class Table:
 
     @property
     def every(self) -> list[Line]:
-        """Baselines, then lines."""
+        """All lines, baselines first."""
         return [*self.baselines, *self.lines]
 
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """A heading over neighbouring columns. first: the index of the leftmost; down: levels that it fills."""
+    """A heading over adjacent columns. first: index of the leftmost column; down: number of levels that it spans."""
 
     text: str
     first: int
@@ -66,17 +66,17 @@ class Span:
 
 
 def text_entry(value: str | None) -> Entry:
-    """Return an entry of a text, a dash where it is unknown."""
+    """Return an entry with a text, or a dash if it is None."""
     return Entry(value or DASH, value)
 
 
 def number_entry(value: float | None, pattern: str = ",.0f", unit: float = 1) -> Entry:
-    """Return an entry of a number in units of `unit`, a dash where it is unknown; of percent without the sign."""
+    """Return an entry with a number in units of `unit`, or a dash if it is None; the percent sign is left out."""
     return Entry(DASH if value is None else format(value / unit, pattern).rstrip("%"), value)
 
 
 def heading_levels(table: Table) -> list[list[Span]]:
-    """Return the headings level by level; equal neighbours on all but the lowest level share one."""
+    """Return the headings of each level; equal adjacent headings above the lowest level are merged."""
     depth = max((len(head.levels) for head in table.heads), default=1)
     levels: list[list[Span]] = [[] for _ in range(depth)]
     levels[0] += [Span(h.levels[0], i, down=depth) for i, h in enumerate(table.heads) if len(h.levels) == 1 < depth]
@@ -90,7 +90,7 @@ def heading_levels(table: Table) -> list[list[Span]]:
 
 
 def markdown_table(table: Table) -> str:
-    """Return the table in Markdown: baselines first, the best bold, headings of several levels joined by dots."""
+    """Return the table in Markdown: baselines first, the best in bold, heading levels joined by dots."""
     header = [escape_markdown(" · ".join(head.levels)) for head in table.heads]
     rule = "|" + "|".join("---:" if head.numeric else "---" for head in table.heads) + "|"
     body = []
@@ -102,17 +102,17 @@ def markdown_table(table: Table) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line."""
+    """Return text escaped for Markdown, on one line."""
     return " ".join(re.sub(r"([\\`*\[\]<>|])", r"\\\1", text).split())
 
 
 def markdown_list(notes: Iterable[str]) -> str:
-    """Return notes as a list in Markdown."""
+    """Return notes as a Markdown list."""
     return "\n".join(f"- {escape_markdown(note)}" for note in notes)
 
 
 def plain_table(table: Table, width: int = 0) -> str:
-    """Return the table in plain text, a star at each best entry, names shortened to fit into `width`."""
+    """Return the table in plain text, with a star at each best entry and names shortened to fit `width`."""
     starred = {i for line in table.every for i, entry in enumerate(line.entries) if entry.kind == "best"}
 
     def shown(i: int, entry: Entry) -> str:
@@ -132,7 +132,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
-    # A line of a table that starts with one of these would be read as an argument of the line break before it.
+    # At the start of a table line, LaTeX would read these as an argument of the preceding line break.
     "[": "{[}",
     "*": "{*}",
     "±": r"$\pm$",
@@ -146,13 +146,13 @@ _LATEX = {
 
 
 def escape_latex(text: str) -> str:
-    """Return text that LaTeX sets as it is, on one line, without control characters."""
+    """Return text escaped for LaTeX, on one line, without control characters."""
     shown = "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()) if sign.isprintable())
-    return re.sub("-(?=-)", "-{}", shown)  # two hyphens would be set as a dash
+    return re.sub("-(?=-)", "-{}", shown)  # LaTeX would turn two hyphens into a dash
 
 
 def latex_table(table: Table) -> str:
-    """Return a LaTeX `table` like the thesis's table 7.1: baselines first, the best bold, notes below."""
+    """Return a LaTeX `table` like the thesis's table 7.1: baselines first, the best in bold, notes below."""
     *upper, _ = levels = heading_levels(table)
     head = []
     for spans in upper:
@@ -192,13 +192,13 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _stacked(title: str) -> str:
-    """A quoted column's heading on several lines, to save width."""
+    """Return a quoted column's heading broken into several lines, to save width."""
     lines = [escape_latex(part) for part in re.split(r", (?=thesis)| (?=\(quoted\))", title)]
     return lines[0] if len(lines) == 1 else r"\shortstack{" + r"\\".join(lines) + "}"
 
 
 def _baseline(line: Line, labels: int, single: int) -> list[str]:
-    """A baseline's name across the columns of labels; equal neighbouring scores are one across their columns."""
+    """Return a baseline's cells: the name spans the label columns, and equal adjacent scores are merged."""
     name, *texts = (escape_latex(entry.text) for entry in (line.entries[0], *line.entries[labels:]))
     sizes, scores = texts[: single - labels], itertools.groupby(texts[single - labels :])
     spans = (rf"\multicolumn{{{len(list(same))}}}{{c}}{{{text}}}" for text, same in scores)

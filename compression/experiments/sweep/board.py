@@ -1,6 +1,6 @@
-"""The board of a running sweep: how many runs are done, running and failed, their last lines, and the time left.
+"""Progress board of a running sweep: numbers of finished, running and failed runs, their last log lines, time left.
 
-It reads the runs' files, so that it works for every launcher.
+The board reads the runs' files, so it works with every launcher.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _ENDED = ("finished", "failed")
 
 
 class Board:
-    """A context manager around a sweep's runs: a live table on a terminal, else a line for each run that ends."""
+    """Context manager around a sweep's runs: shows a live table on a terminal, else prints a line as each run ends."""
 
     def __init__(
         self, name: str, runs: Sequence[RunTask], statuses: Mapping[str, Status], workers: int, shown: bool
     ) -> None:
-        """runs: at least one. statuses: id -> status of the run at the start."""
+        """runs: at least one run. statuses: run id -> status at the start."""
         self._name, self._runs, self._workers = name, runs, workers
         self._statuses = {run.id: statuses[run.id] for run in runs}
         self._started: dict[str, float] = {}
@@ -72,7 +72,7 @@ class Board:
             if status == "running":
                 self._started.setdefault(run.id, time.monotonic())
             else:
-                self._started.pop(run.id, None)  # a run whose process died starts again
+                self._started.pop(run.id, None)  # the process died: the run will be started again
             if status not in _ENDED:
                 continue
             self._estimator = Estimator(run.folder.paths, self._runs)
@@ -86,7 +86,7 @@ class Board:
                 print(line, file=self._screen, flush=True)
 
     def _seconds_left(self) -> float | None:
-        """Estimate for all runs that have not ended, or None while no run like them has finished."""
+        """Return the estimated seconds of all unfinished runs, or None while no similar run has finished."""
         total = 0.0
         for run in self._runs:
             if self._statuses[run.id] in _ENDED:
@@ -108,7 +108,7 @@ class Board:
             (f"{counts['failed']} failed", "bold red" if counts["failed"] else ""),
             ", time left is known after the first run" if left is None else f", about {duration(left)} left",
         )
-        # In a table: a bar alone does not end its line.
+        # The bar is placed in a table because by itself it does not end its line.
         progress = Table.grid()
         progress.add_row(ProgressBar(total=total, completed=counts["finished"] + counts["failed"], width=60))
         rows = Table.grid(padding=(0, 2))

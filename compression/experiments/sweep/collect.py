@@ -1,4 +1,4 @@
-"""Results of a sweep's runs: rows, failures, the report. Reads files only, without PyTorch."""
+"""Results of a sweep's runs: rows, failures and the report. Only reads files, without PyTorch."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
 
 
 def _ended(paths: Store, record: ExperimentRecord) -> list[tuple[RecordedRun, RunRecord]]:
-    """An experiment's runs that have ended, with their records."""
+    """Return an experiment's runs that have ended, with their records."""
     found = [(run, RunFolder(paths, run.id).record()) for run in record.runs if run.id]
     return [(run, ended) for run, ended in found if ended]
 
 
 def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
-    """Write an experiment's report from its record and rows, which are gathered again if its runs are in the workspace.
+    """Write an experiment's report from its record and rows. Returns both.
 
-    Raises UserError for an unknown experiment, and for rows that were changed by hand.
+    The rows are gathered again if the runs are in the workspace. Raises UserError for an unknown experiment, and for
+    rows that were changed by hand.
     """
     folder = paths.experiment(name)
     record = read_record(folder)
@@ -58,5 +59,5 @@ def failures(paths: Store, record: ExperimentRecord) -> list[RunRecord]:
 
 
 def _shared_rows(experiment: Path) -> list[Row]:
-    """Return the rows of the models that shared jobs evaluated: teachers."""
+    """Return the rows of the models evaluated by shared jobs, which are teachers."""
     return [row for file in sorted((experiment / "shared").glob("*/result.json")) for row in read_results(file)]

@@ -1,4 +1,4 @@
-"""How long runs will take, from runs that have finished and are like them."""
+"""Estimates of how long runs take, from similar runs that have finished."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _SPEED = (
     *("max_tokens", "batch_size", "only_original_data", "augmented"),
     *("align_hidden", "align_attention", "align_embedding", "chains"),
 )
-"""Settings that decide how long a row takes."""
+"""Settings that the time per row depends on."""
 
 
 class Estimator:
-    """Seconds per row and epoch of finished runs: of the same kind, else of the same sweep.
+    """Estimates from the seconds per row and epoch of finished runs of the same kind, else of the same sweep.
 
-    A kind is a task, a number of threads, and the settings that decide how long a row takes.
+    A kind is a task, a number of threads, and the settings that the time per row depends on.
     """
 
     def __init__(self, paths: Store, sweep: Iterable[RunTask] = ()) -> None:
-        """sweep: all runs of the sweep that is estimated."""
+        """sweep: all runs of the sweep to estimate."""
         own = {run.id for run in sweep}
         self._rates: dict[_Kind, list[float]] = defaultdict(list)
         self._own: list[float] = []
@@ -39,7 +39,7 @@ class Estimator:
                     self._own.append(rate)
 
     def seconds(self, runs: Iterable[RunTask]) -> float | None:
-        """Return the seconds that runs take one after the other, or None where no run like them has finished."""
+        """Return the seconds that the runs take one after the other, or None if no similar run has finished."""
         total = 0.0
         for run in runs:
             rates = self._rates.get(_kind(run.task, run.threads, run.settings), self._own)

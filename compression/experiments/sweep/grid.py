@@ -1,4 +1,4 @@
-"""Grids: the axes, fixed settings, rules and seeds of a file, turned into cells and the settings of their runs."""
+"""Grids: turn the axes, fixed settings, rules and seeds of a file into cells and the settings of their runs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from compression.experiments.sweep.grid_file import (
 from compression.shrinking.settings import Action, CompressSettings
 
 TIMING = ("time", "runtime")
-"""Settings of evaluate that are the runs' too: whether models are timed, and by which runtime."""
+"""Settings of evaluate that also apply to runs: whether models are timed, and by which runtime."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One cell of a grid with one seed: a run. given: its settings, without defaults; chains: see GridFile."""
+    """A run: one cell of a grid with one seed. given: its settings, without defaults; chains: see GridFile."""
 
     labels: dict[str, str]
     seed: int
@@ -43,14 +43,14 @@ class Cell:
 
     @property
     def jobs(self) -> list[Job]:
-        """Its compress jobs, one per chain."""
+        """The run's compress jobs, one per chain."""
         chains = [{"compression_actions": chain} for chain in self.chains] or [{}]
         return [Job("compress", {**self.given, **chain}) for chain in chains]
 
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A grid ready to run. shared: task -> its jobs before the runs."""
+    """A grid ready to run. shared: task -> jobs to run before the task's runs."""
 
     name: str
     title: str
@@ -64,13 +64,13 @@ class Grid:
 
     @property
     def timing(self) -> dict[str, Any]:
-        """Those of TIMING that are given, where models are timed."""
+        """The given settings of TIMING if models are timed, else nothing."""
         given = {name: self.settings[name] for name in TIMING if name in self.settings}
         return given if given.get("time") else {}
 
     @property
     def augmented(self) -> tuple[str, ...]:
-        """Names of the augmented rows that its runs are trained on."""
+        """Names of the augmented rows that the runs train on."""
         given = {name: value for name, value in self.settings.items() if name == "augmented"}
         return RowsSettings(**given).augmented
 
@@ -78,9 +78,9 @@ class Grid:
 def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any] | None = None) -> Grid:
     """Return the grid of a file.
 
-    assignments: KEY=VALUE; fixes a setting, or gives an axis or `seeds` other values. flags: settings of every job and
-    run. Raises UserError for an unknown key, an axis that is not a setting, and a cell whose settings are impossible,
-    before anything runs.
+    assignments: KEY=VALUE strings; each fixes a setting, or replaces the values of an axis or of `seeds`. flags:
+    settings of every job and run. Raises UserError, before anything runs, for an unknown key, an axis that is not a
+    setting, and a cell with invalid settings.
     """
     file = read_grid_file(path)
     file, chosen = narrowed(file, parse_assignments(assignments))
@@ -108,7 +108,7 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
 def _cells(
     file: GridFile, seeds: Sequence[int], fixed: dict[str, Any], overrides: dict[str, Any], path: Path
 ) -> Iterator[Cell]:
-    """Every cell with every seed, without those that rules skip."""
+    """Yield every cell with every seed, without the cells that rules skip."""
     if not file.axes:
         return
     for combination in itertools.product(*(_choices(name, values) for name, values in file.axes.items())):
@@ -132,14 +132,14 @@ def _cells(
 
 
 def _choices(axis: str, values: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Label and settings of each value of an axis."""
+    """Return the label and the settings of each value of an axis."""
     if isinstance(values, dict):
         return [(str(label), settings or {}) for label, settings in values.items()]
     return [(label_of(value), {axis: value}) for value in values]
 
 
 def _with_rules(rules: Sequence[Rule], labels: dict[str, str], given: dict[str, Any]) -> dict[str, Any] | None:
-    """The settings after all rules that match, or None when one says to skip."""
+    """Return the settings after applying all matching rules, or None if a rule skips the cell."""
     for rule in rules:
         if all(_matches(_value(key, labels, given), wanted) for key, wanted in rule.when.items()):
             if rule.skip:
@@ -149,7 +149,7 @@ def _with_rules(rules: Sequence[Rule], labels: dict[str, str], given: dict[str, 
 
 
 def _value(key: str, labels: dict[str, str], given: dict[str, Any]) -> Any:
-    """Return an axis's label, or a setting: a given one or its default."""
+    """Return an axis's label, or the value of a setting: as given, or the default."""
     if key in labels or key in given:
         return labels.get(key, given.get(key))
     defaults = Job("compress", given).defaults()
@@ -162,7 +162,7 @@ def _matches(value: Any, wanted: Any) -> bool:
 
 
 def _tasks(settings: dict[str, Any]) -> list[str]:
-    """The task or tasks that settings name. Raises UserError for none."""
+    """Return the tasks that the settings name. Raises UserError if there is none."""
     if "task" not in settings:
         raise UserError("settings: no task is given; set one in the file, or with --set task=NAME")
     tasks = settings["task"]
@@ -183,7 +183,10 @@ def _shared_jobs(
 
 
 def _is_for(task: str, tasks: Any) -> bool:
-    """Return whether a job's `for_tasks` has a task, or is unset. Raises UserError for no list, or an unknown task."""
+    """Return whether a job's `for_tasks` contains a task or is unset.
+
+    Raises UserError if it is not a list or names an unknown task.
+    """
     if tasks is None:
         return True
     if not isinstance(tasks, list):
@@ -192,7 +195,7 @@ def _is_for(task: str, tasks: Any) -> bool:
 
 
 def _teachers_by_seed(own: dict[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the settings of a teacher, or with `each_seed` those of one for each seed of the grid, named after it."""
+    """Return the settings of a teacher; with `each_seed`, of one teacher per seed of the grid, named after the seed."""
     own = dict(own)
     if not own.pop("each_seed", False):
         return [own]
@@ -201,14 +204,14 @@ def _teachers_by_seed(own: dict[str, Any], seeds: Sequence[int]) -> list[dict[st
 
 
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Those of the settings that apply to a shared job: a batch size or rate is the runs' own, not the teacher's.
+    """Return the settings that apply to a shared job; a batch size or learning rate applies to runs, not the teacher.
 
-    The name of augmented rows is for both: some jobs write them and others read them. Several names are the runs' own;
-    shared jobs name rows after their method, or as their own settings say.
+    A single name of augmented rows applies to both, since some jobs write these rows and others read them. Several
+    names apply to runs only; shared jobs then name rows after their method or by their own settings.
     """
     of_runs = RUN_FIELDS - {*StageSettings.model_fields, "augmented"}
     if isinstance(settings.get("augmented"), list | tuple):
         of_runs = of_runs | {"augmented"}
     if kind in ("evaluate", "analyze"):
-        of_runs = of_runs | {"arch"}  # it names where the teacher comes from, and would exclude the fine-tuned teacher
+        of_runs = of_runs | {"arch"}  # --arch names the teacher to fine-tune and would exclude the fine-tuned one
     return {key: value for key, value in settings_for(kind, settings).items() if key not in of_runs}

@@ -1,4 +1,4 @@
-"""Grid files: reading and checking one, and giving its axes and settings other values."""
+"""Grid files: reading and checking a file, and replacing the values of its axes and settings."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class GridFile(Settings):
 
 
 def read_grid_file(path: Path) -> GridFile:
-    """Return a grid file, on top of its base. Raises UserError for all mistakes that show before cells are built."""
+    """Return a grid file merged with its base. Raises UserError for errors that can be found before building cells."""
     loaded = load_with_base(path)
     if "jobs" in loaded:
         raise UserError(f"{path} is a list of jobs: python experiment.py run {path}")
@@ -113,7 +113,7 @@ def _check_allowed(settings: Iterable[str]) -> None:
 
 
 def _check_rules(file: GridFile) -> None:
-    # Before axes are narrowed: a rule about a value that --set leaves out is no mistake.
+    # Checked before axes are narrowed: a rule for a value that --set leaves out is not an error.
     known = {*file.axes, *RUN_FIELDS}
     for rule in file.rules:
         for key, wanted in rule.when.items():
@@ -125,7 +125,7 @@ def _check_rules(file: GridFile) -> None:
 
 
 def _check_value(file: GridFile, key: str, value: Any) -> None:
-    """Raise UserError for a label that an axis, or a value that a setting, cannot have: it would never match."""
+    """Raise UserError for a label or value that the axis or setting cannot have, since it would never match."""
     labels = file.axes.get(key)
     if isinstance(labels, dict):
         if label_of(value) not in labels:
@@ -138,7 +138,7 @@ def _check_value(file: GridFile, key: str, value: Any) -> None:
 
 
 def parse_assignments(words: Sequence[str]) -> dict[str, Any]:
-    """Return KEY=VALUE words as a mapping, their values read as YAML. Raises UserError for another form."""
+    """Return KEY=VALUE words as a mapping, with values parsed as YAML. Raises UserError for words of another form."""
     values: dict[str, Any] = {}
     for key, text in pairs("--set", words).items():
         try:

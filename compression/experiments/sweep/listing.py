@@ -18,7 +18,7 @@ _LAST_LINES = 15
 
 
 def experiments(paths: Store) -> list[dict[str, Any]]:
-    """Return every experiment of a workspace, the one last changed first. A damaged record is listed with its error."""
+    """Return every experiment of a workspace, the last changed first. A damaged record is listed with its error."""
     files = paths.root.glob(f"experiments/[!.]*/{RECORD_FILE}")
     newest_first = sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)
     return [_experiment(paths, file) for file in newest_first]
@@ -69,7 +69,7 @@ def experiments_text(found: Sequence[dict[str, Any]]) -> str:
 def show(paths: Store, name: str) -> dict[str, Any]:
     """Return an experiment with the status of its runs, or one run by the first digits of its id.
 
-    Raises UserError when neither exists, or when the digits fit several runs.
+    Raises UserError if neither exists, or if the digits match several runs.
     """
     if (paths.experiment(name) / RECORD_FILE).exists():
         record = read_record(paths.experiment(name))
@@ -91,7 +91,7 @@ def show(paths: Store, name: str) -> dict[str, Any]:
 
 
 def _run_of(paths: Store, run: RecordedRun) -> dict[str, Any]:
-    """A run of an experiment with its status."""
+    """Return a run of an experiment with its status."""
     ended = RunFolder(paths, run.id).record() if run.id else None
     seconds, error = (ended.seconds, ended.error) if ended else (None, None)
     known = {"id": run.id, "cell": run.cell, "seed": run.seed, "status": _status(paths, run)}
@@ -99,7 +99,7 @@ def _run_of(paths: Store, run: RecordedRun) -> dict[str, Any]:
 
 
 def show_text(found: dict[str, Any]) -> str:
-    """Return what `show` found, for a terminal."""
+    """Return the result of `show` as text for a terminal."""
     return _experiment_text(found) if "kind" in found else _run_text(found)
 
 
@@ -135,7 +135,7 @@ def _run_text(found: dict[str, Any]) -> str:
 
 
 def plan_text(plan: dict[str, Any]) -> str:
-    """Return the plan of a sweep (`--dry-run`), for a terminal."""
+    """Return the plan of a sweep (`--dry-run`) as text for a terminal."""
     lines = [f"{plan['name']}: {plan['cells']} cells x {len(plan['seeds'])} seeds = {plan['runs']} runs"]
     lines += [f"before them, once for {task}: {', '.join(kinds)}" for task, kinds in plan["shared"].items() if kinds]
     if plan["inputs"] != "there":

@@ -25,10 +25,10 @@ from compression.shrinking.settings import CompressSettings
 
 
 class RunIdentity(NamedTuple):
-    """A run's steps and inputs, as its record has them.
+    """A run's steps and inputs, as stored in its record.
 
-    id: 16 hex digits that name the run. family: 8 hex digits shared by runs that distil the same student with other
-    seeds. settings: of all steps, without groups. inputs: role -> key.
+    id: 16 hex digits that name the run. family: 8 hex digits shared by runs that distil the same student with
+    different seeds. settings: of all steps, in one flat mapping. inputs: role -> key.
     """
 
     id: str
@@ -42,8 +42,8 @@ def identify(
 ) -> RunIdentity:
     """Return the identity of a run. Raises UserError for an input that is missing or out of date.
 
-    chains: lists of actions, each beginning with distill; empty for the settings' own. timing: how its models are
-    timed, if they are: such a run has another id, and reuses models that are built already.
+    chains: lists of actions, each beginning with distill; if empty, the actions of the settings. timing: how the
+    models are timed, if they are; such a run has a different id but reuses models that exist already.
     """
     chains = [list(chain) for chain in chains] or [list(settings.compression_actions)]
     step = Distill.of(settings)
@@ -59,7 +59,7 @@ def identify(
 
 
 def _dump(settings: CompressSettings, action: str) -> Any:
-    """Return all that the result of an action after distilling depends on, except the student."""
+    """Return everything except the student that the result of an action after distilling depends on."""
     return [action, SHRINK[action].of(settings, Path()).model_dump(mode="json")] if action in SHRINK else action
 
 
@@ -71,10 +71,10 @@ def plan_runs(
     observers: Sequence[str] = (),
     threads: int = 1,
 ) -> list[RunTask]:
-    """Return the run of every cell of a grid, in its order. Cells with the same effective settings have the same run.
+    """Return the run of every cell of a grid, in order. Cells with the same effective settings share a run.
 
     teachers: task -> name of the teacher that its shared jobs fine-tuned or imported last.
-    Raises UserError for a missing input.
+    Raises UserError if an input is missing.
     """
     runs = []
     for cell in grid.cells:
@@ -83,7 +83,7 @@ def plan_runs(
             given.setdefault("teacher", teachers[given["task"]])
         settings = Job("compress", given).settings()
         identity = identify(settings, cell.chains, grid.timing)
-        # Runs may differ in any setting: part of a hash of them distinguishes their names, which end in the seed.
+        # Runs may differ in any setting, so their names contain part of a hash of the settings before the seed.
         stem = student_name(settings).removesuffix(f"-s{cell.seed}")
         given["model_name"] = f"{stem}-{identity.family}-s{cell.seed}"
         runs.append(
@@ -105,7 +105,7 @@ def plan_runs(
 
 
 def _training_rows(settings: CompressSettings) -> int:
-    """Return about how many rows a run reads in an epoch."""
+    """Return the approximate number of rows that a run reads in an epoch."""
     paths, task = settings.paths, load_task(settings.task)
     rows = round(count_rows(paths.split(task.name, "train")) * settings.downsample_data)
     augmented = sum(count_rows(paths.augmented(task.name, name)) for name in augmented_names(settings))
@@ -113,12 +113,12 @@ def _training_rows(settings: CompressSettings) -> int:
 
 
 def distinct(runs: Sequence[RunTask]) -> list[RunTask]:
-    """Return every run once, in order."""
+    """Return the runs without duplicates, in order."""
     return list({run.id: run for run in runs}.values())
 
 
 def _teachers_by_name(grid: Grid) -> dict[str, str]:
-    """Task -> name that its shared jobs will give the teacher."""
+    """Return task -> name that its shared jobs will give the teacher."""
     names = {}
     for task, jobs in grid.shared.items():
         for job in jobs:
@@ -132,7 +132,7 @@ def _teachers_by_name(grid: Grid) -> dict[str, str]:
 
 
 def describe_plan(grid: Grid, paths: Store, at_once: int) -> dict[str, Any]:
-    """Return the numbers of runs of a sweep, which of them have ended, and the seconds of the rest if known."""
+    """Return a sweep's numbers of runs, in all and by status, and the estimated seconds of the rest if known."""
     plan: dict[str, Any] = {
         "name": grid.name,
         "cells": len({tuple(cell.labels.items()) for cell in grid.cells}),

@@ -1,7 +1,7 @@
-"""A run's files. A run is finished when its record says so and the models it saved exist.
+"""A run's files. A run is finished if its record has that status and the models it saved exist.
 
-runs/<id>/run.json        written whole when the run ends: finished, or failed and why
-runs/<id>/running.json    exists while the run goes on; one that a killed process left is ignored
+runs/<id>/run.json        written atomically when the run ends: finished, or failed with the reason
+runs/<id>/running.json    exists while the run is in progress; ignored if its process was killed
 runs/<id>/result.json     rows of its models
 runs/<id>/log.txt         its output
 """
@@ -63,7 +63,7 @@ class RunFolder:
         self.log = self.folder / "log.txt"
 
     def record(self) -> RunRecord | None:
-        """Return the record of a run that has ended, else None; also for a damaged one, since a run can be repeated."""
+        """Return the record of a run that has ended, else None; also None if it is damaged, so the run is repeated."""
         try:
             return build(RunRecord, read_json(self.file))
         except UserError:
@@ -75,24 +75,24 @@ class RunFolder:
         self.running.unlink(missing_ok=True)
 
     def rows(self) -> list[Row]:
-        """Return the rows of its models. Raises UserError when they are missing or were changed by hand."""
+        """Return the rows of the run's models. Raises UserError if they are missing or were changed by hand."""
         return read_results(self.results)
 
     def status(self) -> Status:
-        """Return the run's status by its files. A finished run whose rows or models are damaged is waiting."""
+        """Return the run's status from its files. A finished run with damaged rows or models counts as waiting."""
         record = self.record()
         if record is None:
             return "running" if self._has_process() else "waiting"
         return "waiting" if record.status == "finished" and not self._is_whole(record) else record.status
 
     def _has_process(self) -> bool:
-        """Whether a process runs it. A process of another machine is taken to be alive."""
+        """Return whether a process is executing the run. A process on another machine is assumed to be alive."""
         try:
             process = read_json(self.running)
             if process["host"] != platform.node():
                 return True
             os.kill(process["pid"], 0)
-        except PermissionError:  # of another user
+        except PermissionError:  # the process belongs to another user
             return True
         except (UserError, OSError, LookupError, TypeError):
             return False
@@ -109,7 +109,7 @@ class RunFolder:
         )
 
     def last_line(self) -> str:
-        """Return the last line of its log that is not empty, or an empty string."""
+        """Return the last non-empty line of the log, or an empty string."""
         if not self.log.exists():
             return ""
         with self.log.open("rb") as file:

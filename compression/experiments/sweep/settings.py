@@ -38,16 +38,16 @@ class SweepSettings(QuerySettings):
     """Show the progress board, with time left."""
 
     def unused(self) -> dict[str, str]:
-        """Return the number of workers where there are none."""
+        """Return the settings without effect: the number of workers if the launcher has none."""
         return unused_fields((self.launcher != "local", ["workers"], "with --launcher local"))
 
     @property
     def flags(self) -> dict[str, Any]:
-        """Flags of every job and run."""
+        """Flags that apply to every job and run."""
         return {"workspace": str(self.workspace), **({"cpu": True} if self.cpu else {})}
 
     def launch(self) -> Launcher:
-        """Return where runs go. Raises UserError for a --slurm that is malformed, or has no effect."""
+        """Return the launcher of the runs. Raises UserError if --slurm is malformed or has no effect."""
         if self.slurm and self.launcher != "slurm":
             raise UserError("--slurm is for --launcher slurm")
         return Launcher(self.launcher, self.workers, self.threads, pairs("--slurm", self.slurm), self.cpu)

@@ -1,4 +1,4 @@
-"""The jobs that a sweep's runs share: splits, teacher, augmented rows, logits. Done once per task, before the runs."""
+"""Jobs shared by a sweep's runs: splits, teacher, augmented rows, logits. They run once per task, before the runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compression.experiments.sweep.grid import Grid
 
 @dataclasses.dataclass(frozen=True)
 class SharedJobs:
-    """Jobs of one task, for a worker. folder: where their results are written."""
+    """Jobs of one task, for a worker. folder: where the results are written."""
 
     jobs: tuple[Job, ...]
     folder: Path
@@ -25,7 +25,7 @@ class SharedJobs:
 
 
 def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
-    """Run the jobs that are not up to date, and write the name of the teacher and the rows of evaluations."""
+    """Run the jobs that are not up to date, and write the teacher's name and the rows of evaluations."""
     rows, state = run_jobs(shared.jobs)
     write_results(shared.folder / "result.json", rows)
     write_json(shared.folder / "teacher.json", state.teacher)
@@ -34,7 +34,7 @@ def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
 def run_shared(grid: Grid, experiment: Path, launcher: Launcher) -> dict[str, str]:
     """Run the shared jobs of every task, in this process or on a cluster. Returns task -> name of its teacher."""
     folder = experiment / "shared"
-    shutil.rmtree(folder, ignore_errors=True)  # of tasks that the grid may no longer have
+    shutil.rmtree(folder, ignore_errors=True)  # may hold results of tasks that are no longer in the grid
     tasks = [SharedJobs(tuple(jobs), folder / str(number)) for number, jobs in enumerate(grid.shared.values())]
     if launcher.kind == "processes":
         launcher = Launcher()

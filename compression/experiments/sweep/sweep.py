@@ -1,4 +1,4 @@
-"""`experiment.py sweep`: the shared jobs, then every run that is not finished yet, then the report."""
+"""`experiment.py sweep`: runs the shared jobs, then every unfinished run, and writes the report."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from compression.experiments.sweep.work import RunTask, do_run
 
 
 def plan_sweep(path: Path, settings: SweepSettings) -> dict[str, Any]:
-    """Return what a sweep would do, without doing any of it (`--dry-run`)."""
+    """Return the plan of a sweep without running it (`--dry-run`)."""
     return describe_plan(load_grid(path, settings.set_, settings.flags), settings.paths, settings.launch().at_once())
 
 
 def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
-    """Run a grid: finished runs are kept, stopped ones resume, failed ones wait for --retry-failed.
+    """Run a grid. Finished runs are reused, stopped runs resume, failed runs are repeated only with --retry-failed.
 
-    Returns the experiment's record. Raises UserError before anything runs for a faulty file, flag or name;
+    Returns the experiment's record. Raises UserError before anything runs for an invalid file, flag or name, and
     KeyboardInterrupt after a clean stop.
     """
     grid = load_grid(path, settings.set_, settings.flags)
@@ -79,14 +79,14 @@ def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
 
 
 def _recorded(cell: Cell, identity: str | None, given: dict[str, Any]) -> RecordedRun:
-    """A run as experiment.json has it. identity: None before the run's inputs exist."""
+    """Return a run in the form of experiment.json. identity: None before the run's inputs exist."""
     settings = recorded_settings(given)
-    settings.pop("model_name", None)  # it follows from the others
+    settings.pop("model_name", None)  # derived from the other settings
     return RecordedRun(id=identity, cell=cell.labels, seed=cell.seed, settings=settings)
 
 
 def _run(name: str, all_runs: Sequence[RunTask], settings: SweepSettings, launcher: Launcher) -> None:
-    """Do the runs that are left, under the board."""
+    """Do the remaining runs, with the progress board."""
     runs = distinct(all_runs)
     statuses = {run.id: run.folder.status() for run in runs}
     wanted = "failed" if settings.retry_failed else "waiting"
@@ -108,5 +108,5 @@ def _run(name: str, all_runs: Sequence[RunTask], settings: SweepSettings, launch
 
 
 def _lost(run: RunTask) -> None:
-    """Record the failure of a run whose process died several times; the others go on."""
+    """Record the failure of a run whose process died several times; the other runs continue."""
     run.folder.write(run.record(error="its process died again and again (out of memory?)"))

@@ -1,4 +1,4 @@
-"""One run of a sweep, in a worker: train, compress and evaluate a student, and write a record of it."""
+"""One run of a sweep, in a worker: train, compress and evaluate a student, and write the run's record."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.
 
 @dataclasses.dataclass(frozen=True)
 class RunTask:
-    """A run, as a worker gets it: names, numbers and settings."""
+    """A run in the form that is sent to a worker: names, numbers and settings."""
 
     id: str
     task: str
     workspace: Path
     jobs: tuple[dict[str, Any], ...]
-    """Settings of its compress jobs, without defaults: they share one distilled student."""
+    """Settings of the compress jobs, without defaults. The jobs share one distilled student."""
     settings: dict[str, Any]
-    """Settings of all its steps."""
+    """Settings of all steps."""
     inputs: dict[str, str]
     timing: dict[str, Any]
-    """Settings of evaluate that say whether and how its models are timed."""
+    """Settings of evaluate for timing the models; empty if they are not timed."""
     experiment: str
     observers: tuple[str, ...]
     threads: int
@@ -54,12 +54,12 @@ class RunTask:
 
     @property
     def name(self) -> str:
-        """Name of its distilled student."""
+        """Name of the distilled student."""
         return self.jobs[0]["model_name"]
 
     @property
     def folder(self) -> RunFolder:
-        """Its folder in the workspace."""
+        """The run's folder in the workspace."""
         return RunFolder(Store(self.workspace), self.id)
 
     def record(
@@ -69,7 +69,7 @@ class RunTask:
         models: Sequence[SavedModel] = (),
         error: str | None = None,
     ) -> RunRecord:
-        """Return the record of the run once it has ended: finished, or failed where there is an error."""
+        """Return the record of the ended run: finished, or failed if there is an error."""
         return RunRecord(
             id=self.id,
             status="failed" if error else "finished",
@@ -87,13 +87,13 @@ class RunTask:
 
 
 def do_run(run: RunTask, advance: Advance = nothing) -> None:
-    """Do a run, unless another experiment has done it meanwhile, and write how it ended.
+    """Do a run, unless another experiment has done it in the meantime, and write its record.
 
-    An exception of the run itself is recorded as its failure. A full disk and an interrupt are raised, and the run
-    stays to be done.
+    An exception in the run itself is recorded as a failure. A full disk and an interrupt are raised, and the run
+    remains unfinished.
     """
     folder = run.folder
-    # Locked by the student's name: other runs may distil the same student before they compress it differently.
+    # The lock is on the student's name, because other runs may distil the same student and compress it differently.
     with waiting(), only_one(folder.folder.parent / f"{run.task}-{run.name}", run.name):
         if folder.status() == "finished":
             return
@@ -117,7 +117,7 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
 
 @contextlib.contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Write what is printed, and an exception's traceback, to a run's log: many runs share one screen."""
+    """Redirect output, and the traceback of an exception, to a run's log, because many runs share one screen."""
     with log.open("a", encoding="utf-8", buffering=1) as file, contextlib.redirect_stderr(file):
         show_bars(False)
         try:
@@ -128,7 +128,7 @@ def _output_to(log: Path) -> Iterator[None]:
 
 
 def _train_and_evaluate(run: RunTask) -> list[SavedModel]:
-    """Do the run itself, recorded with the experiment's observers. Returns the models it saved."""
+    """Do the run and record it with the experiment's observers. Returns the models it saved."""
     recorded = {"id": run.id, "jobs": run.jobs, "settings": run.settings, "inputs": run.inputs}
     folder = run.folder.paths.experiment(run.experiment) / "sacred"
     models, rows = record(run.experiment, folder, recorded, lambda: _models_and_rows(run), run.observers)

@@ -1,4 +1,4 @@
-"""The card of a model of the zoo: zoo/<name>.json, next to zoo/<name>.fwt."""
+"""Card of a model in the zoo: zoo/<name>.json, next to zoo/<name>.fwt."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from common.errors import UserError
 from common.store.files import read_json
 
 ZOO = Path(__file__).parents[3] / "zoo"
-"""The zoo of this repository."""
+"""The zoo folder of this repository."""
 
 
 class Scores(Settings):
     """Scores of the packed file on one test split."""
 
     rows: int
-    """Number of its rows."""
+    """Number of rows in the split."""
     data: str
-    """Fingerprint of its texts and labels."""
+    """Fingerprint of the split's texts and labels."""
     metrics: dict[str, float]
-    """Metric -> score of this file, read by compression.runtime."""
+    """Metric -> score of this file, computed with compression.runtime."""
 
 
 class Spread(Settings):
-    """A metric over the seeds of a family, a mean over test splits: PyTorch's scores, of the experiment's rows."""
+    """A metric over a family's seeds, averaged over test splits: PyTorch's scores, from the experiment's rows."""
 
     mean: float
     sd: float
@@ -33,7 +33,7 @@ class Spread(Settings):
 
 
 class Family(Settings):
-    """Models that differ from this one in their seed alone."""
+    """Models that differ from this one only in their seed."""
 
     name: str
     """Its name in the report of the experiment."""
@@ -46,11 +46,11 @@ class Teacher(Settings):
 
     name: str
     encoders: tuple[str, ...]
-    """Encoder that was fine-tuned, several for an ensemble; of a teacher imported as logits its name."""
+    """Encoder that was fine-tuned, several for an ensemble; the teacher's name if it was imported as logits."""
     bytes: int | None
-    """Of its weights files; null where it was imported as logits."""
+    """Size of its weights files; null if it was imported as logits."""
     metrics: dict[str, float]
-    """Its own scores on test, a mean over test splits; none where it was imported without answers for test."""
+    """Its own test scores, averaged over test splits; empty if it was imported without answers for test."""
 
 
 class Training(Settings):
@@ -59,27 +59,27 @@ class Training(Settings):
     rows: int
     """Rows of train."""
     augmented_rows: int | None
-    """Further rows made by augmentation; null: none."""
+    """Number of additional rows from augmentation; null: none."""
     augmentation: dict[str, Any] | None
-    """Settings of the method, of TinyBERT's Algorithm 1 variants, replace_probability, candidates, fraction; those of
-    several sets of rows by their names."""
+    """Settings of the method: for TinyBERT's Algorithm 1 variants, replace_probability, candidates, fraction; by name
+    if there are several sets of rows."""
     alpha: float | None
-    """Weight of the labels in the loss; the rest is the teacher's. 1: labels only."""
+    """Weight of the labels in the loss, next to the teacher's 1 - alpha. 1: labels only."""
 
 
 class TaskNotes(Settings):
     """Notes on a task in zoo/tasks.yaml."""
 
     question: str
-    """Question that a model of the task answers."""
+    """Question that the task's models answer."""
     data: str
-    """The dataset, with its source in the literature."""
+    """The data set and the paper that describes it."""
     source: str
-    """Where it is from."""
+    """Where the data are from."""
     licence: str
     """Licence of the data."""
     limits: tuple[str, ...]
-    """Limits of the models: texts and uses that they were not built for."""
+    """Limits of the models: texts and uses that they are not intended for."""
 
 
 class Card(Settings):
@@ -89,37 +89,37 @@ class Card(Settings):
     task: str
     about: TaskNotes
     kind: Literal["texts", "pairs", "words", "answers"]
-    """Unit that has a label: a text, a pair of texts, or each word of a text; answers are parts of a context."""
+    """Unit that is labelled: a text, a pair of texts, or each word of a text; answers are parts of a context."""
     labels: tuple[str, ...]
-    """Labels that the model predicts; none where it predicts a score."""
+    """Labels that the model predicts; empty if it predicts a score."""
     bytes: int
     """Size of the packed file."""
     sha256: str
     """SHA-256 of the packed file, in hex."""
     test: dict[str, Scores]
-    """Test split -> this file's scores."""
+    """Test split -> scores of this file."""
     seed: int
     """Seed of this file."""
     family: Family | None
-    """Null where only one seed was trained."""
+    """Null if only one seed was trained."""
     architecture: dict[str, Any]
-    """The student's kind, embedding, sizes, and everything done to it."""
+    """The student's architecture, embedding, sizes, and all compression applied to it."""
     parameters: int
     teacher: Teacher | None
     """Null for a model trained on labels only."""
     training: Training
     command: str
-    """The command that made it."""
+    """Command that built the model."""
     date: str
-    """Day on which it was made."""
+    """Date on which the model was built."""
 
     def shown(self, metric: str) -> str:
-        """Return a score on test for a table, in percent: '83.60', or with two test splits '83.60 / 83.12'."""
+        """Return a test score for a table, in percent: '83.60', or '83.60 / 83.12' for two test splits."""
         return " / ".join(f"{100 * scores.metrics[metric]:.2f}" for scores in self.test.values())
 
 
 def read_card(path: Path) -> Card:
-    """Return the card in a file. Raises UserError when it is missing or malformed."""
+    """Return the card in a file. Raises UserError if it is missing or malformed."""
     try:
         return build(Card, read_json(path))
     except UserError as error:
@@ -127,5 +127,5 @@ def read_card(path: Path) -> Card:
 
 
 def read_cards(folder: Path) -> list[Card]:
-    """Return the cards of a zoo, by task and then by size."""
+    """Return the cards of a zoo, sorted by task and then by size."""
     return sorted(map(read_card, folder.glob("[!.]*.json")), key=lambda card: (card.task, card.bytes))

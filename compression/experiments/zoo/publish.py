@@ -1,4 +1,4 @@
-"""`experiment.py publish`: a model of a finished experiment becomes one of the zoo."""
+"""`experiment.py publish`: adds a model of a finished experiment to the zoo."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _NOTES = "tasks.yaml"
 def publish(settings: PublishSettings, experiment: str) -> Path:
     """Add a model of a finished experiment to the zoo: packed file, card, README.md. Returns the packed file's path.
 
-    Raises UserError for an unknown experiment, task or model, for a model that was built again since or is not packed,
-    and for a task that zoo/tasks.yaml has no notes on.
+    Raises UserError for an unknown experiment, task or model, for a model that is not packed or was rebuilt since the
+    experiment, and for a task without notes in zoo/tasks.yaml.
     """
     if not is_name(settings.name):
         raise UserError(f"--name {settings.name}: a name has letters, digits, points and hyphens alone")
@@ -81,7 +81,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
 
 
 def score_on(paths: Workspace, task: Task, name: str, model: Model) -> Scores:
-    """Return the scores of a packed file's model on a prepared split. Raises UserError where it is missing."""
+    """Return the scores of a packed model on a prepared split. Raises UserError if the split is missing."""
     split = load_split(paths, task, name)
     metrics = labelled_score(task, split, packed_logits(model, split), model.temperature, model.threshold)
     return Scores(rows=len(split), data=data_fingerprint(paths, task, name), metrics=metrics)
@@ -96,7 +96,7 @@ def _task(settings: PublishSettings, rows: list[Row]) -> Task:
 
 
 def _choose(wanted: str | None, results: SplitResults) -> tuple[SeedGroup, Row]:
-    """Return the family that --model means, and its best seed on validation or the one model that --model names."""
+    """Return the family selected by --model, and its best seed on validation or the single model that --model names."""
     students = [group for group in results.groups if not (group.is_teacher or group.is_peer)]
     families = {group.name: group for group in students}
     models = {row["model"]: (group, row) for group in students for row in group.rows}
@@ -156,7 +156,7 @@ def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelC
         raise UserError(f"{config.name}: there are no scores of its teacher; run: {command}")
     members = [read_config(member) for member in members_of(folder)] or [teacher]
     encoders = tuple(member.name if member.imported else Path(member.arch).name for member in members)
-    row = row or {"bytes_model": None, "metrics": {}}  # imported without answers for test
+    row = row or {"bytes_model": None, "metrics": {}}  # the teacher was imported without answers for test
     return Teacher(name=teacher.name, encoders=encoders, bytes=row["bytes_model"], metrics=row["metrics"])
 
 
@@ -177,7 +177,7 @@ def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
 
 
 def _command(record: ExperimentRecord, paths: Workspace) -> str:
-    """Return the command of an experiment, its paths without those of this machine."""
+    """Return the command of an experiment, without paths of this machine."""
     first, *given = re.split(r" (?=\w+=)", str(portable(record.definition, paths.root)))
     shipped = [path for path in (CONFIG_DIR / "experiments").rglob(first) if first.endswith(".yaml")]
     file = shipped[0].relative_to(CONFIG_DIR.parent).as_posix() if shipped else first

@@ -1,4 +1,4 @@
-"""zoo/README.md: a table of the cards."""
+"""Writer of zoo/README.md, a table of the cards."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _cells(card: Card) -> list[str]:
 
 
 def _notes(card: Card) -> list[str]:
-    """The lines on a task's data; they are the same for all of its models."""
+    """Return the lines about a task's data, which are the same for all of its models."""
     about = card.about
     limits = [f"- {limit[0].upper()}{limit[1:]}." for limit in about.limits]
     return [f"## {card.task}", "", f"Data: {about.data}, {about.source}. Licence: {about.licence}.", "", *limits, ""]

@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML file: styles, pictures and scripts are in it, and it needs no network."""
+"""The report as one self-contained HTML file: styles, pictures and scripts are inline, and no network is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PART_COLOURS = dict(zip(("embedding", "encoder", "classifier"), COLOURS, strict
 
 
 def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitResults], pivots: list[Pivot]) -> str:
-    """Return the page's HTML, the same for the same arguments. The template escapes every text."""
+    """Return the page's HTML, deterministically. The template escapes all text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -66,7 +66,7 @@ def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitRes
 
 
 def _counts(record: ExperimentRecord, rows: Sequence[Row]) -> list[tuple[str, int]]:
-    """Numbers of runs, models and so on for the head of the page, without zeros."""
+    """Return the nonzero numbers of runs, models and so on, for the head of the page."""
     done = {row["run_id"] for row in rows if row.get("run_id") is not None}
     cells = {str(run.cell) for run in record.runs}
     scored = {str(run.cell) for run in record.runs if run.id in done}
@@ -82,7 +82,7 @@ def _counts(record: ExperimentRecord, rows: Sequence[Row]) -> list[tuple[str, in
 
 
 def _skyline(results: SplitResults, quote: Quote | None, prefix: str) -> str:
-    """The skylines of a split as an <svg> element. prefix: of its ids."""
+    """Return the skylines of a split as an <svg> element. prefix: prefix of its ids."""
     texts = {
         point_id(number, index): point.about
         for number, panel in enumerate(panels([results], quote))
@@ -92,15 +92,15 @@ def _skyline(results: SplitResults, quote: Quote | None, prefix: str) -> str:
 
 
 def _reliability(results: SplitResults, prefix: str) -> str:
-    """The reliability diagrams of a split as an <svg> element; empty without any. prefix: of its ids."""
+    """Return a split's reliability diagrams as an <svg> element, or '' if there are none. prefix: prefix of its ids."""
     figure = draw_reliability(results)
     return svg_markup(figure, prefix, {}) if figure else ""
 
 
 def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The distinct shapes of students, from few parameters to many: a pie for each (figure 7.1 of the thesis).
+    """Return a pie for each distinct shape of students, by number of parameters (figure 7.1 of the thesis).
 
-    A slice has its name, count, start and share of the whole, from 0 to 1, and its colour.
+    A slice has a name, count, colour, and start and share of the whole, both from 0 to 1.
     """
     shapes: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
@@ -120,7 +120,7 @@ def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def _runs_table(record: ExperimentRecord, rows: Iterable[Row]) -> Table | None:
-    """Every run of a sweep, with its scores at each stage; None for a chain."""
+    """Return a table of a sweep's runs with their scores at each stage; None for a chain."""
     if not record.runs:
         return None
     found = grouped((row for row in rows if row.get("run_id") is not None), lambda row: row["run_id"])
@@ -149,7 +149,7 @@ def _runs_table(record: ExperimentRecord, rows: Iterable[Row]) -> Table | None:
 
 
 def _other_models(rows: Iterable[Row]) -> Table | None:
-    """Every model that is not of a sweep's run: teachers, and all models of a chain. None without any."""
+    """Return a table of models outside a sweep's runs (teachers, all models of a chain); None if there are none."""
     others = (row for row in rows if row.get("run_id") is None)
     models = grouped(others, lambda row: (row["task"], row["model"]))
     lines = []
@@ -169,12 +169,12 @@ def _main_metric(row: Row) -> str:
 
 
 def _score(rows: Sequence[Row]) -> float | None:
-    """The mean of the main metric over the test splits of one model."""
+    """Return the mean of the main metric over the test splits of one model."""
     return mean((row.get("metrics") or {}).get(_main_metric(row)) for row in rows)
 
 
 def _details(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Settings of each model of a run: all of the first model's, and of the others those that differ from it."""
+    """Return the settings of a run's models: all of the first model's, and the others' differences from it."""
     models = {row["model"]: row.get("settings") or {} for row in rows}
     first = next(iter(models.values()), {})
     found = []
@@ -189,10 +189,10 @@ def _setting_lines(settings: Mapping[str, Any]) -> str:
 
 
 def _setting_texts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Settings as names and texts, those that are set."""
+    """Return the settings that are set, as names and texts."""
     return [(name, _value_text(value)) for name, value in settings.items() if value is not None]
 
 
 def _value_text(value: Any) -> str:
-    """A setting's value as JSON, a text without its quotes."""
+    """Return a setting's value as JSON; text is not quoted."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""Selection of additional training rows: rows without held-out texts that do not exist already."""
+"""Selection of additional training rows: rows that contain no held-out text and do not exist already."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ class _Variant(NamedTuple):
 def leave_one_out(model: Classifier, texts: Sentences, values: Sequence[Sequence[float]]) -> list[Drops]:
     """Return the drops of every text; each occurrence of a word is left out separately.
 
-    values: the model's values for the complete texts: probabilities, or one score. The drop is that of the highest
-    value. A word with a negative drop is evidence against the answer.
+    values: the model's values for the complete texts: probabilities, or one score. A drop is by how much the
+    highest of these values falls without the word. A word with a negative drop is evidence against the answer.
     """
     answers = [max(range(len(each)), key=each.__getitem__) for each in values]
     drops: list[Drops] = [[[] for _ in text] for text in texts]

@@ -166,7 +166,7 @@ class LabelsAnswers(TextAnswers):
         return {"predicted_labels": self.chosen(answer.values), **of_label}
 
     def lines(self, row: Row, answer: Answer) -> str:
-        """Return 'sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345', or 'NO_LABEL <tab> ...'."""
+        """Return 'sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345'; NO_LABEL if none is chosen."""
         return ("" if self.chosen(answer.values) else NO_LABEL) + super().lines(row, answer)
 
 
@@ -191,7 +191,7 @@ class TagAnswers:
         return [" ".join(self.tagged(row, answer)[1])]
 
     def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
-        """Return the tags, and the entities in them: kind, text, index of the first word and after the last word."""
+        """Return the tags, and the entities in them: kind, text, index of the first word, and 1 + that of the last."""
         words, tags = self.tagged(row, answer)
         found = [
             {"kind": kind, "text": " ".join(words[first:end]), "first": first, "end": end}

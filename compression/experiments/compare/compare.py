@@ -243,7 +243,10 @@ def _adjusted(lines: list[Line]) -> list[Line]:
 
 
 def _overall(settings: CompareSettings, lines: list[Line]) -> Effect:
-    """Return the effect on the mean main metric of all lines, over the seeds that all lines have."""
+    """Return the effect of the mean main metric over all lines, for the seeds that all lines have.
+
+    With a single common seed it has no interval, and without one only the means.
+    """
     mains = [line.effects[0] for line in lines]
     name = mains[0].metric if len({effect.metric for effect in mains}) == 1 else "mean of metrics"
     by_seed = [dict(zip(line.seeds, line.effects[0].scores, strict=True)) for line in lines]

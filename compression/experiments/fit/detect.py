@@ -121,7 +121,7 @@ def is_multilabel(table: Table, label: str, kind: str) -> bool:
 
 
 def _form_notes(table: Table, label: str, multilabel: bool) -> list[str]:
-    """Return notes on the form of the labels; empty if it was not guessed."""
+    """Return a note if labels are joined by |, or if every label is a list of one; else an empty list."""
     if multilabel and table.path.suffix.lower() in JOINED_SUFFIXES:
         return [f"Labels of a row are joined by {JOINED_BY} (--kind labels takes each text as one label)."]
     if not multilabel and any(isinstance(cell, list) for cell in table.column(label)):

@@ -1,4 +1,4 @@
-"""Points of the skyline: seed groups and the thesis's models by cost (size or time) and score, and which dominate."""
+"""Points of the skyline: seed groups and quoted models by cost (size or time) and score, and those not dominated."""
 
 from __future__ import annotations
 

@@ -76,7 +76,10 @@ def tolerable_scores(task: str) -> dict[str, float]:
 
 
 def quoted_encoders(task: str) -> list[QuotedPoint]:
-    """Return the small encoders, at four bytes per parameter, and their scores on a task; empty for other tasks."""
+    """Return the quoted small encoders with their scores on a task; empty if none are quoted for it.
+
+    Sizes are four bytes per parameter.
+    """
     found: dict[str, QuotedPoint] = {}
     for line in _read(ENCODERS_FILE):
         if line["task"] == task:

@@ -278,7 +278,7 @@ def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
 
 
 def _last_models(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows without models from which others in the same cell or chain were built."""
+    """Return the rows, without those of models from which others in the same cell or chain were built."""
     cells = grouped(rows, lambda row: str((row["task"], row.get("cell"))))
     used = {id(row) for own in cells.values() for row in own if any(_made_from(other, row) for other in own)}
     return [row for row in rows if id(row) not in used]

@@ -83,7 +83,7 @@ def plan_runs(
             given.setdefault("teacher", teachers[given["task"]])
         settings = Job("compress", given).settings()
         identity = identify(settings, cell.chains, grid.timing)
-        # Runs may differ in any setting, so their names contain part of a hash of the settings before the seed.
+        # Runs may differ in any setting, so their names contain, in front of the seed, part of a hash of the settings.
         stem = student_name(settings).removesuffix(f"-s{cell.seed}")
         given["model_name"] = f"{stem}-{identity.family}-s{cell.seed}"
         runs.append(

@@ -102,7 +102,7 @@ def mutate_packed(
 
 
 class _Watched:
-    """A worker that is restarted with the next file if it crashes or hangs on one."""
+    """A worker process that is restarted with the next file if it crashes or exceeds the time limit."""
 
     def __init__(self, context: Any, given: tuple, folder: Path) -> None:
         self._context, self._given, self._folder = context, given, folder
@@ -121,8 +121,8 @@ class _Watched:
         while True:
             before = self._at.value
             self._process.join(4 * SECONDS)
-            hangs = self._process.is_alive() and before >= 0 and self._at.value == before
-            if hangs:
+            timed_out = self._process.is_alive() and before >= 0 and self._at.value == before
+            if timed_out:
                 self._process.kill()
                 self._process.join()
             if self._process.is_alive():
@@ -130,7 +130,7 @@ class _Watched:
             if not self._process.exitcode:
                 return
             number = self._at.value
-            how = "it does not end" if hangs else f"the process ends with {self._process.exitcode}"
+            how = "it does not end" if timed_out else f"the process ends with {self._process.exitcode}"
             self.findings.append(_keep(self._folder, number, self._given[:2], how))
             if number < 0 or len(self.findings) >= FINDINGS:
                 return

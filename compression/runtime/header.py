@@ -91,7 +91,7 @@ class Header:
         if size.align and not (self.pair and self.arch in ALIGNING and self.pool_max):
             raise PackedError("texts are aligned, by a model that cannot align them")
         if size.compose and not size.align:
-            raise PackedError("a second encoder reads aligned texts, of a model that does not align texts")
+            raise PackedError("the model has a second encoder for aligned texts, but does not align texts")
         if size.align and self.max_tokens > MOST_ALIGNED:
             raise PackedError(f"texts of more than {MOST_ALIGNED:,} tokens are aligned")
         if size.symmetric and (not self.pair or self.arch in TRANSFORMERS):

@@ -36,6 +36,7 @@ class PairAlignment(nn.Module):
         """Return a vector for each text, [batch, width of a state]. A token is its state and its embedding.
 
         With by_token, return instead a state for each token of the first text alone, [batch, time, width of a state].
+        This is an argument, not a second method, so that module hooks run (compression/shrinking/pruning/units.py).
         """
         scores = self.scale * (first[0] @ second[0].transpose(1, 2))  # [batch, time of first, time of second]
         u = self._compared(first, second, scores)

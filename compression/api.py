@@ -162,7 +162,7 @@ def fit(**settings: Any) -> Any:
 
 def _act(action: str, student: Built | str | None, settings: dict[str, Any]) -> Built:
     """Run one action of compress.py."""
-    return compress(**_of(student, "load_trained_model"), **settings, compression_actions=(action,))[-1]
+    return compress(**{**_of(student, "load_trained_model"), **settings, "compression_actions": (action,)})[-1]
 
 
 def _of(model: Built | str | None, field: str) -> dict[str, Any]:

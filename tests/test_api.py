@@ -25,6 +25,7 @@ def test_a_chain_of_functions_builds_the_models_of_the_script(workspace, prepare
     actions = ("distill", "quantize", "pack")
     folders = compress(tiny.compress_settings(**{**given(other), "compression_actions": actions, "bits": 4}))
     assert [student.name, small.name] == [folder.name for folder in folders]
+    assert compression.quantize(student, task="sst-2", bits=4, cpu=True).path == small.path
     assert packed.path == workspace / f"packed/sst-2/{small.name}.fwt"
     assert packed.path.read_bytes() == (other / f"packed/sst-2/{small.name}.fwt").read_bytes()
     assert packed.bytes == packed.path.stat().st_size < student.bytes

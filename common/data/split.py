@@ -98,6 +98,14 @@ def concatenate(first: Split, second: Split) -> Split:
     )
 
 
+def rows_of(augmented: Split, kept: np.ndarray) -> np.ndarray:
+    """Return the indices of the augmented rows whose source row is in `kept`, int64 [m].
+
+    Rows read from a file or from other tasks have no source row (-1) and are always included.
+    """
+    return np.flatnonzero(np.isin(augmented.source_rows, kept) | (augmented.source_rows < 0))
+
+
 def _fingerprint(columns: Sequence[Iterable[str]]) -> str:
     """Return 16 hex digits of SHA-256 over rows as JSON arrays, one row in memory at a time."""
     digest = hashlib.sha256()
@@ -178,7 +186,7 @@ def read_table(path: Path, missing: str) -> pa.Table:
         return pq.read_table(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; {missing}") from None
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:  # OSError if the footer is damaged
         raise UserError(f"{path}: damaged, or not a Parquet file ({error})") from error
 
 
@@ -186,7 +194,7 @@ def read_metadata(path: Path) -> dict[str, str]:
     """Return a Parquet file's own metadata, empty if the file is missing or damaged."""
     try:
         metadata = pq.read_schema(path).metadata or {}
-    except (FileNotFoundError, pa.ArrowInvalid):
+    except (pa.ArrowException, OSError):
         return {}
     return {key.decode(): value.decode() for key, value in metadata.items() if key != b"ARROW:schema"}
 

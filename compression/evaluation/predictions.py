@@ -115,10 +115,7 @@ def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
     """
     path = predictions_file(scores, row["split"])
     again = f"run: python evaluate.py --task {row['task']} --model-name {row['model']}"
-    try:
-        table = read_table(path, again)
-    except OSError as error:
-        raise UserError(f"{path}: damaged ({error}); {again}") from error
+    table = read_table(path, again)
     if read_metadata(path) != _source(row):
         raise UserError(f"{path}: made by another model or over other data than its scores; {again}")
     if "answer_f1" in table.column_names:

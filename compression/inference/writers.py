@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -270,7 +271,7 @@ def _csv_line(delimiter: str, cells: list[str]) -> str:
 
 def _tsv_line(cells: list[str]) -> str:
     """Return a line of TSV. Quotes are ordinary text, so tabs and newlines, which cannot be quoted, become spaces."""
-    return "\t".join(" ".join(cell.splitlines()).replace("\t", " ") for cell in cells) + "\n"
+    return "\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in cells) + "\n"
 
 
 def _json_writer(texts: Texts, answers: Answers) -> Writer:

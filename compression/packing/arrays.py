@@ -73,7 +73,7 @@ def store(values: np.ndarray) -> Stored:
     flat = np.ascontiguousarray(values).reshape(-1)
     is_matrix = values.ndim == 2 and values.shape[1] > 1
     columns = values.shape[1] if is_matrix else BLOCK
-    key = hashlib.sha256(flat).digest() + columns.to_bytes(4, "little")
+    key = hashlib.sha256(flat).digest() + columns.to_bytes(4, "little") + bytes([is_matrix])
     if key not in _cache:
         if len(_cache) >= _CACHED:
             del _cache[next(iter(_cache))]
@@ -95,6 +95,14 @@ def _smallest(flat: np.ndarray, columns: int, is_matrix: bool) -> Stored:
         forms += _by_classes(flat, columns, BY_ROW)
         if is_matrix:
             forms += _by_classes(flat, columns, BY_COLUMN)
+    return min(forms, key=operator.attrgetter("cost"))
+
+
+def with_tables(array: Stored, most: int) -> Stored:
+    """Return the array's smallest form with at most `most` tables: itself, with a single table, or raw."""
+    if len(array.steps) <= most:
+        return array
+    forms = [form for form in _plain(array.values, array.columns) if len(form.steps) <= most]
     return min(forms, key=operator.attrgetter("cost"))
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from common.errors import UserError
-from compression.packing.arrays import Stored, store, store_first
+from compression.packing.arrays import Stored, store, store_first, with_tables
 from compression.packing.header import HeaderWriter
+from compression.runtime.entropy import MOST_TABLES
 from compression.runtime.weights import LARGEST, MASKED
 
 
@@ -28,18 +29,29 @@ class Streams:
         self.first: list[Owned] = []
         self.main: list[Owned] = []
         self._floats: list[tuple[str, np.ndarray]] = []
+        self._tables_left = {"first": MOST_TABLES, "main": MOST_TABLES}
 
     def add_first(self, array: Stored, owner: str) -> None:
         """Add an array to the first stream, and its description to the header."""
+        array = self._within(array, "first")
         array.write(self.header, first=True)
         self.first.append(Owned(array, [(owner, array.count)]))
 
     def add(self, array: Stored, owners: list[tuple[str, int]], owner_of_classes: str) -> None:
         """Add an array to the main stream, its classes to the first one, and its description to the header."""
+        array = self._within(array, "main")
+        if array.classes is not None:
+            array.classes = self._within(array.classes, "first")
         array.write(self.header)
         self.main.append(Owned(array, owners))
         if array.classes is not None:
             self.first.append(Owned(array.classes, [(owner_of_classes, array.classes.count)]))
+
+    def _within(self, array: Stored, stream: str) -> Stored:
+        """Return the array in a form whose tables fit in what is left of the stream's MOST_TABLES."""
+        array = with_tables(array, self._tables_left[stream])
+        self._tables_left[stream] -= len(array.steps)
+        return array
 
     def add_floats(self, values: torch.Tensor, owner: str) -> None:
         """Add numbers to those that matrices and biases share. Raises UserError for one that cannot be packed."""

@@ -6,7 +6,7 @@ import os
 import unicodedata
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -73,6 +73,7 @@ class Model:
         logits of "no answer" come before those of the words. Raises PackedError if an item is not a text, or not a
         pair.
         """
+        check_list(texts)
         parts, counts = [np.zeros((0, self.outputs), np.float32)], []
         ids: list[int] = []
         lengths: list[int] = []
@@ -125,8 +126,7 @@ class Model:
         """
         if self._spans:
             raise PackedError(f"{self.name} answers questions; its labels have no probabilities")
-        if isinstance(texts, str):
-            raise PackedError("one text where a list of them is read: put it in brackets")
+        check_list(texts)
         logits = self.logits([self._tidied(text) for text in texts])
         return to_probabilities(logits, self.temperature, self.multilabel) if self.labels else logits
 
@@ -208,6 +208,12 @@ def _tokenizer(
 def tidy(text: str) -> str:
     """Return the text in NFC, with single spaces and stripped ends, as the project reads all text."""
     return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def check_list(texts: Any) -> None:
+    """Raise PackedError if `texts` is a single text, which would be read letter by letter."""
+    if isinstance(texts, str):
+        raise PackedError("expected a list of texts, not one text")
 
 
 def load(model: str | os.PathLike) -> Model:

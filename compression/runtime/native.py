@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from compression.runtime.model import read_with, to_probabilities
+from compression.runtime.model import check_list, read_with, to_probabilities
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ARCHS, EMBEDDINGS
 
@@ -128,6 +128,7 @@ class NativeModel:
 
     def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return float32 [texts, outputs], or if words have labels, [texts, words, outputs]; see `Model.logits`."""
+        check_list(texts)
         coded = [_bytes(sentence) for text in texts for sentence in self._sentences(text)]
         if self.tokens:
             return self._word_logits(coded)
@@ -168,8 +169,6 @@ class NativeModel:
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return probabilities, or for a regression, the score itself; see `Model.probabilities`."""
-        if isinstance(texts, str):
-            raise PackedError("one text where a list of them is read: put it in brackets")
         logits = self.logits(texts)
         return to_probabilities(logits, self.temperature, self.multilabel) if self.labels else logits
 

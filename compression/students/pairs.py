@@ -64,6 +64,8 @@ class PairAlignment(nn.Module):
 
         The difference's weights are added to the others: with one product less, a training step takes 10 % less time.
         """
+        if self.fusion.inputs:  # rounded inputs: the factors below would be rounded one by one
+            return self.fusion(torch.cat([own, read, own - read, own * read], 1))
         of_own, of_read, of_difference, of_product = self.fusion.weight.dense().chunk(4, 1)
         fused = nn.functional.linear(own, of_own + of_difference, self.fusion.bias)
         fused = torch.addmm(fused, read, (of_read - of_difference).T)

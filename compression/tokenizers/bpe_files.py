@@ -119,8 +119,16 @@ def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> No
         try:
             _train_to(stream, sentences, vocab_size)
         except RuntimeError as error:
-            reason = str(error).split(")")[-1].strip() or str(error)
-            raise UserError(f"the text is too small for --vocab-size {vocab_size}: {reason}") from error
+            raise UserError(f"--vocab-size {vocab_size}: {_reason(str(error))}") from error
+
+
+def _reason(error: str) -> str:
+    """Return in one line why sentencepiece cannot train a vocabulary."""
+    if most := re.search(r"<= (\d+)", error):
+        return f"the text has only {most[1]} byte pairs"
+    if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
+        return f"the text has {least[1]} different characters, each of which is a piece"
+    return f"no byte pairs can be trained: {error.split(')')[-1].strip() or error}"
 
 
 def _train_to(stream: BinaryIO, sentences: Iterable[str], vocab_size: int) -> None:
@@ -139,7 +147,10 @@ def _train_to(stream: BinaryIO, sentences: Iterable[str], vocab_size: int) -> No
 
 
 def most_pieces(sentences: list[str], wanted: int) -> int:
-    """Return how many pieces a byte-pair vocabulary of a text can have, at most `wanted`; 0 if there is too little."""
+    """Return how many pieces a byte-pair vocabulary of a text can have, at most `wanted`.
+
+    0 if the text is empty, or has more different characters than `wanted`.
+    """
     try:
         _train_to(io.BytesIO(), map(prepare, sentences), wanted)
     except RuntimeError as error:

@@ -55,6 +55,18 @@ def test_a_damaged_split_file_is_named(tmp_path, share):
         read_split(path, "hint")
 
 
+def test_a_damaged_footer_is_reported_like_other_damage(tmp_path):
+    path = tmp_path / "train.parquet"
+    write_split(path, example(), {"key": "1"})
+    whole = bytearray(path.read_bytes())
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    whole[footer : footer + 32] = bytes(32)
+    path.write_bytes(whole)
+    assert read_metadata(path) == {}
+    with pytest.raises(UserError, match=r"train\.parquet: damaged, or not a Parquet file"):
+        read_split(path, "hint")
+
+
 def test_words():
     assert split_words("It's  FUN!") == ["it's", "fun", "!"]
     assert match_key("It's FUN , really !") == match_key("it's fun, REALLY")

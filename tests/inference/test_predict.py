@@ -106,6 +106,12 @@ def test_any_format_to_any_other(models, ask, name, content, written):
     assert [(row["sentence"], row["predicted_label"]) for row in rows] == list(zip(texts, labels, strict=True))
 
 
+def test_tsv_keeps_line_separators_that_are_not_newlines(models, ask):
+    text = "so\u2028good"
+    lines = ask(models["single"], f"sentence\n{text}\n".encode(), "a.csv", output_format="tsv").split("\n")
+    assert lines[1].split("\t")[0] == text
+
+
 def test_pairs(models, ask):
     first, second = ["how ?", "why"], ["how so ?", ""]
     lines = ask(models["pair"], "\n".join(map("\t".join, zip(first, second, strict=True))).encode()).splitlines()

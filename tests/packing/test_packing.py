@@ -160,6 +160,13 @@ def test_matrices_of_nothing_but_zeros_come_back(tmp_path, form):
     same(saved.write_student(tmp_path / form, "rnn", "hash", form, edit=zero), TEXTS[:3])
 
 
+@pytest.mark.parametrize("form", ["float32", "affine-row", "pruned"])
+def test_students_of_many_matrices_have_few_enough_tables(tmp_path, form):
+    """The reader allows 128 tables in a stream."""
+    sizes = {**saved.TRANSFORMER, "encoder_hidden_dim": 32, "intermediate_dim": 64, "layers": 24, "adapters": 0}
+    same(saved.write_student(tmp_path / "s", "transformer", "hash", form, transformer=sizes), TEXTS[:3])
+
+
 def test_weights_that_repeat_take_next_to_nothing(tmp_path):
     def flat(tensors):
         for name in [name for name in tensors if name.startswith("embedding")]:

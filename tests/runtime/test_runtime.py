@@ -100,8 +100,9 @@ def test_predictions_of_pairs_words_and_scores(tmp_path):
 
 
 def test_a_single_text_is_not_read_letter_by_letter(models):
-    with pytest.raises(PackedError, match="one text where a list of them is read"):
-        models["bpe"][0].predict("a film")
+    for answer in (models["bpe"][0].predict, models["bpe"][0].probabilities, models["bpe"][0].logits):
+        with pytest.raises(PackedError, match="expected a list of texts, not one text"):
+            answer("a film")
 
 
 @given(st.text())

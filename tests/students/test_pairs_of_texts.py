@@ -108,6 +108,18 @@ def test_tokens_are_compared_with_what_they_attend_to():
         torch.testing.assert_close(vector[0], torch.stack(each).amax(0))
 
 
+def test_inputs_of_the_comparison_are_rounded():
+    torch.manual_seed(2)
+    alignment = PairAlignment(StudentSpec("bilstm", StudentSettings(**SIZES), 2, pair=True).encoder)
+    texts = [(torch.randn(1, time, 13), torch.tensor([time])) for time in (3, 4)]
+    exact = alignment(*texts)
+    alignment.fusion.inputs = "dynamic"
+    rounded = alignment(*texts)
+    for each, other in zip(exact, rounded, strict=True):
+        assert not torch.equal(each, other)
+        torch.testing.assert_close(each, other, atol=0.1, rtol=0.1)
+
+
 def test_a_symmetric_comparison_has_the_sum():
     u, v = torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 4.0]])
     assert compare(u, v, symmetric=True).tolist() == [[4, 2, 2, 6, 3, -8]]

@@ -8,7 +8,7 @@ import tiny
 
 import common.teachers.finetune
 from common.config import parse_flags
-from common.data.split import load_split, write_split
+from common.data.split import load_split, read_metadata, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.seeds import drawn
@@ -65,6 +65,16 @@ def test_augmented_rows_have_the_teachers_choices_and_come_from_the_rows_drawn(w
     assert learned["split"].sentence1 == train.take(kept).sentence1 + more.take(chosen).sentence1
     expected = np.concatenate([train.labels[kept], logits[1].argmax(1)])
     assert np.array_equal(learned["split"].labels, expected)
+
+
+def test_augmented_rows_without_a_source_row_are_always_learned(workspace, encoder, learned):
+    """Rows read from a file or from other tasks have the source row -1."""
+    paths = Workspace(workspace)
+    more = load_split(paths, SST, "tinybert")
+    file = paths.augmented("sst-2", "tinybert")
+    write_split(file, dataclasses.replace(more, source_rows=np.full(len(more), -1)), read_metadata(file))
+    assistant(workspace, encoder, augmented="tinybert", downsample_data=0.5)
+    assert learned["split"].sentence1[-len(more) :] == more.sentence1
 
 
 def test_its_logits_come_near_those_of_its_teacher(workspace, encoder):

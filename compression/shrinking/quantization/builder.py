@@ -107,9 +107,9 @@ class StudentBuilder:
             matrix = FakeQuantized(self.weights[name], scheme) if tune else self.quantized(name, scheme)
             replace_matrix(student, name, matrix)
         if tune:
-            # Several settings may be tried: each has its own key, so that none resumes another's training.
+            # A search trains several settings: each resumes its own training, not that of another.
             own = fingerprint([context.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
-            tuning = dataclasses.replace(context, key=own)
+            tuning = dataclasses.replace(context, key=own, work=context.work / own)
             tuning.tune(RangeUpdater(student))
             context.history = tuning.history
             convert(student)

@@ -165,7 +165,7 @@ def k_means(groups: torch.Tensor, levels: int) -> torch.Tensor:
     """
     ordered = groups.double().sort(1).values
     keep_zero = bool((groups == 0).any())
-    even = torch.linspace(0, 1, levels, dtype=torch.float64)
+    even = torch.linspace(0, 1, levels, dtype=torch.float64, device=groups.device)
     by_range = ordered[:, :1] + (ordered[:, -1:] - ordered[:, :1]) * even
     by_rank = ordered[:, (even * (groups.shape[1] - 1)).round().long()]
     results = [_iterate(ordered, start.contiguous(), keep_zero) for start in (by_range, by_rank)]

@@ -62,9 +62,7 @@ def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | N
     if model.task != task.models_task:
         raise UserError(f"{where} was trained for task {model.task}, not {task.models_task}")
     if (model.pair, model.tokens, model.multilabel) != (task.pair, task.word_logits, task.multilabel):
-        raise UserError(
-            f"{where} has other inputs or outputs than {task.name}; the task was probably changed"
-        )
+        raise UserError(f"{where} has other inputs or outputs than {task.name}; the task was probably changed")
     if model.labels != task.labels:
         learned, own = (", ".join(labels) or "none" for labels in (model.labels, task.labels))
         raise UserError(f"{where} learned the labels {learned}, {task.name} has {own}")

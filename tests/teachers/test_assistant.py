@@ -71,7 +71,7 @@ def test_augmented_rows_without_a_source_row_are_always_learned(workspace, encod
     """Rows read from a file or from other tasks have the source row -1."""
     paths = Workspace(workspace)
     more = load_split(paths, SST, "tinybert")
-    file = paths.augmented("sst-2", "tinybert")
+    file = paths.augmented("sst-2", "tinybert").resolve()
     write_split(file, dataclasses.replace(more, source_rows=np.full(len(more), -1)), read_metadata(file))
     assistant(workspace, encoder, augmented="tinybert", downsample_data=0.5)
     assert learned["split"].sentence1[-len(more) :] == more.sentence1

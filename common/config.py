@@ -165,19 +165,22 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return underscored(loaded or {})
 
 
-def load_with_base(path: Path) -> dict[str, Any]:
+def load_with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return an experiment file's contents, merged with those of its `base`, a file in the same folder, if it has one.
 
-    Settings override the base's, rules are appended to the base's, and other keys replace the base's. Raises UserError
-    as `load_yaml` does.
+    A base may have a base of its own. Settings and axes override the base's, rules are appended to the base's, and
+    other keys replace the base's. above: the files that name this one as their base. Raises UserError as `load_yaml`
+    does, and if a file is its own base.
     """
+    if path in above:
+        raise UserError(f"{path}: this file is its own base")
     loaded = load_yaml(path)
     base = loaded.pop("base", None)
     if base is None:
         return loaded
-    below = load_yaml(path.parent / str(base))
+    below = load_with_base(path.parent / str(base), (*above, path))
     merged = {**below, **loaded}
-    for key, empty in (("settings", {}), ("rules", [])):
+    for key, empty in (("settings", {}), ("axes", {}), ("rules", [])):
         parts = [part.get(key) or empty for part in (below, loaded)]
         if key not in merged or not all(isinstance(part, type(empty)) for part in parts):
             continue  # a wrong type is reported by the check of the merged file

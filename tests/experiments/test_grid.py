@@ -157,6 +157,23 @@ def test_settings_and_rules_of_a_base_file_apply(tmp_path):
     assert {settings_of(cell).epochs for cell in grid.cells} == {3}
 
 
+def test_a_base_may_have_a_base_and_its_axes_can_be_overridden(tmp_path):
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump({"seeds": [3], "settings": {"task": "sst-2"}}))
+    middle = {"base": "base.yaml", "axes": {"student_arch": ["ffn", "rnn"], "alpha": [0, 1]}}
+    (tmp_path / "middle.yaml").write_text(yaml.safe_dump(middle))
+    (tmp_path / "top.yaml").write_text(yaml.safe_dump({"base": "middle.yaml", "name": "top", "axes": {"alpha": [0.5]}}))
+    grid = load_grid(tmp_path / "top.yaml", ())
+    assert grid.seeds == (3,)
+    assert [cell.labels for cell in grid.cells] == [{"student_arch": arch, "alpha": "0.5"} for arch in ("ffn", "rnn")]
+
+
+def test_a_file_that_is_its_own_base_is_refused(tmp_path):
+    for name, base in (("one", "two"), ("two", "one")):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"base": f"{base}.yaml", "name": name}))
+    with pytest.raises(UserError, match=r"one\.yaml: this file is its own base"):
+        load_grid(tmp_path / "one.yaml", ())
+
+
 @pytest.mark.parametrize(
     ("changes", "words", "message"),
     [
@@ -217,6 +234,7 @@ RUNS = {
     "table_7_2": 256,
     "table_7_3": 256,
     "table_7_5": 120,
+    "table_7_5_sst_2": 40,
     "table_7_6": 96,
     "table_a_1": 96,
     "table_a_2": 96,

@@ -20,13 +20,15 @@ from compression.experiments.fit.result import FitResult
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import State
 from compression.experiments.fit.table import file_identity
+from compression.experiments.jobs import Job
 from compression.experiments.report.record import check_name_is_free
 
 
 def fit(settings: FitSettings) -> FitResult:
     """Train the best student that fits the size, within the time. Returns the result; a finished fit is reused.
 
-    A stopped fit continues, and the time it has used counts. Raises UserError, with advice, for a file that nothing
+    A stopped fit continues, and the time it has used counts. If the packed file was removed or changed, it is packed
+    again, or if its student is gone too, the fit begins again. Raises UserError, with advice, for a file that nothing
     can be learned from.
     """
     show_bars(settings.loadbar)
@@ -34,13 +36,16 @@ def fit(settings: FitSettings) -> FitResult:
     identity = file_identity(settings.file) + (file_identity(settings.test) if settings.test else "")
     _check_output(settings)
     with only_one(folder.parent / f"{folder.name}.fit", f"experiment {settings.experiment}"):
-        if settings.force:
-            for name in (state.FILE, clock.FILE):
-                (folder / name).unlink(missing_ok=True)
         check_name_is_free(folder, settings.definition())
+        if settings.force:
+            _begin_again(settings, folder)
         kept = State(folder, identity)
         result = kept.get("result", FitResult)
-        if result is None or not _is_there(result):
+        if result is not None and not _is_there(result) and not _packed_again(result, settings, folder):
+            say(f"{settings.experiment}: its student is no longer there; begun again")
+            _begin_again(settings, folder)
+            kept, result = State(folder, identity), None
+        if result is None:
             result = _run(settings, folder, kept)
         else:
             say(f"{settings.experiment}: up to date")
@@ -72,6 +77,29 @@ def _check_output(settings: FitSettings) -> None:
     output = settings.output
     if output is not None and (output.is_dir() or not output.parent.is_dir()):
         raise UserError(f"--output {output}: " + ("a folder" if output.is_dir() else f"no folder {output.parent}"))
+
+
+def _begin_again(settings: FitSettings, folder: Path) -> None:
+    """Forget the decisions and the time of a fit, and the names of its models, which others will have."""
+    for name in state.models_in(folder):
+        settings.paths.model(settings.experiment, name).unlink(missing_ok=True)
+    for file in (state.FILE, clock.FILE):
+        (folder / file).unlink(missing_ok=True)
+
+
+def _packed_again(result: FitResult, settings: FitSettings, folder: Path) -> bool:
+    """Pack a finished fit's student again. Returns whether this gave the same file as before."""
+    from compression.shrinking.chain import compress  # PyTorch loads here
+
+    Path(result.packed).resolve().unlink(missing_ok=True)  # a changed file of the same length would count as built
+    given = {"task": str((folder / "task.yaml").absolute()), "workspace": settings.workspace, "cpu": settings.cpu}
+    given |= {"load_trained_model": result.model, "compression_actions": ("pack",)}
+    try:
+        compress(Job("compress", given).settings())
+    except UserError as error:
+        say(str(error))
+        return False
+    return _is_there(result)
 
 
 def _is_there(result: FitResult) -> bool:

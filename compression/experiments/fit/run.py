@@ -46,8 +46,8 @@ from compression.experiments.fit.result import FitResult, plan_lines
 from compression.experiments.fit.selection import Selection
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.speeds import measure
-from compression.experiments.fit.stages import AUGMENTED, TEACHER, Stages
-from compression.experiments.fit.state import OPENING, State
+from compression.experiments.fit.stages import AUGMENTED, Stages
+from compression.experiments.fit.state import OPENING, TEACHER, State
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
 from compression.experiments.report.results import Row, write_results

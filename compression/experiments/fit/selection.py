@@ -23,8 +23,8 @@ from compression.experiments.fit.halving import FINALISTS, Cost, Rung, Score, be
 from compression.experiments.fit.plan import Speeds, reserve_of
 from compression.experiments.fit.result import TriedStudent
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.stages import AUGMENTED, TEACHER, Stages
-from compression.experiments.fit.state import State
+from compression.experiments.fit.stages import AUGMENTED, Stages
+from compression.experiments.fit.state import PACKED, TEACHER, TRAINED, State
 from compression.packing.calibration import negative_log_likelihood
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -181,7 +181,7 @@ class Selection:
         name = f"{candidate.name}-{number + 1}"
         cost = pool.costs[candidate.name]
         trained = self.trained[how] = self.state.decide(
-            f"trained {name}", Trained, lambda: self._distilled(pool, candidate, rung, name, must)
+            f"{TRAINED} {name}", Trained, lambda: self._distilled(pool, candidate, rung, name, must)
         )
         self.tried += (
             TriedStudent(
@@ -265,7 +265,7 @@ class Selection:
                 return self._shrunk(trained, candidate, name, pool)
 
             try:
-                winner = self.state.decide(f"packed {name}", Winner, work)
+                winner = self.state.decide(f"{PACKED} {name}", Winner, work)
             except UserError as error:
                 say(f"{candidate.name}: {error}")
                 self.error = error

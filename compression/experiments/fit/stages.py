@@ -16,12 +16,12 @@ from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.experiments.fit.clock import Clock
 from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.state import TEACHER
 from compression.experiments.jobs import Job
 from compression.experiments.report.results import Row
 from compression.shrinking.chain import compress
 
 AUGMENTED = "fit"
-TEACHER = "teacher"
 _NOT_SHOWN = ("task", "workspace", "cpu", "seed", "loadbar")
 
 

@@ -13,6 +13,10 @@ from common.store.files import read_json, write_json
 FILE = "fit.json"
 OPENING = "opening"
 """Name of the first decision."""
+TEACHER = "teacher"
+"""Name of the teacher in the workspace."""
+TRAINED, PACKED = "trained", "packed"
+"""First words of the decisions about a student; the second word is its name in the workspace."""
 S = TypeVar("S", bound=Settings)
 
 
@@ -41,3 +45,12 @@ class State:
         self.values[name] = choose().model_dump(mode="json")
         write_json(self.file, self.values)
         return build(cls, self.values[name])
+
+
+def models_in(folder: Path) -> list[str]:
+    """Return the names of the models that the decisions in an experiment's folder are about, and the teacher's."""
+    try:
+        words = [name.partition(" ") for name in read_json(folder / FILE)]
+    except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
+        words = []
+    return [TEACHER, *dict.fromkeys(model for kind, _, model in words if kind in (TRAINED, PACKED))]

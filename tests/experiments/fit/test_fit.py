@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import own_task
 import pytest
@@ -14,9 +15,12 @@ import compression
 from common.errors import UserError
 from common.stopping import OutOfTime, check, time_limit
 from compression.evaluation.packed import load_packed
+from compression.experiments.fit import fit as fit_module
 from compression.experiments.fit import selection
 from compression.experiments.fit.fit import fit
+from compression.experiments.fit.result import FitResult
 from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.table import file_identity
 from compression.experiments.report.results import read_results
 
 
@@ -32,6 +36,17 @@ def settings(folder, rows, encoder, glove, minutes=10.0, **given):
     about = {"max_bytes": 6000, "minutes": minutes, "encoder": str(encoder), "glove": glove, "seed": tiny.SEED}
     about |= {"workspace": folder / "workspace", "cpu": True, "loadbar": False, "output": folder / "reviews.fwt"}
     return FitSettings(file=folder / "reviews.csv", **{**about, **given})
+
+
+def finished_result(given):
+    """A result whose packed file is not there."""
+    words = dict.fromkeys(("task", "teacher", "report", "sha256"), "")
+    numbers = dict.fromkeys(("validation", "bytes", "seconds", "minutes"), 0)
+    several = {"notes": (), "tried": (), "baselines": (), "texts": (), "example": ()}
+    tables = {"plan": {}, "stages": {}, "rows": {}, "metrics": {}}
+    packed = str(given.workspace / "packed" / given.experiment / "ffn-6000.fwt")
+    names = {"name": given.experiment, "file": str(given.file), "model": "ffn-6000", "metric": "accuracy"}
+    return FitResult(**words, **numbers, **several, **tables, **names, packed=packed, output=packed)
 
 
 @pytest.mark.slow
@@ -106,11 +121,17 @@ def test_the_same_command_finds_everything_finished(tmp_path, capsys):
     assert first["teacher"] == "none: --minutes is too short for a teacher"
     assert output.stat().st_size == first["bytes"] <= 4000
     output.unlink()
-    assert run_script("experiment.py", *words) == 0
-    second = capsys.readouterr()
-    assert json.loads(second.out) == first
-    assert "up to date" in second.err
-    assert output.stat().st_size == first["bytes"]
+    packed = Path(first["packed"])
+    content = packed.read_bytes()
+    packed.unlink()
+    for changed in (None, content[:-1], content[:-1] + b"?"):  # the bytes that were chosen are packed again
+        if changed is not None:
+            packed.write_bytes(changed)
+        assert run_script("experiment.py", *words) == 0
+        second = capsys.readouterr()
+        assert json.loads(second.out) == first
+        assert "up to date" in second.err
+        assert packed.read_bytes() == output.read_bytes() == content
     given = {"max_bytes": 4000, "minutes": 1, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
     result = compression.fit(file=tmp_path / "reviews.csv", **given)
     assert (result.bytes, result.metrics) == (first["bytes"], first["metrics"])
@@ -119,6 +140,30 @@ def test_the_same_command_finds_everything_finished(tmp_path, capsys):
     own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(220))
     assert run_script("experiment.py", *words) == 2
     assert "the file has changed since" in capsys.readouterr().err
+    assert run_script("experiment.py", *words, "--force") == 0
+    assert "was built with other settings" not in capsys.readouterr().err  # no candidate is lost for its name
+
+
+def test_a_fit_whose_student_is_gone_begins_again(tmp_path, monkeypatch, capsys):
+    given = settings(tmp_path, own_task.labelled_rows(60), "none", None)
+    experiment, models = given.paths.experiment(given.experiment), given.workspace / "models" / given.experiment
+    experiment.mkdir(parents=True)
+    models.mkdir(parents=True)
+    identity = file_identity(given.file)
+    finished = finished_result(given)
+    decisions = {"identity": identity, "trained ffn-1": {}, "packed ffn-6000": {}, "result": finished.model_dump()}
+    (experiment / "fit.json").write_text(json.dumps(decisions))
+    (experiment / "clock.json").write_text("600.0")
+    for name in ("teacher", "ffn-1", "mine"):
+        (models / name).symlink_to("nowhere")
+    begun = []
+    monkeypatch.setattr(fit_module, "_run", lambda settings, folder, kept: begun.append(kept.values) or finished)
+    monkeypatch.setattr(fit_module, "_written", lambda result, settings: result)
+    fit(given)
+    assert begun == [{"identity": identity}]
+    assert not (experiment / "clock.json").exists()
+    assert [path.name for path in models.iterdir()] == ["mine"]
+    assert "begun again" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -21,12 +21,14 @@ from sweep_grid import METHODS, model_bytes, results, runs, settings, write_grid
 from common.data.prepare import prepare
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.launch.launcher import Launcher
 from common.store.files import file_sha256
 from common.store.locks import only_one
 from common.store.workspace import Workspace
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import write_results
-from compression.experiments.sweep import board
+from compression.experiments.run import ChainState
+from compression.experiments.sweep import board, shared
 from compression.experiments.sweep.collect import failures, report
 from compression.experiments.sweep.grid import load_grid
 from compression.experiments.sweep.plan import distinct, identify, plan_runs
@@ -47,8 +49,8 @@ def done(swept, tmp_path):
 
 def words(path, workspace, *flags):
     """Arguments of a sweep in one process."""
-    shared = ["--workspace", workspace, "--cpu", "--no-loadbar", "--launcher", "local"]
-    return ["sweep", *map(str, [path, *shared, *flags])]
+    common = ["--workspace", workspace, "--cpu", "--no-loadbar", "--launcher", "local"]
+    return ["sweep", *map(str, [path, *common, *flags])]
 
 
 @contextlib.contextmanager
@@ -365,3 +367,21 @@ def test_files_of_a_killed_run_are_ignored(done):
         assert folder.status() == status
     folder.file.write_text("{}")
     assert folder.status() == "waiting"
+
+
+def test_an_interrupted_sweep_keeps_the_shared_results_of_the_one_before(tmp_path, monkeypatch):
+    grid = load_grid(write_grid(tmp_path, shared=[{"preprocess": {}}]), (), {})
+    monkeypatch.setattr(shared, "run_jobs", lambda jobs: ([], ChainState(teacher="before")))
+    assert shared.run_shared(grid, tmp_path, Launcher()) == {"sst-2": "before"}
+
+    def interrupted(jobs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shared, "run_jobs", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        shared.run_shared(grid, tmp_path, Launcher())
+    assert json.loads((tmp_path / "shared" / "0" / "teacher.json").read_text()) == "before"
+    assert not list(tmp_path.glob(".shared*"))
+    monkeypatch.setattr(shared, "run_jobs", lambda jobs: ([], ChainState(teacher="after")))
+    assert shared.run_shared(grid, tmp_path, Launcher()) == {"sst-2": "after"}
+    assert json.loads((tmp_path / "shared" / "0" / "teacher.json").read_text()) == "after"

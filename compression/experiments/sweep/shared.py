@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from pathlib import Path
 
 from common.launch.launcher import Launcher
 from common.progress import Advance, nothing
-from common.store.files import read_json, write_json
+from common.store.files import read_json, whole_folder, write_json
 from compression.experiments.jobs import Job
 from compression.experiments.report.results import write_results
 from compression.experiments.run import run_jobs
@@ -33,11 +32,11 @@ def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
 
 def run_shared(grid: Grid, experiment: Path, launcher: Launcher) -> dict[str, str]:
     """Run the shared jobs of every task, in this process or on a cluster. Returns task -> name of its teacher."""
-    folder = experiment / "shared"
-    shutil.rmtree(folder, ignore_errors=True)  # may hold results of tasks that are no longer in the grid
-    tasks = [SharedJobs(tuple(jobs), folder / str(number)) for number, jobs in enumerate(grid.shared.values())]
     if launcher.kind == "processes":
         launcher = Launcher()
-    launcher.run(do_shared, tasks, nothing)
-    teachers = [read_json(task.folder / "teacher.json") for task in tasks]
+    # Until all are done, reports read the results of the sweep before, which may be of other tasks.
+    with whole_folder(experiment / "shared") as folder:
+        tasks = [SharedJobs(tuple(jobs), folder / str(number)) for number, jobs in enumerate(grid.shared.values())]
+        launcher.run(do_shared, tasks, nothing)
+        teachers = [read_json(task.folder / "teacher.json") for task in tasks]
     return {task: teacher for task, teacher in zip(grid.shared, teachers, strict=True) if teacher}

@@ -5,6 +5,7 @@ import logging
 import shutil
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -96,6 +97,22 @@ def fine_tuned(folder, roberta, labels_of, kind, task, **given):
         write_split(paths.split("own", name), split_of(*texts[chosen], labels=known[chosen]), {})
     teacher = finetune(settings(paths.root, roberta, path, **given))
     return labels, load_teacher(teacher, CPU, torch.float32).logits(split_of(*texts)), tiny.read_history(teacher)
+
+
+def test_seconds_are_those_of_all_epochs(monkeypatch):
+    """There are two validations in an epoch; fairseq measures the time of the epoch so far."""
+    load_fairseq()
+    from common.teachers.fairseq import task
+
+    teacher = task.FeatherweightTask.__new__(task.FeatherweightTask)
+    teacher.cfg = SimpleNamespace(regression_target=False, model_name="m")
+    teacher.history = []
+    for epoch, seconds in ((1, 2.0), (1, 5.0), (2, 3.0), (2, 4.5), (3, 1.0)):
+        teacher.epoch = epoch
+        meters = {"loss": SimpleNamespace(avg=1.0), "train_wall": SimpleNamespace(sum=seconds)}
+        monkeypatch.setattr(task.metrics, "get_meters", lambda name, meters=meters: meters)
+        teacher.post_validate(None, {"loss": 1.0, "accuracy": 50.0, "num_updates": 1}, None)
+    assert [record["seconds"] for record in teacher.history] == [5.0, 9.5, 10.5]
 
 
 def test_classes_keep_their_order(tmp_path, roberta):

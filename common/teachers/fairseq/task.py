@@ -54,13 +54,17 @@ class FeatherweightTask(SentencePredictionTask):
         self.epoch = epoch
 
     def post_validate(self, model: torch.nn.Module, stats: dict[str, Any], aggregator: Any) -> None:
-        """Record an epoch: mean training loss so far, and the best of its validations (there is one at its end)."""
+        """Record an epoch: mean training loss so far, and the best of its validations (there is one at its end).
+
+        The seconds are those of training so far, all epochs together; fairseq's meters begin again with each epoch.
+        """
         score = -stats["loss"] * math.log(2) if self.cfg.regression_target else round(stats["accuracy"] / 100, 6)
         train = metrics.get_meters("train")  # fairseq's losses are in bits
         record = {"epoch": self.epoch - 1, "loss": float(train["loss"].avg) * math.log(2), "score": float(score)}
-        record["seconds"] = round(float(train["train_wall"].sum), 3)
         if self.history and self.history[-1]["epoch"] == record["epoch"]:
             record["score"] = max(record["score"], self.history.pop()["score"])
+        before = self.history[-1]["seconds"] if self.history else 0.0
+        record["seconds"] = round(before + float(train["train_wall"].sum), 3)
         self.history.append(record)
         say(
             f"fine-tuning {self.cfg.model_name} epoch {self.epoch}, update {stats['num_updates']}: "

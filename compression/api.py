@@ -40,7 +40,8 @@ class Built:
     """A model or packed file that a function built, or found already built.
 
     name: name in the workspace; path: the model's folder, or the packed file; task, workspace: where other functions
-    find the model; scores: for a distilled student, the best validation score of its training.
+    find the model; scores: for a trained model, the validation score of the epoch whose weights it has; the best one
+    if these are the mean of several epochs.
     """
 
     name: str
@@ -199,7 +200,8 @@ def _running() -> Iterator[None]:
 def _built(settings: Any, folder: Path) -> Built:
     history = folder / "history.jsonl"
     lines = history.read_text(encoding="utf-8").splitlines() if history.exists() else []
-    found = [json.loads(line).get("score") for line in lines]
+    records = map(json.loads, lines)
+    found = [record.get("score") for record in records if record.get("kept")]
     scores = {}
     if found and None not in found:
         metric = load_task(settings.task).all_metrics[0]

@@ -1,10 +1,14 @@
 """compression.distill and the others: the same models as the scripts', their mistakes as exceptions."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 import tiny
 
 import compression
 from common.errors import UserError
+from compression import api
 from compression.runtime import load
 from compression.shrinking.chain import compress
 
@@ -72,6 +76,14 @@ def test_defaults_are_those_of_the_students_settings_file(workspace):
     del settings["batch_size"]
     built = compression.distill(**settings)
     assert '"batch_size": 256' in (built.path / "manifest.json").read_text()
+
+
+def test_the_score_is_that_of_the_epoch_whose_weights_are_kept(tmp_path):
+    """A half-pruned model may score better, but its weights are not kept."""
+    records = [{"score": 0.9, "kept": False}, {"score": 0.8, "kept": True}]
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    settings = SimpleNamespace(task="sst-2", workspace=tmp_path)
+    assert api._built(settings, tmp_path).scores == {"validation accuracy": 0.8}
 
 
 def test_functions_are_listed_and_nothing_else_is_there():

@@ -89,8 +89,9 @@ class _State:
 
 
 def fit(run: Run) -> list[dict[str, Any]]:
-    """Train, then load the best epochs' weights into run.model. Returns epoch, loss, score and seconds of each epoch.
+    """Train, then load the best epochs' weights into run.model. Returns one dict per epoch.
 
+    It has the epoch's number, loss and score, the seconds of training so far, and whether its weights are kept.
     Raises UserError if the loss is no longer a number, and KeyboardInterrupt on a request to stop, after the current
     step, whose state is saved.
     """
@@ -128,9 +129,11 @@ def _fit(run: Run) -> list[dict[str, Any]]:
         state.epoch, state.step, state.loss_sum = state.epoch + 1, 0, 0.0
         _save(run, state, best)
     _set_rates(run, base_rates, 1.0)
-    if state.kept:
-        run.model.load_state_dict(_mean(best, [epoch for _, epoch in state.kept]))
-    return state.history
+    kept = [epoch for _, epoch in state.kept]
+    if kept:
+        run.model.load_state_dict(_mean(best, kept))
+    kept = kept or [state.epoch - 1]
+    return [{**record, "kept": record["epoch"] in kept} for record in state.history]
 
 
 def _keep(run: Run, state: _State, best: dict[str, torch.Tensor], score: float) -> None:

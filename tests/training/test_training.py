@@ -52,12 +52,14 @@ def stop_after(steps, function):
         ([0.5, 0.5], 2, 0, {}),  # of equal epochs the first
         ([0.1, 0.9, 0.5, 0.4, 0.95, 0.1], 4, 1, {"patience": 2}),
         ([0.9, 0.1, 0.2], 3, 2, {"eligible": lambda progress: progress > 0.5}),
+        ([0.9, 0.1, 0.2], 3, 2, {"eligible": lambda progress: False}),
     ],
 )
 def test_the_best_epochs_weights_are_kept(tmp_path, scores, epochs, best, changed):
     run, seen = toy(tmp_path, scores, schedule=linear_schedule(0.1), **changed)
     history = fit(run)
     assert [record["score"] for record in history] == scores[:epochs]
+    assert [record["epoch"] for record in history if record["kept"]] == [best]
     assert all(torch.equal(value, seen[best][name]) for name, value in run.model.state_dict().items())
     assert len({weights["weight"].sum().item() for weights in seen}) == epochs
     assert run.optimizer.param_groups[0]["lr"] == 0.1  # as before training

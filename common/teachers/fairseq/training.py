@@ -67,7 +67,8 @@ def train(
     (out / SUBFOLDER).mkdir()
     write_model(out / SUBFOLDER, architecture, tensors)
     tokens.save(out / SUBFOLDER)
-    write_history(out / "history.jsonl", history)
+    best = max(record["score"] for record in history)
+    write_history(out / "history.jsonl", [{**record, "kept": record["score"] == best} for record in history])
     return {}
 
 

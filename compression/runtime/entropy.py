@@ -33,7 +33,7 @@ def frequencies(weights: np.ndarray, bits: int = CODE_BITS) -> np.ndarray:
     present = int(np.count_nonzero(weights))
     whole = 1 << bits
     if not 2 <= present <= whole - (whole >> 3):
-        raise PackedError(f"a table of {present} symbols")
+        raise PackedError(f"a table has {present} symbols, too few or too many")
     result = np.where(weights > 0, np.maximum(1, weights * (whole - present) // weights.sum()), 0)
     top = int(result.argmax())
     result[top] += whole - result.sum()
@@ -92,7 +92,7 @@ class Array:
             return np.zeros(self.count, np.uint16)
         classes = self.classes.values.astype(np.uint16)
         if classes.max() >= len(self.weights):
-            raise PackedError("a row of numbers has no table")
+            raise PackedError("a row or column refers to a table that does not exist")
         spread = np.repeat(classes, self.columns) if self.mode == BY_ROW else np.tile(classes, self.rows)
         return spread[: self.count]
 
@@ -101,7 +101,7 @@ def _read_table(reader: Reader) -> np.ndarray:
     deltas = np.frombuffer(reader.take(1 + reader.byte()), np.uint8)
     steps = np.cumsum(deltas, dtype=np.uint8)
     if steps.max(initial=0) > 63:
-        raise PackedError("a table's entry is too large")
+        raise PackedError("a step of a table is larger than 63")
     return step_weights(steps)
 
 
@@ -129,7 +129,7 @@ class Lanes:
         self._reader.take(2 * self._read)
         carried = self.states - np.uint32(LOWEST_STATE)  # wraps around where the state is smaller
         if carried.max() >= LOWEST_STATE:
-            raise PackedError("a stream does not end where it began")
+            raise PackedError("a stream ends in an invalid state")
         return carried.astype("<u2").tobytes()
 
 
@@ -143,7 +143,7 @@ def decode_stream(reader: Reader, arrays: Sequence[Array], limit: int) -> bytes:
     if not total:
         return b""
     if total > limit:
-        raise PackedError("a stream claims more numbers than it can hold")
+        raise PackedError("a stream declares more numbers than it can hold")
     slots, symbols, first = _slots(coded)
     count = reader.number(total)
     if not count or -(-total // count) > MOST_STEPS:

@@ -40,7 +40,7 @@ class Header:
         form = reader.byte()
         arch, share = form % COMPOSE, form % NO_SEGMENTS // SHARING
         if arch >= len(ARCHS) or share >= len(SHARES):
-            raise PackedError(f"a field is {form}, which this version does not know")
+            raise PackedError(f"a field has the unknown value {form}")
         self.arch = ARCHS[arch]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
         flags = reader.byte()
@@ -76,36 +76,38 @@ class Header:
     def _check_settings(self) -> None:
         size = self.size
         if self.tokens and (not self.labels or self.arch == "ffn"):
-            raise PackedError("words are labelled, by a model that cannot label them")
+            raise PackedError("this architecture cannot label words, or there are no labels")
         attends = size.align or self.arch in TRANSFORMERS
         if size.spans and (len(self.labels) != 2 or not attends or size.symmetric):
-            raise PackedError("questions are answered, by a model that cannot answer them")
+            raise PackedError(
+                "a question answering model needs two labels, aligned texts or a transformer, and no symmetry"
+            )
         if self.multilabel and (self.tokens or not self.labels):
-            raise PackedError("any number of labels for each word, or without labels")
+            raise PackedError("a multi-label model labels words, or has no labels")
         if self._calibrated and (self.tokens or not self.labels):
-            raise PackedError("a temperature, of a model without probabilities")
+            raise PackedError("a temperature is stored for a model without probabilities")
         if self._has_threshold and (len(self.labels) != 2 or (self.tokens and not self.pair) or self.multilabel):
-            raise PackedError("a threshold, of a model that does not choose between two labels")
+            raise PackedError("a threshold is stored for a model that does not choose between two labels")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
-            raise PackedError("a convolution whose windows have no middle, or that does not take the maximum")
+            raise PackedError("a convolution needs an odd window and max pooling")
         if size.align and not (self.pair and self.arch in ALIGNING and self.pool_max):
-            raise PackedError("texts are aligned, by a model that cannot align them")
+            raise PackedError("only a BiLSTM or a convolution that reads pairs, with max pooling, can align texts")
         if size.compose and not size.align:
             raise PackedError("the model has a second encoder for aligned texts, but does not align texts")
         if size.align and self.max_tokens > MOST_ALIGNED:
-            raise PackedError(f"texts of more than {MOST_ALIGNED:,} tokens are aligned")
+            raise PackedError(f"max_tokens is larger than {MOST_ALIGNED:,}, the limit for aligned texts")
         if size.symmetric and (not self.pair or self.arch in TRANSFORMERS):
-            raise PackedError("texts have no order, of a model that does not compare them")
+            raise PackedError("only a model of pairs that is not a transformer can be symmetric")
         if self.arch in TRANSFORMERS and (not size.depth or not size.heads):
-            raise PackedError("a transformer without layers or heads")
+            raise PackedError("a transformer has no layers or no heads")
         if self.arch in TRANSFORMERS and not size.head_dim and size.hidden % size.heads:
-            raise PackedError("heads that do not divide a transformer's width")
+            raise PackedError("the number of heads does not divide the width of the transformer")
         if size.head_dim and (self.arch not in TRANSFORMERS or size.attention > MOST_WIDTH):
-            raise PackedError("heads have a width, of a model without heads, or together too large a one")
+            raise PackedError("a head width is stored for a model without heads, or the heads are too wide together")
         if size.share != "none" and self.arch != "transformer":
-            raise PackedError("layers share a part, of a model that has none, or one layer")
+            raise PackedError("only a transformer, not a recursive one, can share a part of its layers")
         if not size.segments and self.arch not in TRANSFORMERS:
-            raise PackedError("tokens do not know their text, of a model that reads each by itself")
+            raise PackedError("only a transformer can leave out segment embeddings")
 
     def read_streams(self, reader: Reader) -> None:
         """Decode everything after the header, to its last byte. Raises PackedError."""
@@ -121,12 +123,14 @@ class Header:
             carried += self._vocabulary.read_pairs(reader)
             self.byte_pairs = self._vocabulary.byte_pairs()
             if self.byte_pairs.size != self._rows:
-                raise PackedError(f"{self.byte_pairs.size} pieces have {self._rows} vectors")
+                raise PackedError(
+                    f"the vocabulary has {self.byte_pairs.size} pieces, but the embedding has {self._rows} rows"
+                )
         carried += decode_stream(reader, streams.main, limit)
         raw = [array for array in streams.main if array.mode == RAW]
         wanted = sum(array.count for array in raw)
         if reader.left != max(0, wanted - len(carried)) or any(carried[wanted:]):
-            raise PackedError("the numbers stored as they are have another length than they should")
+            raise PackedError("the pool of raw arrays has the wrong length")
         pool = np.frombuffer(carried[:wanted] + bytes(reader.rest()), np.uint8)
         start = 0
         for array in raw:

@@ -252,12 +252,12 @@ def open_packed(data: bytes) -> tuple[Header, Reader]:
     if len(data) < 16 or data[:3] != MAGIC:
         raise PackedError("not a packed student" if data else "an empty file")
     if data[3] != VERSION:
-        raise PackedError(f"version {data[3]} of the format; this runtime reads version {VERSION}")
+        raise PackedError(f"format version {data[3]}; this runtime reads version {VERSION}")
     length = int.from_bytes(data[4:8], "little")
     if length != len(data):
         raise PackedError(f"{len(data):,} bytes instead of {length:,}: truncated, or something was appended")
     if zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
-        raise PackedError("its checksum is wrong: it is damaged")
+        raise PackedError("the checksum is wrong: the file is damaged")
     reader = Reader(memoryview(data)[8:-4])
     stored, size = reader.number(), reader.number(MOST_HEADER)
     return Header(Reader(_inflate(bytes(reader.take(stored)), size))), reader
@@ -271,7 +271,7 @@ def _inflate(stored: bytes, size: int) -> bytes:
     try:
         header = inflater.decompress(stored, size + 1)
     except zlib.error as error:
-        raise PackedError(f"its header cannot be read ({error})") from None
+        raise PackedError(f"the header cannot be read ({error})") from None
     if len(header) != size or not inflater.eof or inflater.unused_data:
-        raise PackedError("its header has another length than it says")
+        raise PackedError("the header does not have the declared length")
     return header

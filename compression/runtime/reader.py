@@ -40,7 +40,7 @@ class Reader:
         """Return one byte, smaller than `below`."""
         value = self.take(1)[0]
         if value >= below:
-            raise PackedError(f"a field is {value}, which this version does not know")
+            raise PackedError(f"a field has the unknown value {value}")
         return value
 
     def number(self, most: int = MOST_VALUES) -> int:

@@ -35,7 +35,7 @@ def read_word_pieces(reader: Reader) -> tuple[list[str], bool]:
         piece = pieces[-1][: reader.number(len(pieces[-1]))] + reader.text()
         left -= len(piece)
         if not pieces[-1] < piece or len(piece) > MOST_PIECE_LENGTH or left < 0:
-            raise PackedError("word pieces out of order, or with too many characters")
+            raise PackedError("the word pieces are not sorted, or too long")
         pieces.append(piece)
     return pieces, lowercase
 
@@ -47,7 +47,7 @@ class Vocabulary:
         self.flags = reader.byte(2 * BYTE_LEVEL)
         self._byte_level = bool(self.flags & BYTE_LEVEL)
         if self._byte_level and self.flags & ~(BYTE_LEVEL | DUMMY_PREFIX):
-            raise PackedError(f"a field is {self.flags}, which this version does not know")
+            raise PackedError(f"a field has the unknown value {self.flags}")
         if self._byte_level:
             self.characters, most = BYTES, MOST_BYTE_LEVEL
         else:
@@ -59,7 +59,7 @@ class Vocabulary:
             index += 1 + reader.number(most)
             self.literal[index] = reader.text()
         if index >= self.merges:
-            raise PackedError("a piece is beyond the last one")
+            raise PackedError("the index of a literal merge is beyond the last merge")
         self._states = streams.add_first(reader, streams.count(len(self.characters) + self.merges))
 
     def read_pairs(self, reader: Reader) -> bytes:
@@ -94,12 +94,12 @@ class Vocabulary:
                 continue
             left, right = next(coded)
             if max(left, right) >= len(symbols):
-                raise PackedError("a piece is merged from a later one")
+                raise PackedError("a merge refers to a later piece")
             symbols.append(symbols[left] + symbols[right])
             if len(symbols[-1]) > MOST_PIECE_LENGTH:
                 raise PackedError("a piece is too long")
         if len(set(symbols)) != len(symbols) or self._states.values.max(initial=0) > UNKNOWN:
-            raise PackedError("a vocabulary that repeats itself")
+            raise PackedError("a piece is repeated, or has an unknown state")
         states = self._states.values.tolist()
         if self._byte_level:
             return ByteLevelPairs(symbols, states, self.flags)
@@ -107,16 +107,16 @@ class Vocabulary:
 
 
 def read_normaliser(reader: Reader) -> Normaliser:
-    """Return the normalisation of byte pairs. Raises PackedError if a rule matches nothing, or too much."""
+    """Return the normalisation of byte pairs. Raises PackedError if a rule is malformed."""
     base = reader.byte(NMT_NFKC + 1)
     rules: dict[str, str | None] = {}
     for _ in range(reader.number(1 << 16)):
         key, has_value = reader.text(), reader.byte(2)
         if not 0 < len(key) <= MOST_PIECE_LENGTH:
-            raise PackedError("a rule of normalisation matches nothing, or too much")
+            raise PackedError("a normalisation rule matches an empty text, or too long a text")
         rules[key] = reader.text() if has_value else None
         if len(rules[key] or "") > MOST_REPLACEMENT:
-            raise PackedError("a rule of normalisation makes text too long")
+            raise PackedError("the replacement of a normalisation rule is too long")
     return Normaliser(base, rules)
 
 

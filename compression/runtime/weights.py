@@ -35,7 +35,7 @@ class Streams:
         """Return rows * columns. Raises PackedError when the values of a file are too many."""
         self._total += rows * columns
         if self._total > MOST_VALUES:
-            raise PackedError(f"more than {MOST_VALUES:,} numbers")
+            raise PackedError(f"the file has more than {MOST_VALUES:,} numbers")
         return rows * columns
 
     def add_first(self, reader: Reader, count: int) -> Array:
@@ -67,7 +67,7 @@ class Streams:
         """Set how many values the masked byte planes hold. Called after the first stream is decoded."""
         for mask, planes in self.masked:
             if mask.values.max(initial=0) > 1:
-                raise PackedError("a mask holds more than zeros and ones")
+                raise PackedError("a mask has values other than 0 and 1")
             for plane in planes:
                 plane.count = int(np.count_nonzero(mask.values))
 
@@ -91,11 +91,11 @@ class Matrix:
         self.form = reader.byte(KRONECKER + 1)
         if self.form in (PRODUCT, KRONECKER):
             if factor:
-                raise PackedError("a factor of a product is a product")
+                raise PackedError("a factor of a product is itself a product")
             rank = reader.size()
             self.across, self.height = (reader.size(), reader.size()) if self.form == KRONECKER else (1, 1)
             if rows % self.height or columns % self.across:
-                raise PackedError("a matrix cannot be cut into its blocks")
+                raise PackedError("the blocks of a Kronecker product do not fit its matrix")
             blocks = rows // self.height * self.across
             self.left = Matrix(reader, streams, blocks, rank, factor=True)
             self.right = Matrix(reader, streams, rank, rows * columns // blocks, factor=True)
@@ -108,7 +108,7 @@ class Matrix:
             if self.mask is not None:
                 streams.masked.append((self.mask, self.planes))
                 if any(plane.classes is not None for plane in self.planes):
-                    raise PackedError("numbers behind a mask have no classes")
+                    raise PackedError("a masked array is coded by row or column")
         elif self.form == AFFINE:
             self._scales_shape = rows if by_row else 1, columns if by_column else 1
             scales = self._scales_shape[0] * self._scales_shape[1]
@@ -144,7 +144,7 @@ class Matrix:
             values *= floats[self.floats].reshape(self._scales_shape)
             return checked(values)
         if codes.max(initial=0) >= self.levels:
-            raise PackedError("a code has no centroid")
+            raise PackedError("a code is not in the codebook")
         codebook = floats[self.floats].reshape(-1, self.levels)
         return codebook[0][codes] if len(codebook) == 1 else np.take_along_axis(codebook, codes.astype(np.int64), 1)
 

@@ -134,7 +134,7 @@ def test_a_temperature_of_scores_or_tags_is_refused(tmp_path, shape, flags):
     header, rest = damage.take_apart(pack_student(saved.write_student(tmp_path / "s", "bilstm", "char", **shape)))
     assert header[2] == flags
     forged = header[:2] + bytes([flags | CALIBRATED]) + header[3:]
-    with pytest.raises(PackedError, match="a temperature, of a model without probabilities"):
+    with pytest.raises(PackedError, match="a temperature is stored for a model without probabilities"):
         load_bytes(damage.assemble(forged, struct.pack("<f", 1) + rest))
 
 

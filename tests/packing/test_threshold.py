@@ -84,7 +84,7 @@ def test_a_threshold_out_of_bounds_is_refused(tmp_path, value):
 def test_a_threshold_of_another_kind_of_model_is_refused(tmp_path, shape):
     header, rest = damage.take_apart(pack_student(saved.write_student(tmp_path / "s", "bilstm", "char", **shape)))
     forged = header[:2] + bytes([header[2] | THRESHOLD]) + header[3:]
-    with pytest.raises(PackedError, match="a threshold, of a model that does not choose between two labels"):
+    with pytest.raises(PackedError, match="a threshold is stored for a model that does not choose between two labels"):
         load_bytes(damage.assemble(forged, rest))
 
 

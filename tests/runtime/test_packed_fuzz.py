@@ -80,14 +80,14 @@ def test_a_convolution_has_a_middle_and_takes_the_maximum(honest):
     width = header.index(bytes([SIZES["encoder_hidden_dim"], made.KERNEL]), 6) + 1
     for index, value in ((2, PAIR), (width, 0), (width, 2), (width, 4)):
         changed = header[:index] + bytes([value]) + header[index + 1 :]
-        with pytest.raises(PackedError, match="a convolution whose windows have no middle, or that does not take"):
+        with pytest.raises(PackedError, match="a convolution needs an odd window and max pooling"):
             load_bytes(assemble(changed, rest))
 
 
 FLAGS = {
-    PAIR | ALIGN: "texts are aligned, by a model that cannot align them",
-    POOL_MAX | ALIGN: "texts are aligned, by a model that cannot align them",
-    POOL_MAX | SYMMETRIC: "texts have no order, of a model that does not compare them",
+    PAIR | ALIGN: "only a BiLSTM or a convolution that reads pairs, with max pooling, can align texts",
+    POOL_MAX | ALIGN: "only a BiLSTM or a convolution that reads pairs, with max pooling, can align texts",
+    POOL_MAX | SYMMETRIC: "only a model of pairs that is not a transformer can be symmetric",
 }
 
 
@@ -101,10 +101,12 @@ def test_only_pairs_are_aligned_or_without_an_order(honest, flags):
 @pytest.mark.parametrize("arch", ["ffn", "rnn", "transformer", "recursive"])
 def test_only_a_bilstm_and_a_convolution_align(tmp_path, arch):
     header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", arch, "char", pair=True, pooling="max")))
-    with pytest.raises(PackedError, match="texts are aligned, by a model that cannot align them"):
+    with pytest.raises(
+        PackedError, match="only a BiLSTM or a convolution that reads pairs, with max pooling, can align texts"
+    ):
         load_bytes(assemble(header[:2] + bytes([header[2] | ALIGN]) + header[3:], rest))
     if arch in TRANSFORMERS:
-        with pytest.raises(PackedError, match="texts have no order, of a model that does not compare them"):
+        with pytest.raises(PackedError, match="only a model of pairs that is not a transformer can be symmetric"):
             load_bytes(assemble(header[:2] + bytes([header[2] | SYMMETRIC]) + header[3:], rest))
 
 
@@ -113,9 +115,9 @@ def test_only_transformers_share_parts_or_have_no_segments(tmp_path, arch):
     """What is added to the number of an architecture: 16 and 32 what its layers share, 64 no segments."""
     header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", arch, "char")))
     assert header[0] == ARCHS.index(arch)
-    refused = {48: "a field is", 15 - header[0]: "a field is"}
-    refused |= {} if arch == "transformer" else {16: "layers share a part", 32: "layers share a part"}
-    refused |= {} if arch in TRANSFORMERS else {64: "tokens do not know their text"}
+    refused = {48: "a field has the unknown value", 15 - header[0]: "a field has the unknown value"}
+    refused |= {} if arch == "transformer" else dict.fromkeys((16, 32), "can share a part of its layers")
+    refused |= {} if arch in TRANSFORMERS else {64: "can leave out segment embeddings"}
     for added, message in refused.items():
         with pytest.raises(PackedError, match=message):
             load_bytes(assemble(bytes([header[0] + added]) + header[1:], rest))
@@ -130,7 +132,7 @@ def test_only_transformers_have_heads_of_a_width(tmp_path, arch):
         with pytest.raises(PackedError) as refused:
             load_bytes(assemble(bytes([header[0] + 128]) + header[1:at] + b"\x03" + header[at:], rest))
         messages.add(str(refused.value).partition(",")[0])
-    assert "heads have a width" in messages
+    assert "a head width is stored for a model without heads" in messages
 
 
 def test_aligned_texts_have_a_limit(tmp_path):
@@ -141,7 +143,7 @@ def test_aligned_texts_have_a_limit(tmp_path):
         if not refused:
             assert load_bytes(data).max_tokens == tokens
             continue
-        with pytest.raises(PackedError, match="texts of more than 4,096 tokens are aligned"):
+        with pytest.raises(PackedError, match="max_tokens is larger than 4,096"):
             load_bytes(data)
 
 
@@ -208,14 +210,14 @@ def test_a_factor_of_a_product_is_no_product(depth):
     if depth == 1:
         assert load_bytes(data).logits([TEXT]).tolist() == [[1.0]]
         return
-    with pytest.raises(PackedError, match="a factor of a product is a product"):
+    with pytest.raises(PackedError, match="a factor of a product is itself a product"):
         load_bytes(data)
 
 
 @pytest.mark.parametrize("sides", [(2, 1), (1, 2)])
 def test_blocks_that_do_not_fill_a_matrix_are_refused(sides):
     matrix = bytes([KRONECKER, 1, *sides]) + 2 * ONES
-    with pytest.raises(PackedError, match="a matrix cannot be cut into its blocks"):
+    with pytest.raises(PackedError, match="the blocks of a Kronecker product do not fit its matrix"):
         load_bytes(assemble(forged("ffn", "char") + matrix + 2 * ONES + ZEROS, b""))
 
 
@@ -236,7 +238,10 @@ def test_a_header_of_many_tables_is_refused_at_once():
 
 @pytest.mark.parametrize(
     ("key", "value", "error"),
-    [("a", "b" * 1_000_000, "makes text too long"), ("a" * 513, "b", "matches nothing, or too much")],
+    [
+        ("a", "b" * 1_000_000, "the replacement of a normalisation rule is too long"),
+        ("a" * 513, "b", "matches an empty text, or too long a text"),
+    ],
 )
 def test_rules_of_normalisation_have_bounds(key, value, error):
     """A rule for a letter made a text of ten letters one of megabytes."""

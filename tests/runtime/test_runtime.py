@@ -118,7 +118,7 @@ CHANGES = {
     "truncated, or something was appended": lambda data: data[:-1],
     "truncated, or something was appended ": lambda data: data[:40],
     "truncated, or something was appended  ": lambda data: data + b"\n",
-    "version 2 of the format; this runtime reads version 1": lambda data: data[:3] + b"\x02" + data[4:],
+    "format version 2; this runtime reads version 1": lambda data: data[:3] + b"\x02" + data[4:],
     "checksum is wrong": lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:],
 }
 

@@ -26,7 +26,7 @@ class Workspace:
 
     def augmented(self, task: str, name: str) -> Path:
         """Return the Parquet file of augmented rows, an alias. Raises UserError for a name with slashes."""
-        return self.root / "data" / task / "augmented" / f"{_one_word(name, 'augmented rows')}.parquet"
+        return self.root / "data" / task / "augmented" / f"{one_word(name, 'augmented rows')}.parquet"
 
     def logits(self, task: str, teacher: str, rows: str) -> Path:
         """Return the Parquet file of a teacher's logits over some rows, an alias."""
@@ -46,7 +46,7 @@ class Workspace:
 
     def model(self, task: str, name: str) -> Path:
         """Return the folder of a model, an alias. Raises UserError for a name with slashes."""
-        return self.root / "models" / task / _one_word(name, "a model")
+        return self.root / "models" / task / one_word(name, "a model")
 
     def packed(self, task: str, name: str) -> Path:
         """Return a model's packed file, an alias."""
@@ -67,14 +67,15 @@ class Workspace:
 
     def experiment(self, name: str) -> Path:
         """Return the folder of an experiment's records and report. Raises UserError for a name with slashes."""
-        return self.root / "experiments" / _one_word(name, "an experiment")
+        return self.root / "experiments" / one_word(name, "an experiment")
 
     def run(self, identity: str) -> Path:
         """Return the folder of one run of a sweep: its record, its rows, its log."""
         return self.root / "runs" / identity
 
 
-def _one_word(name: str, kind: str) -> str:
+def one_word(name: str, kind: str) -> str:
+    """Return a name that is used as a file's or a folder's. Raises UserError if it is none."""
     if not name or name.startswith(".") or Path(name).name != name:
         raise UserError(f"{name!r} is not a name for {kind}: a name is one word without slashes")
     return name

@@ -48,6 +48,16 @@ def test_a_finished_sweep_is_archived_without_its_machine(swept, tmp_path, monke
         assert str(workspace.parent) not in path.read_text()
 
 
+@pytest.mark.parametrize("changed", [{"name": "../g"}, {"files": {"/tmp/g.yaml": ""}}, {"files": {"..": ""}}])
+def test_names_that_lead_out_of_the_archive_are_refused(tmp_path, changed):
+    folder = tmp_path / "workspace" / "experiments" / "g"
+    given = {"name": "g", "title": "g", "kind": "chain", "definition": "g", **changed}
+    write_record(folder, ExperimentRecord(**given))
+    with pytest.raises(UserError, match=r"experiment\.json: .* is not a name for a file or folder"):
+        archive(settings(folder), ["g"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["workspace"]
+
+
 def test_unfinished_and_changed_experiments_are_not_archived(folder):
     wanted = settings(folder)
     rows, record = read_results(folder / "results.json"), read_record(folder)

@@ -10,6 +10,7 @@ import pydantic
 from common.config import Settings, build, load_yaml
 from common.errors import UserError
 from common.store.files import read_json
+from common.store.workspace import one_word
 from compression.augmentation.label_shift import LabelShares
 from compression.experiments.report.results import grouped, write_lines
 
@@ -118,15 +119,18 @@ def write_record(folder: Path, record: ExperimentRecord) -> None:
 
 
 def read_record(folder: Path) -> ExperimentRecord:
-    """Return an experiment's record. Raises UserError if it is missing or malformed."""
+    """Return an experiment's record. Raises UserError if it is missing or malformed, or names files elsewhere."""
     if not (folder / RECORD_FILE).exists():
         others = sorted(path.parent.name for path in folder.parent.glob(f"[!.]*/{RECORD_FILE}"))
         known = f" (there are: {', '.join(others)})" if others else "; none has been run yet"
         raise UserError(f"no experiment {folder.name!r} in {folder.parent}{known}")
     try:
-        return build(ExperimentRecord, read_json(folder / RECORD_FILE))
+        record = build(ExperimentRecord, read_json(folder / RECORD_FILE))
+        for name in (record.name, *record.files, *(run.id for run in record.runs if run.id)):
+            one_word(name, "a file or folder")
     except UserError as error:
         raise UserError(f"{folder / RECORD_FILE}: not an experiment's record: {error}") from error
+    return record
 
 
 def settings_lines(record: ExperimentRecord) -> list[str]:

@@ -18,6 +18,7 @@ from common.training.models import read_config
 from compression.distillation.dataset import held_out_inputs, held_out_rows
 from compression.packing import pack_student
 from compression.packing.threshold import fit_packed
+from compression.runtime import PackedError, load_bytes
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import CPU
 from compression.students.saved import load_student
@@ -61,9 +62,14 @@ class Pack(StudentFile):
         return inputs
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Fit temperature and threshold, and write the packed file."""
+        """Fit temperature and threshold, and write the packed file. Raises UserError if the runtime refuses it."""
         fitted = self._fitted() if "splits" in inputs else {}
-        (out / self.file).write_bytes(pack_student(self.student, **fitted))
+        data = pack_student(self.student, **fitted)
+        try:
+            load_bytes(data)
+        except PackedError as error:
+            raise UserError(f"{self.name} cannot be packed: the runtime refuses its file: {error}") from error
+        (out / self.file).write_bytes(data)
         return {"temperature": 1.0, **fitted}
 
     def _fitted(self) -> dict[str, float]:

@@ -17,6 +17,7 @@ from scipy.special import softmax
 from common.data.prepare import prepare
 from common.data.split import load_split, read_split, write_split
 from common.data.tasks import load_task
+from common.errors import UserError
 from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
 from common.teachers.logits import load_logits
@@ -26,6 +27,7 @@ from compression.packing.calibration import LEAST, MOST, fit_temperature, negati
 from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.header import CALIBRATED
 from compression.runtime.model import load_bytes
+from compression.shrinking import files
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -199,3 +201,11 @@ def test_without_labels_or_rows_probabilities_are_not_calibrated(workspace, caps
     (workspace / "data/sst-2/splits").unlink()
     assert packed(workspace) == 1
     assert "s is packed without calibration: " in capsys.readouterr().err
+
+
+def test_a_file_that_the_runtime_refuses_is_not_published(workspace, monkeypatch):
+    train(workspace)
+    monkeypatch.setattr(files, "pack_student", lambda folder, **fitted: pack_student(folder, **fitted)[:-1])
+    with pytest.raises(UserError, match=r"s cannot be packed: the runtime refuses its file: .* truncated"):
+        packed(workspace)
+    assert not (workspace / "packed/sst-2/s.fwt").exists()

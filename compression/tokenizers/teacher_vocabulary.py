@@ -16,6 +16,7 @@ from common.errors import UserError
 from common.store.files import read_json
 from common.teachers.fairseq.sources import SUBFOLDER as FAIRSEQ
 from common.teachers.huggingface.pretrained import SUBFOLDER as HUGGING_FACE
+from compression.runtime import WordPieces
 from compression.tokenizers.bytelevel import LETTERS, UNKNOWN_PIECE, ByteLevelTokenizer, merge_parts
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
@@ -68,6 +69,8 @@ def vocabulary_of(tokenizer: dict[str, Any], name: str) -> TeacherVocabulary:
     model = tokenizer.get("model") or {}
     normalizer, words = (tokenizer.get(part) or {} for part in ("normalizer", "pre_tokenizer"))
     if model.get("type") == "WordPiece" and normalizer.get("type") == "BertNormalizer":
+        if other := _other_than_bert(model, normalizer, words):
+            raise UserError(f"--embedding-type wordpiece: {name}'s WordPiece is not BERT's ({', '.join(other)})")
         return _word_pieces(tokenizer, bool(normalizer.get("lowercase")))
     if model.get("type") != "BPE" or words.get("type") != "ByteLevel":
         raise UserError(
@@ -82,6 +85,25 @@ def vocabulary_of(tokenizer: dict[str, Any], name: str) -> TeacherVocabulary:
     merges = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in model["merges"]]
     separators = _separators(tokenizer.get("post_processor") or {})
     return _byte_level(model["vocab"], merges, bool(words.get("add_prefix_space")), separators, name)
+
+
+def _other_than_bert(model: dict[str, Any], normalizer: dict[str, Any], words: dict[str, Any]) -> list[str]:
+    """Return the settings of a WordPiece tokenizer that differ from BERT's, which `WordPieces` has.
+
+    strip_accents is null where accents are removed from lowercase text, as in BERT.
+    """
+    lowercase = bool(normalizer.get("lowercase"))
+    accents = normalizer.get("strip_accents")
+    as_in_bert = {
+        "clean_text": normalizer.get("clean_text", True) is True,
+        "handle_chinese_chars": normalizer.get("handle_chinese_chars", True) is True,
+        "strip_accents": accents in (None, lowercase),
+        "pre_tokenizer": words.get("type") == "BertPreTokenizer",
+        "continuing_subword_prefix": model.get("continuing_subword_prefix", "##") == "##",
+        "max_input_chars_per_word": model.get("max_input_chars_per_word", WordPieces.longest_word)
+        == WordPieces.longest_word,
+    }
+    return [setting for setting, same in as_in_bert.items() if not same]
 
 
 def _word_pieces(tokenizer: dict[str, Any], lowercase: bool) -> TeacherVocabulary:

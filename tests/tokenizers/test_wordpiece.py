@@ -95,6 +95,30 @@ def test_special_tokens_are_those_that_the_teacher_puts_around_texts(special, ma
     assert found.mask == pieces.index(mask)
 
 
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [
+        ("normalizer", {"clean_text": False}),
+        ("normalizer", {"handle_chinese_chars": False}),
+        ("normalizer", {"strip_accents": False}),
+        ("normalizer", {"lowercase": False, "strip_accents": True}),
+        ("pre_tokenizer", {"type": "Whitespace"}),
+        ("model", {"continuing_subword_prefix": "@@"}),
+        ("model", {"max_input_chars_per_word": 50}),
+    ],
+)
+def test_word_pieces_that_are_not_berts_are_refused(part, changes):
+    theirs = Tokenizer(WordPiece({"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "film": 3}, unk_token="[UNK]"))
+    theirs.normalizer, theirs.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    content = json.loads(theirs.to_str())
+    assert vocabulary_of(content, "teacher").pieces == ["[UNK]", "[CLS]", "[SEP]", "film"]
+    assert vocabulary_of({**content, "normalizer": {"type": "BertNormalizer", "lowercase": False}}, "teacher")
+    changed = {**content, part: {**content[part], **changes}}
+    setting = part if "type" in changes else list(changes)[-1]
+    with pytest.raises(UserError, match=rf"teacher's WordPiece is not BERT's \({setting}\)"):
+        vocabulary_of(changed, "teacher")
+
+
 def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
     tokenizer = WordPieceTokenizer(PIECES, True, 9)
     tokenizer.save(tmp_path)

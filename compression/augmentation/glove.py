@@ -1,5 +1,6 @@
 """GloVe vectors and nearest neighbours, the replacements of words with several pieces in a masked language model."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +18,8 @@ NEIGHBOUR_VOCABULARY = 30_000
 """Only GloVe's most frequent words may replace a word, because rarer ones are often names and misspellings."""
 CACHED_WORDS = 100_000
 """Number of words whose neighbours are cached, about 30 MB."""
+_WORD2VEC_HEADER = re.compile(r"\d+ \d+")
+"""First line of word2vec's text format: the numbers of words and of dimensions."""
 _CHUNK = 256
 # The rounding of a matrix product depends on its shape. It is therefore used to select a few more words than needed,
 # which are then ranked by scores that do not depend on the other words of the call.
@@ -97,7 +100,11 @@ def _read_text(path: Path) -> Glove:
     words, vectors, width = [], [], 0
     with regular_file(path).open("rb") as file:
         for line, text in read_lines(file, str(path)):
-            word, *numbers = text.rstrip().split(" ")
+            text = text.rstrip()
+            if line == 1 and _WORD2VEC_HEADER.fullmatch(text):
+                continue
+            # Some words have spaces, such as ". . ." in the vectors of Common Crawl.
+            word, *numbers = text.rsplit(" ", width) if width else text.split(" ")
             width = width or len(numbers)
             if len(numbers) != width or not width:
                 raise UserError(f"{path} line {line}: expected a word and {width} numbers, found {len(numbers)}")

@@ -230,6 +230,13 @@ def test_neighbours_are_cached_up_to_a_limit(glove):
     assert asked == ["film", "story", "cast", "unheard", "film", "plot", "cast"]
 
 
+def test_words_with_spaces_and_word2vecs_header_are_read(tmp_path):
+    (tmp_path / "vectors.txt").write_text("3 2\nfilm 1 2\n. . . 3 4\nat name@domain.com 5 6\n")
+    vectors = load_glove(tmp_path / "vectors.txt")
+    assert vectors.words == ["film", ". . .", "at name@domain.com"]
+    assert np.allclose(vectors.unit[1], [0.6, 0.8])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

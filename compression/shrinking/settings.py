@@ -20,6 +20,7 @@ from compression.distillation.settings import (
     PruneSettings,
     TrainSettings,
 )
+from compression.runtime.shapes import TRANSFORMERS
 from compression.students.settings import StudentSettings, student_defaults
 
 Action = Literal["pretrain", "distill", "factorize", "prune", "quantize", "pack", "export"]
@@ -131,6 +132,8 @@ class QuantizeSettings(Settings):
 
 _OF_UNITS = ("prune_units", "prune_heads", "drop_layers", "prune_vocabulary")
 """Settings of pruning that --prune-aware does not use."""
+_OF_TRANSFORMERS = ("heads", "head_dim", "segments", "intermediate_dim", "adapters")
+"""Settings that both kinds of transformers have."""
 
 
 class CompressSettings(  # bases in the order of --help
@@ -187,8 +190,19 @@ class CompressSettings(  # bases in the order of --help
         both, distilling = of_action + "pretrain or distill", of_action + "distill"
         learning = distilling + ("" if asked["pretrain"] else ", or --tune-epochs")
         widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*_OF_UNITS}
+        arch, embedding = f"with --student-arch {self.student_arch}", f"with --embedding-type {self.embedding_type}"
+        labels_alone = self.alpha == 1 and self.only_original_data
         # If several reasons apply, the last one is reported: those of actions come after those of other flags.
         return unused_fields(
+            (self.student_arch != "ffn", ["encoder_hidden_dim"], arch),
+            (self.student_arch == "conv", ["kernel_width"], arch),
+            (self.student_arch == "transformer", ["layers", "share"], arch),
+            (self.student_arch == "recursive", ["iterations"], arch),
+            (self.student_arch in TRANSFORMERS, _OF_TRANSFORMERS, arch),
+            (self.embedding_type == "hash", ["hash_ratio"], embedding),
+            (self.embedding_type in ("bpe", "hash"), ["vocab_size"], embedding),
+            (self.embedding_type == "bpe", ["bpe_source", "bpe_model", "bpe_vectors"], embedding),
+            (not labels_alone, ["loss"], "with --alpha 1 --only-original-data"),
             (self.aligns_states, ["hidden_loss"], "without --align-hidden, --align-last or --align-embedding"),
             (self.align_attention, ["attention_loss", "attention_states"], "without --align-attention"),
             (self.align_hidden or self.align_attention, ["layer_map"], "without --align-hidden or --align-attention"),

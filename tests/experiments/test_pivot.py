@@ -30,7 +30,7 @@ from compression.experiments.report import terminal_report
 from compression.experiments.report.pivot import Pivot, csv_pivot, pivots, terminal_pivot
 from compression.experiments.report.pivot_layout import stage_label
 from compression.experiments.report.record import Quote
-from compression.experiments.report.table import escape_latex, latex_table, markdown_table
+from compression.experiments.report.table import escape_latex, latex_table, markdown_table, plain_table
 
 STUDENT = {"student_arch": values("bilstm", axis="student_arch")}
 MNLI = record({**STUDENT, "method": {"alpha 0": {"task": "mnli"}}})
@@ -342,6 +342,18 @@ def test_cells_show_the_size_of_the_packed_file_where_the_layout_asks_for_it():
     (line,) = csv.DictReader(io.StringIO(csv_pivot(pivot)))
     assert line["no distil · accuracy, bytes_packed"] == "21400.0"
     assert line["alpha 0 · accuracy, bytes_packed"] == ""
+
+
+def test_a_table_without_columns_of_sizes_has_no_notes_about_them():
+    first, *others = scored(ALPHA_0, 0.8, 0.9, 0.8, 0.9)
+    rows = [{**first, "parameters": 7}, *others, teacher({"accuracy": 0.95})]
+    pivot = only(rows, record({**STUDENT, "method": METHODS}))
+    left_out = "P and S are left out where a row's models differ in them."
+    assert left_out in pivot.notes
+    text, notes = terminal_pivot(pivot, max(map(len, plain_table(pivot.table(False, False, short=True)).splitlines())))
+    assert "S, MB" not in text
+    assert notes
+    assert left_out not in notes
 
 
 def test_speeds_follow_sizes_where_models_were_timed():

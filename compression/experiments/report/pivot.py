@@ -303,21 +303,27 @@ def _notes(columns: Sequence[Column], rows: Sequence[PivotRow], baselines: Seque
     if any(score.packed is not None for score in scores):
         yield f"Sizes are of the packed file, all in: weights, vocabulary, labels, settings. {UNITS}"
     else:
-        if any(each.size is not None for row in every for each in row.sizes.values()):
-            yield ABOUT_SIZES
-        if any(set(row.sizes) == {SINGLE, PAIRS} for row in every):
-            yield "SS: S of single sentences. SP: S of pairs, the mean over tasks."
-        if any(each.size is not None for row in rows for each in row.thesis.values()):
-            yield "× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes."
-        scored = [row for row in rows if any(score.n and score.planned for score in row.scores)]
-        if any(each.size is None for row in scored for each in row.sizes.values()):
-            yield "P and S are left out where a row's models differ in them."
+        yield from _size_notes(rows, baselines)
     if any(not row.quoted for row in baselines):
         yield "A teacher's score is in every column of its task."
     if any(column.quoted for column in columns):
         yield ABOUT_QUOTES
     if any(row.selected_on_test for row in every) or any("†" in score.text for score in scores):
         yield SELECTED_ON_TEST
+
+
+def _size_notes(rows: Sequence[PivotRow], baselines: Sequence[PivotRow]) -> Iterator[str]:
+    """Yield notes on how to read the columns of sizes."""
+    every = (*rows, *baselines)
+    if any(each.size is not None for row in every for each in row.sizes.values()):
+        yield ABOUT_SIZES
+    if any(set(row.sizes) == {SINGLE, PAIRS} for row in every):
+        yield "SS: S of single sentences. SP: S of pairs, the mean over tasks."
+    if any(each.size is not None for row in rows for each in row.thesis.values()):
+        yield "× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes."
+    scored = [row for row in rows if any(score.n and score.planned for score in row.scores)]
+    if any(each.size is None for row in scored for each in row.sizes.values()):
+        yield "P and S are left out where a row's models differ in them."
 
 
 def terminal_pivot(pivot: Pivot, width: int) -> tuple[str, list[str]] | None:
@@ -328,7 +334,8 @@ def terminal_pivot(pivot: Pivot, width: int) -> tuple[str, list[str]] | None:
     for quoted, sizes in ((True, True), (False, True), (False, False)):
         text = plain_table(pivot.table(quoted, sizes, short=True))
         if max(map(len, text.splitlines())) <= width:
-            absent = [*([] if quoted else [ABOUT_QUOTES]), *([] if sizes else [ABOUT_SIZES, *pivot.speed_notes])]
+            absent = [] if quoted else [ABOUT_QUOTES]
+            absent += [] if sizes else [*_size_notes(pivot.rows, pivot.baselines), *pivot.speed_notes]
             return text, [note.replace("Bold:", "*:") for note in pivot.notes if note not in absent]
     return None
 

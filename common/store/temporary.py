@@ -6,16 +6,15 @@ cannot be looked up: its file counts as left behind once it is DAYS_ELSEWHERE ol
 """
 
 import contextlib
-import functools
-import hashlib
 import os
-import platform
 import random
 import re
 import shutil
 import time
 import uuid
 from pathlib import Path
+
+from common.store.processes import Process
 
 DAYS_ELSEWHERE = 30
 """Days after which a temporary file of another machine counts as left behind."""
@@ -31,7 +30,7 @@ _WITH_PUBLISHED = ("store", "tokens")
 
 def temporary(path: Path) -> Path:
     """Return a new temporary name for a file, folder or link that will become `path`."""
-    owner = f"{_machine()}-{os.getpid()}-{_start_of(os.getpid()) or 0}"
+    owner = "-".join(map(str, Process.current()))
     return path.with_name(f".{path.name}.{owner}-{uuid.uuid4().hex[:8]}.partial")
 
 
@@ -88,7 +87,7 @@ def _search(folder: str) -> list[str]:
 def _remove_leftover(path: Path) -> None:
     """Remove a temporary file or folder of a dead process; a file set aside gets its name back if that is free."""
     found = _NAME.fullmatch(path.name)
-    if found is None or _is_alive(path, found[2], int(found[3]), int(found[4])):
+    if found is None or _is_alive(path, Process(found[2], int(found[3]), int(found[4]))):
         return
     with contextlib.suppress(OSError):
         if found[5] and not os.path.lexists(path.with_name(found[1])):
@@ -99,36 +98,11 @@ def _remove_leftover(path: Path) -> None:
             path.unlink()
 
 
-def _is_alive(path: Path, machine: str, process: int, started: int) -> bool:
+def _is_alive(path: Path, process: Process) -> bool:
     """Return whether the process that a temporary file belongs to may still be running."""
-    if machine == _machine():
-        start = _start_of(process)
-        return start is not None and start in (started, 0)
+    alive = process.is_alive()
+    if alive is not None:
+        return alive
     with contextlib.suppress(OSError):
         return time.time() - path.lstat().st_mtime < DAYS_ELSEWHERE * 86_400
     return False
-
-
-@functools.cache
-def _machine() -> str:
-    """Return 8 hex digits that identify the host and the process namespace, of which every container has its own."""
-    try:
-        processes = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        processes = ""
-    return hashlib.sha256(f"{platform.node()} {processes}".encode()).hexdigest()[:8]
-
-
-def _start_of(process: int) -> int | None:
-    """Return a process's start time in the system's clock ticks, 0 if unknown; None if it does not exist or is dead."""
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return None
-    except PermissionError:
-        pass  # the process is another user's
-    try:
-        state, *fields = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return None if state in "ZX" else int(fields[18])

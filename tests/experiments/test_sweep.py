@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import os
-import platform
 import re
 import resource
 import shutil
@@ -24,6 +23,7 @@ from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.store.files import file_sha256
 from common.store.locks import only_one
+from common.store.processes import Process
 from common.store.workspace import Workspace
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import write_results
@@ -355,12 +355,14 @@ def test_files_of_a_killed_run_are_ignored(done):
     folder.file.unlink()
     ended = subprocess.Popen(["true"])
     ended.wait()
-    here = {"host": platform.node()}
+    here = Process.current()
     for text, status in [
-        (json.dumps({**here, "pid": ended.pid}), "waiting"),
-        (json.dumps({**here, "pid": os.getpid()}), "running"),
-        (json.dumps({"host": "another machine", "pid": ended.pid}), "running"),
+        (json.dumps(here._replace(pid=ended.pid)._asdict()), "waiting"),
+        (json.dumps(here._replace(start=here.start - 1)._asdict()), "waiting"),  # the same number, used again
+        (json.dumps(here._asdict()), "running"),
+        (json.dumps(here._replace(machine="0badcafe", pid=ended.pid)._asdict()), "running"),
         ("{", "waiting"),
+        ('{"pid": 1}', "waiting"),
         ("[]", "waiting"),
     ]:
         folder.running.write_text(text)

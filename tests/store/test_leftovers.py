@@ -16,6 +16,7 @@ from test_store import Write, entries, text_of
 from common.store import temporary
 from common.store.files import fingerprint, whole_file, whole_folder
 from common.store.locks import waiting
+from common.store.processes import Process
 from common.store.step import Context
 from common.store.store import Store
 
@@ -61,7 +62,7 @@ def kill(process):
 def from_elsewhere(path, days):
     """A temporary file of another machine, so many days old."""
     name = temporary.temporary(path)
-    name = name.with_name(name.name.replace(temporary._machine(), "0badcafe"))
+    name = name.with_name(name.name.replace(Process.current().machine, "0badcafe"))
     name.write_text("half")
     then = time.time() - days * 86_400
     os.utime(name, (then, then))

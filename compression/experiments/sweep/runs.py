@@ -8,14 +8,13 @@ runs/<id>/log.txt         its output
 
 from __future__ import annotations
 
-import os
-import platform
 from typing import Any, Literal
 
 from common.config import Settings, build
 from common.errors import UserError
 from common.store.artifact import points_to
 from common.store.files import read_json, write_json
+from common.store.processes import Process
 from common.store.store import Store
 from compression.experiments.report.results import Row, read_results
 
@@ -86,17 +85,11 @@ class RunFolder:
         return "waiting" if record.status == "finished" and not self._is_whole(record) else record.status
 
     def _has_process(self) -> bool:
-        """Return whether a process is executing the run. A process on another machine is assumed to be alive."""
+        """Return whether a process is executing the run. A process of another machine is assumed to be alive."""
         try:
-            process = read_json(self.running)
-            if process["host"] != platform.node():
-                return True
-            os.kill(process["pid"], 0)
-        except PermissionError:  # the process belongs to another user
-            return True
-        except (UserError, OSError, LookupError, TypeError):
+            return Process(**read_json(self.running)).is_alive() is not False
+        except (UserError, OSError, TypeError):  # missing or damaged
             return False
-        return True
 
     def _is_whole(self, record: RunRecord) -> bool:
         try:

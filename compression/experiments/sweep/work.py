@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import datetime
 import errno
-import os
 import platform
 import time
 import traceback
@@ -20,6 +19,7 @@ from common.errors import UserError
 from common.progress import Advance, nothing, show_bars
 from common.store.files import write_json
 from common.store.locks import only_one, waiting
+from common.store.processes import Process
 from common.store.store import Store
 from common.tracking import record
 from common.training.models import read_config
@@ -99,7 +99,7 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
             return
         folder.file.unlink(missing_ok=True)
         started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
-        write_json(folder.running, {"host": platform.node(), "pid": os.getpid(), "started": started.isoformat()})
+        write_json(folder.running, Process.current()._asdict())
         models: Sequence[SavedModel] = ()
         error = None
         try:

@@ -36,8 +36,7 @@ def set_environment() -> None:
     """Set the environment variables that libraries read when they load, unless the user has set them."""
     # Without it tokenizers warns whenever a process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    # Makes matrix products independent of the machine's load; read when PyTorch loads.
-    os.environ.setdefault("MKL_CBWR", "AUTO")
+    # Makes matrix products independent of the machine's load; read when PyTorch loads. See also common/__init__.py.
     os.environ.setdefault("MKL_DYNAMIC", "FALSE")
 
 

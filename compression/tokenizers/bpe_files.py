@@ -122,9 +122,13 @@ def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> No
             raise UserError(f"--vocab-size {vocab_size}: {_reason(str(error))}") from error
 
 
+_MOST = re.compile(r"<= (\d+)")
+"""The number of byte pairs that a text has, in sentencepiece's message that a vocabulary is too large for it."""
+
+
 def _reason(error: str) -> str:
     """Return in one line why sentencepiece cannot train a vocabulary."""
-    if most := re.search(r"<= (\d+)", error):
+    if most := _MOST.search(error):
         return f"the text has only {most[1]} byte pairs"
     if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return f"the text has {least[1]} different characters, each of which is a piece"
@@ -154,7 +158,7 @@ def most_pieces(sentences: list[str], wanted: int) -> int:
     try:
         _train_to(io.BytesIO(), map(prepare, sentences), wanted)
     except RuntimeError as error:
-        found = re.search(r"<= (\d+)", str(error))
+        found = _MOST.search(str(error))
         return int(found[1]) if found else 0
     return wanted
 

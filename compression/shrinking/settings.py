@@ -191,7 +191,7 @@ class CompressSettings(  # bases in the order of --help
         learning = distilling + ("" if asked["pretrain"] else ", or --tune-epochs")
         widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*_OF_UNITS}
         arch, embedding = f"with --student-arch {self.student_arch}", f"with --embedding-type {self.embedding_type}"
-        labels_alone = self.alpha == 1 and self.only_original_data
+        labels_alone = self.alpha == 1 and self.only_original_data and not asked["pretrain"]
         # If several reasons apply, the last one is reported: those of actions come after those of other flags.
         return unused_fields(
             (self.student_arch != "ffn", ["encoder_hidden_dim"], arch),
@@ -202,11 +202,12 @@ class CompressSettings(  # bases in the order of --help
             (self.embedding_type == "hash", ["hash_ratio"], embedding),
             (self.embedding_type in ("bpe", "hash"), ["vocab_size"], embedding),
             (self.embedding_type == "bpe", ["bpe_source", "bpe_model", "bpe_vectors"], embedding),
-            (not labels_alone, ["loss"], "with --alpha 1 --only-original-data"),
+            (not self.start_from, ["init_from_teacher"], "with --start-from, which replaces the same weights"),
             (self.aligns_states, ["hidden_loss"], "without --align-hidden, --align-last or --align-embedding"),
             (self.align_attention, ["attention_loss", "attention_states"], "without --align-attention"),
             (self.align_hidden or self.align_attention, ["layer_map"], "without --align-hidden or --align-attention"),
             (self.loss != "mse", ["temperature"], "without --loss temperature-softmax or kl"),
+            (not labels_alone, ["teacher", "loss", "temperature"], "with --alpha 1 --only-original-data"),
             (
                 not self.only_original_data,
                 ["augmented", "bootstrap_data_ratio", "min_confidence"],

@@ -23,7 +23,7 @@ from common.teachers.layers import load_encoder
 from compression.distillation.callbacks import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
 from compression.distillation.settings import DistillSettings
-from compression.students.batch import Batch
+from compression.students.batch import Batch, EncodedRows
 from compression.students.init import choose_layers
 from compression.students.transformer import Trace, framed
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
@@ -76,6 +76,16 @@ class AlignmentTeacher:
         """Load a fine-tuned teacher from its model folder."""
         return cls(load_encoder(folder, device), teacher_vocabulary(folder), device)
 
+    def check_rows(self, rows: EncodedRows) -> None:
+        """Raise UserError if one of the student's rows is longer than what the teacher reads."""
+        texts = rows.lengths.reshape(len(rows), -1)
+        self._check_length(int(texts.sum(1).max(initial=0)) + 2 + self.separators * (texts.shape[1] - 1))
+
+    def _check_length(self, tokens: int) -> None:
+        longest = most_tokens(self.model)
+        if longest is not None and tokens > longest:
+            raise UserError(f"a row of {tokens} tokens, and the teacher reads {longest}: lower --max-tokens")
+
     def states(self, batch: Batch, attention: Attention | None, masked: Sequence[torch.Tensor] = ()) -> States:
         """Return the states of a batch of the student's pieces.
 
@@ -94,9 +104,7 @@ class AlignmentTeacher:
         # `framed` adds special tokens as it does for the student's vectors; ids below 2 ** 24 are exact as floats.
         vectors = tuple((row.float(), length) for row, length in zip(rows, lengths, strict=True))
         ids, segments, joined = framed(vectors, self.special_tokens[:, None].float())
-        longest = most_tokens(self.model)
-        if longest is not None and ids.shape[1] > longest:
-            raise UserError(f"a row of {ids.shape[1]} tokens, and the teacher reads {longest}: lower --max-tokens")
+        self._check_length(ids.shape[1])  # a pair of texts of different rows may be longer than all rows
         mask = torch.arange(ids.shape[1], device=joined.device) < joined[:, None]
         padding = self.model.config.pad_token_id or 0
         arguments = {"input_ids": ids[..., 0].long().where(mask, padding), "attention_mask": mask.long()}

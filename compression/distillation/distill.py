@@ -11,6 +11,7 @@ import numpy as np
 import pydantic
 import torch
 
+from common.config import flag as flag_of
 from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
 from common.devices import pick_device
@@ -31,7 +32,7 @@ from compression.distillation.dataset import (
     held_out_rows,
     learning_inputs,
 )
-from compression.distillation.settings import DistillSettings, Recipe
+from compression.distillation.settings import AlignSettings, DistillSettings, Recipe
 from compression.distillation.trainer import TrainingData, train_student
 from compression.students.embeddings import load_tokenizer
 from compression.students.init import (
@@ -192,26 +193,43 @@ def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact
         if files := own if all(own) else cached:
             inputs |= {"bpe_model": Artifact.of_file(files[0]), "bpe_vectors": Artifact.of_file(files[1])}
     if settings.embedding_init not in ("vectors", "teacher", "random"):
-        inputs["embedding"] = artifact_at(_runs(settings, task, settings.embedding_init))
-    needs_vocabulary = settings.embedding_type == "wordpiece" and not settings.start_from
-    if needs_vocabulary or settings.embedding_init == "teacher" or settings.init_from_teacher or settings.aligns:
+        inputs["embedding"] = artifact_at(
+            _runs(settings, task, settings.embedding_init, f"--embedding-init {settings.embedding_init}")
+        )
+    if flag := _needs_teacher(settings):
         teacher = find_teacher(settings, task)
         if teacher is None:
-            raise UserError("no teacher takes part where only labels are learned from, and its vocabulary is needed")
-        inputs["teacher"] = artifact_at(_runs(settings, task, teacher))
+            raise UserError(f"{flag} needs a teacher, and none takes part where only labels are learned from")
+        inputs["teacher"] = artifact_at(_runs(settings, task, teacher, flag))
     return inputs
 
 
-def _runs(settings: DistillSettings, task: Task, teacher: str) -> Path:
-    """Return the folder of a teacher that can be run. Raises UserError for a student or imported logits."""
+def _needs_teacher(settings: DistillSettings) -> str:
+    """Return the flag for which the teacher whose logits are learned is needed itself; empty if it is not."""
+    if settings.embedding_type == "wordpiece" and not settings.start_from:
+        return "--embedding-type wordpiece"
+    if settings.embedding_init == "teacher":
+        return "--embedding-init teacher"
+    return "--init-from-teacher" if settings.init_from_teacher else _aligns(settings)
+
+
+def _aligns(settings: DistillSettings) -> str:
+    """Return the first flag that asks for alignment; empty if there is none."""
+    weights = [name for name in AlignSettings.model_fields if name.startswith("align_") and getattr(settings, name)]
+    return flag_of(weights[0]) if weights else ""
+
+
+def _runs(settings: DistillSettings, task: Task, teacher: str, flag: str) -> Path:
+    """Return the folder of a teacher that can be run. flag: what it is needed for.
+
+    Raises UserError for a student or imported logits.
+    """
     folder, config = find_model(settings.paths, task, teacher)
     if config.kind != "teacher":
-        raise UserError(f"--embedding-init {teacher}: this is a student")
+        raise UserError(f"{flag}: {teacher} is a student")
     if config.imported:
-        other = "--embedding-init the name of another teacher, vectors or random"
-        raise UserError(
-            f"{teacher} was imported as logits: it has no vocabulary or vectors to start from; give {other}"
-        )
+        other = "; give the name of another teacher, vectors or random" if flag.startswith("--embedding-init") else ""
+        raise UserError(f"{flag}: {teacher} was imported as logits, it has neither vocabulary nor layers{other}")
     return folder
 
 
@@ -261,7 +279,7 @@ def _check_layers(settings: DistillSettings, teacher: Path, general: Path | None
     if settings.init_from_teacher:
         check_start(settings, settings.student_arch, teacher)
     if settings.aligns:
-        config = check_layers("--align", settings, settings.student_arch, teacher)
+        config = check_layers(_aligns(settings), settings, settings.student_arch, teacher)
         check_alignment(settings, config, teacher.name)
     if general and teacher_vocabulary(teacher).pieces != tokenizer.pieces:
         raise UserError(f"{general.name} has other word pieces than {teacher.name}: nothing can be aligned")

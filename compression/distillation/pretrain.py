@@ -157,6 +157,8 @@ def _train(
     settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, encoded: EncodedRows, context: Context
 ) -> list[dict[str, Any]]:
     """Train in place, leaving the best weights on the CPU. Returns one dict per epoch."""
+    if settings.output_weight or settings.aligns:
+        aligner.teacher.check_rows(encoded)
     rows, lengths, device = np.arange(len(encoded)), encoded.lengths, masked.mask.device
     dtype = pick_dtype(settings.precision, device)
     held_out = rows[::_HELD_OUT_EVERY][:_HELD_OUT_MOST]

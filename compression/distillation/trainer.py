@@ -67,6 +67,7 @@ def train_student(
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = encoded.lengths
     if aligner is not None:
+        aligner.teacher.check_rows(encoded)
         callbacks, trained = [*callbacks, aligner], nn.ModuleList([student, aligner])
         epochs += settings.align_first
 

@@ -19,6 +19,7 @@ from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.evaluation.packed import load_packed
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings
+from compression.students.batch import EncodedRows
 from compression.students.init import check_start, start_from_teacher
 from compression.students.scoring import encode_split
 from compression.students.student import Student
@@ -106,12 +107,19 @@ def test_rows_longer_than_the_teachers_positions_are_refused(tmp_path):
         split = Split(["!" * words], None, np.zeros(1, np.int64), np.zeros(1, np.int64))
         if len(tokenizer.encode(split.sentence1).ids) != words:
             pytest.fail("one token a sign")
-        batch = encode_split(tokenizer, split).batch(np.zeros(1, np.int64), CPU)
+        rows = encode_split(tokenizer, split)
+        batch = rows.batch(np.zeros(1, np.int64), CPU)
         if fits:
+            teacher.check_rows(rows)
             assert teacher.states(batch, None).lengths.tolist() == [96]
         else:
-            with pytest.raises(UserError, match="a row of 97 tokens, and the teacher reads 96"):
-                teacher.states(batch, None)
+            for check in (lambda: teacher.check_rows(rows), lambda: teacher.states(batch, None)):  # noqa: B023
+                with pytest.raises(UserError, match="a row of 97 tokens, and the teacher reads 96"):
+                    check()
+    one, two, three = (tokenizer.encode(["!" * count, "!"]) for count in (2, 90, 91))
+    teacher.check_rows(EncodedRows(one, two))  # 92 signs and 4 special tokens
+    with pytest.raises(UserError, match="a row of 97 tokens, and the teacher reads 96"):
+        teacher.check_rows(EncodedRows(one, three))
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,10 @@ def test_a_student_of_imported_logits_starts_from_another_teacher(workspace, tmp
     preprocess(PreprocessSettings(**rows, model_name="tiny-bert", logits_to=file))
     preprocess(PreprocessSettings(**rows, model_name="copy", logits_from=file))
     about = {"teacher": "copy", "only_original_data": True, "lr": 1e-30}
-    with pytest.raises(UserError, match="copy was imported as logits: it has no vocabulary or vectors to start from"):
+    with pytest.raises(UserError, match=r"^--embedding-init teacher: copy was imported as logits, .* give the name"):
         student(workspace, **about)
+    with pytest.raises(UserError, match=r"^--embedding-type wordpiece: copy was imported as logits, it has neither"):
+        student(workspace, **about, embedding_type="wordpiece", embedding_init="vectors")
     with pytest.raises(UserError, match="tiny-bart"):
         student(workspace, **about, embedding_init="tiny-bart")
     model, tokenizer, _ = load_student(student(workspace, **about, embedding_init="tiny-bert"), torch.device("cpu"))
@@ -78,7 +80,7 @@ def test_a_student_of_imported_logits_starts_from_another_teacher(workspace, tmp
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"alpha": 1, "only_original_data": True}, "no teacher takes part"),
+        ({"alpha": 1, "only_original_data": True}, "--embedding-init teacher needs a teacher, and none"),
         ({"embedding_dim": 61}, "dimensions at most"),
         ({"embedding_type": "hash"}, "for byte pairs"),
     ],

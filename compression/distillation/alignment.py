@@ -37,7 +37,7 @@ def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], t
     aligned_layers(settings, teacher_config["num_hidden_layers"])
     heads = teacher_config["num_attention_heads"]
     if settings.align_attention and heads != settings.heads:
-        raise UserError(f"--align-attention compares head with head, and {teacher} has {heads}: --heads {heads}")
+        raise UserError(f"--align-attention needs as many heads as {teacher} has: give --heads {heads}")
 
 
 def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
@@ -96,7 +96,9 @@ class AlignmentTeacher:
         ids, segments, joined = framed(vectors, self.special_tokens[:, None].float())
         longest = most_tokens(self.model)
         if longest is not None and ids.shape[1] > longest:
-            raise UserError(f"a row of {ids.shape[1]} tokens, and the teacher reads {longest}: lower --max-tokens")
+            raise UserError(
+                f"a row has {ids.shape[1]} tokens, but the teacher reads at most {longest}: lower --max-tokens"
+            )
         mask = torch.arange(ids.shape[1], device=joined.device) < joined[:, None]
         padding = self.model.config.pad_token_id or 0
         arguments = {"input_ids": ids[..., 0].long().where(mask, padding), "attention_mask": mask.long()}

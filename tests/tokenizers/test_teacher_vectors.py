@@ -78,7 +78,7 @@ def test_a_student_of_imported_logits_starts_from_another_teacher(workspace, tmp
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"alpha": 1, "only_original_data": True}, "no teacher takes part"),
+        ({"alpha": 1, "only_original_data": True}, "a teacher is needed for its vocabulary or layers"),
         ({"embedding_dim": 61}, "dimensions at most"),
         ({"embedding_type": "hash"}, "for byte pairs"),
     ],

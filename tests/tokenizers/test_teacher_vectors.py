@@ -80,7 +80,7 @@ def test_a_student_of_imported_logits_starts_from_another_teacher(workspace, tmp
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"alpha": 1, "only_original_data": True}, "--embedding-init teacher needs a teacher, and none"),
+        ({"alpha": 1, "only_original_data": True}, "--embedding-init teacher needs a teacher, but --alpha 1"),
         ({"embedding_dim": 61}, "dimensions at most"),
         ({"embedding_type": "hash"}, "for byte pairs"),
     ],

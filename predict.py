@@ -7,8 +7,9 @@
     python predict.py --model ffn.fwt --top 3 --min-probability 0.6 --explain
 
 The output has a label and each label's probability for every text, in the order of the input: in tables and JSONL as
-further columns or fields. Of lines, every line is a text, also an empty one; a pair is a line with a tab between its
-texts. Characters of a text after the first 200,000 are not read. On a terminal, without --input, it prompts.
+additional columns or fields. In line input, every line is a text, even an empty one; a pair is a line with a tab
+between its texts. Characters of a text after the first 200,000 are not read. On a terminal, without --input, it
+prompts.
 """
 
 import signal

@@ -29,9 +29,9 @@ class StudentSettings(Settings):
     encoder_hidden_dim: int = pydantic.Field(150, gt=0)
     """Units of the encoder (conv), in each direction (bilstm, rnn); width of a transformer's layers."""
     kernel_width: int = pydantic.Field(5, gt=0, lt=256)
-    """Tokens a convolution sees at once (conv), an odd number."""
+    """Number of tokens in the window of a convolution (conv), odd."""
     layers: int = pydantic.Field(4, gt=0, lt=256)
-    """Layers (transformer)."""
+    """Number of layers (transformer)."""
     iterations: int = pydantic.Field(6, gt=0, lt=256)
     """Number of times the single layer is applied (recursive)."""
     heads: int = pydantic.Field(12, gt=0, lt=256)
@@ -53,14 +53,14 @@ class StudentSettings(Settings):
     """Encoder output: each direction's final state (bilstm, rnn), or the maximum over time (conv too)."""
     pair_encoder: Literal["compare", "align", "compose"] = "compare"
     """How pairs are read: compare encodes each text by itself; with align (bilstm, conv) each token attends to the
-    other text, and knows whether that has the same token; with compose a second encoder reads what align gives."""
+    other text, and knows whether that has the same token; with compose a second encoder reads the output of align."""
     symmetric: bool = False
-    """Answer the same whatever the order of a pair's texts. For --pair-encoder align and compose it is on by default
+    """Give the same answer for both orders of a pair's texts. For --pair-encoder align and compose it is on by default
     where the task says that they have no order (qqp, mrpc, sts-b)."""
     dropout: float = pydantic.Field(0.1, ge=0, lt=1)
     """Share of units dropped while training: embeddings, encoder output and classifier."""
     max_tokens: int = pydantic.Field(512, gt=0)
-    """Tokens at which a sentence is cut; no sentence of the shipped tasks is longer."""
+    """Maximum number of tokens of a text; longer texts are cut."""
     bpe_source: Literal["auto", "bpemb", "train"] = "auto"
     """Byte pairs: auto uses BPEmb files in ~/.cache/bpemb, else trains on the task's text; bpemb downloads."""
     bpe_model: Path | None = None

@@ -71,7 +71,7 @@ def main() -> None:
         _run(plan_chain(words[:count], flags))
     else:
         known = ["run", *COMMANDS, *JOBS]
-        raise UserError(f"unknown word {command!r}{nearest(command, known)} (it is one of: {', '.join(known)})")
+        raise UserError(f"unknown command {command!r}{nearest(command, known)} (it is one of: {', '.join(known)})")
 
 
 def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -> None:

@@ -29,7 +29,7 @@ def run_script(main: Callable[[], Any]) -> None:
     except MemoryError:
         _fail("not enough memory", 2)
     except KeyboardInterrupt:
-        _fail("interrupted; the same command goes on from the last checkpoint", 130)
+        _fail("interrupted; run the same command again to resume", 130)
 
 
 def set_environment() -> None:

@@ -276,7 +276,7 @@ def _refuse(unknown: list[str], fields: Iterable[str]) -> None:
     word = unknown[0].split("=")[0]
     if word.startswith("-"):
         raise UserError(f"unknown flag {word}{nearest(word, [flag(name) for name in fields])} (see --help)")
-    raise UserError(f"stray word {word!r} (see --help)")
+    raise UserError(f"unexpected argument {word!r} (see --help)")
 
 
 def _make_parser(

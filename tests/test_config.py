@@ -79,7 +79,7 @@ def test_dashes_and_underscores_are_the_same_in_yaml(tmp_path):
         (["--rowss", "3"], "unknown flag --rowss; did you mean --rows?"),
         (["--row", "3"], "unknown flag --row; did you mean --rows?"),  # no prefixes
         (["--rate=1", "--qqq=3"], "unknown flag --qqq"),
-        (["astray"], "stray word"),
+        (["astray"], "unexpected argument"),
         (["--rows", "3.5"], "--rows: "),
         (["--rows", "0"], "--rows: "),
         (["--rows", "many"], "(got 'many')"),

@@ -111,7 +111,7 @@ def test_a_regression_of_the_users_own_is_learned_on_its_own_scale(tmp_path):
 
 @pytest.mark.parametrize("loss", ["kl", "temperature-softmax"])
 def test_losses_of_classes_are_refused_for_a_regression(sts, loss):
-    with pytest.raises(UserError, match=f"--loss {loss} compares classes; sts-b is a regression: take mse"):
+    with pytest.raises(UserError, match=f"--loss {loss} is for classification; sts-b is a regression: use mse"):
         compress(settings_of(sts, "sts-b", loss=loss))
 
 
@@ -208,7 +208,7 @@ def test_models_of_mnli_are_scored_on_the_diagnostic_set_and_keep_their_own_resu
 
 
 def test_the_diagnostic_set_has_no_other_rows_and_no_models(mnli, encoder):
-    use = "ax has no training rows, it scores models of mnli: use --task mnli"
+    use = "ax has no training rows; it only scores models of mnli: use --task mnli"
     for stage, settings in (
         (finetune, tiny.finetune_settings(mnli, "ax", encoder)),
         (finetune, tiny.finetune_settings(mnli, "ax", encoder, ensemble=("s", "t"))),

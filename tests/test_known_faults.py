@@ -232,7 +232,7 @@ def test_15_every_task_offered_works(task, tmp_path, glue):
 @pytest.mark.parametrize(
     ("arch", "message"),
     [("roberta_base", "roberta.base"), ("roberta_large", "roberta.large"), ("./nowhere", "./nowhere"),
-     ("common", "holds no model")],
+     ("common", "contains no model")],
 )  # fmt: skip
 def test_15_a_requested_architecture_is_loaded_or_refused(workspace, monkeypatch, arch, message):
     def without_network(url, *more):

@@ -193,9 +193,9 @@ def test_predictions_next_to_the_input(workspace, capsys):
 
 def test_what_cannot_tag_is_refused(workspace, prepared):
     workspace, task = workspace
-    with pytest.raises(UserError, match="an FFN one state a text"):
+    with pytest.raises(UserError, match="an FFN has one state per text"):
         distilled(workspace, task, student_arch="ffn", loss="mse")
-    with pytest.raises(UserError, match="take an encoder of Hugging Face's"):
+    with pytest.raises(UserError, match="use a Hugging Face encoder"):
         finetune(tiny.finetune_settings(workspace, task, "roberta_base"))
     (folder,) = distilled(workspace, task)
     with pytest.raises(UserError, match="not exported to ONNX"):

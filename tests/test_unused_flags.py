@@ -39,7 +39,7 @@ def parsed(cls, words):
         (PRETRAIN + "--select-on test", "--select-on " + WITHOUT + "distill"),
         (PRETRAIN + "--bits 4", "--bits " + WITHOUT + "quantize"),
         (PRETRAIN + "--start-from g", "pretrain starts from random weights or --init-from-teacher"),
-        (PRETRAIN + "--adapter-tuning", "--adapter-tuning: --start-from says"),
+        (PRETRAIN + "--adapter-tuning", "--adapter-tuning needs --start-from"),
         (PRETRAIN + "--output-weight 0 --output-temperature 2", "--output-temperature has no effect with --output-w"),
         (PRETRAIN + "--hidden-loss cosine", "--hidden-loss has no effect without --align-hidden, --align-last or"),
         (DISTILL + "--sentence-order-weight 1", "--sentence-order-weight " + WITHOUT + "pretrain"),

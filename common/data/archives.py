@@ -58,7 +58,7 @@ def unpack_member(archive: Path, member: str, target: Path) -> None:
                         raise UserError(f"{archive}: {member} is not a plain file")
                     _write(source, target)
         except KeyError:
-            raise UserError(f"{archive}: holds no {member}") from None
+            raise UserError(f"{archive}: contains no {member}") from None
 
 
 def check_archive(path: Path, name: str) -> bool:

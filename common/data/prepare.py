@@ -118,7 +118,7 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
         return splits, {}
     sources = [read[name] for name in ("train", "all", "unlabelled") if name in read]
     if not sources:
-        raise UserError(f"task {task.name}: its source names no train file")
+        raise UserError(f"task {task.name}: its source has no train file")
     whole = functools.reduce(_append_file, sources)
     keys = match_keys(whole)
     rows = np.arange(len(whole))  # the rows still in train
@@ -133,7 +133,7 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
     for name, how in task.carving.items():
         carved, kept = carve(whole.take(rows), how, seed + (name == "test"), take_keys(keys, rows))
         if not len(carved) or not len(kept):
-            raise UserError(f"{task.name}: {len(rows)} rows are too few to carve {name} from train without a leak")
+            raise UserError(f"{task.name}: {len(rows)} rows are too few to split {name} off train without a leak")
         dropped[name] = len(rows) - len(carved) - len(kept)
         splits[name], rows = whole.take(rows[carved]), rows[kept]
     if not len(rows):
@@ -143,8 +143,8 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
         before, after = (label_counts(split.labels, len(task.labels)) for split in (whole, train))
         for label in np.flatnonzero((before > 0) & (after == 0)):
             raise UserError(
-                f"{task.name}: no row of label {task.values[label]!r} is left in train next to validation and test; "
-                "it needs more rows, or give validation and test as files"
+                f"{task.name}: no row of label {task.values[label]!r} is left in train besides validation and test; "
+                "add rows of this label, or give validation and test as files"
             )
     return {"train": train, **splits}, dropped
 
@@ -191,7 +191,7 @@ def _unpacked(source: Source, data_dir: Path | None, paths: Workspace) -> Path:
         archive = data_dir / source.url.rsplit("/", 1)[-1]
         archive = archive if archive.exists() else data_dir / f"{source.folder}.zip"
         if not archive.exists():
-            raise UserError(f"{data_dir}: holds neither a folder {source.folder} nor {archive.name}")
+            raise UserError(f"{data_dir}: contains neither a folder {source.folder} nor {archive.name}")
     root = paths.downloads() / source.folder
     for name in source.files.values():
         unpack_member(archive, f"{source.folder}/{name}", root / name)

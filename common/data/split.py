@@ -268,7 +268,7 @@ def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
     command = f"run: {task.prepare_command} --augment {method}"
     rows = find(paths.augmented(task.name, name), command)
     if read_manifest(folder_of(rows.path)).inputs["splits"] != splits.key:
-        raise UserError(f"{rows.path}: augmented from other splits than there are now; {command}")
+        raise UserError(f"{rows.path}: the splits changed after these rows were augmented; {command}")
     return rows
 
 

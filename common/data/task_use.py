@@ -13,7 +13,7 @@ def check_trains(task: Task) -> None:
     """Raise UserError if a task only scores another task's models: it cannot be trained on or compressed for."""
     if task.models_of:
         raise UserError(
-            f"{task.name} has no training rows, it scores models of {task.models_of}: "
+            f"{task.name} has no training rows; it only scores models of {task.models_of}: "
             f"use --task {task.models_of} here, then evaluate with --task {task.name}"
         )
 
@@ -28,7 +28,7 @@ def check_no_overlap(trained_on: Sequence[str], scored_on: Task, paths: Workspac
         if name != scored_on.name and (name in scored_on.overlaps or scored_on.name in _overlaps(name, paths)):
             raise UserError(
                 f"refused: the model was trained on {name}, whose sentences overlap those of {scored_on.name}; "
-                "its score would be over sentences it has seen"
+                "it may have been trained on sentences that it would be scored on"
             )
 
 

@@ -54,7 +54,7 @@ class Source(Settings):
             files = [*self.files.values(), (self.url or "x").rsplit("/", 1)[-1]]
             for path in (self.folder, *files):
                 if Path(path).is_absolute() or ".." in Path(path).parts:
-                    raise ValueError(f"{path!r} leads out of the archive's folder")
+                    raise ValueError(f"{path!r} is outside the archive's folder")
             if {"", "."} & {*files}:
                 raise ValueError("a file has no name")
         return self
@@ -153,20 +153,20 @@ class Task(Settings):
             if name not in known and not name.startswith("test_"):
                 raise ValueError(f"source.files: unknown split {name!r}{nearest(name, known)} ({', '.join(known)})")
         if self.models_of and not all(name.startswith("test") for name in self.source.files):
-            raise ValueError("models_of: this task only scores models of another one, its files are tests alone")
+            raise ValueError("models_of: a task that only scores models of another task has only test files")
         if not self.models_of and {"all", "train"} <= self.source.files.keys():
             raise ValueError("source.files: all and train mean the same; give one of them")
         for name, given in (("validation", self.validation), ("test", self.test)):
             if given and (self.models_of or any(file.startswith(name) for file in self.source.files)):
-                raise ValueError(f"{name}: it cannot be carved and have a file (or models_of) too")
+                raise ValueError(f"{name}: it cannot be split off train if it has a file, or if models_of is given")
         return self
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> "Task":
         if (len(self.labels) < 2) == (self.range is None):
-            raise ValueError("give two or more labels, or a range (regression), and not both")
+            raise ValueError("give two or more labels, or a range (regression), but not both")
         if self.range and self.range[0] >= self.range[1]:
-            raise ValueError("range: the lowest score comes first")
+            raise ValueError("range: the lowest score must come first")
         if self.range and max(map(abs, self.range)) > _LARGEST_SCORE:
             raise ValueError(f"range: scores are at most {_LARGEST_SCORE:g}")
         if self.label_values and len(self.labels) != len(self.label_values):
@@ -181,9 +181,11 @@ class Task(Settings):
             if metric not in self._known_metrics:
                 raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(self._known_metrics)})")
         if self.equivalence is not None and (not self.pair or self.multilabel or self.equivalence not in self.labels):
-            raise ValueError("equivalence is one of the labels of a task of pairs")
+            raise ValueError("equivalence must be one of the labels of a task on pairs")
         if "f1" in self.metrics and len(self.labels) > 2:
-            raise ValueError("f1 is that of the second of two labels; with more labels use f1_macro")
+            raise ValueError(
+                "f1 needs exactly two labels (it is computed for the second); with more labels use f1_macro"
+            )
         return self
 
     @pydantic.model_validator(mode="after")
@@ -191,11 +193,15 @@ class Task(Settings):
         if not self.tokens:
             return self
         if self.regression or self.pair:
-            raise ValueError("kind: tokens have labels, and texts are single ones")
+            raise ValueError("kind: a task of kind tokens has labels and single texts")
         if "unlabelled" in self.source.files or self.source.where or self.source.header:
-            raise ValueError("kind: files of tokens have a word and its tag a line, and nothing else")
+            raise ValueError(
+                "kind: files of kind tokens have a word and its tag on each line, so no where, header or unlabelled"
+            )
         if self.columns != Task.model_fields["columns"].default:
-            raise ValueError("kind: files of tokens have no columns to name: the word is first in a line, its tag last")
+            raise ValueError(
+                "kind: files of kind tokens have no columns: a line starts with the word and ends with its tag"
+            )
         check_tags(self.labels)
         return self
 
@@ -208,9 +214,9 @@ class Task(Settings):
         if self.labels != ENDS or self.label_values or self.regression or self.equivalence is not None:
             raise ValueError("kind: a task of spans has no labels and no range: an answer is a part of its context")
         if self.columns != Task.model_fields["columns"].default or self.source.where or self.source.header:
-            raise ValueError("kind: files of spans are SQuAD's JSON, which has no columns to name")
+            raise ValueError("kind: files of kind spans are SQuAD's JSON, which has no columns")
         if self.symmetric:
-            raise ValueError("symmetric: a question and its context cannot change places")
+            raise ValueError("symmetric: a question and its context cannot be exchanged")
         return self
 
     @pydantic.model_validator(mode="after")

@@ -89,14 +89,14 @@ def dispatch(
                     executor.result(handle)
                 except WorkerDied as death:
                     if attempt < ATTEMPTS:
-                        say(f"a worker died ({death}); its job is started again")
+                        say(f"a worker died ({death}); restarting its job")
                         waiting.append((job, attempt + 1))
                     elif lost:
-                        say(f"a worker died ({death}); its job is given up after {ATTEMPTS} attempts")
+                        say(f"a worker died ({death}); giving up its job after {ATTEMPTS} attempts")
                         lost(job)
                     else:
                         failure = UserError(
-                            f"workers keep dying: {ATTEMPTS} did on the same job, the last by {death} "
+                            f"{ATTEMPTS} workers died on the same job, the last one by {death} "
                             "(out of memory? try fewer --workers)"
                         )
                 except BaseException as error:

@@ -55,7 +55,7 @@ class Processes:
         except ProcessExpired as error:
             raise WorkerDied(f"exit code {error.exitcode}") from None
         except BrokenProcessPool:
-            raise UserError("workers die before they get a job (out of memory?); try fewer --workers") from None
+            raise UserError("workers die before they start a job (out of memory?); try fewer --workers") from None
 
     def ask_to_stop(self, running: list[ProcessFuture]) -> None:
         """Set the flag that all workers read."""

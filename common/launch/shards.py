@@ -58,7 +58,7 @@ def map_parts(source: Path, target: Path, work: Work, launcher: Launcher, label:
     total = sum(part.rows for part in parts)
     done = total - sum(part.rows for part in missing)
     if done:
-        say(f"{label}: {done:,} of {total:,} rows were done before")
+        say(f"{label}: {done:,} of {total:,} rows are already done")
     try:
         with counter(label, total, done) as advance:
             launcher.run(run_part, missing, advance)
@@ -72,7 +72,7 @@ def parts_of(source: Path) -> list[tuple[int, int]]:
     metadata = pq.read_metadata(source)
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if not sum(rows):
-        raise UserError(f"{source}: no rows in it")
+        raise UserError(f"{source}: no rows")
     return list(zip(itertools.accumulate(rows, initial=0), rows, strict=False))
 
 

@@ -39,8 +39,8 @@ def only_one(path: Path, what: str, wait: bool = False) -> Iterator[None]:
         lock.acquire(blocking=False)
     except Timeout:
         if not (wait or _waiting.get()):
-            raise UserError(f"another command is at work on {what}; wait for it, or stop it") from None
-        say(f"another command is at work on {what}; waiting for it")
+            raise UserError(f"another command is using {what}; wait for it to finish, or stop it") from None
+        say(f"another command is using {what}; waiting for it")
         _wait_for(lock)
     try:
         yield

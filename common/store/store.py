@@ -168,7 +168,7 @@ class Store(Workspace):
         try:
             new.replace(link)
         except IsADirectoryError:
-            raise UserError(f"{link}: a folder that this program did not build is in the way") from None
+            raise UserError(f"{link}: a folder of that name exists that this program did not create") from None
         finally:
             new.unlink(missing_ok=True)
 

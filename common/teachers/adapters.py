@@ -42,7 +42,7 @@ def insert(model: Any, bottleneck: int) -> None:
     """
     modules = [module for name, module in model.named_modules() if name.endswith(_BLOCK_ENDS) and ".layer." in name]
     if not modules:
-        raise UserError(f"--adapters: the layers of a {model.config.model_type} are not like BERT's")
+        raise UserError(f"--adapters: the layers of a {model.config.model_type} do not have BERT's structure")
     model.adapters = nn.ModuleList(Bottleneck(module.out_features, bottleneck) for module in modules)
     for module, adapter in zip(modules, model.adapters, strict=True):
         module.register_forward_hook(lambda _module, _inputs, output, adapter=adapter: adapter(output))

@@ -61,7 +61,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     name. Raises UserError if it has no trained head, or if its labels or their order differ from the task's.
     """
     if task.spans:
-        raise UserError(f"--as-is: {task.name} asks for answers, and only labels are adopted: fine-tune an encoder")
+        raise UserError(f"--as-is: question answering ({task.name}) is not supported: fine-tune an encoder")
     common = {"task": task, "settings": settings, "labels": task.labels}
     if folder := _folder_of_ours(settings):
         config = read_config(folder)
@@ -69,7 +69,9 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
         about = {"source": str(folder), "arch": config.arch, "max_tokens": config.settings["max_tokens"]}
         return Adopt(**common, **about, config=config).make(settings.model_name or config.name)
     if is_fairseq(settings.arch):
-        raise UserError(f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then adopt the result")
+        raise UserError(
+            f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then import the result"
+        )
     source, name = resolve(settings.arch, settings.paths.downloads())
     _check_hugging_face(settings.arch, source, task)
     about = {"source": source, "arch": name, "max_tokens": settings.max_tokens}
@@ -89,11 +91,11 @@ def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) ->
     """Check that a model of ours is a teacher that fits the task. Raises UserError."""
     check_no_overlap(config.trained_on, task, paths)
     if config.kind != "teacher":
-        raise UserError(f"--as-is: {arch} is a student; a task is taught by a teacher")
+        raise UserError(f"--as-is: {arch} is a student, not a teacher")
     if config.imported:
-        raise UserError(f"--as-is: {arch} was imported as logits: there is no model to adopt")
+        raise UserError(f"--as-is: {arch} was imported as logits: there is no model to import")
     if config.members:
-        raise UserError(f"--as-is: {arch} is an ensemble; adopt its members, then --ensemble them")
+        raise UserError(f"--as-is: {arch} is an ensemble; import its members, then combine them with --ensemble")
     if config.pair != task.pair:
         kinds = ("single sentences", "pairs of sentences")
         raise UserError(f"--as-is: {arch} reads {kinds[config.pair]}, {task.name} has {kinds[task.pair]}")
@@ -115,7 +117,7 @@ def _check_hugging_face(arch: str, source: str, task: Task) -> None:
             f"--as-is: {arch} has no trained classification head ({missing[0]} is missing): fine-tune it first"
         )
     if task.regression:
-        raise UserError(f"--as-is: {task.name} is a regression, and {arch} does not say what range its scores have")
+        raise UserError(f"--as-is: {task.name} is a regression, and the range of the scores of {arch} is unknown")
     names = [str(model.config.id2label[i]) for i in range(model.config.num_labels)]
     generic = all(re.fullmatch(r"LABEL_\d+", name) for name in names)
     heads = [name for name in model.config.architectures or [] if name.endswith("Classification")]
@@ -144,9 +146,7 @@ def _check_labels(arch: str, kind: str, outputs: int, names: Sequence[str], task
     if not names or theirs == list(own):
         return
     if sorted(theirs) != sorted(own):
-        raise UserError(
-            f"--as-is: {arch} knows the labels {', '.join(names)}; {task.name} has {', '.join(task.labels)}"
-        )
+        raise UserError(f"--as-is: {arch} has the labels {', '.join(names)}; {task.name} has {', '.join(task.labels)}")
     too = ", and label_values in the same order" if task.label_values else ""
     order = ", ".join(own[name] for name in theirs)
     raise UserError(f"--as-is: {arch} has the labels in another order; write labels: [{order}]{too} in {task.argument}")

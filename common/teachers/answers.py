@@ -63,7 +63,7 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
             if words is not None and len(values) != words[row]:
                 raise UserError(f"{len(values)} tags for {words[row]} words")
             if row in found and not np.array_equal(found[row][1], values):
-                raise UserError(f"another answer than in {_place(kind, found[row][0])}, for the same text")
+                raise UserError(f"the answer differs from that in {_place(kind, found[row][0])} for the same text")
             found.setdefault(row, (line, values))
         except UserError as error:
             raise UserError(f"{path} {_place(kind, line)}: {error}") from None
@@ -90,7 +90,7 @@ def _answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list
         given = [name for name in header if name.startswith(f"{prefix}_")]
         if given and set(given) != columns:
             wrong = [*sorted(set(given) - columns), *sorted(columns - set(given))][0]
-            problem = "is of no label" if wrong in given else "is missing"
+            problem = "belongs to no label" if wrong in given else "is missing"
             raise UserError(f"{path}: column {wrong!r} {problem}; {task.name} has the labels {', '.join(task.labels)}")
         if given:
             ordered = [f"{prefix}_{label}" for label in task.labels]
@@ -103,7 +103,7 @@ def _answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list
     wanted = (
         [] if task.tokens or task.regression else [f"logit_{task.labels[0]} ...", f"probability_{task.labels[0]} ..."]
     )
-    raise UserError(f"{path}: holds no answers, which are columns {' or '.join([*wanted, *dict.fromkeys(names)])}")
+    raise UserError(f"{path}: has no column of answers; expected {' or '.join([*wanted, *dict.fromkeys(names)])}")
 
 
 def _of_object(cell: Any, labels: Sequence[str]) -> list[Any]:
@@ -129,7 +129,7 @@ def _numbers(cells: Sequence[Any]) -> np.ndarray:
 
 def _from_logits(values: np.ndarray) -> np.ndarray:
     if np.abs(values).max() > _MOST_LOGIT:
-        raise UserError(f"a logit of {np.abs(values).max():g}, more than {_MOST_LOGIT:g}")
+        raise UserError(f"a logit has magnitude {np.abs(values).max():g}; the limit is {_MOST_LOGIT:g}")
     return values.astype(np.float32)
 
 

@@ -27,10 +27,10 @@ class Ensemble(TeacherStep):
         """Return the members. Raises UserError if one is missing, not a teacher, an ensemble, or given by path."""
         for name in self.settings.ensemble:
             if "/" in name:
-                raise UserError(f"--ensemble: {name}: members are named, and lie in the same workspace")
+                raise UserError(f"--ensemble: {name}: give the names of teachers in this workspace, not paths")
             _, config = find_model(paths, self.task, name)
             if config.kind != "teacher":
-                raise UserError(f"--ensemble: {name} is a student; an ensemble is of teachers")
+                raise UserError(f"--ensemble: {name} is a student; an ensemble consists of teachers")
             if config.members:
                 raise UserError(f"--ensemble: {name} is an ensemble itself: name {' '.join(config.members)} instead")
         return {f"member {name}": artifact_at(paths.model(self.task.name, name)) for name in self.settings.ensemble}

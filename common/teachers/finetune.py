@@ -119,7 +119,7 @@ def finetune(settings: FinetuneSettings) -> Path:
     if (task.word_logits or task.multilabel) and is_fairseq(settings.arch):
         has = {"tokens": "a label for every word", "spans": "answers in a context"}
         kind = has.get(task.kind, "any number of labels for a text")
-        raise UserError(f"{task.name} has {kind}: take an encoder of Hugging Face's, not fairseq's")
+        raise UserError(f"{task.name} has {kind}: use a Hugging Face encoder, not fairseq's")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
     _trained_on(settings.arch, task, settings.paths)
     about = {"task": task, "settings": settings, "arch": arch, "seed": settings.seed, "source": source}
@@ -127,7 +127,7 @@ def finetune(settings: FinetuneSettings) -> Path:
     if settings.teacher is None:
         return Finetune(**about).make(settings.model_name or arch)
     if task.regression and settings.loss != "mse":
-        raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
+        raise UserError(f"--loss {settings.loss} is for classification; {task.name} is a regression: use mse")
     return Assist(**about, guidance=settings.part(GuidanceSettings)).make(settings.model_name or arch)
 
 
@@ -140,7 +140,9 @@ def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:
     """Return the rows of a split that have a label. Raises UserError when none has."""
     split = load_split(settings.paths, task, name)
     if not split.labelled.any():
-        raise UserError(f"task {task.name}: no row of {name} has a label to fine-tune on; --as-is adopts a teacher")
+        raise UserError(
+            f"task {task.name}: no row of {name} has a label to fine-tune on; --as-is imports a fine-tuned one"
+        )
     return split.take(np.flatnonzero(split.labelled))
 
 

@@ -72,7 +72,7 @@ def import_logits(
     """
     store, alias = Store(paths.root), paths.model(task.models_task, teacher)
     if alias.exists() and not read_config(alias).imported:
-        raise UserError(f"{teacher} is a model of {task.name} already; give the imported logits another --model-name")
+        raise UserError(f"{teacher} is already a model of {task.name}; give the imported logits another --model-name")
     rows = list(map(file_name, names))
     splits = [load_split(paths, task, name) for name in rows]
     if is_logits_file(path):

@@ -66,9 +66,11 @@ def layers_config(folder: Path) -> dict[str, Any]:
         return read_json(folder / HUGGING_FACE / "config.json")
     architecture = build(Architecture, read_json(folder / FAIRSEQ / ARCHITECTURE_FILE))
     if architecture.encoder_normalize_before or not architecture.layernorm_embedding:
-        raise UserError(f"{folder.name}: its layers are not laid out as BERT's: normalisation does not follow them")
+        raise UserError(
+            f"{folder.name}: its layers do not have BERT's structure, in which normalisation comes after each part"
+        )
     if architecture.activation_fn != "gelu":
-        raise UserError(f"{folder.name}: its layers have {architecture.activation_fn}, and a student's have gelu")
+        raise UserError(f"{folder.name}: its activation is {architecture.activation_fn}, a student's is gelu")
     sizes = {theirs: getattr(architecture, own) for theirs, own in _FAIRSEQ_SIZES.items()}
     more = {"max_position_embeddings": architecture.max_positions + PAD + 1, "type_vocab_size": 1}
     return {"model_type": "roberta", "pad_token_id": PAD, "layer_norm_eps": _NORM_EPS, **sizes, **more}

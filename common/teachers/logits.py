@@ -173,10 +173,10 @@ def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifa
     logits = find(file, f"run: {command}")
     keys = read_manifest(folder_of(file)).inputs
     if keys["rows"] != find_rows(paths, task, rows).key:
-        raise UserError(f"{file}: the logits of other rows than there are now; run again: {command}")
+        raise UserError(f"{file}: the rows changed after these logits were computed; run again: {command}")
     if folder.exists():
         if keys["teacher"] != artifact_at(folder).key:
-            raise UserError(f"{file}: the logits of another teacher than {teacher} is now; run again: {command}")
+            raise UserError(f"{file}: {teacher} changed after these logits were computed; run again: {command}")
         check_members(folder)
     return logits
 

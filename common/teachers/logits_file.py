@@ -62,7 +62,7 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
     with np.errstate(over="ignore"):
         values = joined(logits).astype(np.float16)
     if np.isinf(values).any():
-        raise UserError(f"{teacher}: its logits are larger than 16-bit floats can be")
+        raise UserError(f"{teacher}: a logit is too large for a 16-bit float")
     trained_on = find_model(paths, task, teacher)[1].trained_on
     about = About(task=task.name, labels=task.labels, teacher=teacher, trained_on=trained_on, parts=tuple(parts))
     table = as_table(values).replace_schema_metadata({_KEY: about.model_dump_json()})
@@ -93,8 +93,8 @@ def read_logits(path: Path, task: Task, rows: Split, name: str, paths: Workspace
         first += part.count
     held = ", ".join(f"{part.rows} ({part.count:,})" for part in about.parts)
     raise UserError(
-        f"{path}: has logits over the rows {held} of {about.task}, and none over the {len(rows):,} rows of {name} that "
-        "are here now; were they prepared from other files, or with another --seed?"
+        f"{path}: has logits for the rows {held} of {about.task}, but not for the present "
+        f"{len(rows):,} rows of {name}; were they prepared from other files, or with another --seed?"
     )
 
 
@@ -116,7 +116,7 @@ def _values(path: Path, task: Task, rows: Split, where: slice, count: int) -> np
             raise UserError(f"expected {count:,} rows of {task.outputs} columns of type {kind}")
         part = table.slice(where.start, where.stop - where.start)
         if words is not None and any((pc.list_value_length(each).to_numpy() != words).any() for each in part.columns):
-            raise UserError("it has logits for other numbers of words than the texts have")
+            raise UserError("the numbers of words differ from those of the texts")
         logits = from_table(part).astype(np.float32)
         if not np.isfinite(logits if words is None else logits[known(logits)]).all():
             raise UserError("a logit is not a number")

@@ -45,7 +45,7 @@ class TeacherTraining(Settings):
     max_tokens: int = pydantic.Field(128, gt=2)
     """Word pieces at which a row (a pair counts as one) is cut."""
     attention_dropout: float | None = later(None, ge=0, lt=1)
-    """Share of the attention weights that training sets to zero; unset: what the encoder was trained with. 0 halves the
+    """Share of the attention weights that training sets to zero; unset: the encoder's own value. 0 halves the
     time of training on texts of hundreds of tokens on a CPU."""
     freeze_embeddings: bool = True
     """Do not train the word embeddings: much faster on a CPU, and no worse in our runs."""
@@ -94,7 +94,7 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
         if self.fp16 and self.precision not in ("auto", "fp16"):
             raise ValueError(f"--fp16 contradicts --precision {self.precision}")
         if self.adapters and (self.as_is or self.ensemble):
-            raise ValueError("--adapters need training, and --as-is and --ensemble train nothing")
+            raise ValueError("--adapters need training, but --as-is and --ensemble do not train")
         if self.adapters and is_fairseq(self.arch):
             raise ValueError("--adapters work in Hugging Face encoders, not in fairseq's RoBERTa")
         if self.ensemble and self.as_is:
@@ -102,7 +102,7 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
         if self.teacher and is_fairseq(self.arch):
             raise ValueError("--teacher is for Hugging Face encoders, not for fairseq's RoBERTa")
         if self.teacher and self.alpha == 1 and not self.augmented:
-            raise ValueError("--alpha 1 learns from the labels only, and --teacher has no effect")
+            raise ValueError("--teacher has no effect with --alpha 1, which learns from labels only")
         if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):
             raise ValueError("--ensemble takes two or more teachers, each once")
         return self

@@ -236,10 +236,10 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
     try:
         tensors, metadata = load_tensors(run.state_file)
     except UserError as error:
-        say(f"{error}; starting again")
+        say(f"{error}; starting from the beginning")
         return _State(), {}, {}
     if metadata.get("run") != run.fingerprint:
-        say(f"{run.label}: settings or inputs changed since the last attempt; starting again")
+        say(f"{run.label}: settings or inputs changed since the last attempt; starting from the beginning")
         return _State(), {}, {}
     device = next(run.model.parameters()).device
     groups: dict[str, dict[str, torch.Tensor]] = {"model": {}, "best": {}, "extra": {}, "optimizer": {}}

@@ -162,7 +162,9 @@ def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None)
         raise UserError(f"{name} learned the labels {learned}, {task.name} has {own}")
     if config.multilabel != task.multilabel:
         kinds = ("one label", "any number of labels")
-        raise UserError(f"{name} gives a text {kinds[config.multilabel]}, {task.name} {kinds[task.multilabel]}")
+        raise UserError(
+            f"{name} predicts {kinds[config.multilabel]} per text, {task.name} has {kinds[task.multilabel]}"
+        )
     if arch is not None:
         check_arch(name, config, arch)
     return folder, config
@@ -197,7 +199,7 @@ def members_of(folder: Path) -> list[Path]:
 def check_runs(folder: Path) -> None:
     """Check that a model can be run. Raises UserError for a teacher that was imported as logits."""
     if (folder / MANIFEST).exists() and read_config(folder).imported:
-        raise UserError(f"{folder.name} was imported as logits: there is no model to run or to measure")
+        raise UserError(f"{folder.name} was imported as logits: there is no model to run or measure")
 
 
 def check_members(folder: Path) -> None:
@@ -206,7 +208,7 @@ def check_members(folder: Path) -> None:
     for member in members_of(folder):
         if keys[f"member {member.name}"] != read_config(member).key:
             raise UserError(
-                f"{folder}: its member {member.name} was replaced since; run finetune.py --ensemble again, with --force"
+                f"{folder}: its member {member.name} has been replaced; run finetune.py --ensemble again, with --force"
             )
 
 
@@ -222,7 +224,7 @@ def weights_file(folder: Path) -> Path:
     for path in (folder / WEIGHTS_FILE, *in_subfolders):
         if path.exists():
             return path
-    raise UserError(f"{folder}: holds no {WEIGHTS_FILE}")
+    raise UserError(f"{folder}: contains no {WEIGHTS_FILE}")
 
 
 def base_file(folder: Path, config: ModelConfig) -> Path | None:
@@ -236,9 +238,9 @@ def base_file(folder: Path, config: ModelConfig) -> Path | None:
     base = Path(config.base) if "/" in config.base else folder.parent.parent / GENERAL / config.base
     file = base / WEIGHTS_FILE
     if not file.exists():
-        raise UserError(f"{folder.name} has adapters for {config.base}, which is not there")
+        raise UserError(f"{folder.name} needs the general student {config.base}, which does not exist")
     if read_config(base).key != config.base_key:
-        raise UserError(f"{folder.name} has adapters for another model than {config.base} is now")
+        raise UserError(f"{folder.name} has adapters for an earlier version of {config.base}")
     return file
 
 

@@ -40,7 +40,7 @@ def _analyze_packed(settings: AnalyzeSettings, path: Path) -> dict[str, Any]:
     task, model = load_task(settings.task), load_packed(path)
     check_task(model, task, str(path))
     if others := [name for name in settings.asked if name != "bytes"]:
-        raise UserError(f"{flag(others[0])} needs a model's folder; of a packed file there is --bytes alone")
+        raise UserError(f"{flag(others[0])} needs a model's folder; for a packed file, only --bytes is available")
     sections, weights = sections_of_file(path)
     packed = by_tensor(sections, lambda name: weights.get(name, 0))
     result = {"task": task.name, "model": path.stem, "stage": "packed", "arch": model.arch, "bytes": packed}

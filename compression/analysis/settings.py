@@ -29,7 +29,7 @@ class AnalyzeSettings(StageSettings):
     arch: str | None = None
     """Check that the model has this architecture; or glue-glove or glue-elmo, to count the thesis's GLUE baselines."""
     model_size: bool = False
-    """Count parameters by part and by type, and the size they make."""
+    """Count parameters by part and by type, and show their total size."""
     model_disk_size: bool = False
     """Size of the weights file."""
     theoretical_size: bool = False
@@ -57,7 +57,7 @@ class AnalyzeSettings(StageSettings):
     @pydantic.model_validator(mode="after")
     def _check(self) -> AnalyzeSettings:
         if self.save_pdf and not self._draws:
-            raise ValueError(f"--save-pdf saves pictures: ask for {_DRAWING} too")
+            raise ValueError(f"--save-pdf has no effect without a picture: give {_DRAWING} too")
         if not self.is_baseline:
             if self.model_name is None:
                 raise ValueError(f"--model-name is required, except with --arch {' or '.join(glue_baselines.NAMES)}")
@@ -67,7 +67,7 @@ class AnalyzeSettings(StageSettings):
         impossible = [name for name in self.asked if name not in OF_BASELINES]
         if impossible:
             known = ", ".join(flag(name) for name in OF_BASELINES)
-            raise ValueError(f"{flag(impossible[0])} needs weights; of --arch {self.arch} there are only {known}")
+            raise ValueError(f"{flag(impossible[0])} needs weights; for --arch {self.arch}, only {known} are available")
         return self
 
     def unused(self) -> dict[str, str]:

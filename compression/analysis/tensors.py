@@ -42,7 +42,7 @@ def count_model(path: Path, tensors: dict[str, torch.Tensor], weights: Sequence[
     stored = listed(tensors, kind)
     sums = {"header": _header_bytes(path), "tensors": sum(tensor["bytes"] for tensor in stored)}
     if sum(sums.values()) != path.stat().st_size:
-        raise UserError(f"{path}: {path.stat().st_size} bytes, but header and tensors make {sum(sums.values())}")
+        raise UserError(f"{path}: {path.stat().st_size} bytes, but header and tensors have {sum(sums.values())}")
     parts = {}
     for part in dict.fromkeys(tensor["part"] for tensor in stored):
         own = [weight for weight in weights if weight.part == part]

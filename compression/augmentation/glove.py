@@ -114,5 +114,5 @@ def _read_text(path: Path) -> Glove:
                 raise UserError(f"{path} line {line}: not a word and its numbers ({error})") from error
             words.append(word)
     if not words:
-        raise UserError(f"{path}: no vectors in it")
+        raise UserError(f"{path}: no vectors")
     return Glove(words, np.stack(vectors))

@@ -47,7 +47,9 @@ class NewRows(Step):
         target, schema = out / AUGMENTED_FILE, split_table(train.take(np.arange(0))).schema
         write_row_groups(target, schema, (split_table(rows.take(fresh.choose(rows))) for rows in candidates))
         if not count_rows(target):
-            raise UserError(f"{self.task.name}: no row is new; each has a text of held-out rows, or is there already")
+            raise UserError(
+                f"{self.task.name}: no new rows: each one contains a text of a held-out row, or is already in train"
+            )
 
     def _write_texts(self, out: Path, paths: Workspace, rows: Split) -> None:
         """Write the fresh rows, without labels; single texts must not be part of a held-out text."""
@@ -79,7 +81,7 @@ class NewPairs(NewRows):
         map_parts(source, found, work, self.settings.launch, context.name, context.work)
         with at_once():
             self._write(out, paths, self._train(paths), read_row_groups(found))
-        say(f"{count_rows(out / AUGMENTED_FILE):,} new pairs of the texts of {count_rows(source):,}")
+        say(f"{count_rows(out / AUGMENTED_FILE):,} new pairs from {count_rows(source):,} rows")
         return {"task": task.name}
 
 
@@ -118,7 +120,7 @@ class RowsOfFile(NewRows):
         with at_once():
             rows = read_source(self.file, task.model_copy(update=read), labelled=False)
             self._write_texts(out, paths, rows)
-        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows of {len(rows):,} in {self.file}")
+        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows from {len(rows):,} in {self.file}")
         return {"task": task.name, "file": self.file.name}
 
 
@@ -147,5 +149,5 @@ class TextsOfTasks(NewRows):
             first += [text for column in columns for text in column]
         with at_once():
             self._write_texts(out, context.paths, Split(first, second, np.empty(0), np.empty(0)))
-        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows of {len(first):,} of {', '.join(self.tasks)}")
+        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows from {len(first):,} of {', '.join(self.tasks)}")
         return {"task": self.task.name}

@@ -91,7 +91,7 @@ class NearTexts:
         try:
             vectors = self._vectorizer.fit_transform([texts.texts[i] for i in self._seconds])
         except ValueError as error:  # the vocabulary is empty
-            raise UserError(f"no neighbours by words: {error}") from error
+            raise UserError(f"no text has a word to find neighbours by: {error}") from error
         self._by_word = vectors.T.tocsr()  # [words, texts]
 
     def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:

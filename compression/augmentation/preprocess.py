@@ -20,7 +20,7 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     """Build the files selected by the settings, in the order of the stages. Returns file -> number of rows."""
     task, paths = load_task(settings.task), settings.paths
     if not is_augmented(task, settings.augmented):
-        raise UserError(f"--augmented: {settings.augmented!r} is the name of other rows")
+        raise UserError(f"--augmented: the name {settings.augmented!r} is reserved for other rows")
     known = task.splits
     if not task.models_of:
         there = sorted(file.stem for file in paths.augmented(task.name, "any").parent.glob("[!.]*.parquet"))
@@ -31,7 +31,7 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
             raise UserError(f"unknown rows {name!r}{nearest(name, known)} (rows: {', '.join(known)})")
     if task.spans and (settings.augment or settings.logits_from or settings.logits_to):
         refused = next(name for name in ("augment", "logits_from", "logits_to") if getattr(settings, name))
-        raise UserError(f"{flag(refused)}: {task.name} asks for answers in a context, for which there is none")
+        raise UserError(f"{flag(refused)}: question answering ({task.name}) is not supported")
     rows: dict[str, Any] = {}
     if settings.glue_preprocess or not (settings.augment or logits_over):
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)

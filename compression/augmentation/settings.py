@@ -43,7 +43,8 @@ class AugmentSettings(Settings):
     Hugging Face model. Unset: the encoder of the teacher that --model-name or --teacher-arch gives, where it has such a
     head; else every word is replaced by GloVe neighbours."""
     variants: int = pydantic.Field(20, gt=0)
-    """N of TinyBERT's Algorithm 1, and for --augment edits: variants drawn of each row; duplicates are dropped."""
+    """Variants drawn of each row, for --augment tinybert (N of TinyBERT's Algorithm 1) and edits; duplicates are
+    dropped."""
     replace_probability: float = pydantic.Field(0.4, gt=0, le=1)
     """p: probability that a word is replaced."""
     least_words: int = pydantic.Field(1, gt=0)
@@ -123,9 +124,9 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
         if self.logits_from and self.logits_to:
             raise ValueError("--logits-from and --logits-to exclude each other")
         if self.logits_from and self.generate_loss and not self.model_name:
-            raise ValueError("--logits-from: name the teacher that the logits are of with --model-name")
+            raise ValueError("--logits-from needs --model-name, the name of the imported teacher")
         if self.logits_to and self.logits_to.suffix != ".parquet":
-            raise ValueError("--logits-to: the file is Parquet, give it the suffix .parquet")
+            raise ValueError("--logits-to writes a Parquet file: give it the suffix .parquet")
         return self
 
     def unused(self) -> dict[str, str]:

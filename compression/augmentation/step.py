@@ -92,21 +92,21 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
     method, about = settings.augment, {"settings": settings, "task": task}
     if method in get_args(PairMethod):
         if not task.pair:
-            raise UserError(f"--augment {method} makes pairs, and a row of {task.name} is a single text")
+            raise UserError(f"--augment {method} builds pairs, but a row of {task.name} is a single text")
         if method == "closure" and task.equivalence is None:
-            raise UserError(f"--augment closure: {task.name} names no label of equal meaning (equivalence in its YAML)")
+            raise UserError(f"--augment closure: the YAML file of {task.name} names no equivalence label")
         equivalence = task.equivalence if method == "closure" else None
         seed = None if method == "neighbours" else settings.seed
         return NewPairs(method=method, partners=settings.partners, equivalence=equivalence, seed=seed, **about)
     if method == "edits":
         if task.tokens:
-            raise UserError(f"--augment edits: rows of {task.name} have a tag for each word")
+            raise UserError("--augment edits does not support tasks of kind tokens")
         return EditedRows(variants=settings.variants, least_words=settings.least_words, seed=settings.seed, **about)
     if method == "tasks":
         named = {other.name: other for other in map(load_task, settings.augment_tasks)}
         others = tuple(other for name, other in named.items() if name != task.name)
         if not others:
-            raise UserError(f"--augment-tasks: {task.name} has its own texts already")
+            raise UserError(f"--augment-tasks: name other tasks than {task.name}")
         for other in others:
             _check_other(task, other, paths)
             if not paths.splits(other.name).exists():
@@ -114,10 +114,10 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
         return TextsOfTasks(tasks=tuple(other.name for other in others), others=others, **about)
     if settings.augment_file is not None:
         if task.tokens:
-            raise UserError("--augment file: rows of a task of kind tokens need their tags")
+            raise UserError("--augment file does not support tasks of kind tokens")
         return RowsOfFile(file=settings.augment_file, **about)
     if settings.sides == "one" and not task.pair:
-        raise UserError(f"--sides one is for pairs, and a row of {task.name} is a single text")
+        raise UserError(f"--sides one is for pairs, but a row of {task.name} is a single text")
     about["settings"] = settings.model_copy(update={"masked_lm": _masked_lm(settings, paths, task)})
     return (AugmentPairs if task.pair else Augment)(
         variants=settings.variants,
@@ -134,10 +134,10 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
 def _check_other(task: Task, other: Task, paths: Store) -> None:
     """Raise UserError if a task's texts cannot be rows of another task."""
     if task.pair and not other.pair:
-        raise UserError(f"--augment-tasks: {task.name} reads pairs, and a row of {other.name} is a single text")
+        raise UserError(f"--augment-tasks: {task.name} reads pairs, but a row of {other.name} is a single text")
     if task.tokens and not other.tokens:
         raise UserError(
-            f"--augment-tasks: {task.name} reads texts divided into words, and those of {other.name} are not"
+            f"--augment-tasks: the texts of {task.name} are divided into words, but those of {other.name} are not"
         )
     check_trains(other)
     try:
@@ -155,10 +155,10 @@ def _masked_lm(settings: PreprocessSettings, paths: Store, task: Task) -> str | 
     if encoder is None:  # the teacher is an ensemble, or was not fine-tuned here
         return None
     if Path(encoder).is_absolute() and not Path(encoder).exists():
-        raise UserError(f"--augment needs the encoder of {teacher}, or --masked-lm: {encoder} is not there any more")
+        raise UserError(f"--augment needs the encoder of {teacher}, but {encoder} no longer exists; give --masked-lm")
     try:
         load_masked_lm(encoder, torch.device("cpu"), paths.downloads())
     except UserError as error:
-        say(f"{teacher} proposes no words: {error}")
+        say(f"{teacher} cannot propose words: {error}")
         return None
     return encoder

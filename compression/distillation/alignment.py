@@ -37,7 +37,7 @@ def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], t
     aligned_layers(settings, teacher_config["num_hidden_layers"])
     heads = teacher_config["num_attention_heads"]
     if settings.align_attention and heads != settings.heads:
-        raise UserError(f"--align-attention compares head with head, and {teacher} has {heads}: --heads {heads}")
+        raise UserError(f"--align-attention needs as many heads as {teacher} has: give --heads {heads}")
 
 
 def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
@@ -84,7 +84,7 @@ class AlignmentTeacher:
     def _check_length(self, tokens: int) -> None:
         longest = most_tokens(self.model)
         if longest is not None and tokens > longest:
-            raise UserError(f"a row of {tokens} tokens, and the teacher reads {longest}: lower --max-tokens")
+            raise UserError(f"a row has {tokens} tokens, but the teacher reads at most {longest}: lower --max-tokens")
 
     def states(self, batch: Batch, attention: Attention | None, masked: Sequence[torch.Tensor] = ()) -> States:
         """Return the states of a batch of the student's pieces.

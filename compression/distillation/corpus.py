@@ -32,7 +32,7 @@ def corpus_file(corpus: str | None, paths: Workspace) -> Path:
     if Path(corpus).exists() and not (Path(corpus).is_dir() and corpus in known_tasks()):
         return regular_file(Path(corpus))
     if corpus not in known_tasks():
-        raise UserError(f"--corpus {corpus}: no such file, and no task")
+        raise UserError(f"--corpus {corpus}: no such file or task")
     rows = paths.split(corpus, "train")
     if not rows.exists():
         raise UserError(f"--corpus {corpus}: not prepared yet; run: python preprocess.py --task {corpus}")
@@ -58,7 +58,7 @@ def read_corpus(
                 file.write(part.ids.tobytes())
                 lengths.append(part.lengths)
     if not lengths:
-        raise UserError(f"--corpus {path}: there is no text in it")
+        raise UserError(f"--corpus {path}: no text")
     return EncodedText(np.memmap(tokens, np.int32, "r").reshape(-1, 1), offsets_of(np.concatenate(lengths)))
 
 

@@ -92,7 +92,7 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     split = with_choices(task, split, logits, split.labelled & own)
     if settings.min_confidence:
         sure = own | (confidence(task, logits) >= settings.min_confidence)
-        say(f"{int((~sure).sum()):,} of {int((~own).sum()):,} augmented rows left out: the teacher is less certain")
+        say(f"{int((~sure).sum()):,} of {int((~own).sum()):,} augmented rows left out by --min-confidence")
         split, logits = split.take(np.flatnonzero(sure)), logits[sure]
     return DistillationSet(split, logits, teacher, not settings.only_original_data)
 
@@ -104,7 +104,7 @@ def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) ->
     if split.labelled.any():
         return split.take(np.flatnonzero(split.labelled))
     if teacher is None:
-        raise UserError(f"{task.name}: {name} has no labels, and no teacher takes part to judge by")
+        raise UserError(f"{task.name}: {name} has no labels, and no teacher is used to label it")
     return with_choices(task, split, load_logits(settings.paths, task, teacher, name), split.labelled)
 
 
@@ -113,5 +113,5 @@ def _labelled(train: Split, task: Task) -> Split:
     if not len(rows):
         raise UserError(f"{task.name}: no row of train has a label; learn from a teacher (--alpha below 1)")
     if len(rows) < len(train):
-        say(f"{len(train) - len(rows):,} rows without a label left out: no teacher takes part")
+        say(f"{len(train) - len(rows):,} rows without a label left out: no teacher is used")
     return train.take(rows)

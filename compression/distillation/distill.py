@@ -150,18 +150,18 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
     """
     task = load_task(settings.task)
     if task.regression and settings.loss != "mse":
-        raise UserError(f"--loss {settings.loss} compares classes; {task.name} is a regression: take mse")
+        raise UserError(f"--loss {settings.loss} is for classification; {task.name} is a regression: use mse")
     if task.tokens and settings.student_arch == "ffn":
-        raise UserError(f"{task.name} has a label for every word, and an FFN one state a text: take another student")
-    if task.spans and not settings.attends and settings.student_arch not in TRANSFORMERS:
         raise UserError(
-            f"{task.name}: words have to attend to the question: --pair-encoder align or compose, or a transformer"
+            f"{task.name} has a label for every word, but an FFN has one state per text: use another student"
         )
+    if task.spans and not settings.attends and settings.student_arch not in TRANSFORMERS:
+        raise UserError(f"question answering ({task.name}) needs --pair-encoder align or compose, or a transformer")
     if task.spans and settings.symmetric:
-        raise UserError(f"--symmetric: question and context of {task.name} are not exchangeable")
+        raise UserError(f"--symmetric: the question and the context of {task.name} cannot be exchanged")
     if not task.pair and (settings.attends or settings.symmetric):
         flag = "--symmetric" if settings.symmetric else f"--pair-encoder {settings.pair_encoder}"
-        raise UserError(f"{flag} is for pairs of texts, {task.name} has single ones")
+        raise UserError(f"{flag} is for pairs of texts, but {task.name} has single texts")
     name = settings.model_name or student_name(settings)
     alias = settings.paths.model(task.name, name)
     return settings.paths.make(Distill.of(settings, create_pruner), settings.context(name), alias=alias).path
@@ -199,7 +199,7 @@ def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact
     if flag := _needs_teacher(settings):
         teacher = find_teacher(settings, task)
         if teacher is None:
-            raise UserError(f"{flag} needs a teacher, and none takes part where only labels are learned from")
+            raise UserError(f"{flag} needs a teacher, but none is used when only labels are learned from")
         inputs["teacher"] = artifact_at(_runs(settings, task, teacher, flag))
     return inputs
 
@@ -229,7 +229,7 @@ def _runs(settings: DistillSettings, task: Task, teacher: str, flag: str) -> Pat
         raise UserError(f"{flag}: {teacher} is a student")
     if config.imported:
         other = "; give the name of another teacher, vectors or random" if flag.startswith("--embedding-init") else ""
-        raise UserError(f"{flag}: {teacher} was imported as logits, it has neither vocabulary nor layers{other}")
+        raise UserError(f"{flag}: {teacher} was imported as logits, and has neither vocabulary nor layers{other}")
     return folder
 
 
@@ -282,4 +282,4 @@ def _check_layers(settings: DistillSettings, teacher: Path, general: Path | None
         config = check_layers(_aligns(settings), settings, settings.student_arch, teacher)
         check_alignment(settings, config, teacher.name)
     if general and teacher_vocabulary(teacher).pieces != tokenizer.pieces:
-        raise UserError(f"{general.name} has other word pieces than {teacher.name}: nothing can be aligned")
+        raise UserError(f"{general.name} has other word pieces than {teacher.name}, so they cannot be aligned")

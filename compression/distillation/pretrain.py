@@ -123,7 +123,7 @@ def pretrain(settings: DistillSettings) -> Path:
     teacher = load_general(str(settings.teacher), settings.paths.downloads())
     vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
     if vocabulary.mask is None:
-        raise UserError(f"pretrain: {teacher.name}'s vocabulary has no piece that masks another")
+        raise UserError(f"pretrain: {teacher.name}'s vocabulary has no mask token")
     if settings.init_from_teacher:
         check_sizes(settings, teacher.model.config.to_dict(), teacher.name)
     if (settings.output_weight or settings.output_temperature != 1) and not teacher.has_head:
@@ -137,7 +137,7 @@ def pretrain(settings: DistillSettings) -> Path:
     if settings.aligns:
         check_alignment(settings, teacher.model.config.to_dict(), teacher.name)
     elif not settings.output_weight and not settings.masked_lm_weight and settings.sentence_task is None:
-        raise UserError("pretrain: every loss has a weight of 0; give --align-hidden and its like, or others")
+        raise UserError("pretrain: every loss has weight 0; give one a positive weight, such as --align-hidden 1")
     step = Pretrain(
         seed=settings.seed,
         student_arch=settings.student_arch,
@@ -209,7 +209,9 @@ def _rows(settings: DistillSettings, corpus: Path, vocabulary: TeacherVocabulary
         return EncodedRows(texts)
     rows = divided(texts, vocabulary.whole)
     if not len(rows):
-        raise UserError(f"--corpus {corpus}: no text has two words, of which order or sequel could be predicted")
+        raise UserError(
+            f"--corpus {corpus}: no text has two words, as the losses of sentence order and next sentence require"
+        )
     return rows
 
 

@@ -65,7 +65,7 @@ class RowsSettings(Settings):
     """Share of the augmented rows to train on, drawn at random."""
     min_confidence: float = pydantic.Field(0.0, ge=0, lt=1)
     """Train only on augmented rows for which the teacher's choice has at least this probability; of several labels, or
-    words, its least certain choice."""
+    words, this applies to its least certain choice."""
     downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the task's own rows to train on, drawn at random; augmented rows of the others are left out too."""
 
@@ -134,8 +134,8 @@ class AlignPhaseSettings(AlignSettings):
     """Teacher alignment: its epochs in distillation."""
 
     align_first: int = pydantic.Field(0, ge=0)
-    """Epochs of alignment alone before the others, which then learn from logits and labels alone, as in TinyBERT. 0:
-    every epoch learns from all of them."""
+    """Number of first epochs that learn from alignment alone; the others then learn from logits and labels alone, as in
+    TinyBERT. 0: every epoch learns from all of them."""
     align_throughout: bool = False
     """Keep the alignment loss in the epochs after --align-first."""
 
@@ -143,9 +143,9 @@ class AlignPhaseSettings(AlignSettings):
     def _check_phases(self) -> "AlignPhaseSettings":
         if self.align_first and not self.aligns:
             flags = "--align-hidden, --align-last, --align-attention or --align-embedding"
-            raise ValueError(f"--align-first: say what to align: {flags}")
+            raise ValueError(f"--align-first needs something to align: give {flags}")
         if self.align_throughout and not self.align_first:
-            raise ValueError("--align-throughout: without --align-first every epoch aligns")
+            raise ValueError("--align-throughout has no effect without --align-first: every epoch aligns")
         return self
 
 
@@ -168,7 +168,7 @@ class TrainSettings(Settings):
     weight_decay: float = pydantic.Field(0.0, ge=0)
     """Weight decay."""
     accumulate: int = later(1, gt=0)
-    """Parts of a batch, computed one after the other, whose gradients are summed: less memory."""
+    """Number of parts into which a batch is divided to save memory; their gradients are summed."""
     max_grad_norm: float = pydantic.Field(1.0, ge=0)
     """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
@@ -209,7 +209,7 @@ class PruneSettings(Settings):
     prune_heads: float = later(0.0, ge=0, lt=1)
     """Share of a transformer's attention heads to remove, the same number in each layer."""
     drop_layers: int = later(0, ge=0)
-    """Remove so many of a transformer's last layers, or of a recursive one's iterations."""
+    """Number of a transformer's last layers, or of a recursive one's iterations, to remove."""
     prune_vocabulary: int = pydantic.Field(0, ge=0)
     """Remove byte pairs (zero hash rows) that occur fewer than this many times in the training text."""
 
@@ -225,7 +225,7 @@ class PruneSettings(Settings):
         if sum([self.prune_magnitude, self.prune_topv, self.prune_movement]) > 1:
             raise ValueError("--prune-magnitude, --prune-topv and --prune-movement exclude each other")
         if not self.prune_magnitude and (self.prune_threshold or 0) >= 1:
-            raise ValueError(f"--prune-threshold: a share of weights is below 1 (got {self.prune_threshold})")
+            raise ValueError(f"--prune-threshold: a share of weights must be below 1 (got {self.prune_threshold})")
         return self
 
 
@@ -235,9 +235,9 @@ class PretrainSettings(Settings):
     corpus: str | None = None
     """Text to pre-train on: a file with one text a line, or a task, for its prepared train rows."""
     window_overlap: int = later(0, ge=0)
-    """Tokens that consecutive windows of a text share, where it has more than --max-tokens."""
+    """Number of tokens that consecutive windows of a text share, for texts of more than --max-tokens."""
     max_windows: int = later(0, ge=0)
-    """Windows of a text at most, from its start; 0: all."""
+    """Maximum number of windows per text, from its start; 0: all."""
     masked_lm_weight: float = pydantic.Field(1.0, ge=0)
     """Weight of the masked-language-modelling loss."""
     output_weight: float | None = pydantic.Field(None, ge=0)
@@ -245,9 +245,9 @@ class PretrainSettings(Settings):
     sentence_order_weight: float = later(0.0, ge=0)
     """Weight of predicting whether two consecutive parts of a text are in order, as in ALBERT."""
     next_sentence_weight: float = later(0.0, ge=0)
-    """Weight of predicting whether a text is the next one or another's, as in BERT."""
+    """Weight of predicting whether the second of two texts follows the first, as in BERT."""
     output_temperature: float = later(1.0, gt=0)
-    """Temperature that both predictions are divided by in this divergence, which is multiplied by its square."""
+    """Temperature of both predictions in the divergence of --output-weight, which is multiplied by its square."""
 
     @property
     def sentence_task(self) -> SentenceTask | None:
@@ -289,7 +289,7 @@ class DistillSettings(
             if self.pooling == "last":
                 raise ValueError(f"--pooling last: {how} takes the maximum over tokens; use max")
         if self.symmetric and self.student_arch in TRANSFORMERS:
-            raise ValueError(f"--symmetric: a {self.student_arch} reads a pair as one text, in its order")
+            raise ValueError(f"--symmetric: a {self.student_arch} reads a pair as one text, in order")
         if self.share != "none" and self.student_arch != "transformer":
             has = "one layer" if self.student_arch == "recursive" else "no layers that could share a part"
             raise ValueError(f"--share {self.share}: a {self.student_arch} has {has}")
@@ -302,11 +302,11 @@ class DistillSettings(
         if self.student_arch in TRANSFORMERS and not self.head_dim and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):
-            raise ValueError("--adapter-tuning: --start-from says what stays as it is, --adapters how wide they are")
+            raise ValueError("--adapter-tuning needs --start-from (the frozen student) and --adapters (their width)")
         if self.precision == "bf16" and self.student_arch not in TRANSFORMERS:
             raise ValueError(f"--precision bf16 is for {' and '.join(TRANSFORMERS)} (got {self.student_arch})")
         if self.average_epochs > 1 and self.prune_aware:
-            raise ValueError("--average-epochs and --prune-aware exclude each other: epochs have zeros in other places")
+            raise ValueError("--average-epochs and --prune-aware exclude each other: zeros differ between epochs")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
         if self.embedding_init != "vectors" and self.embedding_type != "bpe":

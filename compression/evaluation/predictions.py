@@ -117,9 +117,9 @@ def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
     again = f"run: python evaluate.py --task {row['task']} --model-name {row['model']}"
     table = read_table(path, again)
     if read_metadata(path) != _source(row):
-        raise UserError(f"{path}: made by another model or over other data than its scores; {again}")
+        raise UserError(f"{path}: predictions of another model or of other data; {again}")
     if "answer_f1" in table.column_names:
-        raise UserError(f"{path}: answers to questions, of which no labels are compared")
+        raise UserError(f"{path}: predictions of question answering, which have no labels to compare")
     types = {table.schema.field(name).type for name in table.column_names}
     lists = all(pa.types.is_fixed_size_list(kind) for kind in types)
     if table.column_names != ["label", "prediction"] or not (lists or types in ({pa.int64()}, {pa.float64()})):

@@ -45,14 +45,14 @@ class Probe(Settings):
         first, *others = self.groups
         slots = {slot: len(words) for slot, words in self.groups[first].items()}
         if len(set(slots.values())) != 1 or not min(slots.values(), default=0):
-            raise ValueError(f"groups: the slots of {first} need equally many words, at least one")
+            raise ValueError(f"groups: the slots of {first} must have the same number of words, at least one")
         for name in others:
             if {slot: len(words) for slot, words in self.groups[name].items()} != slots:
                 raise ValueError(f"groups: {name} has other slots than {first}, or another number of words")
         for template in self.templates:
             used = set(_SLOT.findall(" ".join(_texts(template))))
             if not used or not used <= slots.keys():
-                raise ValueError(f"templates: {template!r} needs a slot of the groups: {', '.join(slots)}")
+                raise ValueError(f"templates: {template!r} must contain a slot of the groups: {', '.join(slots)}")
         return self
 
     @property
@@ -88,7 +88,7 @@ def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
     """
     task = load_task(settings.task)
     if task.tokens or task.multilabel or task.spans:
-        raise UserError(f"--probe is for tasks with one label or number a text; {task.name} has others")
+        raise UserError(f"--probe is for tasks with one label or number per text, which {task.name} is not")
     found = read_probe(settings.probe, task)
     predict, temperature = _model(settings, task)
     answers = {group: _answers(predict, temperature, task, found.texts(group)) for group in found.groups}

@@ -46,7 +46,7 @@ class BestSettings(QuerySettings):
     @pydantic.model_validator(mode="after")
     def _check(self) -> BestSettings:
         if self.tolerable and self.min_score is not None:
-            raise ValueError("--min-score and --tolerable both give the least score; choose one")
+            raise ValueError("--min-score and --tolerable exclude each other")
         return self
 
 
@@ -97,10 +97,10 @@ def best(settings: BestSettings) -> Ranking:
         raise UserError(f"no validation score by metric {metric!r}{nearest(metric, metrics)} (there are: {known})")
     found = _candidates(rows, metric, settings.size)
     if not found:
-        raise UserError(f"no student of {settings.task} has a size by {settings.size}; choose another {flag('size')}")
+        raise UserError(f"no student of {settings.task} has {settings.size}; choose another {flag('size')}")
     unknown = len({row["model"] for row in rows if row.get(settings.size) is None})
     if unknown:
-        notes.append(f"left out: {unknown} whose {settings.size} is not known, with the other seeds of their families")
+        notes.append(f"left out: {unknown} without {settings.size}, with the other seeds of their families")
     fitting = [one for one in found if settings.max_bytes is None or one.bytes <= settings.max_bytes]
     if not fitting:
         smallest = min(found, key=lambda one: one.bytes)
@@ -133,7 +133,7 @@ def _least_score(settings: BestSettings, task: str, metric: str) -> float | None
         return None if settings.min_score is None else settings.min_score / 100
     scores = tolerable_scores(task)
     if metric not in scores:
-        raise UserError(f"--tolerable: no {TOLERABLE} is known on {task} by {metric}; give --min-score")
+        raise UserError(f"--tolerable: there is no {TOLERABLE} for {metric} on {task}; give --min-score")
     return scores[metric]
 
 
@@ -156,7 +156,7 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
         stale += not any(row["validation"] for row in own)
     counts = [
         (stale, "without current scores: run evaluate.py for them"),
-        (on_test, "whose weights the test split chose: their scores on it are too good"),
+        (on_test, "whose weights were selected on test: their test scores are too high"),
     ]
     notes = [f"left out: {number} student{'s' if number > 1 else ''} {why}" for number, why in counts if number]
     if not rows:

@@ -57,7 +57,7 @@ def classifier_of(
     Raises UserError for a regression if the task's YAML file, which has the range of scores, is not known.
     """
     if not model.labels and task not in known_tasks() and not task.endswith((".yaml", ".yml")):
-        raise UserError(f"{model.name} predicts scores of {task}: give --task the YAML file with their range")
+        raise UserError(f"{model.name} predicts scores of {task}: give the YAML file with their range as --task")
     scored = None if model.labels else load_task(task)
 
     def probabilities(texts: Sentences) -> np.ndarray:

@@ -175,7 +175,7 @@ def find_model(paths: Workspace, model: str, task: str | None) -> Path:
     found = [folder for folder in there if folder.name == model]
     if len(found) > 1:
         tasks = ", ".join(folder.parent.name for folder in found)
-        raise UserError(f"models of {tasks} are named {model!r}; choose one with --task")
+        raise UserError(f"several tasks ({tasks}) have a model named {model!r}; choose one with --task")
     if found:
         return found[0]
     if path := zoo_file(model):
@@ -198,7 +198,7 @@ def _columns(settings: PredictSettings, model: Classifier) -> Columns:
     ours, where = ("sentence1", "sentence2")[: 1 + model.pair], str(settings.file or "stdin")
     if settings.columns and len(settings.columns) != len(ours):
         reads = "two sentences" if model.pair else "one sentence"
-        raise UserError(f"{model.name} reads {reads}: give as many --columns, not {len(settings.columns)}")
+        raise UserError(f"{model.name} reads {reads}, but --columns has {len(settings.columns)}")
     if settings.columns:
         return Columns(settings.columns, True, where)
     task = settings.task or model.task

@@ -292,4 +292,4 @@ def _json_writer(texts: Texts, answers: Answers) -> Writer:
 
 def _refuse_twice(name: str, given: Any, where: str) -> None:
     if name in given:
-        raise UserError(f"{where} holds {name!r} already; rename it, or ask for --output-format lines")
+        raise UserError(f"{where} already has {name!r}; rename it, or use --output-format lines")

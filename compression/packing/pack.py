@@ -104,7 +104,9 @@ def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Str
         with header.owner("vocabulary"):
             vocabulary.write(streams)
         if vocabulary.rows.max() >= rows:
-            raise UserError(f"the vocabulary has {vocabulary.rows.max() + 1} rows or more, the embedding has {rows}")
+            raise UserError(
+                f"the vocabulary has {vocabulary.rows.max() + 1} rows or more, but the embedding has {rows}"
+            )
         table, rows = table.take_rows(torch.from_numpy(vocabulary.rows)), len(vocabulary.rows)
     if embedding in ("bpe", "hash"):
         with header.owner("settings"):
@@ -125,7 +127,7 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     settings, encoder = spec.settings, spec.encoder
     if encoder.align and settings.max_tokens > MOST_ALIGNED:
         how = f"--pair-encoder {settings.pair_encoder}"
-        raise UserError(f"cannot be packed: {how} with texts of more than {MOST_ALIGNED:,} tokens")
+        raise UserError(f"cannot be packed: with {how}, --max-tokens is at most {MOST_ALIGNED:,}")
     about = SHARING * SHARES.index(encoder.share) | COMPOSE * encoder.compose
     about |= NO_SEGMENTS * (not encoder.segments) | HEAD_DIM * bool(encoder.head_dim)
     header.byte(ARCHS.index(spec.arch) | about)
@@ -146,7 +148,9 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     if encoder.head_dim:
         header.width(encoder.head_dim)
         if encoder.attention > MOST_WIDTH:
-            raise UserError(f"cannot be packed: heads that are {encoder.attention:,} wide, more than {MOST_WIDTH:,}")
+            raise UserError(
+                f"cannot be packed: the heads are {encoder.attention:,} wide together, more than {MOST_WIDTH:,}"
+            )
     if settings.embedding_type == "hash":
         header.size(settings.vocab_size)
 

@@ -74,7 +74,7 @@ class PackedBytePairs(PackedMerges):
             raise UserError(f"{MODEL_FILE}: cannot be packed: {limit}")
         for key, value in model.rules.items():
             if len(key) > MOST_PIECE_LENGTH or len(value or "") > MOST_REPLACEMENT:
-                raise UserError(f"{MODEL_FILE}: cannot be packed: an overlong rule of normalisation, for {key[:20]!r}")
+                raise UserError(f"{MODEL_FILE}: cannot be packed: the normalisation rule for {key[:20]!r} is too long")
         self._model, self.rows = model, model.rows.astype(np.int64)
         super().__init__(model.characters, model.merges, model.states, bool(model.flags & WORDS))
 
@@ -100,7 +100,9 @@ class PackedByteLevel(PackedMerges):
         """Raises UserError when they cannot be packed."""
         merges = tokenizer.symbols[len(BYTES) :]
         if len(merges) > MOST_BYTE_LEVEL or any(len(piece) > MOST_PIECE_LENGTH for piece in merges):
-            raise UserError(f"cannot be packed: more than {MOST_BYTE_LEVEL:,} byte-level pieces, or an overlong one")
+            raise UserError(
+                f"cannot be packed: more than {MOST_BYTE_LEVEL:,} byte-level pieces, or a piece that is too long"
+            )
         self._flags, self.rows = tokenizer.flags, np.arange(tokenizer.vocab_size)
         super().__init__(BYTES, merges, np.array(tokenizer.states, np.uint8), words=False)
 
@@ -147,7 +149,7 @@ class PackedWordPieces:
         if len(row_of) != len(tokenizer.pieces) - 1 or len(row_of) > MOST_WORD_PIECES:
             raise UserError(f"cannot be packed: a word piece is repeated, or there are more than {MOST_WORD_PIECES:,}")
         if any(not 0 < len(piece) <= MOST_PIECE_LENGTH for piece in row_of):
-            raise UserError("cannot be packed: a word piece is empty or overlong")
+            raise UserError("cannot be packed: a word piece is empty or too long")
         self.rows = np.array([UNKNOWN, *(row_of[piece] for piece in self._pieces)])
 
     def write(self, streams: Streams) -> None:

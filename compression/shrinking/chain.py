@@ -65,6 +65,6 @@ def shrink(settings: CompressSettings, step: type[Shrink], parent: str, name: st
 def _student(settings: CompressSettings, name: str) -> Path:
     folder, config = find_model(settings.paths, load_task(settings.task), name)
     if config.kind != "student":
-        raise UserError(f"{config.name} is a teacher; only students are made smaller")
+        raise UserError(f"{config.name} is a teacher; only students can be compressed")
     check_arch(config.name, config, settings.student_arch)
     return folder

@@ -59,9 +59,7 @@ class Factorize(Shrink):
             if rank * sum(weight.shape) < weight.numel():
                 smaller[stem] = rank
         if not smaller:
-            raise UserError(
-                f"--rank {self.factorize.rank:g}: of no matrix would the product be smaller than the matrix itself"
-            )
+            raise UserError(f"--rank {self.factorize.rank:g}: no product would be smaller than its matrix")
         uses = row_uses(student, training_ids(context)) if self.reads() else {}
         for stem, rank in smaller.items():
             embedding = stem.startswith("embedding.")  # a packed file orders its rows by its own rules
@@ -94,7 +92,7 @@ class Factorize(Shrink):
             raise UserError(f"{parent} has nothing left to factorize in {', '.join(own.factorize)}")
         largest = max(min(weight.shape) for weight in candidates.values())
         if own.rank > largest:
-            raise UserError(f"--rank {own.rank:g} is above the matrices' own; the largest is {largest}")
+            raise UserError(f"--rank {own.rank:g} is higher than the rank of every matrix; the highest is {largest}")
         return candidates
 
 

@@ -85,7 +85,7 @@ class Prune(Shrink):
         if isinstance(context.tokenizer, BpeTokenizer | ByteLevelTokenizer | WordPieceTokenizer):
             context.widths["vocab_size"] = context.tokenizer.vocab_size
         for name, counts in rows.items():
-            say(f"{context.name}: {name} uses {counts['rows']:,} rows of {counts['before']:,}")
+            say(f"{context.name}: {name} keeps {counts['rows']:,} rows of {counts['before']:,}")
         return rows
 
     def _sample(self, context: CompressionContext) -> EncodedRows:

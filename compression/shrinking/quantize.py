@@ -111,7 +111,7 @@ def quantized_parts(settings: QuantizeSettings, parent: ModelConfig) -> list[str
     if parent.arch == "ffn" and "encoder" in parts:
         parts.remove("encoder")  # a mean has no weights
     if not parts:
-        raise UserError(f"{parent.name} has no weights in its encoder, and nothing else was to be quantized")
+        raise UserError(f"{parent.name} has no encoder weights to quantize")
     return parts
 
 

@@ -47,7 +47,7 @@ class FactorizeSettings(Settings):
     @classmethod
     def _whole_above_1(cls, value: float) -> float:
         if value > 1 and value != int(value):
-            raise ValueError("a number of dimensions is a whole number")
+            raise ValueError("a rank of 1 or more must be a whole number")
         return value
 
 
@@ -106,9 +106,11 @@ class QuantizeSettings(Settings):
             if given or self.bits != 8:
                 raise ValueError(f"--quantizer ternary has three values: leave {' '.join(given) or '--bits'} out")
             if self.chooses_bits:
-                raise ValueError("--quantizer ternary has one width; --max-bytes and --max-loss choose among widths")
+                raise ValueError(
+                    "--quantizer ternary cannot be combined with --max-bytes or --max-loss, which choose bits"
+                )
         if self.quantizer == "codebook" and 16 in (self.bits, *map(self.bits_of, PARTS)):
-            raise ValueError("--quantizer codebook has at most 8 bits; 16 are float16 numbers, without a codebook")
+            raise ValueError("--quantizer codebook has at most 8 bits; 16 bits are float16 numbers without a codebook")
         if self.quantizer == "codebook" and self.granularity == "column":
             raise ValueError("--quantizer codebook has centroids for each row or for the whole matrix, not for columns")
         if self.dq_classifier and self.ptq_classifier:
@@ -147,8 +149,8 @@ class CompressSettings(  # bases in the order of --help
     )
 
     compression_actions: tuple[Action, ...] = ("distill",)
-    """Actions, in this order: distill, factorize, prune, quantize, pack (a .fwt file), export (ONNX). pretrain stands
-    alone: it trains, on plain text, a transformer that students of any task can start from."""
+    """Actions, in this order: distill, factorize, prune, quantize, pack (a .fwt file), export (ONNX). pretrain is
+    not combined with others: it trains, on plain text, a transformer that students of any task can start from."""
     load_trained_model: str | None = None
     """Start from this student instead of distilling one."""
 
@@ -161,10 +163,13 @@ class CompressSettings(  # bases in the order of --help
             raise ValueError(f"--compression-actions: the order is {', '.join(ORDER)}")
         if "pretrain" in actions:
             if len(actions) > 1:
-                raise ValueError("--compression-actions pretrain stands alone: tasks start from it with --start-from")
+                raise ValueError(
+                    "--compression-actions pretrain cannot be combined with others; distil with --start-from later"
+                )
             if self.load_trained_model or self.start_from:
                 raise ValueError(
-                    "pretrain starts from random weights or --init-from-teacher: no --load-trained-model, --start-from"
+                    "pretrain starts from random weights or --init-from-teacher, "
+                    "not --load-trained-model or --start-from"
                 )
             if self.teacher is None:
                 raise ValueError("pretrain needs --teacher: minilm, mpnet, a Hugging Face model's folder, or its name")

@@ -58,7 +58,7 @@ _LAYER = {
 def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
     """Raise UserError if the student is not a transformer on a teacher's word pieces. flag: for the message."""
     if arch not in TRANSFORMERS:
-        raise UserError(f"{flag}: a {arch} has no layers that a teacher has")
+        raise UserError(f"{flag} is for transformers: a {arch} has no layers like those of a teacher")
     if settings.embedding_type != "wordpiece":
         raise UserError(f"{flag} needs the teacher's word pieces: --embedding-type wordpiece")
 
@@ -76,7 +76,7 @@ def check_start(settings: StudentSettings, arch: str, teacher: Path) -> None:
     """Raise UserError, with the flag to set, if the student cannot start from this teacher."""
     config = check_layers(_FLAG, settings, arch, teacher)
     if not has_layers(teacher):
-        raise UserError(f"{_FLAG}: {teacher.name} has adapters alone, its layers are those of its encoder")
+        raise UserError(f"{_FLAG}: {teacher.name} has only adapters; its layers are those of its encoder")
     check_sizes(settings, config, teacher.name)
 
 

@@ -203,7 +203,7 @@ class Product(Matrix):
     def check_low_rank(self) -> None:
         """Raise UserError for a sum of Kronecker products, from which no row or column can be removed."""
         if self.has_blocks:
-            raise UserError("a sum of Kronecker products stays whole; prune units before factorizing")
+            raise UserError("units of a sum of Kronecker products cannot be pruned; prune units before factorizing")
 
     def to_stream(self, out: Any) -> None:
         """Write the rank, the blocks if there are any, and both factors."""
@@ -241,7 +241,7 @@ def restore_matrices(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> 
             raise UserError(f"{name}: {error}") from None
         shape, expected = list(stored.dense().shape), list(fresh.dense().shape)
         if shape != expected:
-            raise UserError(f"{name}: the file holds {shape}, manifest.json asks for {expected}")
+            raise UserError(f"{name}: the file has {shape}, but manifest.json expects {expected}")
         replace_matrix(module, name, stored)
 
 

@@ -92,7 +92,7 @@ def test_sets_of_augmented_rows_are_kept_separately(workspace, glove):
     assert paths.augmented("sst-2", "tinybert").read_bytes() == before
     counts = {shares.rows: shares.count for shares in recorded_labels(paths, {"sst-2": None}, ("more",))}
     assert counts["augmented"] == len(rows)
-    with pytest.raises(UserError, match="'validation' is the name of other rows"):
+    with pytest.raises(UserError, match="the name 'validation' is reserved"):
         preprocess(tiny.prepare_settings(workspace, "sst-2", augment="tinybert", augmented="validation"))
     with pytest.raises(UserError, match=r"unknown rows 'mre'; did you mean more\? \(rows: processed, tinybert, more, "):
         preprocess(tiny.prepare_settings(workspace, "sst-2", generate_loss=("mre",)))

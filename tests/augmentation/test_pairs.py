@@ -174,7 +174,7 @@ def test_words_of_too_many_texts_do_not_count(monkeypatch):
     monkeypatch.setattr(compression.augmentation.pairs, "_COMMON_TEXTS", 2)
     rows = split_of([("the boat", f"the {name} boat", 0) for name in ("red", "green", "blue")])
     assert list(NearTexts(Texts(rows, set()), 5).candidates(np.arange(3))) == []
-    with pytest.raises(UserError, match="no neighbours by words"):
+    with pytest.raises(UserError, match="no text has a word to find neighbours by"):
         NearTexts(Texts(split_of([("?", "?", 0)]), set()), 5)
 
 
@@ -193,10 +193,10 @@ def test_nothing_new_is_an_error_and_no_file(tmp_path):
     rows = [(f"q{i}", f"r{i}", i % 2) for i in range(8)]
     paths = prepared(tmp_path, rows, [(b, b, 0) for _, b, _ in rows])  # all second texts are held out
     for method in ("recombine", "closure"):
-        with pytest.raises(UserError, match="qqp: no row is new"):
+        with pytest.raises(UserError, match="qqp: no new rows"):
             augmented(paths, method)
         assert not paths.augmented("qqp", method).exists()
-    with pytest.raises(UserError, match="no neighbours by words"):
+    with pytest.raises(UserError, match="no text has a word to find neighbours by"):
         augmented(paths, "neighbours")
 
 
@@ -247,7 +247,7 @@ def test_methods_for_pairs_refuse_other_tasks(prepared_single):
             augmented(prepared_single, method, task="sst-2")
     with pytest.raises(UserError, match="--sides one is for pairs"):
         augmented(prepared_single, "tinybert", task="sst-2", sides="one")
-    with pytest.raises(UserError, match="mnli names no label of equal meaning"):
+    with pytest.raises(UserError, match="mnli names no equivalence label"):
         augmented(prepared_single, "closure", task="mnli")
 
 
@@ -266,5 +266,5 @@ def prepared_single(tmp_path_factory, glue):
 def test_equivalence_is_a_label_of_pairs(changed):
     task = load_task("qqp")
     assert (task.equivalence, load_task("mrpc").equivalence) == ("duplicate", "equivalent")
-    with pytest.raises(ValueError, match="equivalence is one of the labels of a task of pairs"):
+    with pytest.raises(ValueError, match="equivalence must be one of the labels of a task on pairs"):
         type(task)(**{**task.model_dump(), **changed})

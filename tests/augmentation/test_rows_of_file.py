@@ -61,7 +61,7 @@ def test_texts_inside_held_out_ones_are_left_out(glue, tmp_path):
     [
         (("question1", "b"), [("x", "y")], r"no column 'question2' of texts \(found question1, b\)"),
         (("question1", "question2"), [], "no rows of data"),
-        (("question1", "question2"), [("same", "same")], "qqp: no row is new"),
+        (("question1", "question2"), [("same", "same")], "qqp: no new rows"),
     ],
 )
 def test_a_wrong_file_is_refused(paths, tmp_path, header, rows, message):
@@ -74,7 +74,7 @@ def test_a_missing_file_and_rows_of_words_are_refused(paths, glue, tmp_path):
     with pytest.raises(UserError, match=r"none\.tsv: no such file"):
         augmented(paths, "file", augment_file=tmp_path / "none.tsv")
     few_pairs.preprocess(tiny.prepare_settings(tmp_path, "ncbi-disease", data_dir=glue))
-    with pytest.raises(UserError, match="kind tokens need their tags"):
+    with pytest.raises(UserError, match="does not support tasks of kind tokens"):
         augmented(Workspace(tmp_path), "file", task="ncbi-disease", augment_file=write(tmp_path, [("", "a", "b")]))
 
 

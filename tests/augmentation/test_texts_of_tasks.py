@@ -51,8 +51,8 @@ def test_a_task_of_pairs_reads_pairs_of_tasks_that_are_prepared_first(glue, tmp_
 @pytest.mark.parametrize(
     ("task", "others", "message"),
     [
-        ("qqp", ("sst-2",), "qqp reads pairs, and a row of sst-2 is a single text"),
-        ("qqp", ("qqp",), "qqp has its own texts already"),
+        ("qqp", ("sst-2",), "qqp reads pairs, but a row of sst-2 is a single text"),
+        ("qqp", ("qqp",), "name other tasks than qqp"),
         ("sst-2", ("rotten-tomatoes",), "rotten-tomatoes has sentences of sst-2's validation and test"),
         ("ncbi-disease", ("sst-2",), "those of sst-2 are not"),
         ("sst-2", ("ax",), "ax has no training rows"),

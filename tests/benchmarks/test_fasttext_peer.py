@@ -172,7 +172,7 @@ def test_tuning_and_testing_end_in_rows_of_files_that_fit(workspace, monkeypatch
     monkeypatch.setattr(fasttext_models, "in_fasttext", None)
     fasttext_peer.record(given)
     assert read_results(folder / "results.json") == rows
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         fasttext_peer.record(arguments(workspace, draws=1))
 
 

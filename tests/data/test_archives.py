@@ -49,7 +49,7 @@ def test_one_member_is_unpacked_and_no_other(archive, tmp_path):
 
 
 def test_an_archive_without_the_member_or_with_one_too_large(archive, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=rf"{archive.name}: holds no m/dict\.txt"):
+    with pytest.raises(UserError, match=rf"{archive.name}: contains no m/dict\.txt"):
         unpack_member(archive, "m/dict.txt", tmp_path / "file")
     monkeypatch.setattr(archives, "MAX_MEMBER_BYTES", 1000)
     with pytest.raises(UserError, match="larger than 1000 bytes"):

@@ -324,7 +324,7 @@ def test_of_two_downloads_at_once_the_second_one_waits_and_uses_the_file(server,
         printed, errors = process.communicate(timeout=100)
         assert process.returncode == 0, errors
         assert printed == f"{tmp_path / 'downloads' / 'slow.bin'}\n"
-    assert "another command is at work on slow.bin; waiting for it\n" in errors
+    assert "another command is using slow.bin; waiting for it\n" in errors
     assert len(Handler.asked) == 1
     assert (tmp_path / "downloads" / "slow.bin").read_bytes() == content
 

@@ -73,7 +73,7 @@ def test_lists_read_back_as_they_were_written(tmp_path_factory, kind, data, sepa
         (["wart"], r"unknown label 'wart'.*did you mean war"),
         (["art", "art"], r"label 'art' is repeated"),
         ([1, "1"], r"label '1' is repeated"),
-        ("war", r"the labels are of type str, not a list \(war\); \[\] is a row with none of them, null one whose"),
+        ("war", r"the labels are of type str, not a list \(war\); \[\] means that a row has no labels, null"),
         (1, r"the labels are of type int, not a list \(1\)"),
         ({"war": 1}, r"the labels are of type dict, not a list"),
         ([["war"]], r"a label is of type list"),

@@ -44,7 +44,7 @@ def test_a_text_file_has_a_sentence_a_line_and_needs_no_columns(tmp_path, task_o
     split = read_source(tmp_path / "lines.txt", task_of(columns=None))
     assert split.sentence1 == ['one, "two"', *WORLD]
     assert not split.labelled.any()
-    with pytest.raises(UserError, match=r"lines\.txt: a \.txt file holds one sentence a line"):
+    with pytest.raises(UserError, match=r"lines\.txt: a \.txt file has one sentence per line"):
         read_source(tmp_path / "lines.txt", task_of(columns={"sentence1": "a", "sentence2": "b"}))
 
 
@@ -104,7 +104,7 @@ BAD_FILES = [
     ("r.csv", f"review,verdict\na,thumbs up\n{'x' * 2**20},thumbs up\n", "line 3: a sentence of 1,048,576 characters"),
     ("r.csv", f"review,verdict\n{'x' * 2**25},thumbs up\n", "line 2: longer than 16,777,216 bytes"),
     ("r.csv", LONG_CELL, "malformed CSV (field larger than field limit"),
-    ("r.csv", "review,verdict\na\0b,thumbs up\n", "line 2: a sentence holds a NUL byte"),
+    ("r.csv", "review,verdict\na\0b,thumbs up\n", "line 2: a sentence contains a NUL byte"),
     ("r.csv", b"review,verdict\na,thumbs up\ncaf\xe9,thumbs up\n", "line 3: not UTF-8"),
     ("r.csv", "review,verdict\na,thumbs up\n".encode("utf-16"), "line 1: not UTF-8"),
     ("r.csv", "", "an empty file"),
@@ -124,7 +124,7 @@ BAD_FILES = [
     ("r.jsonl", '{"review": {"en": "a"}, "verdict": "thumbs up"}\n', "line 1: a sentence is of type dict, not text"),
     ("r.jsonl", '{"review": 7, "verdict": "thumbs up"}\n', "line 1: a sentence is of type int, not text (7)"),
     ("r.jsonl", '{"review": "a", "verdict": ["thumbs up"]}\n', "line 1: a label is of type list, not text or a number"),
-    ("r.jsonl", '{"review": "a \\ud83d", "verdict": "thumbs up"}\n', "line 1: a sentence holds half a surrogate pair"),
+    ("r.jsonl", '{"review": "a \\ud83d", "verdict": "thumbs up"}\n', "line 1: a sentence contains half of a surrogate"),
     ("r.jsonl", "", "no rows of data"),
     ("r.parquet", "review,verdict\n", "damaged, or not a Parquet file"),
     ("r.xlsx", "PK", "unknown kind of file; save it as one of .csv, .tsv, .jsonl, .parquet, .txt (UTF-8)"),

@@ -98,7 +98,7 @@ def test_windows_of_a_corpus_overlap_and_have_a_most(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"\n \n", "there is no text"), (b"fine\na \xff b\n", r"line 2: not UTF-8 text")],
+    [(b"\n \n", "no text"), (b"fine\na \xff b\n", r"line 2: not UTF-8 text")],
 )
 def test_a_corpus_without_text_is_refused(tmp_path, content, message):
     (tmp_path / "some.txt").write_bytes(content)
@@ -297,10 +297,10 @@ def test_pretraining_has_no_epochs_that_only_align(workspace, encoder, corpus):
     ("wrong", "message"),
     [
         ({"corpus": None}, "pretrain needs --corpus"),
-        ({"corpus": "none.txt"}, "no such file, and no task"),
+        ({"corpus": "none.txt"}, "no such file or task"),
         ({"corpus": "mrpc"}, "not prepared yet; run: python preprocess.py --task mrpc"),
         ({"student_arch": "ffn", "embedding_type": "wordpiece"}, "a ffn has no layers"),
-        ({"masked_lm_weight": 0.0, "output_weight": 0.0}, "every loss has a weight of 0"),
+        ({"masked_lm_weight": 0.0, "output_weight": 0.0}, "every loss has weight 0"),
         ({"init_from_teacher": ("first",)}, "--init-from-teacher: hidden_size of bert is 16: set --hidden-dim 16"),
     ],
 )
@@ -313,7 +313,7 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path, masked_lm, corpus, wrong
     ("wrong", "message"),
     [
         ({"teacher": None}, "pretrain needs --teacher"),
-        ({"compression_actions": ("pretrain", "distill")}, "stands alone"),
+        ({"compression_actions": ("pretrain", "distill")}, "cannot be combined"),
         ({"start_from": "mini"}, "starts from random weights or --init-from-teacher"),
         ({"sentence_order_weight": 1.0, "next_sentence_weight": 1.0}, "exclude each other"),
     ],

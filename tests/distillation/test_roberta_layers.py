@@ -114,19 +114,19 @@ def test_rows_longer_than_the_teachers_positions_are_refused(tmp_path):
             assert teacher.states(batch, None).lengths.tolist() == [96]
         else:
             for check in (lambda: teacher.check_rows(rows), lambda: teacher.states(batch, None)):  # noqa: B023
-                with pytest.raises(UserError, match="a row of 97 tokens, and the teacher reads 96"):
+                with pytest.raises(UserError, match="a row has 97 tokens, but the teacher reads at most 96"):
                     check()
     one, two, three = (tokenizer.encode(["!" * count, "!"]) for count in (2, 90, 91))
     teacher.check_rows(EncodedRows(one, two))  # 92 signs and 4 special tokens
-    with pytest.raises(UserError, match="a row of 97 tokens, and the teacher reads 96"):
+    with pytest.raises(UserError, match="a row has 97 tokens, but the teacher reads at most 96"):
         teacher.check_rows(EncodedRows(one, three))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"activation_fn": "relu"}, "its layers have relu, and a student's have gelu"),
-        ({"encoder_normalize_before": True}, "normalisation does not follow them"),
+        ({"activation_fn": "relu"}, "its activation is relu, a student's is gelu"),
+        ({"encoder_normalize_before": True}, "its layers do not have BERT's structure"),
         ({"encoder_embed_dim": 24}, "hidden_size of roberta is 24: set --hidden-dim 24"),
     ],
 )

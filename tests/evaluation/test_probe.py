@@ -101,12 +101,15 @@ def test_a_teacher_is_probed_as_its_student_is(workspace, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"templates": ["nothing to fill ."]}, "needs a slot of the groups: name"),
-        ({"templates": ["{nam} is great ."]}, "needs a slot of the groups: name"),
+        ({"templates": ["nothing to fill ."]}, "must contain a slot of the groups: name"),
+        ({"templates": ["{nam} is great ."]}, "must contain a slot of the groups: name"),
         ({"groups": {"a": {"name": ["ann"]}}}, "groups"),
         ({"groups": {"a": {"name": ["ann"]}, "b": {"name": ["bob", "tim"]}}}, "b has other slots than a, or another"),
-        ({"groups": {"a": {"name": ["ann"], "x": []}, "b": {"name": ["bob"], "x": []}}}, "need equally many words"),
-        ({"groups": {"a": {}, "b": {}}}, "need equally many words"),
+        (
+            {"groups": {"a": {"name": ["ann"], "x": []}, "b": {"name": ["bob"], "x": []}}},
+            "must have the same number of words",
+        ),
+        ({"groups": {"a": {}, "b": {}}}, "must have the same number of words"),
     ],
 )
 def test_a_file_that_is_no_probe_is_refused(tmp_path, change, message):
@@ -119,7 +122,7 @@ def test_a_file_that_is_no_probe_is_refused(tmp_path, change, message):
 
 def test_tasks_without_one_label_a_text_are_refused(tmp_path):
     for task in ("ncbi-disease", "squad"):
-        with pytest.raises(UserError, match=f"one label or number a text; {task} has others"):
+        with pytest.raises(UserError, match=f"one label or number per text, which {task} is not"):
             probed(write(tmp_path), task)
 
 

@@ -89,7 +89,7 @@ def test_families_are_compared_without_the_tests_of_rows(answering):
     distilled = next(name for name in names if name.endswith("-s1"))
     found = compare(CompareSettings(workspace=answering.paths.root), distilled, f"{distilled}+q")
     assert found.lines[0].effects[0].metric == "answer_f1"
-    assert any("rows have no label each" in note for note in found.notes)
+    assert any("rows do not have one label each" in note for note in found.notes)
 
 
 def test_the_teachers_attention_over_a_question_and_its_context(answering):
@@ -116,5 +116,5 @@ def test_students_are_pruned_and_factorized(answering, arch):
 
 
 def test_symmetric_is_refused(answering):
-    with pytest.raises(UserError, match="--symmetric: question and context of films are not exchangeable"):
+    with pytest.raises(UserError, match="--symmetric: the question and the context of films cannot be exchanged"):
         answering.built(symmetric=True, compression_actions=("distill",), model_name="s")

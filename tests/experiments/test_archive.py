@@ -75,7 +75,7 @@ def test_unfinished_and_changed_experiments_are_not_archived(folder):
     refused("was changed after it was written")
     write_results(folder / "results.json", rows)
     write_record(folder, record.model_copy(update={"runs": record.runs[1:]}))
-    refused("no longer its own")
+    refused("that it no longer has")
 
 
 def test_of_several_experiments_all_are_archived_or_none(folder):

@@ -85,7 +85,7 @@ def test_validation_ranks_and_test_does_not(known):
     # Left out and counted: a student that was not evaluated, and one selected on test.
     assert ranking.notes == (
         "left out: 1 student without current scores: run evaluate.py for them",
-        "left out: 1 student whose weights the test split chose: their scores on it are too good",
+        "left out: 1 student whose weights were selected on test: their test scores are too high",
     )
 
 
@@ -120,7 +120,7 @@ def test_a_least_score_gives_the_smallest_student_that_has_it(models, tmp_path):
     assert "1 of 2 families have less than 89" in above.notes
     with pytest.raises(UserError, match=rf"no student of sst-2 has 95 on validation: the best is {LARGE} with 90\.00"):
         found(workspace, min_score=95)
-    with pytest.raises(ValidationError, match="--min-score and --tolerable both give the least score"):
+    with pytest.raises(ValidationError, match="--min-score and --tolerable exclude each other"):
         BestSettings(task="sst-2", min_score=80, tolerable=True)
 
 
@@ -136,7 +136,7 @@ def test_unknown_metrics_and_sizes_are_refused(known):
         found(known, metric="acuracy")
     for path in (known / "scores/sst-2").glob("*/sst-2/result.json"):
         tiny.rewrite(path, json.dumps([row | {"bytes_packed": None} for row in read_json(path)]))
-    with pytest.raises(UserError, match="no student of sst-2 has a size by bytes_packed; choose another --size"):
+    with pytest.raises(UserError, match="no student of sst-2 has bytes_packed; choose another --size"):
         found(known)
     assert found(known, size="bytes_gzip").candidates
 

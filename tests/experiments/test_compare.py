@@ -100,7 +100,7 @@ def test_a_family_is_not_better_than_itself(families):
     found = compared(families, A, A)
     assert {(test.b, test.c, test.p_value) for test in found.lines[0].tests} == {(0, 0, 1.0)}
     assert found.verdict.interval.p_value == 1.0
-    assert verdict(found).startswith("no difference that these seeds can show (A − B: +0.0 points")
+    assert verdict(found).startswith("no significant difference over these seeds (A − B: +0.0 points")
 
 
 def test_single_models_are_compared_over_test_rows(families):
@@ -119,7 +119,7 @@ def test_single_models_are_compared_over_test_rows(families):
 @pytest.mark.parametrize(
     ("gains", "text"),
     [
-        ((1, 2, 3), "no difference that these seeds can show (A − B: +2.0 points, 95 % CI -0.5 to +4.5, 3 seeds)"),
+        ((1, 2, 3), "no significant difference over these seeds (A − B: +2.0 points, 95 % CI -0.5 to +4.5, 3 seeds)"),
         ((1.9, 2, 2.1), "A is better than B by 2.0 points (95 % CI 1.8 to 2.2, 3 seeds)"),
         ((-1.9, -2, -2.1), "B is better than A by 2.0 points (95 % CI 1.8 to 2.2, 3 seeds)"),
     ],
@@ -145,7 +145,7 @@ def test_the_verdict_in_words(gains, text):
         (A, B, {"task": "qqp"}, f"no model and no family of models '{A}' in qqp"),
         (A, B, {"metric": "acuracy"}, "sst-2, test: no metric 'acuracy'; did you mean accuracy"),
         (A, B, {"split": "dev"}, "sst-2 has no test split 'dev'"),
-        ("tiny-bert", B, {}, "tiny-bert was not evaluated in its present form"),
+        ("tiny-bert", B, {}, "tiny-bert has no scores of the current model"),
     ],
 )
 def test_errors(families, a, b, given, message):
@@ -172,7 +172,7 @@ def test_predictions_of_other_data_are_refused(families, glue, tmp_path):
     other = shutil.copytree(glue / "SST-2", tmp_path / "glue/SST-2")
     (other / "dev.tsv").write_text("".join((glue / "SST-2/dev.tsv").open().readlines()[:21]))
     prepare(Workspace(workspace), load_task("sst-2"), other.parent, tiny.SEED)
-    message = f"{A}-s1 was not evaluated in its present form on the present data: run: python evaluate"
+    message = f"{A}-s1 has no scores of the current model on the current data; run: python evaluate"
     with pytest.raises(UserError, match=message):
         compared(workspace, A, B)
     for seed in SEEDS:
@@ -250,7 +250,7 @@ def test_models_of_an_experiment_may_be_gone(families, tmp_path):
     shutil.rmtree(tiny.scores(workspace, f"{A}-s1").resolve())
     found = compared(workspace, "one", "two")
     assert [len(line.tests) for line in found.lines] == [2, 2]
-    assert any(f"{A}-s1 is gone" in note for note in found.notes)
+    assert any(f"the predictions of {A}-s1 no longer exist" in note for note in found.notes)
 
 
 def test_models_of_chains_are_paired_by_name(families):
@@ -305,7 +305,7 @@ def test_predictions_are_checked_when_read(families, tmp_path):
     assert (both.choices.dtype, both.labels.dtype, len(both.labels)) == (np.int64, np.int64, row["rows"])
     assert (both.choices == both.labels).mean() == pytest.approx(row["metrics"]["accuracy"])
     for changed in ({"data": "0" * 16}, {"config_hash": "0" * 16}):
-        with pytest.raises(UserError, match="made by another model or over other data"):
+        with pytest.raises(UserError, match="predictions of another model or of other data"):
             read_predictions(folder, row | changed)
     path = folder / "predictions-test.parquet"
     path.write_bytes(path.read_bytes()[:-9])

@@ -96,7 +96,7 @@ def test_commands_to_try_answer_when_pasted(chained, tmp_path):
 
 def test_an_experiment_of_another_file_keeps_its_name(chained, tmp_path):
     other = write_experiment(tmp_path / "other.yaml", chained[0], seeds=list(SEEDS))
-    with pytest.raises(UserError, match=r"'first' is there already, from 'e.yaml', and this one is from 'other.yaml'"):
+    with pytest.raises(UserError, match=r"'first' already exists, from 'e.yaml', but this one is from 'other.yaml'"):
         run_plan(plan_file(other, []))
     assert run_plan(plan_file(other, ["--name", "second"]))[0] == chained[2]
 
@@ -142,7 +142,7 @@ def test_a_faulty_file_is_refused_before_anything_runs(tmp_path, changes, messag
     ("words", "message"),
     [
         (["--epoch", "3"], "unknown flag --epoch; did you mean --epochs"),
-        (["stray"], "stray word"),
+        (["stray"], "unexpected argument"),
         (["--name"], "--name: expected one argument"),
     ],
 )
@@ -211,7 +211,7 @@ def test_a_preset_runs_the_recipe_for_pairs_where_the_task_is_of_pairs():
 
 def test_a_grid_is_sent_to_sweep_and_an_unknown_word_is_named(tmp_path, capsys):
     (tmp_path / "grid.yaml").write_text("axes: {alpha: [0]}")
-    for word, message in (("run", "experiment.py sweep"), ("swep", "unknown word 'swep'; did you mean sweep")):
+    for word, message in (("run", "experiment.py sweep"), ("swep", "unknown command 'swep'; did you mean sweep")):
         assert run_script("experiment.py", word, tmp_path / "grid.yaml") == 2
         assert message in capsys.readouterr().err
 

@@ -157,7 +157,7 @@ def test_models_selected_on_test_are_marked(folder):
     write_results(folder / "t" / "results.json", chosen.rows)
     page = Page(folder).render('{{ by_size("t", task="sst-2") }}')
     assert "| 12k † |" in page
-    assert "The test split itself chose these weights" in page
+    assert "These weights were selected on the test split" in page
 
 
 def test_a_folder_without_a_template_is_refused(folder):

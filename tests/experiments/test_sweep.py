@@ -112,7 +112,7 @@ def test_a_run_waits_for_its_model_and_a_sweep_resumes_after_kill_9(swept, works
     lock = workspace / "runs" / f"sst-2-{last.name}"
     with only_one(lock, "the last run"), started(path, workspace) as process:
         with only_one(second.folder.paths.model("sst-2", second.name), second.name):
-            wait_for(second.folder.log, f"another command is at work on {second.name}; waiting for it")
+            wait_for(second.folder.log, f"another command is using {second.name}; waiting for it")
         wait_for(third.folder.log, "epoch 1/")
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -133,7 +133,7 @@ def test_ctrl_c_stops_cleanly_and_the_sweep_resumes_later(workspace, tmp_path):
         process.send_signal(signal.SIGINT)
         _, output = process.communicate(timeout=60)
     assert process.returncode == 130, output.decode()
-    assert b"goes on from" in output
+    assert b"run the same command again to resume" in output
     assert not run.folder.file.exists()
     assert not run.folder.running.exists()
     assert (tiny.work_folder(workspace) / "state.safetensors").stat().st_size
@@ -154,7 +154,7 @@ def test_a_run_whose_worker_is_killed_resumes_in_another(workspace, tmp_path, ca
     thread.start()
     sweep(path, settings(workspace, launcher="processes", workers=1))
     thread.join()
-    assert "its job is started again" in capsys.readouterr().err
+    assert "restarting its job" in capsys.readouterr().err
     assert "resuming from epoch" in run.folder.log.read_text()
     assert len(results(workspace)) == 1
 
@@ -263,7 +263,7 @@ def test_results_changed_by_hand_are_written_again_or_refused(done, capsys):
 
 def test_two_experiments_of_one_name_are_refused(done, tmp_path):
     workspace, path = done
-    with pytest.raises(UserError, match=r"'g' is there already, from 'g.yaml', .* from 'g.yaml epochs=1'; .*--name"):
+    with pytest.raises(UserError, match=r"'g' already exists, from 'g.yaml', .* from 'g.yaml epochs=1'; .*--name"):
         sweep(path, settings(workspace, set_=("epochs=1",)))
     other = tmp_path / "other.yaml"
     other.write_text(path.read_text())
@@ -315,7 +315,7 @@ def test_inputs_that_are_missing_or_stale_are_named_before_anything_runs(workspa
         sweep(path, settings(workspace))
     assert re.search(missing, plan_sweep(path, settings(workspace))["inputs"])
     prepare(Workspace(workspace), load_task("sst-2"), glue, seed=99)
-    with pytest.raises(UserError, match="augmented from other splits than there are now"):
+    with pytest.raises(UserError, match="the splits changed after these rows were augmented"):
         sweep(path, settings(workspace))
     assert not (workspace / "runs").exists()
 

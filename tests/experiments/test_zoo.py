@@ -154,7 +154,7 @@ def test_one_model_is_published_by_its_name(workspace, zoo):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"name": "../tiny"}, r"--name \.\./tiny: a name has letters, digits, points and hyphens alone"),
+        ({"name": "../tiny"}, r"--name \.\./tiny: a name has only letters, digits, points and hyphens"),
         ({}, "--model: the experiment's students of sst-2 are 6, labels; 6, teacher"),
         ({"model": "6, teachers"}, "6, labels; 6, teacher; did you mean 6, teacher?"),
         ({"model": "6, teacher", "task": "sst"}, "--task: the experiment has models of sst-2; did you mean sst-2?"),

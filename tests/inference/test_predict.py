@@ -157,7 +157,7 @@ BAD = {
     "not text": ("single", "a.jsonl", b'{"sentence": 3}\n', r"line 1: a sentence is of type int"),
     "no second line": ("pair", "a.txt", b"a\tb\nc\n", r"line 2: a pair is two sentences with a tab"),
     "no second key": ("pair", "a.jsonl", b'{"question1": "x"}\n', r"line 1: no key 'question2'"),
-    "there already": ("single", "a.csv", b"sentence,predicted_label\nx,y\n", r"holds 'predicted_label' already"),
+    "there already": ("single", "a.csv", b"sentence,predicted_label\nx,y\n", r"already has 'predicted_label'"),
 }
 
 
@@ -173,7 +173,7 @@ def test_bad_input_is_refused_and_nothing_is_written(models, ask, tmp_path, kind
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"columns": ("a", "b"), "format": "csv"}, "reads one sentence: give as many --columns, not 2"),
+        ({"columns": ("a", "b"), "format": "csv"}, "reads one sentence, but --columns has 2"),
         ({"columns": ("a",)}, "--columns is for"),
         ({"delimiter": ";"}, "--delimiter is for"),
         ({"delimiter": ";;", "format": "csv"}, "delimiter: one character"),
@@ -194,7 +194,9 @@ def test_a_teacher_by_name(prepared, ask):
     flags = {"workspace": prepared, "task": "sst-2"}
     lines = ask("tiny-bert", "\n".join(split.sentence1).encode(), **flags).splitlines()
     check([parsed(line) for line in lines], logits)
-    with pytest.raises(UserError, match=r"models of qqp, sst-2 are named 'tiny-bert'; choose one with --task"):
+    with pytest.raises(
+        UserError, match=r"several tasks \(qqp, sst-2\) have a model named 'tiny-bert'; choose one with --task"
+    ):
         ask("tiny-bert", b"x\n", workspace=prepared)
     with pytest.raises(UserError, match=r"no model 'tinybert' in .*; did you mean tiny-bert\?"):
         ask("tinybert", b"x\n", workspace=prepared)
@@ -303,4 +305,4 @@ def test_a_prompt_answers_each_text_at_once(models, files, capsys, monkeypatch, 
     assert "".join(output.out for output in shown) == answer
     prompts = "".join(output.err for output in shown)
     assert prompts.count("> ") == 2 * len(typed) + 1
-    assert "holds a NUL byte" in prompts
+    assert "contains a NUL byte" in prompts

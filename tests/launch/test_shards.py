@@ -97,5 +97,5 @@ def test_the_same_work_for_another_result_is_opened_again(source):
 
 def test_no_rows_are_named(source):
     write_split(source, Split([], None, np.zeros(0, np.int64), np.zeros(0, np.int64)), {})
-    with pytest.raises(UserError, match=r"source\.parquet: no rows in it"):
+    with pytest.raises(UserError, match=r"source\.parquet: no rows"):
         mapped(source)

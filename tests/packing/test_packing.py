@@ -113,7 +113,7 @@ def test_pairs_are_aligned_in_parts_of_any_size(tmp_path, monkeypatch):
 def test_the_texts_of_aligned_pairs_have_at_most_4096_tokens(tmp_path):
     given = saved.ALIGNED
     assert pack_student(saved.write_student(tmp_path / "s", "conv", "hash", max_tokens=4096, **given))
-    with pytest.raises(UserError, match="cannot be packed: --pair-encoder align with texts of more than 4,096 tokens"):
+    with pytest.raises(UserError, match="cannot be packed: with --pair-encoder align, --max-tokens is at most 4,096"):
         pack_student(saved.write_student(tmp_path / "s", "conv", "hash", max_tokens=4097, **given))
 
 

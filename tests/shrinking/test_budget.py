@@ -116,7 +116,7 @@ def test_the_packed_file_keeps_its_budget_and_uses_it(workspace, student):
 
 
 def test_a_budget_that_nothing_meets_names_the_smallest_possible(workspace):
-    with pytest.raises(UserError, match=r"--max-bytes 10: the smallest that ffn can become is \d+ bytes") as refused:
+    with pytest.raises(UserError, match=r"--max-bytes 10: the smallest file of ffn has \d+ bytes") as refused:
         quantized(workspace, "ffn", max_bytes=10)
     smallest = int(str(refused.value).split()[-2])
     assert len(pack_student(quantized(workspace, "ffn", max_bytes=smallest))) == smallest
@@ -154,7 +154,7 @@ def test_a_student_that_training_made_too_large_is_followed_by_one_that_fills_th
     both = Swelling()
     assert [scheme.bits for scheme in within_bytes(both, both, points, 50_000).values()] == [3, 8, 8]
     assert both.trained == [50_290, 47_080]
-    with pytest.raises(UserError, match="after training the smallest that swelling became is 39590 bytes"):
+    with pytest.raises(UserError, match="the smallest file of swelling after training has 39590 bytes"):
         within_bytes(both, both, points, 38_000)
 
 
@@ -174,7 +174,7 @@ def test_no_more_is_lost_than_allowed(workspace, epochs):
 def test_a_loss_that_cannot_be_kept_names_the_least_possible(workspace, monkeypatch):
     scores = iter([0.9, *[0.5] * 20])
     monkeypatch.setattr(CompressionContext, "score", lambda context: next(scores))
-    with pytest.raises(UserError, match=r"--max-loss 1: .* loses 40\.00 points at the least"):
+    with pytest.raises(UserError, match=r"--max-loss 1: .* loses at least 40\.00 points"):
         quantized(workspace, "ffn", max_loss=1)
 
 

@@ -161,8 +161,8 @@ def test_what_cannot_be_factorized_is_refused(workspace):
     for message, wrong in {
         "factorize it before quantizing": {"load_trained_model": "bilstm+q"},
         "--rank 50 is above": {"rank": 50},
-        "the largest is 6": {"rank": 7, "factorize": ("embedding",)},
-        "of no matrix would the product be smaller": {"rank": 6, "factorize": ("embedding",)},
+        "the highest is 6": {"rank": 7, "factorize": ("embedding",)},
+        "no product would be smaller than its matrix": {"rank": 6, "factorize": ("embedding",)},
     }.items():
         with pytest.raises(UserError, match=message):
             shrunk.compressed(workspace, "factorize", **{"load_trained_model": "bilstm", "model_name": "f", **wrong})

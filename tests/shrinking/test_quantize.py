@@ -124,7 +124,7 @@ def test_calibration_reads_training_text_only(workspace):
 
 
 def test_what_cannot_be_quantized_or_loaded_is_refused(workspace):
-    with pytest.raises(UserError, match="ffn has no weights in its encoder"):
+    with pytest.raises(UserError, match="ffn has no encoder weights to quantize"):
         quantized(workspace, dq_encoder=True)
     folder = quantized(workspace)
     with pytest.raises(UserError, match="quantized already"):

@@ -28,7 +28,7 @@ with only_one(Path(sys.argv[1]), "x"):
     print("held", flush=True)
     sys.stdin.readline()
 """
-REFUSED = "^another command is at work on {}; wait for it, or stop it$"
+REFUSED = "^another command is using {}; wait for it to finish, or stop it$"
 
 
 @contextlib.contextmanager
@@ -77,7 +77,7 @@ def test_who_waits_says_so_once_and_goes_on_after_the_first(tmp_path, capsys):
         with only_one(tmp_path / "files", "the files", wait=True):
             assert time.monotonic() - started > 0.5
         release.join()
-    assert capsys.readouterr().err == "another command is at work on the files; waiting for it\n"
+    assert capsys.readouterr().err == "another command is using the files; waiting for it\n"
 
 
 def test_who_waits_can_be_stopped(tmp_path):
@@ -136,4 +136,4 @@ def test_byte_pairs_are_waited_for_and_not_made_twice(tmp_path, capsys):
     thread.join(30)
     assert found == [folder / name for name in names]
     assert {path.read_text() for path in found} == {"made by the other one"}
-    assert "at work on byte pairs of 60 pieces; waiting for it" in capsys.readouterr().err
+    assert "another command is using byte pairs of 60 pieces; waiting for it" in capsys.readouterr().err

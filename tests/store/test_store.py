@@ -250,7 +250,7 @@ def test_a_folder_in_the_way_is_named(store, context):
     alias = store.model("t", "m")
     alias.mkdir(parents=True)
     (alias / "mine").write_text("precious")
-    with pytest.raises(UserError, match="models/t/m: a folder that this program did not build is in the way"):
+    with pytest.raises(UserError, match="models/t/m: a folder of that name exists that this program did not create"):
         store.make(Write(text="a"), context, alias=alias)
     assert (alias / "mine").exists()
 

@@ -149,10 +149,10 @@ def test_sizes(pieces, dim, units, parameters):
         ("qqp", {"student_arch": "ffn"}, "--pair-encoder align is for bilstm and conv (got ffn)"),
         ("qqp", {"student_arch": "transformer"}, "--pair-encoder align is for bilstm and conv (got transformer)"),
         ("qqp", {"pooling": "last"}, "--pooling last: --pair-encoder align takes the maximum over tokens; use max"),
-        ("sst-2", {}, "--pair-encoder align is for pairs of texts, sst-2 has single ones"),
-        ("sst-2", {"pair_encoder": "compare", "symmetric": True}, "--symmetric is for pairs of texts, sst-2 has"),
+        ("sst-2", {}, "--pair-encoder align is for pairs of texts, but sst-2 has single texts"),
+        ("sst-2", {"pair_encoder": "compare", "symmetric": True}, "--symmetric is for pairs of texts, but sst-2 has"),
         ("qqp", {"pair_encoder": "compare", "symmetric": True, "student_arch": "transformer"},
-         "--symmetric: a transformer reads a pair as one text, in its order"),
+         "--symmetric: a transformer reads a pair as one text, in order"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_aligned_is_refused(tmp_path, task, given, message):

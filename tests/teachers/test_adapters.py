@@ -87,7 +87,7 @@ def test_adapters_of_another_model_are_refused(adapted, encoder, tmp_path):
 
 def test_models_unlike_bert_take_no_adapters(prepared, tmp_path):
     other = tiny.write_masked_lm(tmp_path / "distil", "distilbert")
-    with pytest.raises(UserError, match="layers of a distilbert are not like BERT's"):
+    with pytest.raises(UserError, match="layers of a distilbert do not have BERT's structure"):
         finetune(adapter_settings(prepared, other))
     with pytest.raises(ValueError, match="--adapters need training"):
         adapter_settings(prepared, other, as_is=True)
@@ -137,11 +137,11 @@ def test_a_students_adapters_are_saved_apart_and_joined_by_later_actions(general
     assert read_config(smaller).base is None
     (workspace / "models/general/mini").unlink()
     assert measure(smaller)["bytes_packed"] > 0
-    with pytest.raises(UserError, match="has adapters for mini, which is not there"):
+    with pytest.raises(UserError, match="needs the general student mini, which does not exist"):
         load_weights(folder)
 
 
 @pytest.mark.parametrize("given", [{}, {"start_from": "mini"}, {"adapters": 4}])
 def test_adapter_tuning_needs_adapters_and_a_start(given):
-    with pytest.raises(ValueError, match="--start-from says what stays as it is"):
+    with pytest.raises(ValueError, match="--adapter-tuning needs --start-from"):
         CompressSettings(task="sst-2", adapter_tuning=True, **given)

@@ -65,7 +65,7 @@ def test_a_classifier_is_adopted_with_its_weights_and_logits(tmp_path, encoder, 
     ("names", "outputs", "message"),
     [
         (None, 3, "has 3 outputs, lines needs 2"),
-        (["bad", "good"], 2, "knows the labels bad, good; lines has thumbs down, thumbs up"),
+        (["bad", "good"], 2, "has the labels bad, good; lines has thumbs down, thumbs up"),
         (["THUMBS UP", "THUMBS DOWN"], 2, r"another order; write labels: \[thumbs up, thumbs down\] in .*lines\.yaml"),
     ],
 )
@@ -79,7 +79,7 @@ def test_only_fine_tuned_classifiers_are_adopted(tmp_path, encoder, unlabelled, 
     (tmp_path / "empty").mkdir()
     for source, message in {
         encoder: r"no trained classification head \(classifier\.bias is missing\)",
-        tmp_path / "empty": "empty: holds no model",
+        tmp_path / "empty": "empty: contains no model",
         "featherweight/none": "is neither a folder nor TASK/NAME of a teacher in the workspace, and",
         prepared / "models/qqp/tiny-bert": "reads pairs of sentences, lines has single sentences",
     }.items():
@@ -93,5 +93,5 @@ def test_logits_without_a_model_are_not_adopted(tmp_path):
     paths, task = prepared_task(tmp_path)
     imported(paths, task, write(tmp_path / "a.csv", answers(paths, task, lambda _: GOOD)))
     settings = {"task": task.argument, "workspace": paths.root, "arch": f"{task.name}/api", "as_is": True}
-    with pytest.raises(UserError, match="api was imported as logits: there is no model to adopt"):
+    with pytest.raises(UserError, match="api was imported as logits: there is no model to import"):
         finetune(FinetuneSettings(**settings, model_name="other"))

@@ -77,14 +77,14 @@ def test_an_ensemble_is_scored_and_as_large_as_its_members(own):
 
 def test_an_ensemble_with_a_replaced_member_is_refused(own, encoder):
     finetune(tiny.finetune_settings(own, "sst-2", encoder, model_name="other", max_epochs=1, lr=0.02, force=True))
-    with pytest.raises(UserError, match=r"member other was replaced since; run finetune\.py --ensemble again"):
+    with pytest.raises(UserError, match=r"member other has been replaced; run finetune\.py --ensemble again"):
         logits_of(own, "ensemble")
-    with pytest.raises(UserError, match="member other was replaced since"):
+    with pytest.raises(UserError, match="member other has been replaced"):
         scored(own, "ensemble")
     with pytest.raises(UserError, match="--force to replace it"):
         ensemble(own, "tiny-bert", "other")
     ensemble(own, "tiny-bert", "other", force=True)
-    with pytest.raises(UserError, match="another teacher than ensemble is now"):
+    with pytest.raises(UserError, match="ensemble changed after these logits were computed"):
         logits_of(own, "ensemble")
     generate_logits(own, "ensemble")
     assert len(logits_of(own, "ensemble"))
@@ -103,9 +103,9 @@ def test_a_missing_member_is_named(own):
         (["tiny-bert", "tiny-bert"], {}, "two or more"),
         (["tiny-bert", "other"], {"as_is": True}, "exclude each other"),
         (["tiny-bert", "gone"], {"model_name": "more"}, "no model 'gone'"),
-        (["tiny-bert", "a/b"], {"model_name": "more"}, "lie in the same workspace"),
+        (["tiny-bert", "a/b"], {"model_name": "more"}, "give the names of teachers in this workspace"),
         (["ensemble", "other"], {"model_name": "more"}, "name tiny-bert other instead"),
-        ([], {"arch": "sst-2/ensemble", "as_is": True}, "adopt its members"),
+        ([], {"arch": "sst-2/ensemble", "as_is": True}, "import its members"),
     ],
 )
 def test_faulty_ensembles_are_refused(combined, members, given, message):

@@ -97,10 +97,10 @@ def test_for_missing_logits_the_command_is_named(paths, target):
 def test_logits_of_other_rows_are_refused(paths, glue):
     logits = loaded(paths)
     prepare(paths, SST, glue, seed=tiny.SEED + 1)
-    with pytest.raises(UserError, match=f"logits of other rows than there are now; run again: {COMMAND}"):
+    with pytest.raises(UserError, match=f"the rows changed after these logits were computed; run again: {COMMAND}"):
         loaded(paths)
     given = tiny.small(student_arch="ffn", embedding_type="hash", only_original_data=True)
-    with pytest.raises(UserError, match="logits of other rows"):
+    with pytest.raises(UserError, match="the rows changed"):
         distill(tiny.compress_settings(task="sst-2", workspace=paths.root, **given))
     prepare(paths, SST, glue, seed=tiny.SEED)
     assert np.array_equal(loaded(paths), logits)
@@ -108,7 +108,7 @@ def test_logits_of_other_rows_are_refused(paths, glue):
 
 def test_logits_of_another_teacher_are_refused(paths, encoder):
     finetune(tiny.finetune_settings(paths.root, "sst-2", encoder, max_epochs=1, force=True))
-    with pytest.raises(UserError, match=f"logits of another teacher than tiny-bert is now; run again: {COMMAND}"):
+    with pytest.raises(UserError, match=f"tiny-bert changed after these logits were computed; run again: {COMMAND}"):
         loaded(paths)
 
 

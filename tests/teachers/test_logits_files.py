@@ -40,11 +40,11 @@ def test_an_exported_file_is_of_the_same_texts_and_labels(tmp_path):
     imported(paths, task, write(tmp_path / "a.csv", answers(paths, task, lambda i: GOOD)))
     file = exported(paths, task, tmp_path / "api.parquet")
     count = len(load_split(paths, task, "train"))
-    held = rf"has logits over the rows train \({count}\) of mine, and none over the \d+ rows of "
-    with pytest.raises(UserError, match=held + "test that"):
+    held = rf"has logits for the rows train \({count}\) of mine, but not for the present \d+ rows of "
+    with pytest.raises(UserError, match=held + "test;"):
         imported(paths, task, file, rows=("test",))
     prepare(paths, task, None, tiny.SEED + 1)
-    with pytest.raises(UserError, match=held + r"train that are here now; were they prepared from other files"):
+    with pytest.raises(UserError, match=held + r"train; were they prepared from other files"):
         imported(paths, task, file)
     turned = own_task(tmp_path / "turned", labelled_rows(60), "turned", labels=NAMES[::-1])
     prepare(paths, turned, None, tiny.SEED)

@@ -75,7 +75,7 @@ def test_models_that_cannot_be_used_are_refused(encoder, tmp_path):
         str(encoder): "no trained head for masked language modelling",
         str(tmp_path / "none"): "no such folder",
         "featherweight/none": "no masked language model could be downloaded from featherweight/none",
-        "minilm": "minilm: the package holds no masked-language-model head",
+        "minilm": "minilm: the package has no masked-language-model head",
     }.items():
         with pytest.raises(UserError, match=message):
             load_masked_lm(source, CPU, tmp_path)

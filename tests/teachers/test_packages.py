@@ -127,7 +127,7 @@ def test_mpnet_is_fine_tuned(installed, workspace, adapters):
 def test_mpnet_can_teach_a_general_student_but_proposes_no_words(installed, tmp_path):
     assert load_general("mpnet", tmp_path).name == "mpnet"
     for source, message in (
-        ("mpnet", "holds no masked-language-model head"),
+        ("mpnet", "has no masked-language-model head"),
         (str(tmp_path / NAME), "no trained head"),
     ):
         with pytest.raises(UserError, match=message):

@@ -55,8 +55,8 @@ def test_the_first_signal_is_a_request_and_the_second_one_stops(number):
     _, output = process.communicate(timeout=10)
     assert process.returncode == 130
     assert output.strip().splitlines() == [
-        "stopping; once more stops at once",
-        "error: interrupted; the same command goes on from the last checkpoint",
+        "stopping; press Ctrl-C again to stop immediately",
+        "error: interrupted; run the same command again to resume",
     ]
 
 

@@ -93,7 +93,7 @@ def _answers(question: Any, context: str, text: str, unanswerable: bool) -> list
         return []
     found = [_span(answer, context, text) for answer in _value(question, "answers", list)]
     if found and question.get("is_impossible") is True:
-        raise UserError("it has answers, and is_impossible says that it has none")
+        raise UserError("it has answers, but is_impossible is true")
     if not found and not unanswerable:
         raise UserError("no answers; with unanswerable: true in the task's YAML file a question may have none")
     return found or [NO_ANSWER]
@@ -103,7 +103,9 @@ def _span(answer: Any, context: str, text: str) -> tuple[int, int]:
     own, start = _value(answer, "text", str), _value(answer, "answer_start", int)
     there = context[start : start + len(own)] if start >= 0 else ""
     if there != own:
-        raise UserError(f"answer {own[:40]!r} is not at character {start} of its context, which has {there[:40]!r}")
+        raise UserError(
+            f"answer {own[:40]!r} is not at character {start} of its context; the context has {there[:40]!r} there"
+        )
     answered = normalise(own)
     if not answered:
         raise UserError("an answer is empty; a question without answers has an empty list")

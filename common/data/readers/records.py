@@ -49,11 +49,11 @@ def as_sentence(value: Any) -> str:
     if len(value) > MAX_CHARACTERS:
         raise UserError(f"a sentence of {len(value):,} characters (at most {MAX_CHARACTERS:,}); is a quote not closed?")
     if "\0" in value:
-        raise UserError("a sentence holds a NUL byte; is this a text file?")
+        raise UserError("a sentence contains a NUL byte; is this a text file?")
     with contextlib.suppress(UnicodeEncodeError):
         value.encode()
         return normalise(value)
-    raise UserError("a sentence holds half a surrogate pair, which is not a character")
+    raise UserError("a sentence contains half of a surrogate pair, which is not a character")
 
 
 def column_indices(where: str, header: list[str], columns: Sequence[str]) -> list[int]:

@@ -55,7 +55,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     if kind not in SUFFIXES:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(SUFFIXES)} (UTF-8)")
     if kind == ".txt" and task.pair:
-        raise UserError(f"{path}: a .txt file holds one sentence a line, and the task is one of pairs")
+        raise UserError(f"{path}: a .txt file has one sentence per line, but the task is on pairs of sentences")
     names = {name: column for name, column in task.columns.items() if labelled or name != "label"}
     columns, where = ({"sentence1": ""}, {}) if kind == ".txt" else (names, task.source.where)
     sentences: dict[str, list[str]] = {name: [] for name in columns if name != "label"}
@@ -113,7 +113,7 @@ def as_labels(value: Any, separator: str | None) -> list[str]:
         value = value.split(separator) if value.strip() else []
     if not isinstance(value, list):
         kind = f"of type {type(value).__name__}, not a list ({str(value)[:40]})"
-        raise UserError(f"the labels are {kind}; [] is a row with none of them, null one whose labels are unknown")
+        raise UserError(f"the labels are {kind}; [] means that a row has no labels, null that they are unknown")
     return list(map(as_label, value))
 
 

@@ -44,7 +44,7 @@ def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str
         characters += len(word) + 1
         if characters > MAX_CHARACTERS:
             raise UserError(
-                f"{path} line {number}: a text of more than {MAX_CHARACTERS:,} characters; an empty line ends a text"
+                f"{path} line {number}: a text has more than {MAX_CHARACTERS:,} characters (empty lines separate texts)"
             )
         texts[-1].append(word)
         labels.append(index[name])

@@ -189,7 +189,7 @@ def _run(flags: list[str], label: str) -> None:
         try:
             fairseq_cli.train.main(arguments)
         except FloatingPointError as error:
-            raise UserError(f"{label}: the loss is no longer a number; lower --lr") from error
+            raise UserError(f"{label}: the loss is not a finite number; lower --lr") from error
 
 
 def _link(source: str, target: str, overwrite: bool = False) -> bool:

@@ -55,7 +55,7 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
     def encode(self, split: Split) -> EncodedQuestions:
         """Return the windows of every row. Raises UserError if max_tokens leaves no room for them."""
         if self.max_tokens < FEWEST_TOKENS:
-            raise UserError(f"--max-tokens {self.max_tokens}: a question and its context need {FEWEST_TOKENS} at least")
+            raise UserError(f"--max-tokens {self.max_tokens}: a question and its context need at least {FEWEST_TOKENS}")
         contexts = split.sentence2 or []
         chunks, counts, words = [], [], []
         for start in range(0, len(split), _CHUNK):

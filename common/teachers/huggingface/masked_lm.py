@@ -38,7 +38,7 @@ class HuggingFaceMaskedLM:
         if missing:
             raise UserError(f"{source} has no trained head for masked language modelling (it lacks {missing[0]})")
         if not tokenizer.is_fast or tokenizer.mask_token_id is None:
-            raise UserError(f"{source}: its tokenizer has no mask, or does not say which characters a piece covers")
+            raise UserError(f"{source}: its tokenizer has no mask token, or does not map pieces to characters")
         return cls(model, tokenizer, device)
 
     def encode(self, sentences: Sequence[str]) -> list[Pieces]:
@@ -116,7 +116,8 @@ def _folder(source: str) -> Path:
         return Path(source)
     if source in ("minilm", "mpnet"):
         raise UserError(
-            f"--masked-lm {source}: the package holds no masked-language-model head; GloVe does without one"
+            f"--masked-lm {source}: the package has no masked-language-model head; "
+            "without this flag, GloVe neighbours are used"
         )
     if source.startswith((".", "/", "~")):
         raise UserError(f"--masked-lm {source}: no such folder")

@@ -30,7 +30,9 @@ def resolve(arch: str, downloads: Path | None = None) -> tuple[str, str]:
     if folder.is_dir():
         source = folder / SUBFOLDER if (folder / SUBFOLDER).is_dir() else folder
         if not (source / "config.json").exists():
-            raise UserError(f"--arch {arch}: holds no model, neither Hugging Face's config.json nor fairseq's model.pt")
+            raise UserError(
+                f"--arch {arch}: contains no model: neither Hugging Face's config.json nor fairseq's model.pt"
+            )
         return str(source), folder_name(folder)
     if arch.startswith((".", "/", "~")):
         raise UserError(f"--arch {arch}: no such folder")
@@ -120,7 +122,7 @@ def _refuse_pickles(folder: Path) -> None:
         "import torch; from glob import glob; from safetensors.torch import save_file; "
         f"save_file({{k: v.contiguous().clone() {tensors}}}, {target!r}, {{'format': 'pt'}})"
     )
-    raise UserError(f'{pickles[0]}: a pickle can hold code and is not read; convert the weights: python -c "{code}"')
+    raise UserError(f'{pickles[0]}: a pickle can contain code and is not read; convert the weights: python -c "{code}"')
 
 
 def most_tokens(model: Any) -> int | None:

@@ -103,7 +103,7 @@ class HuggingFaceTeacher:
         """
         insert(self.model, bottleneck)
         if untrained := [name for name in self._new if in_encoder(self.model, name)]:
-            raise UserError(f"--adapters leave the encoder as it is, and {base} lacks {listed(untrained)}")
+            raise UserError(f"--adapters do not train the encoder, but {base} lacks {listed(untrained)}")
         self.model.to(self.device)
         self.base = base
 
@@ -227,4 +227,4 @@ def _no_attention(model: Any, attention: Attention, reason: str) -> UserError:
     names = {"scores": "attention scores", "probabilities": "attention maps"}
     instead = {"scores": "--attention-states probabilities", "probabilities": "--align-attention 0"}[attention]
     kind = model.config.model_type
-    return UserError(f"a teacher of type {kind} gives no {names[attention]}: {reason} ({instead} does without)")
+    return UserError(f"a teacher of type {kind} has no {names[attention]}: {reason} ({instead} does not need them)")

@@ -44,7 +44,7 @@ def train(
     float32 [n, outputs], for tokens and spans [n, words, outputs]. Raises UserError when the encoder cannot be loaded.
     """
     if settings.max_updates is not None:
-        raise UserError(f"--max-updates is for RoBERTa by fairseq; {settings.arch} trains for --max-epochs")
+        raise UserError(f"--max-updates is for RoBERTa by fairseq; for {settings.arch}, use --max-epochs")
     device = pick_device(settings.cpu)
     begun_with = context.work / "precision.json"
     precision = _precision(settings, device, begun_with)

@@ -133,7 +133,7 @@ def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]
             rows = saved_rows(settings.paths, task, settings.paths.model(task.models_task, config.name), config)
             if not rows:
                 raise UserError(
-                    f"{config.name} was not evaluated in its present form on the present data: "
+                    f"{config.name} has no scores of the current model on the current data; "
                     f"run: python evaluate.py --task {task.argument} --model-name {config.name}"
                 )
             for row in rows:
@@ -184,7 +184,7 @@ def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row
         raise UserError(f"{key.task}, {key.split}: no metric {asked} (both have: {', '.join(common) or 'none'})")
     of_words = any(name in (*ENTITY_METRICS[:3], *ANSWER_METRICS) for name in common)
     if of_words:
-        notes.append(f"no McNemar test or bootstrap for {key.task}: its rows have no label each")
+        notes.append(f"no McNemar test or bootstrap for {key.task}: its rows do not have one label each")
     predictions = [None if of_words else _predictions(settings, pair, notes) for pair in pairs]
     first = predictions[0]
     effects = []
@@ -200,7 +200,7 @@ def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row
         notes.append(f"a row of {key.task} is right if it has exactly the right labels")
     if not tests and first is not None:
         why = "a regression" if first[0].regression else "without labels"
-        notes.append(f"no McNemar test for {key.task}: it is of right and wrong classes, and {key.task} is {why}")
+        notes.append(f"no McNemar test for {key.task}: it compares right and wrong classes, but {key.task} is {why}")
     return Line(key.task, key.split, key.stage, dict(key.cell), tuple(by_seed), tuple(effects), tests)
 
 
@@ -222,7 +222,7 @@ def _predictions(settings: CompareSettings, pair: tuple[Row, Row], notes: list[s
     for row in pair:
         scores = find_scores(settings.workspace, row)
         if scores is None:
-            notes.append(f"{row['model']} is gone, and with it its predictions: its pair has scores alone")
+            notes.append(f"the predictions of {row['model']} no longer exist: only scores of its pair are compared")
             return None
         found.append(read_predictions(scores, row))
     return found[0], found[1]

@@ -123,7 +123,7 @@ def verdict(comparison: Comparison) -> str:
     interval, points = effect.interval, 100 * effect.mean
     over = ", mean over all lines" if comparison.overall else ""
     if interval is None:
-        why = "one seed alone shows no more than that" if effect.scores else "no seed is in all lines"
+        why = "a single seed has none" if effect.scores else "no seed is in all lines"
         return f"A − B: {points:+.1f} points{over}, without an interval: {why}"
     winner, loser = ("A", "B") if points > 0 else ("B", "A")
     rows = interval.method == "bootstrap over test rows"
@@ -131,7 +131,7 @@ def verdict(comparison: Comparison) -> str:
     low, high = 100 * interval.low, 100 * interval.high
     if low <= 0 <= high:
         seen = f"A − B: {points:+.1f} points, {_certain(comparison)} {low:+.1f} to {high:+.1f}, {source}"
-        return f"no difference that these {'test rows' if rows else 'seeds'} can show ({seen})"
+        return f"no significant difference over these {'test rows' if rows else 'seeds'} ({seen})"
     least, most = sorted((abs(low), abs(high)))
     size = f"{winner} is better than {loser} by {abs(points):.1f} points"
     return f"{size} ({_certain(comparison)} {least:.1f} to {most:.1f}, {source})"
@@ -196,11 +196,11 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     """Yield how the numbers are computed, then the rows that are left out."""
     methods = {e.interval.method for line in comparison.lines for e in line.effects if e.interval}
     if "paired t over seeds" in methods:
-        yield "Intervals and p of several seeds: Student's t of the differences of seeds."
+        yield "Intervals and p over several seeds: Student's t of the differences for each seed."
     if "bootstrap over test rows" in methods:
         yield "Intervals of one seed: 10,000 resamples of the test rows, the same for A and B."
     if any(line.tests for line in comparison.lines):
-        yield "McNemar's test is exact, of the rows that one model alone has right."
+        yield "McNemar's test is exact; it counts the rows that only one of the models has right."
     if len(comparison.lines) > 1:
-        yield "p-values of lines are adjusted for their number (Holm); intervals are not."
+        yield "p-values of several lines are adjusted by Holm's method; intervals are not."
     yield from (f"Note: {note}." for note in comparison.notes)

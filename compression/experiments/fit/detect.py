@@ -110,8 +110,8 @@ def is_multilabel(table: Table, label: str, kind: str) -> bool:
     values = {cell for cell in table.column(label) if cell.strip()}
     if all(value.startswith("[") and value.endswith("]") for value in values) and any("," in value for value in values):
         raise UserError(
-            f"{table.path}: column {label!r} holds lists as text, such as {min(values)[:80]}; join the labels of a row "
-            f"by {JOINED_BY}, or save lists as JSONL; --kind labels takes each text as a label"
+            f"{table.path}: column {label!r} contains lists as text, such as {min(values)[:80]}; join the labels of "
+            f"a row by {JOINED_BY}, or save lists as JSONL; --kind labels takes each text as a label"
         )
     lists = [as_labels(value, JOINED_BY) for value in values]
     if any("" in names or len(set(names)) < len(names) for names in lists):
@@ -195,7 +195,7 @@ def _guess_text(table: Table, label: str | None) -> str:
     if exact:
         return exact[0]
     raise UserError(
-        f"{table.path}: say with --text which column holds the texts, or which two of pairs ({_described(table)})"
+        f"{table.path}: give the column of the texts with --text, or both columns of pairs ({_described(table)})"
     )
 
 
@@ -208,7 +208,7 @@ def _guess_label(table: Table, texts: Sequence[str]) -> str:
     for choice in (named, lists, few, others):
         if len(choice) == 1:
             return choice[0]
-    raise UserError(f"{table.path}: say with --label which column holds the labels ({_described(table)})")
+    raise UserError(f"{table.path}: give the column of the labels with --label ({_described(table)})")
 
 
 def _safe(cell: Any) -> str:
@@ -233,7 +233,7 @@ def _check_text(table: Table, name: str) -> None:
     if not cells:
         raise UserError(f"{table.path}: column {name!r} is empty")
     if numbers * 10 >= len(cells) * 9:
-        raise UserError(f"{table.path}: column {name!r} holds numbers, not texts; name another one with --text")
+        raise UserError(f"{table.path}: column {name!r} contains numbers, not texts; give another one with --text")
 
 
 def _check_rows(table: Table, label: str, counts: Counter[str], total: int) -> None:
@@ -254,15 +254,15 @@ def is_numbers(counts: Counter[str], kind: str, where: str) -> bool:
     if kind == "numbers":
         if not numbers:
             strange = next(value for value in counts if not _is_number(value))
-            raise UserError(f"{where}: {strange[:80]!r} is not a number, and --kind numbers expects them")
+            raise UserError(f"{where}: {strange[:80]!r} is not a number, but --kind numbers was given")
         if len(counts) < 2:
-            raise UserError(f"{where} holds one number only, {next(iter(counts))}: there is nothing to learn")
+            raise UserError(f"{where}: every row has the number {next(iter(counts))}; there is nothing to learn")
         return True
     whole = numbers and all(float(value).is_integer() for value in counts)
     if kind == "auto" and (whole or not numbers) and len(counts) > SCORES and len(counts) == counts.total():
         raise UserError(
-            f"{where} has another value on each of {len(counts):,} rows; is it an id? Name the labels' column with "
-            f"--label{', or give --kind numbers' if whole else ''}"
+            f"{where} has a different value on each of {len(counts):,} rows; is it an id? Give the column of labels "
+            f"with --label{', or give --kind numbers' if whole else ''}"
         )
     return kind == "auto" and numbers and len(counts) > SCORES
 

@@ -148,11 +148,13 @@ def _open(settings: FitSettings, looked: Looked, folder: Path, clock: Clock, sta
     plan = make_plan(speeds, usable, held_out, _ROOM * clock.left)
     notes = [*found.notes]
     if plan.rows < usable:
-        notes.append(f"{plan.rows:,} of {usable:,} rows are drawn: more would take longer than the time allows.")
+        notes.append(f"{plan.rows:,} of {usable:,} rows are used, drawn at random: more would exceed the time limit.")
         found = dataclasses.replace(found, values=draw(found.values, plan.rows, settings.seed))
     whole = whole_texts(found)
     if whole is not None:
-        notes.append("Many rows are parts of longer ones: whole texts are held out, and their parts leave train.")
+        notes.append(
+            "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
+        )
     write_task(folder, settings.experiment, found, test, whole, settings.symmetric)
     return Opening(
         task=_in_words(found), notes=tuple(notes), texts=found.texts, usable=usable, speeds=speeds, plan=plan

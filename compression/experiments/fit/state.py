@@ -29,8 +29,8 @@ class State:
         self.values: dict[str, Any] = read_json(self.file) if self.file.exists() else {"identity": identity}
         if not isinstance(self.values, dict) or self.values.get("identity") != identity:
             raise UserError(
-                f"experiment {folder.name}: the file has changed since it was begun; --force begins again, --name "
-                "begins another one"
+                f"experiment {folder.name}: the file has changed since the experiment started; "
+                "start over with --force, or give another --name"
             )
 
     def get(self, name: str, cls: type[S]) -> S | None:

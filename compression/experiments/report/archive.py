@@ -83,7 +83,7 @@ def read_finished(folder: Path) -> Archived:
             f"see: experiment.py show {record.name}"
         )
     if found - planned:
-        raise UserError(f"{name}: rows of runs that are no longer its own; run it again")
+        raise UserError(f"{name}: some rows are from runs that it no longer has; run it again")
     return Archived(record, rows)
 
 

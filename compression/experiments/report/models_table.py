@@ -50,7 +50,7 @@ CORRELATIONS = {
     "agreement_pearson": "Pearson with teacher",
 }
 """Titles of metrics in tables. Correlations are multiplied by 100; all other metrics are in percent."""
-SELECTED_ON_TEST = "† The test split itself chose these weights, as in the thesis: their scores on it are too good."
+SELECTED_ON_TEST = "† These weights were selected on the test split, as in the thesis: their test scores are too high."
 
 
 def metric_heading(name: str) -> str:
@@ -143,16 +143,16 @@ def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
         ),
         (
             "f1_at_threshold" in metrics,
-            "F1 at the threshold answers the second label from the probability that was best on validation.",
+            "F1 at the threshold: the second label is predicted from the probability that was best on validation.",
         ),
         (
             metrics & {"agreement", "agreement_pearson"},
-            "Rows without labels have no score but agreement with the teacher.",
+            "Rows without labels are scored by agreement with the teacher only.",
         ),
         (
             not terminal and any(group.calibration_error for group in groups),
-            "ECE, the expected calibration error, is the distance between probabilities and the share of right answers "
-            "(Guo et al., 2017; 15 bins). Students have the temperature of their packed files, teachers none.",
+            "ECE, the expected calibration error, is the mean absolute difference between probability and accuracy "
+            "(Guo et al., 2017; 15 bins). Students use the temperature of their packed files; teachers have none.",
         ),
         (
             any(group.is_teacher for group in groups),

@@ -88,7 +88,7 @@ def _is_better(group: SeedGroup, other: SeedGroup, results: SplitResults, where:
     scores = [one.validation(results.metrics[0]) for one in (group, other)]
     if None in scores:
         both = f"{other.label} and {group.label} are both in {where}"
-        raise UserError(f"{results.task}: {both}, and have no validation scores to choose by")
+        raise UserError(f"{results.task}: {both}, but have no validation scores to choose by")
     return scores[0] > scores[1]
 
 

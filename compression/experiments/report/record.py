@@ -108,7 +108,7 @@ def check_name_is_free(folder: Path, definition: str) -> None:
     there = read_record(folder).definition
     if there != definition:
         raise UserError(
-            f"an experiment {folder.name!r} is there already, from {there!r}, and this one is from {definition!r}; "
+            f"experiment {folder.name!r} already exists, from {there!r}, but this one is from {definition!r}; "
             f"give this one another --name, or remove {folder} (finished models are kept)"
         )
 

@@ -21,7 +21,7 @@ def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
         try:
             read_results(file)
         except UserError as error:
-            say(f"{error}: done now, from the runs")
+            say(f"{error}; it is written again from the runs")
     rows = _shared_rows(folder)
     for run, ended in _ended(paths, record):
         if ended.status == "finished":

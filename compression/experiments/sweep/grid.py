@@ -91,7 +91,7 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
     seeds = tuple(dict.fromkeys(map(seed_number, file.seeds))) or (DEFAULT_SEED,)
     cells = tuple(_cells(file, seeds, fixed, overrides, path))
     if file.axes and not cells:
-        raise UserError("rules: they skip every cell of the grid")
+        raise UserError("rules: every cell of the grid is skipped")
     tasks = [cell.given["task"] for cell in cells] or _tasks(fixed)
     shared = {
         task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)

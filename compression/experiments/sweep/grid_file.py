@@ -156,7 +156,7 @@ def narrowed(file: GridFile, chosen: dict[str, Any]) -> tuple[GridFile, dict[str
         values = chosen[key] if isinstance(chosen[key], list) else [chosen[key]]
         wanted = {label_of(value): value for value in values}
         if not wanted:
-            raise UserError(f"--set {key}: no value is left")
+            raise UserError(f"--set {key}: no values")
         if key == "seeds":
             seeds = tuple(wanted.values())
             continue

@@ -41,7 +41,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
     experiment, and for a task without notes in zoo/tasks.yaml.
     """
     if not is_name(settings.name):
-        raise UserError(f"--name {settings.name}: a name has letters, digits, points and hyphens alone")
+        raise UserError(f"--name {settings.name}: a name has only letters, digits, points and hyphens")
     paths, finished = settings.paths, read_finished(settings.paths.experiment(experiment))
     task = _task(settings, finished.rows)
     results = merged({experiment: finished.rows}, task.name)
@@ -49,7 +49,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
     folder = paths.model(task.models_task, row["model"])
     config = read_config(folder)
     if config.key != row["config_hash"]:
-        raise UserError(f"{folder}: built again since the experiment; run it again")
+        raise UserError(f"{folder}: rebuilt after the experiment; run the experiment again")
     own = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=config.name)
     packed = load_own_packed(own, folder, config)
     data = pack_student(folder, packed.temperature, packed.threshold or HALF, settings.name)

@@ -63,7 +63,7 @@ def left(importances: torch.Tensor, share: float, flag: str, kind: str) -> int:
     width = len(importances)
     stay = width - round(share * width)
     if stay < 1:
-        raise UserError(f"{flag} {share:g}: of {width} {kind} none would be left")
+        raise UserError(f"{flag} {share:g}: none of {width} {kind} would be left")
     return stay
 
 

@@ -46,11 +46,11 @@ def drop_layers(student: Student, count: int) -> dict[str, int]:
     its name in the student's settings. Raises UserError if no layer would be left.
     """
     if not student.reads_together:
-        raise UserError("--drop-layers: only transformers have layers that can go")
+        raise UserError("--drop-layers: only transformers have layers that can be removed")
     encoder = student.encoder
     depth = encoder.depth - count
     if depth < 1:
-        raise UserError(f"--drop-layers {count}: of {encoder.depth} layers none would be left")
+        raise UserError(f"--drop-layers {count}: none of {encoder.depth} layers would be left")
     encoder.blocks, encoder.adapters = encoder.blocks[:depth], encoder.adapters[:depth]
     encoder.depth, encoder.size = depth, encoder.size._replace(depth=depth)
     return {"iterations" if encoder.size.arch == "recursive" else "layers": depth}

@@ -157,7 +157,7 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
         # The file contains the name, which contains the budget.
         name = context.name.replace(f"max{most}", f"max{size(setting)}")
         smallest = dataclasses.replace(context, name=name).packed_size()
-        raise UserError(f"--max-bytes {most}: the smallest that {context.parent.name} can become is {smallest} bytes")
+        raise UserError(f"--max-bytes {most}: the smallest file of {context.parent.name} has {smallest} bytes")
     while True:
         builder.build(setting, tune=True)
         trained = context.packed_size()
@@ -165,7 +165,7 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
             return setting
         if setting == points[-1]:
             raise UserError(
-                f"--max-bytes {most}: after training the smallest that {context.parent.name} became is {trained} bytes"
+                f"--max-bytes {most}: the smallest file of {context.parent.name} after training has {trained} bytes"
             )
         say(f"{context.name}: {trained:,} bytes after training, above {most:,}: training again with fewer bits")
         setting = largest(size(setting) * most / trained * RETRY)
@@ -202,7 +202,7 @@ def within_loss(context: CompressionContext, builder: StudentBuilder, points: li
         first(len(points) - start, lambda index: fails(start + index, True))
         good = good or untuned  # training may have made them worse
     if not good:
-        raise UserError(f"--max-loss {loss:g}: {context.parent.name} loses {min(losses):.2f} points at the least")
+        raise UserError(f"--max-loss {loss:g}: {context.parent.name} loses at least {min(losses):.2f} points")
     context.student, context.history = good[max(good)]
     return points[max(good)]
 

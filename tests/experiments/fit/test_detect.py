@@ -74,10 +74,10 @@ def test_columns_are_guessed_only_where_it_is_plain():
     both = [(text, text, label) for text, label in reviews()]
     assert found(("a", "text", "label"), both).texts == ("text",)
     with pytest.raises(
-        UserError, match=r"say with --text which column holds the texts, or which two of pairs .columns: a, b, label"
+        UserError, match=r"give the column of the texts with --text, or both columns of pairs .columns: a, b, label"
     ):
         found(("a", "b", "label"), both)
-    with pytest.raises(UserError, match=r"say with --label which column holds the labels .columns: text, c, d"):
+    with pytest.raises(UserError, match=r"give the column of the labels with --label .columns: text, c, d"):
         found(("text", "c", "d"), [(text, label, label) for text, label in reviews()])
 
 
@@ -95,7 +95,12 @@ BAD = {
     "no labels": (("text", "label"), reviews(100, [""]), {}, "column 'label' is empty"),
     "an id": (("text", "label"), reviews(400, [str(i) for i in range(900, 1300)]), {}, "is it an id"),
     "names as labels": (("text", "label"), reviews(400, [f"user{i}" for i in range(400)]), {}, "is it an id"),
-    "numbers as texts": (("text", "label"), [(str(i), "a") for i in range(99)], {"text": ("text",)}, "holds numbers"),
+    "numbers as texts": (
+        ("text", "label"),
+        [(str(i), "a") for i in range(99)],
+        {"text": ("text",)},
+        "contains numbers",
+    ),
     "missing column": (("text", "label"), reviews(), {"label": "lable"}, "no column 'lable' .*did you mean label?"),
     "missing text": (("text", "label"), reviews(), {"text": ("txt",)}, "--text: .*no column 'txt' .*mean text?"),
     "words as numbers": (("text", "label"), reviews(), {"kind": "numbers"}, "'bad' is not a number"),

@@ -205,7 +205,10 @@ def test_a_dry_run_measures_a_teacher_of_several_labels_and_finds_parts(tmp_path
     assert run_script("experiment.py", *words, "--workspace", tmp_path / "workspace") == 0
     printed = capsys.readouterr().out
     assert "any number of 3 labels" in printed
-    assert "Many rows are parts of longer ones: whole texts are held out, and their parts leave train." in printed
+    assert (
+        "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
+        in printed
+    )
     assert "Teacher: fine-tuned on all rows" in printed
 
 

@@ -130,7 +130,12 @@ BAD = {
         "row 2: a list of 2 labels where a row has one",
     ),
     "numbers": ("jsonl", some([[1, 2]]), {"kind": "numbers"}, "row 1: a list of 2 labels where a row has one"),
-    "lists as text": ("csv", some(["['a', 'b']", "['a']"]), {}, r"holds lists as text, such as \['a', 'b'\]; join the"),
+    "lists as text": (
+        "csv",
+        some(["['a', 'b']", "['a']"]),
+        {},
+        r"contains lists as text, such as \['a', 'b'\]; join the",
+    ),
     "empty parts": ("csv", some(["a|b", "a||b"]), {"kind": "multilabel"}, r"row 2: an empty label \(a\|\|b\)"),
 }
 

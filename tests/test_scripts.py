@@ -17,7 +17,7 @@ from common.store.files import read_json
 from common.training.models import read_config
 from compression.distillation.distill import distill
 
-STUDENT = ["--embedding-dim", "6", "--encoder-hidden-dim", "5", "--cls-hidden-dim", "7", "--vocab-size", "60"]
+STUDENT = ["--embedding-dim", "6", "--cls-hidden-dim", "7", "--vocab-size", "60"]
 CHAINS = {
     "sst-2": [
         "--student-arch",
@@ -27,6 +27,8 @@ CHAINS = {
         "--bpe-source",
         "train",
         "--prune-aware",
+        "--encoder-hidden-dim",
+        "5",
         *STUDENT,
     ],
     "qqp": ["--student-arch", "ffn", "--embedding-type", "hash", "--alpha", "0.5", *STUDENT],

@@ -199,7 +199,7 @@ def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact
     if flag := _needs_teacher(settings):
         teacher = find_teacher(settings, task)
         if teacher is None:
-            raise UserError(f"{flag} needs a teacher, but --alpha 1 --only-original-data uses none")
+            raise UserError(f"{flag} needs a teacher, but none is used when only labels are learned from")
         inputs["teacher"] = artifact_at(_runs(settings, task, teacher, flag))
     return inputs
 
@@ -229,7 +229,7 @@ def _runs(settings: DistillSettings, task: Task, teacher: str, flag: str) -> Pat
         raise UserError(f"{flag}: {teacher} is not a teacher but a student")
     if config.imported:
         other = "; give the name of another teacher, vectors or random" if flag.startswith("--embedding-init") else ""
-        raise UserError(f"{flag}: {teacher} was imported as logits, it has neither vocabulary nor layers{other}")
+        raise UserError(f"{flag}: {teacher} was imported as logits, and has neither vocabulary nor layers{other}")
     return folder
 
 

@@ -317,7 +317,7 @@ def test_epochs_after_those_that_only_align_learn_logits_alone(workspace, teache
     [
         ({"student_arch": "bilstm"}, "a bilstm has no layers"),
         ({"embedding_type": "char"}, "needs the teacher's word pieces"),
-        (LABELS_ALONE, "--embedding-type wordpiece needs a teacher, but --alpha 1"),
+        (LABELS_ALONE, "--embedding-type wordpiece needs a teacher, but none is used"),
     ],
 )
 def test_students_without_the_teachers_pieces_or_layers_are_refused(workspace, teacher, goal, wrong, message):

@@ -67,7 +67,7 @@ def test_a_student_of_imported_logits_starts_from_another_teacher(workspace, tmp
     about = {"teacher": "copy", "only_original_data": True, "lr": 1e-30}
     with pytest.raises(UserError, match=r"^--embedding-init teacher: copy was imported as logits, .* give the name"):
         student(workspace, **about)
-    with pytest.raises(UserError, match=r"^--embedding-type wordpiece: copy was imported as logits, it has neither"):
+    with pytest.raises(UserError, match=r"^--embedding-type wordpiece: copy was imported as logits, and has neither"):
         student(workspace, **about, embedding_type="wordpiece", embedding_init="vectors")
     with pytest.raises(UserError, match="tiny-bart"):
         student(workspace, **about, embedding_init="tiny-bart")
@@ -80,7 +80,7 @@ def test_a_student_of_imported_logits_starts_from_another_teacher(workspace, tmp
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"alpha": 1, "only_original_data": True}, "--embedding-init teacher needs a teacher, but --alpha 1"),
+        ({"alpha": 1, "only_original_data": True}, "--embedding-init teacher needs a teacher, but none"),
         ({"embedding_dim": 61}, "dimensions at most"),
         ({"embedding_type": "hash"}, "for byte pairs"),
     ],

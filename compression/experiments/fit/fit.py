@@ -42,7 +42,7 @@ def fit(settings: FitSettings) -> FitResult:
         kept = State(folder, identity)
         result = kept.get("result", FitResult)
         if result is not None and not _is_there(result) and not _packed_again(result, settings, folder):
-            say(f"{settings.experiment}: its student is no longer there; begun again")
+            say(f"{settings.experiment}: its student no longer exists; starting from the beginning")
             _begin_again(settings, folder)
             kept, result = State(folder, identity), None
         if result is None:

@@ -163,7 +163,7 @@ def test_a_fit_whose_student_is_gone_begins_again(tmp_path, monkeypatch, capsys)
     assert begun == [{"identity": identity}]
     assert not (experiment / "clock.json").exists()
     assert [path.name for path in models.iterdir()] == ["mine"]
-    assert "begun again" in capsys.readouterr().err
+    assert "starting from the beginning" in capsys.readouterr().err
 
 
 @pytest.mark.slow

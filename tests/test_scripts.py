@@ -17,7 +17,7 @@ from common.store.files import read_json
 from common.training.models import read_config
 from compression.distillation.distill import distill
 
-STUDENT = ["--embedding-dim", "6", "--encoder-hidden-dim", "5", "--cls-hidden-dim", "7", "--vocab-size", "60"]
+STUDENT = ["--embedding-dim", "6", "--cls-hidden-dim", "7", "--vocab-size", "60"]
 CHAINS = {
     "sst-2": [
         "--student-arch",
@@ -27,6 +27,8 @@ CHAINS = {
         "--bpe-source",
         "train",
         "--prune-aware",
+        "--encoder-hidden-dim",
+        "5",
         *STUDENT,
     ],
     "qqp": ["--student-arch", "ffn", "--embedding-type", "hash", "--alpha", "0.5", *STUDENT],
@@ -109,6 +111,7 @@ def test_evaluate_prints_rows_of_results_json(chain):
 @pytest.mark.slow
 def test_a_killed_command_goes_on_to_the_same_bytes(prepared, tmp_path):
     given = tiny.small(student_arch="bilstm", embedding_type="char", model_name="s", epochs=25, patience=25)
+    given = tiny.with_effect(**given)
     settings = tiny.compress_settings(
         task="sst-2", workspace=tiny.copy_workspace(prepared, tmp_path / "whole"), **given
     )

@@ -1,5 +1,6 @@
 """Checks of input files: only regular files are read as data."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -28,3 +29,13 @@ def regular_file(path: Path, hint: str = "") -> Path:
     if kind != stat.S_IFREG:
         raise UserError(f"{path}: {_KINDS.get(kind, 'a special file')}, not a file with data{hint}")
     return path
+
+
+def unreadable(path: Path, error: Exception, kind: str = "a Parquet file") -> UserError:
+    """Return the UserError for a file that could not be read: the system's reason if there is one, else it is damaged.
+
+    kind: what the file should be. Libraries raise OSErrors without a number for wrong content.
+    """
+    if isinstance(error, OSError) and error.errno:
+        return UserError(f"{path}: cannot be read ({os.strerror(error.errno)})")
+    return UserError(f"{path}: damaged, or not {kind} ({(str(error).splitlines() or [type(error).__name__])[0]})")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def given(workspace):
     """Settings of a tiny student, as a notebook's user types them."""
-    sizes = tiny.small(student_arch="ffn", embedding_type="hash", seed=tiny.SEED)
+    sizes = tiny.with_effect(**tiny.small(student_arch="ffn", embedding_type="hash", seed=tiny.SEED))
     return {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False, **sizes}
 
 

@@ -111,6 +111,7 @@ def test_evaluate_prints_rows_of_results_json(chain):
 @pytest.mark.slow
 def test_a_killed_command_goes_on_to_the_same_bytes(prepared, tmp_path):
     given = tiny.small(student_arch="bilstm", embedding_type="char", model_name="s", epochs=25, patience=25)
+    given = tiny.with_effect(**given)
     settings = tiny.compress_settings(
         task="sst-2", workspace=tiny.copy_workspace(prepared, tmp_path / "whole"), **given
     )

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from common.data.ragged import fixed_lists, from_lists, joined, known, to_lists
 from common.data.tasks import Task
 from common.errors import UserError
+from common.reading import unreadable
 from common.store.artifact import Artifact, find, folder_of, read_manifest
 from common.store.files import read_json, whole_file
 from common.store.workspace import Workspace
@@ -181,13 +182,13 @@ def label_values(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def read_table(path: Path, missing: str) -> pa.Table:
-    """Return a Parquet file's table. Raises UserError when it is missing (with the hint) or damaged."""
+    """Return a Parquet file's table. Raises UserError when it is missing (with the hint), unreadable or damaged."""
     try:
         return pq.read_table(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; {missing}") from None
-    except (pa.ArrowException, OSError) as error:  # OSError if the footer is damaged
-        raise UserError(f"{path}: damaged, or not a Parquet file ({error})") from error
+    except (pa.ArrowException, OSError) as error:  # OSError also if the footer is damaged
+        raise unreadable(path, error) from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:

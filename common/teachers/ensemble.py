@@ -48,7 +48,10 @@ class EnsembleTeacher:
         self.members = list(members)
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return the mean of the members' logits, float32 [n, outputs]; `advance` follows the last member."""
+        """Return the mean of the members' logits, float32, of the shape of theirs (see Teacher.logits).
+
+        `advance` is called with the rows of the last member.
+        """
         *others, last = self.members
         parts = [*(member.logits(split) for member in others), last.logits(split, advance)]
         return np.mean(parts, axis=0, dtype=np.float32)

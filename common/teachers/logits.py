@@ -182,8 +182,9 @@ def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifa
 
 
 def load_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> np.ndarray:
-    """Return the logits of a teacher over some rows, float32 [n, outputs], for token tasks [n, words, outputs].
+    """Return the logits of a teacher over some rows, float32 [n, outputs].
 
-    Raises UserError as `find_logits` does.
+    They are [n, words, outputs] for tasks that label words, and [n, 1 + words, 2] for questions; NaN after a row's last
+    word. Raises UserError as `find_logits` does.
     """
     return from_table(read_table(find_logits(paths, task, teacher, rows).path, ""))

@@ -19,6 +19,7 @@ from common.data.split import Split, file_name, load_split, read_metadata
 from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.errors import UserError
+from common.reading import unreadable
 from common.store.files import whole_file
 from common.store.workspace import Workspace
 from common.teachers.logits import as_table, from_table, load_logits
@@ -121,5 +122,5 @@ def _values(path: Path, task: Task, rows: Split, where: slice, count: int) -> np
         if not np.isfinite(logits if words is None else logits[known(logits)]).all():
             raise UserError("a logit is not a number")
     except (pa.ArrowException, OSError, ValueError, UserError) as error:
-        raise UserError(f"{path}: damaged, or not logits of {task.name}: {str(error).splitlines()[0]}") from error
+        raise unreadable(path, error, f"logits of {task.name}") from error
     return logits

@@ -8,6 +8,7 @@ from typing import Any
 from common.config import flag
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.store.files import file_sha256
 from common.training.models import find_model, weights_file
 from compression.analysis import glue_baselines, tensors
 from compression.analysis.attention import attention_figure, attention_maps
@@ -31,9 +32,26 @@ def analyze(settings: AnalyzeSettings) -> dict[str, Any]:
     """
     if settings.is_baseline:
         return _analyze_baseline(settings)
-    if settings.bytes and (path := find_packed(settings.paths, load_task(settings.task), settings.model_name or "")):
-        return _analyze_packed(settings, path)
-    return _analyze_model(settings)
+    path = _packed_file(settings)
+    return _analyze_model(settings) if path is None else _analyze_packed(settings, path)
+
+
+def subject(settings: AnalyzeSettings) -> tuple[str, list[str]]:
+    """Return the name of what is analysed, and what identifies it.
+
+    This is the hash of a packed file or the key of a model; nothing for a published baseline.
+    """
+    if settings.is_baseline:
+        return settings.arch or "", []
+    if path := _packed_file(settings):
+        return path.stem, [file_sha256(path)]
+    _, config = find_model(settings.paths, load_task(settings.task), settings.model_name or "")
+    return config.name, [config.key]
+
+
+def _packed_file(settings: AnalyzeSettings) -> Path | None:
+    """Return the packed file to analyse; None if it is a model in the workspace."""
+    return find_packed(settings.paths, load_task(settings.task), settings.model_name or "") if settings.bytes else None
 
 
 def _analyze_packed(settings: AnalyzeSettings, path: Path) -> dict[str, Any]:

@@ -19,7 +19,11 @@ from compression.distillation.settings import DistillSettings, RowsSettings
 
 @dataclasses.dataclass
 class DistillationSet:
-    """Rows to learn from. logits: float32 [n, outputs], or [n, words, outputs] for words; None without a teacher."""
+    """Rows to learn from.
+
+    logits: of the teacher, float32 [n, outputs], for words [n, words, outputs], for questions [n, 1 + words, 2]; None
+    without a teacher.
+    """
 
     split: Split
     logits: np.ndarray | None

@@ -55,7 +55,7 @@ def train_student(
 
     work: folder for the state of a stopped run, which is used only if it has the same key; label: title of progress
     bars; aligner: adds its loss between a transformer's and its teacher's hidden states, and is called as the last
-    callback. Returns one dict per epoch.
+    callback. Returns one dict per epoch, as `common.training.loop.fit` does.
     """
     device = pick_device(settings.cpu)
     dtype = pick_dtype(settings.precision, device)

@@ -69,7 +69,11 @@ def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | N
 
 
 def packed_logits(model: Model | NativeModel, split: Split) -> np.ndarray:
-    """Return a packed model's logits for a split's texts or pairs."""
+    """Return a packed model's logits for a split's texts or pairs, float32 [n, outputs].
+
+    They are [n, words, outputs] for tasks that label words, and [n, 1 + words, 2] for questions; NaN after a row's last
+    word.
+    """
     return model.logits(list(zip(*split.sentences(), strict=True)) if model.pair else split.sentence1)
 
 
@@ -77,6 +81,8 @@ def labelled_score(
     task: Task, split: Split, logits: np.ndarray, temperature: float | None = None, threshold: float | None = None
 ) -> dict[str, float]:
     """Return the task's metrics over a split's labelled rows; empty if no row has a label.
+
+    logits: of all rows, as `packed_logits` returns them.
 
     If the task is scored by F1 and there is a threshold, which applies to the probabilities at `temperature`,
     F1_AT_THRESHOLD is included. For questions, the threshold is the minimum probability of an answer.

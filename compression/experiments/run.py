@@ -9,17 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from common.data.tasks import load_task
 from common.progress import say, show_bars
-from common.store.files import file_sha256, read_json, write_json
+from common.store.files import read_json, write_json
 from common.teachers.finetune import finetune
 from common.tracking import record
-from common.training.models import find_model
-from compression.analysis.analyze import analyze, picture_folder
+from compression.analysis.analyze import analyze, picture_folder, subject
 from compression.augmentation.label_shift import recorded_labels
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
-from compression.evaluation.packed import find_packed
 from compression.experiments.chain import Plan
 from compression.experiments.jobs import Job, to_plain
 from compression.experiments.report import write_report
@@ -75,14 +72,8 @@ def _run_job(job: Job, state: ChainState) -> list[Row]:
 def _analyze(job: Job, model: dict[str, str]) -> None:
     """Analyze a model, unless it was already analyzed with the same settings."""
     settings = job.settings(**model)
-    name, made_from = settings.arch, [to_plain(job.given)]
-    if settings.model_name:
-        task = load_task(settings.task)
-        if settings.bytes and (packed := find_packed(settings.paths, task, settings.model_name)):
-            name, made_from = packed.stem, [file_sha256(packed), *made_from]
-        else:
-            _, config = find_model(settings.paths, task, settings.model_name)
-            name, made_from = config.name, [config.key, *made_from]
+    name, identity = subject(settings)
+    made_from = [*identity, to_plain(job.given)]
     file = picture_folder(settings, name) / "analysis.json"
     if settings.force or not file.exists() or read_json(file).get("made_from") != made_from:
         write_json(file, {**analyze(settings), "made_from": made_from})

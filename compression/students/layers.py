@@ -42,7 +42,7 @@ def round_each_vector(x: torch.Tensor) -> torch.Tensor:
 
 
 class Table(nn.Module):
-    """Embedding vectors by index."""
+    """Embedding vectors by index: a matrix [rows, columns], drawn from a normal distribution."""
 
     def __init__(self, rows: int, columns: int, std: float = 1.0) -> None:
         super().__init__()
@@ -54,7 +54,11 @@ class Table(nn.Module):
 
 
 class Linear(nn.Module):
-    """x W^T + b. inputs: how x is rounded to 8 bits first, "dynamic" or "static"; None: not at all."""
+    """x W^T + b, with W [out_features, in_features] and b [out_features].
+
+    inputs: how x is rounded to 8 bits first, "dynamic" or "static"; None: not at all. For "static", input_scale and
+    input_zero_point are [1].
+    """
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -73,7 +77,11 @@ class Linear(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """One direction of an LSTM or an Elman RNN (tanh) over padded batches, gates in PyTorch's order."""
+    """One direction of an LSTM or an Elman RNN (tanh) over padded batches, gates in PyTorch's order.
+
+    weight_ih: [gates * hidden_dim, input_dim]; weight_hh: [gates * hidden_dim, hidden_dim]; both biases: [gates *
+    hidden_dim]. gates: 4 or 1, see GATES.
+    """
 
     def __init__(self, kind: str, input_dim: int, hidden_dim: int) -> None:
         super().__init__()

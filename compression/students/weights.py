@@ -173,6 +173,7 @@ class Product(Matrix):
     """
 
     def __init__(self, left: Matrix, right: Matrix, across: int = 1, height: int = 1) -> None:
+        """left: [blocks, rank]; right: [rank, height * width of a block]; across, height: see the class."""
         super().__init__()
         self.left, self.right, self.across, self.height = left, right, across, height
         # Weights files of low rank hold the factors alone.
@@ -184,7 +185,7 @@ class Product(Matrix):
         return (self.across, self.height) != (1, 1)
 
     def dense(self) -> torch.Tensor:
-        """Return the whole matrix."""
+        """Return the whole matrix, float32 [blocks / across * height, width * across]."""
         blocks = self.left.dense() @ self.right.dense()  # [blocks, height * width]
         if not self.has_blocks:
             return blocks
@@ -192,7 +193,10 @@ class Product(Matrix):
         return blocks.transpose(1, 2).flatten(2).flatten(0, 1)
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return rows by index; if the matrix is of low rank, only these are computed."""
+        """Return rows by index; if the matrix is of low rank, only these are computed.
+
+        ids: int64 [...] -> float32 [..., columns].
+        """
         return super().select(ids) if self.has_blocks else self.left.select(ids) @ self.right.dense()
 
     def take_rows(self, rows: torch.Tensor) -> Product:

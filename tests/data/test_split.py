@@ -1,5 +1,7 @@
 """Split files: they come back as they were written, and a missing or damaged one is named."""
 
+import errno
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,6 +67,15 @@ def test_a_damaged_footer_is_reported_like_other_damage(tmp_path):
     assert read_metadata(path) == {}
     with pytest.raises(UserError, match=r"train\.parquet: damaged, or not a Parquet file"):
         read_split(path, "hint")
+
+
+def test_the_reason_why_a_file_cannot_be_read_is_given(tmp_path, monkeypatch):
+    def refused(path):
+        raise PermissionError(errno.EACCES, f"[Errno 13] Failed to open local file '{path}'")
+
+    monkeypatch.setattr(pq, "read_table", refused)
+    with pytest.raises(UserError, match=r"train\.parquet: cannot be read \(Permission denied\)$"):
+        read_split(tmp_path / "train.parquet", "hint")
 
 
 def test_words():

@@ -220,6 +220,12 @@ def compress_settings(**given) -> CompressSettings:
     return CompressSettings(**{**defaults_for(values), **values})
 
 
+def with_effect(**given) -> dict:
+    """Those of the settings of compress that have an effect: the others are refused when they are typed."""
+    unused = compress_settings(task="sst-2", **given).unused()
+    return {name: value for name, value in given.items() if name not in unused}
+
+
 POOLINGS = {"bilstm": ("last", "max"), "rnn": ("last", "max"), "ffn": ("last",), "conv": ("max",)} | {
     "transformer": ("last",),
     "recursive": ("last",),

@@ -95,7 +95,7 @@ def test_a_count_of_the_wrong_rows_is_refused(tmp_path):
     part = {"rows": "train", "count": len(split) + 1, "fingerprint": split.text_fingerprint}
     damage(file, about={"parts": [part]})
     with pytest.raises(
-        UserError, match=rf"damaged, or not logits of mine: expected {len(split) + 1} rows of 2 columns"
+        UserError, match=rf"damaged, or not logits of mine \(expected {len(split) + 1} rows of 2 columns"
     ):
         imported(paths, task, file, "copy")
 

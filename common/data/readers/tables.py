@@ -25,7 +25,7 @@ from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
-from common.reading import regular_file
+from common.reading import regular_file, unreadable
 from common.stopping import check
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -237,4 +237,4 @@ def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
         with pq.ParquetFile(path) as file:
             yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: damaged, or not a Parquet file ({str(error).splitlines()[0]})") from error
+        raise unreadable(path, error) from error

@@ -165,6 +165,9 @@ class HuggingFaceTeacher:
 def hidden_states(model: Any, arguments: dict[str, torch.Tensor], attention: Attention | None) -> States:
     """Return hidden states, and attention if requested, of a transformers model called with `arguments`.
 
+    arguments: int64 [batch, length] each, among them attention_mask, which is 1 up to a text's last token, then 0.
+    attention: form to return; None: an empty list. States has the shapes of the result.
+
     The model is in evaluation mode; no gradients are kept. Raises UserError if it does not return its attention.
     """
     usual = model.config._attn_implementation

@@ -66,8 +66,6 @@ class Opening(Settings):
     """Contents of the file, in words."""
     notes: tuple[str, ...]
     texts: tuple[str, ...]
-    usable: int
-    """Usable rows of the file."""
     speeds: Speeds
     plan: Plan
 
@@ -79,7 +77,6 @@ class Taught(Settings):
     variants: int
     """Number of variants of each row that have logits."""
     why: str
-    max_tokens: int = 0
 
 
 class Chosen(Settings):
@@ -156,9 +153,7 @@ def _open(settings: FitSettings, looked: Looked, folder: Path, clock: Clock, sta
             "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
         )
     write_task(folder, settings.experiment, found, test, whole, settings.symmetric)
-    return Opening(
-        task=_in_words(found), notes=tuple(notes), texts=found.texts, usable=usable, speeds=speeds, plan=plan
-    )
+    return Opening(task=_in_words(found), notes=tuple(notes), texts=found.texts, speeds=speeds, plan=plan)
 
 
 def _in_words(found: Found) -> str:
@@ -251,7 +246,7 @@ def _teach(clock: Clock, opening: Opening, stages: Stages, train: Split, state: 
             variants = Variants(number=0)
     why = opening.plan.why.partition(", inputs")[0]
     why += f", inputs cut at {plan.max_tokens} word pieces, {variants.number or 'no'} variants of each row"
-    return Taught(teacher=True, variants=variants.number, why=why, max_tokens=plan.max_tokens)
+    return Taught(teacher=True, variants=variants.number, why=why)
 
 
 def _worse_than_linear(stages: Stages, train: Split) -> str:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from common.data.readers.records import column_indices, read_csv, read_jsonl, read_lines, read_tsv
 from common.errors import UserError
-from common.reading import regular_file
+from common.reading import regular_file, unreadable
 from common.seeds import derive
 from common.stopping import at_once, check
 from common.tables import human_bytes
@@ -198,4 +198,4 @@ def _read_parquet(path: Path, size: int, most_bytes: int, rng: np.random.Generat
             )
             return Table(path, file.schema_arrow.names, rows, about)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: damaged, or not a Parquet file ({str(error).splitlines()[0]})") from error
+        raise unreadable(path, error) from error

@@ -130,7 +130,7 @@ def test_a_model_of_the_workspace_comes_first(packed, monkeypatch, capsys):
     try:
         whole = ask(packed, monkeypatch, capsys, model="tiny-bert", task="sst-2")
         assert whole != ask(packed, monkeypatch, capsys, model="first-1k")
-        with pytest.raises(UserError, match="several tasks \(qqp, sst-2\) have a model named 'tiny-bert'"):
+        with pytest.raises(UserError, match=r"several tasks \(qqp, sst-2\) have a model named 'tiny-bert'"):
             ask(packed, monkeypatch, capsys, model="tiny-bert")
         with pytest.raises(UserError, match=r"tiny-bert\.fwt: no such file; run: python compress\.py"):
             scored(packed, "tiny-bert")

@@ -160,7 +160,7 @@ def test_what_cannot_be_factorized_is_refused(workspace):
     shrunk.shrunk(workspace, "quantize", "bilstm")
     for message, wrong in {
         "factorize it before quantizing": {"load_trained_model": "bilstm+q"},
-        "--rank 50 is above": {"rank": 50},
+        "--rank 50 is higher than the rank of every matrix": {"rank": 50},
         "the highest is 6": {"rank": 7, "factorize": ("embedding",)},
         "no product would be smaller than its matrix": {"rank": 6, "factorize": ("embedding",)},
     }.items():

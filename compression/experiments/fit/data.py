@@ -18,7 +18,7 @@ from common.data.text import match_key
 from common.errors import UserError
 from common.seeds import derive
 from common.store.files import whole_file, write_text
-from compression.experiments.fit.detect import FEWEST_ROWS, Found, Row, labels_of, without_labels
+from compression.experiments.fit.detect import FEWEST_ROWS, FileContents, Row, labels_of, without_labels
 
 TASK_FILE = "task.yaml"
 _KEPT_OF_LABEL = 20
@@ -38,7 +38,7 @@ def held_out_rows(rows: int, most: int) -> int:
 
 
 def draw(values: Sequence[Row], most: int, seed: int) -> list[Row]:
-    """Return at most about `most` rows, in order, with some of each label. values: as in Found."""
+    """Return at most about `most` rows, in order, with some of each label. values: as in FileContents."""
     if len(values) <= most:
         return list(values)
     order = np.random.default_rng(derive("fit rows", seed)).permutation(len(values)).tolist()
@@ -53,7 +53,7 @@ def draw(values: Sequence[Row], most: int, seed: int) -> list[Row]:
     return [values[index] for index in sorted(chosen)]
 
 
-def whole_texts(found: Found) -> int | None:
+def whole_texts(found: FileContents) -> int | None:
     """Return how many labelled rows are whole texts if many rows are parts of longer ones, else None.
 
     Students that memorise a text's parts score well on the text (SST-2's train has phrases of the same sentences).
@@ -76,7 +76,7 @@ def some_rows(values: Sequence[Row], seed: int) -> list[Row]:
 def write_task(
     folder: Path,
     name: str,
-    found: Found,
+    found: FileContents,
     test: Sequence[Row] | None = None,
     whole: int | None = None,
     symmetric: bool = False,
@@ -110,7 +110,7 @@ def write_task(
     return load_task(str((folder / TASK_FILE).absolute()))
 
 
-def with_test(rows: Sequence[Row], found: Found, path: Path) -> tuple[Found, list[Row]]:
+def with_test(rows: Sequence[Row], found: FileContents, path: Path) -> tuple[FileContents, list[Row]]:
     """Return `found` with its range widened to the numbers of a test file, and the test file's usable rows.
 
     Raises UserError for a label that the training file does not have.
@@ -132,7 +132,7 @@ def with_test(rows: Sequence[Row], found: Found, path: Path) -> tuple[Found, lis
     return dataclasses.replace(found, range=(min(low, *numbers), max(high, *numbers))), usable
 
 
-def _write_rows(path: Path, found: Found, rows: Sequence[Row]) -> None:
+def _write_rows(path: Path, found: FileContents, rows: Sequence[Row]) -> None:
     kinds = {name: pa.string() for name in found.texts}
     kinds[found.label] = pa.list_(pa.string()) if found.multilabel else pa.string()
     columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)

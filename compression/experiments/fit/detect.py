@@ -34,7 +34,7 @@ Row = tuple[Any, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class FileContents:
     """Contents of a file, as detected.
 
     texts: names of one or two columns; label: the label column; labels: the labels, empty for numbers; range: lowest
@@ -57,7 +57,7 @@ class Found:
         return len(self.texts) == 2
 
 
-def detect(table: Table, settings: FitSettings) -> Found:
+def detect(table: Table, settings: FitSettings) -> FileContents:
     """Return the contents of the user's table.
 
     Raises UserError for a missing column, with the closest name; for columns that are ambiguous without --text or
@@ -81,7 +81,7 @@ def detect(table: Table, settings: FitSettings) -> Found:
     _check_rows(table, label, counts, sum(row[-1] is not None for row in usable))
     if not multilabel and is_numbers(counts, settings.kind, where):
         numbers = [float(value) for value in counts]
-        found = Found(texts, label, (), (min(numbers), max(numbers)), usable)
+        found = FileContents(texts, label, (), (min(numbers), max(numbers)), usable)
     else:
         kept, left_out = usual_labels(counts, where, multilabel)
         if left_out:
@@ -89,7 +89,7 @@ def detect(table: Table, settings: FitSettings) -> Found:
             rows_out = sum(counts[name] for name in left_out)
             notes.append(f"Labels on fewer than {FEWEST_OF_LABEL} rows are left out: {shown} ({rows_out} rows).")
             usable = without_labels(usable, left_out)
-        found = Found(texts, label, kept, None, usable, multilabel, tuple(left_out))
+        found = FileContents(texts, label, kept, None, usable, multilabel, tuple(left_out))
     if none := sum(row[-1] == () for row in usable):
         notes.append(f"{none:,} rows have none of the labels.")
     if unknown := sum(row[-1] is None for row in usable):

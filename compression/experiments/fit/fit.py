@@ -15,7 +15,7 @@ from common.store.files import file_sha256, whole_file
 from common.store.locks import only_one
 from compression.experiments.fit import clock, state
 from compression.experiments.fit.clock import Clock
-from compression.experiments.fit.look import look
+from compression.experiments.fit.contents import read_contents
 from compression.experiments.fit.result import FitResult
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import State
@@ -55,21 +55,21 @@ def fit(settings: FitSettings) -> FitResult:
 def plan_fit(settings: FitSettings) -> dict[str, object]:
     """Return the contents of the file and the plan of a fit, without running it (`--dry-run`)."""
     show_bars(settings.loadbar)
-    looked = look(settings)
+    data = read_contents(settings)
     started = time.perf_counter()
     from compression.experiments.fit.run import describe_plan  # PyTorch loads here, after the file is checked
 
-    return describe_plan(settings, looked, time.perf_counter() - started)
+    return describe_plan(settings, data, time.perf_counter() - started)
 
 
 def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
     time_used = Clock(folder, settings.seconds)
     with time_used.running():
-        looked = None if state.OPENING in kept.values else look(settings)
+        data = None if state.OPENING in kept.values else read_contents(settings)
         started = time.perf_counter()
         from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
 
-        return run_fit(settings, looked, folder, kept, time_used, time.perf_counter() - started)
+        return run_fit(settings, data, folder, kept, time_used, time.perf_counter() - started)
 
 
 def _check_output(settings: FitSettings) -> None:

@@ -22,6 +22,7 @@ from compression.augmentation.label_shift import recorded_labels
 from compression.experiments.commands import example
 from compression.experiments.fit.baselines import fasttext, quick_score, tf_idf
 from compression.experiments.fit.clock import Clock
+from compression.experiments.fit.contents import FitData
 from compression.experiments.fit.data import (
     MOST_TEST,
     MOST_VALIDATION,
@@ -31,8 +32,7 @@ from compression.experiments.fit.data import (
     whole_texts,
     write_task,
 )
-from compression.experiments.fit.detect import Found
-from compression.experiments.fit.look import Looked
+from compression.experiments.fit.detect import FileContents
 from compression.experiments.fit.plan import (
     LEAST_SECONDS,
     STUDENTS_SHARE,
@@ -79,29 +79,29 @@ class Taught(Settings):
     why: str
 
 
-class Chosen(Settings):
+class BaselineScores(Settings):
     """Baseline scores, computed at the end."""
 
     baselines: tuple[Baseline, ...]
 
 
-def describe_plan(settings: FitSettings, looked: Looked, start: float) -> dict[str, Any]:
+def describe_plan(settings: FitSettings, data: FitData, start: float) -> dict[str, Any]:
     """Return the plan of a fit. start: seconds that the libraries took to load."""
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock(Path(folder), settings.seconds)
-        opening = _open(settings, looked, Path(folder), clock, start)
+        opening = _open(settings, data, Path(folder), clock, start)
     lines = [opening.task, *opening.notes, f"Teacher: {opening.plan.why}.", plan_lines(opening.plan.seconds)]
     return {**opening.model_dump(mode="json"), "text": "\n".join(lines)}
 
 
 def run_fit(
-    settings: FitSettings, looked: Looked | None, folder: Path, state: State, clock: Clock, start: float
+    settings: FitSettings, data: FitData | None, folder: Path, state: State, clock: Clock, start: float
 ) -> FitResult:
     """Run a fit, or the rest of it, as an experiment.
 
-    looked: contents of the file; not needed to continue a fit. start: seconds that the libraries took to load.
+    data: contents of the file; not needed to continue a fit. start: seconds that the libraries took to load.
     """
-    opening = state.decide(OPENING, Opening, lambda: _open(settings, looked, folder, clock, start))
+    opening = state.decide(OPENING, Opening, lambda: _open(settings, data, folder, clock, start))
     task = load_task(str((folder / "task.yaml").absolute()))
     for line in (opening.task, *opening.notes, f"teacher: {opening.plan.why}"):
         say(line)
@@ -135,9 +135,9 @@ def run_fit(
     return state.decide("result", FitResult, lambda: result)
 
 
-def _open(settings: FitSettings, looked: Looked, folder: Path, clock: Clock, start: float) -> Opening:
+def _open(settings: FitSettings, data: FitData, folder: Path, clock: Clock, start: float) -> Opening:
     """Measure, plan and write the task's files. Returns the opening."""
-    found, test = looked.found, looked.test
+    found, test = data.found, data.test
     usable = len(found.values)
     some = dataclasses.replace(found, values=some_rows(found.values, settings.seed))
     speeds = measure(settings, write_task(folder, settings.experiment, some), start, _ROOM * clock.left)
@@ -156,7 +156,7 @@ def _open(settings: FitSettings, looked: Looked, folder: Path, clock: Clock, sta
     return Opening(task=_in_words(found), notes=tuple(notes), texts=found.texts, speeds=speeds, plan=plan)
 
 
-def _in_words(found: Found) -> str:
+def _in_words(found: FileContents) -> str:
     texts = f"pairs of texts ({', '.join(found.texts)})" if found.pair else f"texts ({found.texts[0]})"
     if found.range is not None:
         return f"{texts}, numbers from {found.range[0]:g} to {found.range[1]:g} ({found.label})"
@@ -177,7 +177,9 @@ def _stages(
     winner = selection.run()
     rows = stages.evaluate(winner.name)
     packed = paths.packed(task.name, winner.name)
-    chosen = state.decide("chosen", Chosen, lambda: Chosen(baselines=_baselines(settings, task, clock, train)))
+    scored = state.decide(
+        "baselines", BaselineScores, lambda: BaselineScores(baselines=_baselines(settings, task, clock, train))
+    )
     counts = {name: count_rows(paths.split(task.name, name)) for name in task.splits}
     result = FitResult(
         name=settings.experiment,
@@ -193,7 +195,7 @@ def _stages(
         validation=winner.score,
         rows=counts,
         metrics=rows[0]["metrics"],
-        baselines=chosen.baselines,
+        baselines=scored.baselines,
         packed=str(packed),
         output=str(packed),
         bytes=packed.stat().st_size,

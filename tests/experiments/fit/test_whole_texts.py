@@ -7,12 +7,12 @@ from common.data.prepare import make_splits
 from common.data.readers.tables import read_source
 from compression.experiments.fit import data
 from compression.experiments.fit.data import whole_texts, write_task
-from compression.experiments.fit.detect import Found
+from compression.experiments.fit.detect import FileContents
 
 
 def found(texts, columns=("text",), gaps=1000):
     values = [(*[text] * len(columns), None if i % gaps == gaps - 1 else "ab"[i % 2]) for i, text in enumerate(texts)]
-    return Found(columns, "label", ("a", "b"), None, values)
+    return FileContents(columns, "label", ("a", "b"), None, values)
 
 
 def sentences(count):

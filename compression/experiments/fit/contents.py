@@ -10,20 +10,20 @@ import numpy as np
 from common.errors import UserError
 from compression.experiments.fit.candidates import find_candidates
 from compression.experiments.fit.data import with_test
-from compression.experiments.fit.detect import Found, Row, detect, read_rows
+from compression.experiments.fit.detect import FileContents, Row, detect, read_rows
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import read_any
 
 
 @dataclasses.dataclass(frozen=True)
-class Looked:
+class FitData:
     """Contents of the file, and the rows of --test; None without --test."""
 
-    found: Found
+    found: FileContents
     test: Sequence[Row] | None
 
 
-def look(settings: FitSettings) -> Looked:
+def read_contents(settings: FitSettings) -> FitData:
     """Return the contents of the file. Raises UserError if nothing can be learned from it or no student is so small."""
     found, test = detect(read_any(settings.file, settings.seed), settings), None
     if settings.test is not None:
@@ -33,4 +33,4 @@ def look(settings: FitSettings) -> Looked:
         raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
     words = float(np.median([len(row[0].split()) for row in found.values[:1000]]))
     find_candidates(settings.max_bytes, found.pair, found.labels, words, 30_000, settings.symmetric)
-    return Looked(found, test)
+    return FitData(found, test)

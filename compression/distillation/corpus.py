@@ -18,8 +18,7 @@ from common.launch.shards import parts_of
 from common.progress import bar
 from common.reading import regular_file
 from common.store.workspace import Workspace
-from compression.tokenizers.bytelevel import ByteLevelTokenizer
-from compression.tokenizers.wordpiece import WordPieceTokenizer
+from compression.tokenizers import TeacherTokenizer
 
 _LINES = 20_000
 """Lines encoded at a time."""
@@ -39,9 +38,7 @@ def corpus_file(corpus: str | None, paths: Workspace) -> Path:
     return rows
 
 
-def read_corpus(
-    path: Path, tokenizer: WordPieceTokenizer | ByteLevelTokenizer, tokens: Path, overlap: int = 0, most: int = 0
-) -> EncodedText:
+def read_corpus(path: Path, tokenizer: TeacherTokenizer, tokens: Path, overlap: int = 0, most: int = 0) -> EncodedText:
     """Return the texts of a file in `windows` of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
 
     path: as `corpus_file` returns it; tokens: the file to write, which must exist as long as the result is used. Raises

@@ -13,14 +13,14 @@ import torch
 from common.data.ragged import EncodedText, offsets_of
 from compression.distillation.settings import SentenceTask
 from compression.students.batch import Batch, EncodedRows
-from compression.tokenizers.bytelevel import SPACE, ByteLevelTokenizer
-from compression.tokenizers.wordpiece import WordPieceTokenizer
+from compression.tokenizers import TeacherTokenizer
+from compression.tokenizers.bytelevel import SPACE
 
 ENDS = (".", "!", "?")
 """Pieces that end a sentence."""
 
 
-def divided(text: EncodedText, tokenizer: WordPieceTokenizer | ByteLevelTokenizer) -> EncodedRows:
+def divided(text: EncodedText, tokenizer: TeacherTokenizer) -> EncodedRows:
     """Return each text divided into a pair of parts; texts of one word are left out.
 
     tokenizer: the one that encoded the text.

@@ -29,9 +29,7 @@ from compression.students.batch import EncodedRows
 from compression.students.scoring import encode_split
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices
-from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.bytelevel import ByteLevelTokenizer
-from compression.tokenizers.wordpiece import WordPieceTokenizer
+from compression.tokenizers import PieceTokenizer
 
 _SAMPLE = 1024
 """Training rows that the importance of units and heads is measured on."""
@@ -82,7 +80,7 @@ class Prune(Shrink):
     def _prune_vocabulary(self, context: CompressionContext) -> dict[str, dict[str, int]]:
         least, ids = self.prune.prune_vocabulary, training_ids(context)
         context.tokenizer, rows = prune_vocabulary(context.student, context.tokenizer, ids, least)
-        if isinstance(context.tokenizer, BpeTokenizer | ByteLevelTokenizer | WordPieceTokenizer):
+        if isinstance(context.tokenizer, PieceTokenizer):
             context.widths["vocab_size"] = context.tokenizer.vocab_size
         for name, counts in rows.items():
             say(f"{context.name}: {name} keeps {counts['rows']:,} rows of {counts['before']:,}")

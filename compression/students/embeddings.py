@@ -11,7 +11,7 @@ from compression.runtime import HASHES
 from compression.students.layers import Table
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
-from compression.tokenizers import Tokenizer
+from compression.tokenizers import PieceTokenizer, Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bytelevel import FILE as BYTE_LEVEL_FILE
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
@@ -29,7 +29,7 @@ def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
         return CharTokenizer(settings.max_tokens)
     if settings.embedding_type == "hash":
         return HashTokenizer(settings.vocab_size, settings.hash_ratio, settings.max_tokens)
-    kind: type[BpeTokenizer | WordPieceTokenizer | ByteLevelTokenizer] = BpeTokenizer
+    kind: type[PieceTokenizer] = BpeTokenizer
     if settings.embedding_type == "wordpiece":
         kind = ByteLevelTokenizer if (folder / BYTE_LEVEL_FILE).exists() else WordPieceTokenizer
     return kind.load(folder, settings.vocab_size, settings.max_tokens)

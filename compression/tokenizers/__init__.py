@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+
+import numpy as np
 
 from common.data.ragged import EncodedText
 
@@ -23,3 +26,34 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer's files, if it has any, into a model folder."""
+
+
+class PieceTokenizer(Tokenizer):
+    """Splits text into the pieces of a vocabulary, each with a row of the embedding's table, from which rows can go."""
+
+    pieces: list[str]
+    """By row."""
+    vocab_size: int
+    """Rows of the embedding's table."""
+    droppable: np.ndarray
+    """Rows that text can be split without, bool [rows]."""
+
+    @classmethod
+    def load(cls, folder: Path, vocab_size: int, max_tokens: int) -> PieceTokenizer:
+        """Return a saved tokenizer. Raises UserError when it is missing, malformed or not of this size."""
+        raise NotImplementedError
+
+    def without(self, rows: Collection[int]) -> PieceTokenizer:
+        """Return a tokenizer without some rows; the others keep their order."""
+        raise NotImplementedError
+
+
+class TeacherTokenizer(PieceTokenizer):
+    """Splits text into the pieces of a teacher: BERT's word pieces, or RoBERTa's byte-level pairs."""
+
+    begins_word: np.ndarray
+    """Rows of pieces that begin a word, bool [rows]."""
+
+    def cut_at(self, max_tokens: int) -> TeacherTokenizer:
+        """Return the same tokenizer with another length at which text is cut."""
+        raise NotImplementedError

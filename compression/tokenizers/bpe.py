@@ -15,14 +15,14 @@ from common.data.ragged import EncodedText
 from common.errors import UserError
 from common.reading import regular_file
 from compression.runtime import BytePairs
-from compression.tokenizers import Tokenizer
+from compression.tokenizers import PieceTokenizer
 from compression.tokenizers.bpe_model import mark_unused, read_model
 
 MODEL_FILE = "bpe.model"
 UNKNOWN = 0
 
 
-class BpeTokenizer(Tokenizer):
+class BpeTokenizer(PieceTokenizer):
     """Lower-cased text, digits as zeros, in the pieces of a sentencepiece model.
 
     kept: the model's pieces that have a row of the embedding's table, int32 [rows]; pieces: the same as text;

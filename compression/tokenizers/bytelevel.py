@@ -14,7 +14,7 @@ from common.errors import UserError
 from common.store.files import read_json, write_json
 from compression.runtime import BYTE_LEVEL, DUMMY_PREFIX, UNKNOWN, UNUSED, USED, ByteLevelPairs, Merges
 from compression.runtime.tokenizers.bytelevel import BYTES
-from compression.tokenizers import Tokenizer
+from compression.tokenizers import TeacherTokenizer
 
 FILE = "bytepairs.json"
 UNKNOWN_ROW = 0
@@ -27,7 +27,7 @@ SPACE = LETTERS[ord(" ")]
 _TO_BYTES = {ord(letter): chr(byte) for byte, letter in LETTERS.items()}
 
 
-class ByteLevelTokenizer(Tokenizer):
+class ByteLevelTokenizer(TeacherTokenizer):
     """The bytes of text, merged in the order of a vocabulary.
 
     Row 0 of the embedding is for pieces without a row of their own; then come the rows of bytes and of merges that have

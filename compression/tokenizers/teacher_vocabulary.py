@@ -17,6 +17,7 @@ from common.store.files import read_json
 from common.teachers.fairseq.sources import SUBFOLDER as FAIRSEQ
 from common.teachers.huggingface.pretrained import SUBFOLDER as HUGGING_FACE
 from compression.runtime import WordPieces
+from compression.tokenizers import TeacherTokenizer
 from compression.tokenizers.bytelevel import LETTERS, UNKNOWN_PIECE, ByteLevelTokenizer, merge_parts
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
@@ -35,7 +36,7 @@ class TeacherVocabulary:
     a pair; mask: its row of the mask, or None.
     """
 
-    whole: WordPieceTokenizer | ByteLevelTokenizer
+    whole: TeacherTokenizer
     rows: np.ndarray
     special_tokens: tuple[int, int]
     separators: int
@@ -46,7 +47,7 @@ class TeacherVocabulary:
         """The pieces as text, in the order of `rows`."""
         return self.whole.pieces
 
-    def tokenizer(self, max_tokens: int) -> WordPieceTokenizer | ByteLevelTokenizer:
+    def tokenizer(self, max_tokens: int) -> TeacherTokenizer:
         """Return a student's tokenizer of the same pieces."""
         return self.whole.cut_at(max_tokens)
 

@@ -12,13 +12,13 @@ from common.data.ragged import EncodedText
 from common.errors import UserError
 from common.store.files import read_json, write_json
 from compression.runtime import WordPieces
-from compression.tokenizers import Tokenizer
+from compression.tokenizers import TeacherTokenizer
 
 FILE = "wordpieces.json"
 UNKNOWN = 0
 
 
-class WordPieceTokenizer(Tokenizer):
+class WordPieceTokenizer(TeacherTokenizer):
     """A vocabulary of word pieces, and whether text is lower-cased first."""
 
     word_format = WordPieces.word_format

@@ -20,10 +20,7 @@ from compression.students.embeddings import HashEmbedding
 from compression.students.scoring import encode_split
 from compression.students.student import Student
 from compression.students.weights import Dense, Matrix
-from compression.tokenizers import Tokenizer
-from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.bytelevel import ByteLevelTokenizer
-from compression.tokenizers.wordpiece import WordPieceTokenizer
+from compression.tokenizers import PieceTokenizer, Tokenizer
 
 _TABLE = "embedding.table.weight"
 
@@ -36,17 +33,16 @@ def prune_vocabulary(
     ids: as `training_ids` returns them.
     Raises UserError if no row would be left.
     """
-    drops_pieces = isinstance(tokenizer, BpeTokenizer | ByteLevelTokenizer | WordPieceTokenizer)
     rows: dict[str, dict[str, int]] = {}
     for name, uses in row_uses(student, ids).items():
-        removable = tokenizer.droppable if drops_pieces else np.ones(len(uses), bool)
+        removable = tokenizer.droppable if isinstance(tokenizer, PieceTokenizer) else np.ones(len(uses), bool)
         rare = (uses < least) & removable
         if rare.sum() == removable.sum():
             raise UserError(
                 f"--prune-vocabulary {least}: no row of the embedding is used that often; nothing would be left"
             )
         rows[name] = {"rows": int((~rare).sum()), "before": len(rare)}
-        if drops_pieces:
+        if isinstance(tokenizer, PieceTokenizer):
             tokenizer = tokenizer.without(np.flatnonzero(rare).tolist())
             table = student.embedding.table
             table.weight = table.weight.take_rows(torch.from_numpy(np.flatnonzero(~rare)))

@@ -68,12 +68,17 @@ def rung_sizes(candidates: int) -> list[int]:
     return sizes
 
 
-def plan_rung(costs: Mapping[str, Cost], seconds: float, left: int, most_epochs: int, least_share: float = 0.1) -> Rung:
+def plan_rung(
+    costs: Mapping[str, Cost], seconds: float, left: int, most_epochs: int, least_share: float = 0.1, trained: int = 0
+) -> Rung:
     """Return a rung of the candidates that can be trained in the rung's part of the time, at least one, in order.
 
     costs: costs of the remaining candidates, the most promising first; seconds: time for this rung and the `left - 1`
     rungs after it; most_epochs: epochs of the last rung. If there is no time for an epoch on all rows, a share of them
     is used; if even the least share takes too long, the last candidates are left out.
+
+    trained: epochs on all rows of the rung before, 0 if it had fewer rows. Fewer epochs would be wasted: if there is no
+    time for as many, the rung before is repeated, which takes no time, and the last rung has fewer candidates.
     """
     part = max(seconds, 0.0) / left
     epochs = max(1, round(most_epochs / KEPT ** (left - 1)))
@@ -83,6 +88,11 @@ def plan_rung(costs: Mapping[str, Cost], seconds: float, left: int, most_epochs:
             sum(getattr(costs[name], kind) for name in names) for kind in ("fixed", "tokens", "epoch")
         )
         fitting = int((part - fixed - tokens) / epoch) if epoch > 0 else epochs
+        if trained and min(epochs, fitting) < trained:
+            if left > 1 or len(names) == 1:
+                return Rung(names=tuple(names), epochs=trained)
+            names.pop()
+            continue
         if fitting >= 1:
             epochs = min(epochs, fitting)
             return _rung(names, epochs, 1.0, costs)

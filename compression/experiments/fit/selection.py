@@ -107,10 +107,10 @@ class Selection:
         pool = self.state.decide("pool", Pool, self._pool)
         candidates = {candidate.name: candidate for candidate in pool.candidates}
         best: dict[str, tuple[Score, Trained]] = {}
-        alive, sizes = list(candidates), rung_sizes(len(candidates))
+        alive, sizes, done = list(candidates), rung_sizes(len(candidates)), 0
         for number, size in enumerate(sizes):
             alive = alive[:size]
-            rung = self.state.decide(f"rung {number}", Rung, lambda: self._plan(pool, alive, len(sizes) - number))  # noqa: B023
+            rung = self.state.decide(f"rung {number}", Rung, lambda: self._plan(pool, alive, len(sizes) - number, done))  # noqa: B023
             scores: dict[str, Score] = {}
             for name in rung.names:
                 trained = self._train(pool, candidates[name], rung, number, must=not best)
@@ -119,6 +119,7 @@ class Selection:
                     if name not in best or best_first({"old": best[name][0], "new": trained.score})[0] == "new":
                         best[name] = (trained.score, trained)
             alive = best_first(scores) or alive
+            done = rung.epochs if scores and rung.share == 1 else 0
         if not best:
             raise self.error or UserError(f"{self.settings.file}: no student could be trained")
         order = best_first({name: score for name, (score, _) in best.items()})
@@ -161,10 +162,11 @@ class Selection:
         slow = self.speeds.start / 5
         return "vectors" if 10 * words / 150_000 * slow <= 0.015 * self.clock.left else "random"
 
-    def _plan(self, pool: Pool, alive: list[str], rungs_left: int) -> Rung:
+    def _plan(self, pool: Pool, alive: list[str], rungs_left: int, trained: int) -> Rung:
         left = self._for_students()
         costs = {name: pool.costs[name].slowed(self.slower) for name in alive}
-        rung = plan_rung(costs, left, rungs_left, pool.most_epochs, min(1.0, _FEWEST_ROWS / len(self.train)))
+        least = min(1.0, _FEWEST_ROWS / len(self.train))
+        rung = plan_rung(costs, left, rungs_left, pool.most_epochs, least, trained)
         shown = f"{rung.epochs} epochs" + (f" on {rung.share:.0%} of the rows" if rung.share < 1 else "")
         say(f"[{self.clock.used:.0f} s] {len(rung.names)} students for {shown}, about {rung.seconds:.0f} s")
         return rung

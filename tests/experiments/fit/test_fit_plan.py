@@ -100,6 +100,19 @@ def test_rungs_are_thirds_and_epochs_grow():
     assert plan_rung(cheap, 3 + 0.15, 1, 18).names == ("a", "b")
 
 
+def test_a_later_rung_is_never_shorter():
+    """With too little time it repeats the rung before, whose students are trained already; the last one has fewer."""
+    cheap = {name: Cost(fixed=1, epoch=1) for name in "abc"}
+    for left in (1, 2):
+        assert plan_rung(cheap, left * (3 + 3 * 5), left, 18, trained=5).epochs == 5
+        assert plan_rung(cheap, left * (3 + 3 * 6), left, 18, trained=5).epochs == 6
+    repeated = plan_rung(cheap, 2 * (3 + 3 * 4), 2, 18, trained=5)
+    assert (repeated.names, repeated.epochs, repeated.share, repeated.seconds) == (("a", "b", "c"), 5, 1, 0)
+    fewer = plan_rung(cheap, 3 + 3 * 4, 1, 18, trained=5)
+    assert (fewer.names, fewer.epochs) == (("a", "b"), 6)
+    assert plan_rung(cheap, 3, 1, 18, trained=5) == plan_rung({"a": cheap["a"]}, 0, 1, 18, trained=5)
+
+
 def test_the_best_has_the_highest_score_then_the_lowest_loss_then_the_smallest_file():
     scores = {
         "low": Score(score=0.8, loss=0.1, bytes=1, seconds=1),

@@ -168,7 +168,9 @@ class Selection:
         least = min(1.0, _FEWEST_ROWS / len(self.train))
         rung = plan_rung(costs, left, rungs_left, pool.most_epochs, least, trained)
         shown = f"{rung.epochs} epochs" + (f" on {rung.share:.0%} of the rows" if rung.share < 1 else "")
-        say(f"[{self.clock.used:.0f} s] {len(rung.names)} students for {shown}, about {rung.seconds:.0f} s")
+        if rung.seconds:  # a repeated rung takes no time
+            counted = f"{len(rung.names)} student{'s' * (len(rung.names) > 1)}"
+            say(f"[{self.clock.used:.0f} s] {counted} for {shown}, about {rung.seconds:.0f} s")
         return rung
 
     def _for_students(self) -> float:

@@ -65,6 +65,7 @@ def parsed(cls, words):
             DISTILL + "--student-arch ffn --encoder-hidden-dim 9",
             "--encoder-hidden-dim has no effect with --student-arch ffn",
         ),
+        (DISTILL + "--student-arch ffn --hidden-dim 9", "--hidden-dim has no effect with --student-arch ffn"),
         (DISTILL + "--kernel-width 3", "--kernel-width has no effect with --student-arch bilstm"),
         (DISTILL + "--student-arch recursive --layers 2", "--layers has no effect with --student-arch recursive"),
         (DISTILL + "--student-arch transformer --iterations 2", "--iterations has no effect with --student-arch trans"),

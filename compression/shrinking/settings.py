@@ -199,7 +199,7 @@ class CompressSettings(  # bases in the order of --help
         labels_alone = self.alpha == 1 and self.only_original_data and not asked["pretrain"]
         # If several reasons apply, the last one is reported: those of actions come after those of other flags.
         return unused_fields(
-            (self.student_arch != "ffn", ["encoder_hidden_dim"], arch),
+            (self.student_arch != "ffn", ["encoder_hidden_dim", "hidden_dim"], arch),
             (self.student_arch == "conv", ["kernel_width"], arch),
             (self.student_arch == "transformer", ["layers", "share"], arch),
             (self.student_arch == "recursive", ["iterations"], arch),

@@ -99,7 +99,7 @@ def concatenate(first: Split, second: Split) -> Split:
     )
 
 
-def rows_of(augmented: Split, kept: np.ndarray) -> np.ndarray:
+def rows_of_sources(augmented: Split, kept: np.ndarray) -> np.ndarray:
     """Return the indices of the augmented rows whose source row is in `kept`, int64 [m].
 
     Rows read from a file or from other tasks have no source row (-1) and are always included.

@@ -75,7 +75,7 @@ class Workspace:
 
 
 def one_word(name: str, kind: str) -> str:
-    """Return a name that is used as a file's or a folder's. Raises UserError if it is none."""
+    """Return the name if it can be that of a file or folder. Raises UserError otherwise. kind: for the message."""
     if not name or name.startswith(".") or Path(name).name != name:
         raise UserError(f"{name!r} is not a name for {kind}: a name is one word without slashes")
     return name

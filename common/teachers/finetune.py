@@ -11,7 +11,7 @@ import numpy as np
 import pydantic
 
 from common.data.ragged import joined
-from common.data.split import Split, concatenate, find_rows, find_splits, load_split, rows_of
+from common.data.split import Split, concatenate, find_rows, find_splits, load_split, rows_of_sources
 from common.data.task_use import check_no_overlap, check_trains
 from common.data.tasks import Task, load_task
 from common.errors import UserError
@@ -100,7 +100,7 @@ class Assist(Finetune):
         split, rows = train.take(kept), [kept]
         for name in self.names[1:]:
             more = load_split(paths, task, name)
-            rows.append(rows_of(more, kept))
+            rows.append(rows_of_sources(more, kept))
             split = concatenate(split, more.take(rows[-1]))
         parts = zip(self.names, rows, strict=True)
         logits = joined([load_logits(paths, task, teacher, name)[chosen] for name, chosen in parts])

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from common.data.ragged import joined
-from common.data.split import Split, concatenate, find_rows, find_splits, load_split, rows_of
+from common.data.split import Split, concatenate, find_rows, find_splits, load_split, rows_of_sources
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
@@ -74,7 +74,7 @@ def distillation_text(settings: DistillSettings, task: Task) -> tuple[Split, dic
     split, rows = train.take(kept), {"train": kept}
     for name in augmented_names(settings):
         more = load_split(settings.paths, task, name)
-        chosen = rows_of(more, kept)
+        chosen = rows_of_sources(more, kept)
         rows[name] = chosen[drawn(len(chosen), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
         split = concatenate(split, more.take(rows[name]))
     return split, rows

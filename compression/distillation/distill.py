@@ -196,7 +196,7 @@ def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact
         inputs["embedding"] = artifact_at(
             _runs(settings, task, settings.embedding_init, f"--embedding-init {settings.embedding_init}")
         )
-    if flag := _needs_teacher(settings):
+    if flag := _teacher_flag(settings):
         teacher = find_teacher(settings, task)
         if teacher is None:
             raise UserError(f"{flag} needs a teacher, but none is used when only labels are learned from")
@@ -204,16 +204,16 @@ def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact
     return inputs
 
 
-def _needs_teacher(settings: DistillSettings) -> str:
-    """Return the flag for which the teacher whose logits are learned is needed itself; empty if it is not."""
+def _teacher_flag(settings: DistillSettings) -> str:
+    """Return the first flag that needs the teacher model, not only its logits; empty if none does."""
     if settings.embedding_type == "wordpiece" and not settings.start_from:
         return "--embedding-type wordpiece"
     if settings.embedding_init == "teacher":
         return "--embedding-init teacher"
-    return "--init-from-teacher" if settings.init_from_teacher else _aligns(settings)
+    return "--init-from-teacher" if settings.init_from_teacher else _alignment_flag(settings)
 
 
-def _aligns(settings: DistillSettings) -> str:
+def _alignment_flag(settings: DistillSettings) -> str:
     """Return the first flag that asks for alignment; empty if there is none."""
     weights = [name for name in AlignSettings.model_fields if name.startswith("align_") and getattr(settings, name)]
     return flag_of(weights[0]) if weights else ""
@@ -279,7 +279,7 @@ def _check_layers(settings: DistillSettings, teacher: Path, general: Path | None
     if settings.init_from_teacher:
         check_start(settings, settings.student_arch, teacher)
     if settings.aligns:
-        config = check_layers(_aligns(settings), settings, settings.student_arch, teacher)
+        config = check_layers(_alignment_flag(settings), settings, settings.student_arch, teacher)
         check_alignment(settings, config, teacher.name)
     if general and teacher_vocabulary(teacher).pieces != tokenizer.pieces:
         raise UserError(f"{general.name} has other word pieces than {teacher.name}, so they cannot be aligned")

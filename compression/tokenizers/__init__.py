@@ -29,14 +29,14 @@ class Tokenizer:
 
 
 class PieceTokenizer(Tokenizer):
-    """Splits text into the pieces of a vocabulary, each with a row of the embedding's table, from which rows can go."""
+    """Splits text into the pieces of a vocabulary, each with a row of the embedding's table. Rows can be removed."""
 
     pieces: list[str]
     """By row."""
     vocab_size: int
     """Rows of the embedding's table."""
     droppable: np.ndarray
-    """Rows that text can be split without, bool [rows]."""
+    """Whether each row can be removed, bool [rows]."""
 
     @classmethod
     def load(cls, folder: Path, vocab_size: int, max_tokens: int) -> PieceTokenizer:

@@ -28,8 +28,8 @@ def fit(settings: FitSettings) -> FitResult:
     """Train the best student that fits the size, within the time. Returns the result; a finished fit is reused.
 
     A stopped fit continues, and the time it has used counts. If the packed file was removed or changed, it is packed
-    again, or if its student is gone too, the fit begins again. Raises UserError, with advice, for a file that nothing
-    can be learned from.
+    again; if its student is gone too, the fit starts from the beginning. Raises UserError, with advice, for a file that
+    nothing can be learned from.
     """
     show_bars(settings.loadbar)
     folder = settings.paths.experiment(settings.experiment)
@@ -38,12 +38,12 @@ def fit(settings: FitSettings) -> FitResult:
     with only_one(folder.parent / f"{folder.name}.fit", f"experiment {settings.experiment}"):
         check_name_is_free(folder, settings.definition())
         if settings.force:
-            _begin_again(settings, folder)
+            _start_over(settings, folder)
         kept = State(folder, identity)
         result = kept.get("result", FitResult)
-        if result is not None and not _is_there(result) and not _packed_again(result, settings, folder):
+        if result is not None and not _is_there(result) and not _repack(result, settings, folder):
             say(f"{settings.experiment}: its student no longer exists; starting from the beginning")
-            _begin_again(settings, folder)
+            _start_over(settings, folder)
             kept, result = State(folder, identity), None
         if result is None:
             result = _run(settings, folder, kept)
@@ -79,15 +79,15 @@ def _check_output(settings: FitSettings) -> None:
         raise UserError(f"--output {output}: " + ("a folder" if output.is_dir() else f"no folder {output.parent}"))
 
 
-def _begin_again(settings: FitSettings, folder: Path) -> None:
-    """Forget the decisions and the time of a fit, and the names of its models, which others will have."""
+def _start_over(settings: FitSettings, folder: Path) -> None:
+    """Remove a fit's decisions, its used time and the names of its models, so that it starts from the beginning."""
     for name in state.models_in(folder):
         settings.paths.model(settings.experiment, name).unlink(missing_ok=True)
     for file in (state.FILE, clock.FILE):
         (folder / file).unlink(missing_ok=True)
 
 
-def _packed_again(result: FitResult, settings: FitSettings, folder: Path) -> bool:
+def _repack(result: FitResult, settings: FitSettings, folder: Path) -> bool:
     """Pack a finished fit's student again. Returns whether this gave the same file as before."""
     from compression.shrinking.chain import compress  # PyTorch loads here
 

@@ -77,8 +77,8 @@ def plan_rung(
     rungs after it; most_epochs: epochs of the last rung. If there is no time for an epoch on all rows, a share of them
     is used; if even the least share takes too long, the last candidates are left out.
 
-    trained: epochs on all rows of the rung before, 0 if it had fewer rows. Fewer epochs would be wasted: if there is no
-    time for as many, the rung before is repeated, which takes no time, and the last rung has fewer candidates.
+    trained: epochs of the previous rung, 0 if it had only a share of the rows. A rung has at least as many: if there is
+    no time for them, the previous rung is repeated, which takes no time, and the last rung has fewer candidates.
     """
     part = max(seconds, 0.0) / left
     epochs = max(1, round(most_epochs / KEPT ** (left - 1)))

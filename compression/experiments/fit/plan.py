@@ -118,7 +118,7 @@ def teacher_seconds(speeds: Speeds, choice: TeacherPlan, labelled: int, held_out
     learned, read = choice.rows * pieces / speeds.train, pieces / speeds.infer
     seconds = {"teacher": speeds.load + choice.epochs * (learned + held_out / 2 * read)}
     if choice.variants:
-        # The neighbours of a word are data up only once.
+        # The neighbours of a word are looked up only once.
         seconds["augment"] = speeds.start + labelled * choice.variants * speeds.words / 100_000
     seconds["logits"] = speeds.load / 3 + labelled * (1 + choice.variants) * read
     return seconds

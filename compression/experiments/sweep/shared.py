@@ -34,7 +34,7 @@ def run_shared(grid: Grid, experiment: Path, launcher: Launcher) -> dict[str, st
     """Run the shared jobs of every task, in this process or on a cluster. Returns task -> name of its teacher."""
     if launcher.kind == "processes":
         launcher = Launcher()
-    # Until all are done, reports read the results of the sweep before, which may be of other tasks.
+    # Until all are done, reports read the results of the previous sweep, which may be of other tasks.
     with whole_folder(experiment / "shared") as folder:
         tasks = [SharedJobs(tuple(jobs), folder / str(number)) for number, jobs in enumerate(grid.shared.values())]
         launcher.run(do_shared, tasks, nothing)

@@ -112,18 +112,17 @@ def run_fit(
         definition=settings.definition(),
     )
     write_record(folder, experiment)
-    stages = Stages(settings, task, clock)
+    stages = Stages(settings, task, clock, state)
 
     def work() -> tuple[list[Row], FitResult]:
         return _stages(settings, folder, state, clock, opening, stages)
 
     about = {"fit": settings.meaning(), "file": str(settings.file)}
     rows, result = record(settings.experiment, folder / "sacred", about, work)
-    jobs = {str(job.as_record()): job for job in stages.jobs}  # a resumed job counts once
     labels = {} if task.regression else {task.argument: None}
     experiment = experiment.model_copy(
         update={
-            "jobs": tuple(job.as_record() for job in jobs.values()),
+            "jobs": stages.done.jobs,
             "labels": recorded_labels(settings.paths, labels),
             "summary": tuple(result.summary()),
         }
@@ -188,7 +187,7 @@ def _stages(
         notes=opening.notes,
         teacher=taught.why,
         plan=opening.plan.seconds,
-        stages=stages.seconds,
+        stages=stages.done.seconds,
         tried=selection.tried,
         model=winner.name,
         metric=task.all_metrics[0],

@@ -24,7 +24,7 @@ from compression.experiments.fit.plan import Speeds, reserve_of
 from compression.experiments.fit.result import TriedStudent
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.stages import AUGMENTED, Stages
-from compression.experiments.fit.state import PACKED, TEACHER, TRAINED, State
+from compression.experiments.fit.state import PACKED, TEACHER, TRAINED, TUNED, State
 from compression.packing.calibration import negative_log_likelihood
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -65,6 +65,12 @@ class Trained(Settings):
     model: str | None
     score: Score
     note: str = ""
+
+
+class Tuning(Settings):
+    """Number of epochs for which a finalist is trained after quantization."""
+
+    epochs: int
 
 
 class Winner(Settings):
@@ -288,7 +294,10 @@ class Selection:
         began = time.perf_counter()
         available = (self.clock.left - self._end()) / 2
         epoch = pool.costs[candidate.name].epoch * self.slower * 1.3
-        tune = max(0, min(_TUNE_EPOCHS, int(0.5 * available / max(epoch, 0.01))))
+        most = max(0, min(_TUNE_EPOCHS, int(0.5 * available / max(epoch, 0.01))))
+        # Saved before training: with another number, a resumed fit would not find the student that is already packed.
+        decision = f"{TUNED} {name}"
+        tune = self.state.decide(decision, Tuning, lambda: Tuning(epochs=most)).epochs
         given = {"load_trained_model": trained.model, "compression_actions": ("quantize", "pack"), "model_name": name}
         given |= {"max_bytes": self.settings.max_bytes, **self._given_rows(pool, candidate)}
         for epochs, limit in dict.fromkeys([(tune, available), (0, None)]):
@@ -299,7 +308,7 @@ class Selection:
                 self.stages.compress("quantize and pack", limit, **given, **tuning)
                 break
             except OutOfTime:
-                continue
+                self.state.save(decision, Tuning(epochs=0))
         score, loss = self._validate(name)
         seconds = round(time.perf_counter() - began, 2)
         say(f"[{self.clock.used:.0f} s] {name}: {score:.4f} on validation, packed")

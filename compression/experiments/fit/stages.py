@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from common.config import Settings
 from common.data.tasks import Task
 from common.progress import say
 from common.stopping import OutOfTime, time_limit
@@ -16,7 +17,7 @@ from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.experiments.fit.clock import Clock
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.state import TEACHER
+from compression.experiments.fit.state import TEACHER, State
 from compression.experiments.jobs import Job
 from compression.experiments.report.results import Row
 from compression.shrinking.chain import compress
@@ -25,15 +26,26 @@ AUGMENTED = "fit"
 _NOT_SHOWN = ("task", "workspace", "cpu", "seed", "loadbar")
 
 
+class Done(Settings):
+    """The jobs run so far, each once, and the seconds of each stage."""
+
+    jobs: tuple[dict[str, Any], ...] = ()
+    seconds: dict[str, float] = {}
+
+
 @dataclasses.dataclass
 class Stages:
-    """Runs the jobs of one task, and records the jobs and the seconds of each stage."""
+    """Runs the jobs of one task, and saves the jobs and the seconds of each stage."""
 
     settings: FitSettings
     task: Task
     clock: Clock
-    jobs: list[Job] = dataclasses.field(default_factory=list)
-    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    state: State
+
+    @property
+    def done(self) -> Done:
+        """Return what was run so far, also before the fit was resumed."""
+        return self.state.get("stages", Done) or Done()
 
     def job(self, kind: str, **given: Any) -> Job:
         """Return a job with the common settings and the given ones."""
@@ -86,5 +98,10 @@ class Stages:
             say(f"{stage}: stopped after {time.perf_counter() - started:.0f} s")
             raise
         finally:
-            self.seconds[stage] = round(self.seconds.get(stage, 0.0) + time.perf_counter() - started, 2)
-            self.jobs.append(job)
+            self._save(job, stage, time.perf_counter() - started)
+
+    def _save(self, job: Job, stage: str, seconds: float) -> None:
+        done, record = self.done, job.as_record()
+        jobs = done.jobs if record in done.jobs else (*done.jobs, record)
+        total = round(done.seconds.get(stage, 0.0) + seconds, 2)
+        self.state.save("stages", Done(jobs=jobs, seconds={**done.seconds, stage: total}))

@@ -15,7 +15,7 @@ OPENING = "opening"
 """Name of the first decision."""
 TEACHER = "teacher"
 """Name of the teacher in the workspace."""
-TRAINED, PACKED = "trained", "packed"
+TRAINED, TUNED, PACKED = "trained", "tuned", "packed"
 """First words of the decisions about a student; the second word is its name in the workspace."""
 S = TypeVar("S", bound=Settings)
 
@@ -42,9 +42,13 @@ class State:
         before = self.get(name, cls)
         if before is not None:
             return before
-        self.values[name] = choose().model_dump(mode="json")
-        write_json(self.file, self.values)
+        self.save(name, choose())
         return build(cls, self.values[name])
+
+    def save(self, name: str, value: Settings) -> None:
+        """Save a value, in place of the one saved before."""
+        self.values[name] = value.model_dump(mode="json")
+        write_json(self.file, self.values)
 
 
 def models_in(folder: Path) -> list[str]:
@@ -53,4 +57,4 @@ def models_in(folder: Path) -> list[str]:
         words = [name.partition(" ") for name in read_json(folder / FILE)]
     except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
         words = []
-    return [TEACHER, *dict.fromkeys(model for kind, _, model in words if kind in (TRAINED, PACKED))]
+    return [TEACHER, *dict.fromkeys(model for kind, _, model in words if kind in (TRAINED, TUNED, PACKED))]

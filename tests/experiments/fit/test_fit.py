@@ -176,8 +176,35 @@ def test_a_stopped_fit_goes_on_with_its_decisions_and_its_time(tmp_path, encoder
     assert "result" not in before
     result = fit(given)
     after = json.loads((folder / "fit.json").read_text())
+    stages = before.pop("stages")
     assert {name: after[name] for name in before} == before
     assert result.seconds > used > 0
+    record = json.loads((folder / "experiment.json").read_text())
+    assert record["jobs"][: len(stages["jobs"])] == stages["jobs"]
+    assert result.stages["splits"] >= stages["seconds"]["splits"]
+
+
+@pytest.mark.slow
+def test_a_fit_stopped_before_it_recorded_a_packed_student_finds_it(tmp_path, encoder, glove, short, monkeypatch):
+    """Less time is left after the stop, so that the students would be trained for fewer epochs."""
+    given = settings(tmp_path, own_task.labelled_rows(200), encoder, glove, minutes=4.0)
+    validate, stopped = selection.Selection._validate, []
+
+    def stop(self, name):
+        if name.endswith("-6000") and not stopped:
+            stopped.append(name)
+            raise KeyboardInterrupt
+        return validate(self, name)
+
+    monkeypatch.setattr(selection.Selection, "_validate", stop)
+    with pytest.raises(KeyboardInterrupt):
+        fit(given)
+    packed = given.paths.packed(given.experiment, stopped[0]).stat().st_mtime_ns
+    monkeypatch.setattr(selection, "_TUNE_EPOCHS", 0)
+    result = fit(given)
+    assert given.paths.packed(given.experiment, stopped[0]).stat().st_mtime_ns == packed
+    assert f"packed {stopped[0]}" in json.loads((given.paths.experiment(given.experiment) / "fit.json").read_text())
+    assert result.bytes <= 6000
 
 
 @pytest.mark.slow

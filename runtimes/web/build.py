@@ -1,6 +1,6 @@
 """Write the page featherweight.html: one file with the module, the wrapper and models of the zoo, for any browser.
 
-    python runtimes/web/build.py                       all models of the zoo
+    python runtimes/web/build.py                       all models of the zoo, without those that answer questions
     python runtimes/web/build.py sst-2-12k my.fwt      the named models
     python runtimes/web/build.py --module              compile featherweight.wasm first (requirements-web.txt)
 
@@ -92,10 +92,16 @@ def main() -> None:
     if given.module:
         MODULE.write_bytes(module())
         print(f"{MODULE}: {MODULE.stat().st_size:,} bytes")
-    # Small models first: the page opens the first one when it loads.
-    html = page(models or sorted(ZOO.glob("*.fwt"), key=lambda path: path.stat().st_size))
+    html = page(models or zoo_models())
     given.output.write_text(html, encoding="utf-8")
     print(f"{given.output}: {given.output.stat().st_size:,} bytes; open it in a browser")
+
+
+def zoo_models() -> list[Path]:
+    """Return the models of the zoo that the module can read, by size: the page opens the first one when it loads."""
+    cards = [json.loads(path.read_text(encoding="utf-8")) for path in ZOO.glob("*.json")]
+    read = [card for card in cards if card["kind"] != "answers"]
+    return [ZOO / f"{card['name']}.fwt" for card in sorted(read, key=lambda card: card["bytes"])]
 
 
 def _is_whole(data: bytes) -> bool:

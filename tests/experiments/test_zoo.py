@@ -30,7 +30,7 @@ from compression.shrinking.chain import compress
 
 CARDS = read_cards(ZOO)
 MOST_BYTES = 3_000_000
-SHARED = (tiny.ROOT.parent / "shared" / "glue", tiny.ROOT.parent / "shared" / "ner")
+SHARED = [tiny.ROOT.parent / "shared" / name for name in ("glue", "ner", "qa")]
 
 
 def test_every_model_has_a_card_and_the_zoo_is_small():
@@ -50,7 +50,8 @@ def test_a_card_describes_its_file(card):
     assert (card.bytes, card.sha256) == (len(data), hashlib.sha256(data).hexdigest())
     model, task = load(card.name), load_task(card.task)
     assert (model.name, model.task, model.labels) == (card.name, task.models_task, card.labels)
-    assert card.kind == ("words" if model.tokens else "pairs" if model.pair else "texts")
+    kinds = {(False, False): "texts", (True, False): "pairs", (False, True): "words", (True, True): "answers"}
+    assert card.kind == kinds[model.pair, model.tokens]
     assert set(card.test) == set(task.test_splits)
     metrics = (*task.all_metrics, *([] if model.threshold is None else [F1_AT_THRESHOLD]))
     assert all(tuple(scores.metrics) == metrics for scores in card.test.values())

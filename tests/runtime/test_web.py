@@ -18,6 +18,7 @@ import tiny
 import web_module
 from unicode_torture import TORTURE
 
+from compression.experiments.zoo.card import ZOO, read_cards
 from compression.inference.explain import leave_one_out
 from compression.runtime import load, tidy
 from compression.runtime import zoo_file as zoo_name
@@ -152,6 +153,13 @@ const wait = () => model ? probe() : setTimeout(wait, 20);
 wait();
 </script>
 """
+
+
+def test_the_page_has_all_models_of_the_zoo_but_those_that_answer_questions():
+    expected = {card.name for card in read_cards(ZOO) if card.kind != "answers"}
+    models = web_module.builder()["zoo_models"]()
+    assert {path.stem for path in models} == expected
+    assert models[0] == zoo_file("sst-2-12k")
 
 
 @pytest.mark.slow

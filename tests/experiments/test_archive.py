@@ -89,10 +89,11 @@ def test_of_several_experiments_all_are_archived_or_none(folder):
 
 def test_a_record_holds_its_file_and_the_base_of_it(tmp_path):
     jobs = "jobs: [{preprocess: {}}, {evaluate: {}}]"
-    (tmp_path / "b.yaml").write_text(f"name: b\nsettings: {{task: sst-2}}\n{jobs}")
+    (tmp_path / "a.yaml").write_text("name: a\nsettings: {task: sst-2}\njobs: []\n")
+    (tmp_path / "b.yaml").write_text(f"name: b\nbase: a.yaml\n{jobs}")
     (tmp_path / "c.yaml").write_text("name: c\nbase: b.yaml\n" + jobs)
     files = definition_files(tmp_path / "c.yaml")
-    assert files == {path.name: path.read_text() for path in (tmp_path / "c.yaml", tmp_path / "b.yaml")}
+    assert files == {path.name: path.read_text() for path in [tmp_path / f"{one}.yaml" for one in "cba"]}
     assert plan_file(tmp_path / "c.yaml", []).files == files
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 import statistics
 
 import pytest
@@ -21,6 +22,7 @@ from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.packed_scores import labelled_score, packed_logits
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.results import read_results
+from compression.experiments.sweep.grid import load_grid
 from compression.experiments.zoo.card import ZOO, read_card, read_cards
 from compression.experiments.zoo.publish import publish
 from compression.experiments.zoo.readme import readme
@@ -55,6 +57,14 @@ def test_a_card_describes_its_file(card):
     assert set(card.test) == set(task.test_splits)
     metrics = (*task.all_metrics, *([] if model.threshold is None else [F1_AT_THRESHOLD]))
     assert all(tuple(scores.metrics) == metrics for scores in card.test.values())
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_the_command_of_a_card_can_be_pasted(card):
+    python, script, word, file, *rest = shlex.split(card.command)
+    assert (python, script, word) == ("python", "experiment.py", "sweep")
+    assert set(rest[::2]) == {"--set"}
+    assert load_grid(tiny.ROOT / file, rest[1::2]).cells
 
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)

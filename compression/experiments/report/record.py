@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
+import yaml
+from pydantic_core import to_jsonable_python
 
 from common.config import Settings, build, load_yaml
 from common.errors import UserError
@@ -91,14 +93,21 @@ class ExperimentRecord(Settings):
 def described(source: str, *flags: Mapping[str, Any]) -> str:
     """Return an experiment's definition in words: its file or jobs, and the flags that change the results."""
     given = {key: value for values in flags for key, value in values.items() if key not in NOT_ITS_MEANING}
-    return " ".join([source, *(f"{key}={value}" for key, value in sorted(given.items()))])
+    return " ".join([source, *(f"{key}={_in_yaml(value)}" for key, value in sorted(given.items()))])
+
+
+def _in_yaml(value: Any) -> str:
+    """Return a value as `--set` takes it."""
+    if not isinstance(value, list | tuple):
+        return str(value)
+    return yaml.safe_dump(to_jsonable_python(value, fallback=str), default_flow_style=True, width=float("inf")).strip()
 
 
 def definition_files(path: Path) -> dict[str, str]:
-    """Return name -> text of an experiment's YAML file and of the file that its `base` names."""
+    """Return name -> text of an experiment's YAML file, of the file that its `base` names, and of that one's base."""
     base = load_yaml(path).get("base")
-    paths = [path, *([path.parent / str(base)] if base else [])]
-    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+    below = definition_files(path.parent / str(base)) if base else {}
+    return {path.name: path.read_text(encoding="utf-8"), **below}
 
 
 def check_name_is_free(folder: Path, definition: str) -> None:

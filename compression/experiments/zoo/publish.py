@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from pathlib import Path
 from typing import Any, Literal
 
@@ -177,10 +178,13 @@ def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
 
 
 def _command(record: ExperimentRecord, paths: Workspace) -> str:
-    """Return the command of an experiment, without paths of this machine."""
+    """Return the command of an experiment for a shell, without paths of this machine."""
     first, *given = re.split(r" (?=\w+=)", str(portable(record.definition, paths.root)))
     shipped = [path for path in (CONFIG_DIR / "experiments").rglob(first) if first.endswith(".yaml")]
     file = shipped[0].relative_to(CONFIG_DIR.parent).as_posix() if shipped else first
     word = "sweep" if record.kind == "sweep" else "run" if record.files else ""
-    flags = [f"--set {one}" if word == "sweep" else "--" + one.replace("_", "-").replace("=", " ", 1) for one in given]
-    return " ".join(filter(None, ["python experiment.py", word, file, *flags]))
+    words = ["python", "experiment.py", *filter(None, [word, file])]
+    for one in given:
+        name, value = one.split("=", 1)
+        words += ["--set", one] if word == "sweep" else ["--" + name.replace("_", "-"), value]
+    return shlex.join(words)

@@ -75,6 +75,9 @@ class Prune(Shrink):
         result["sparsity"] = self._prune_weights(context)
         shares = (f"{part} {share:.1%}" for part, share in result["sparsity"].items() if "." not in part)
         say(f"{context.name}: sparsity {', '.join(shares)}")
+        empty = [name for name, share in result["sparsity"].items() if "." in name and share == 1]
+        if empty and not self.prune.prune_local:
+            say(f"{context.name}: no weight is left in {', '.join(empty)}; --prune-local prunes each matrix by itself")
         return result
 
     def _prune_vocabulary(self, context: CompressionContext) -> dict[str, dict[str, int]]:

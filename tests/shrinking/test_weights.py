@@ -164,3 +164,14 @@ def test_distilling_does_not_depend_on_how_its_student_will_be_pruned(workspace)
     assert folders[0].name == "rnn"
     assert folders[1].name.startswith("rnn+p")
     assert (folders[0] / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_matrix_without_a_weight_left_is_noticed(workspace, capsys):
+    given = {"load_trained_model": "bilstm", "prune_threshold": 0.9999}
+    shrunk.compressed(workspace, "prune", prune_topv=True, model_name="all", **given)
+    noted = [line for line in capsys.readouterr().err.splitlines() if "no weight is left in" in line]
+    assert len(noted) == 1
+    assert "classifier.0.weight" in noted[0]
+    assert noted[0].endswith("--prune-local prunes each matrix by itself")
+    shrunk.compressed(workspace, "prune", prune_local=True, model_name="each", load_trained_model="bilstm")
+    assert "no weight is left in" not in capsys.readouterr().err

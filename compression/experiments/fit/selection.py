@@ -300,11 +300,9 @@ class Selection:
         tune = self.state.decide(decision, Tuning, lambda: Tuning(epochs=most)).epochs
         given = {"load_trained_model": trained.model, "compression_actions": ("quantize", "pack"), "model_name": name}
         given |= {"max_bytes": self.settings.max_bytes, **self._given_rows(pool, candidate)}
-        for epochs, limit in dict.fromkeys([(tune, available), (0, None)]):
-            if epochs == 0:
-                limit = None
+        for epochs in dict.fromkeys([tune, 0]):
+            tuning, limit = ({"tune_epochs": epochs}, available) if epochs else ({}, None)
             try:
-                tuning = {"tune_epochs": epochs} if epochs else {}
                 self.stages.compress("quantize and pack", limit, **given, **tuning)
                 break
             except OutOfTime:

@@ -35,7 +35,7 @@ class Imported(Step):
             "task": self.task,
             "labels": self.labels,
             "pair": self.definition.pair,
-            "tokens": self.definition.tokens,
+            "tokens": self.definition.word_logits,
             "multilabel": self.definition.multilabel,
             "arch": "imported",
             "seed": 0,
@@ -77,6 +77,8 @@ def import_logits(
     splits = [load_split(paths, task, name) for name in rows]
     if is_logits_file(path):
         logits = [read_logits(path, task, split, name, paths) for name, split in zip(rows, splits, strict=True)]
+    elif task.spans:
+        raise UserError(f"--logits-from {path}: for question answering, a file that --logits-to wrote")
     else:
         logits = [read_answers(path, task, split, name) for name, split in zip(rows, splits, strict=True)]
     context = Context(paths, force=force, name=teacher)

@@ -1,7 +1,8 @@
 """A teacher's logits over rows of a task as one small file, from which students can be trained without the teacher.
 
 The file is Parquet with a column of 16-bit floats for each output, in row order, and without texts. Its metadata has a
-fingerprint of each part's texts, which identifies the rows.
+fingerprint of each part's texts, which identifies the rows. Logits of answers have a lower limit, because nearly all
+words of a context are far from being the answer: the file is then a tenth as large.
 """
 
 import json
@@ -15,6 +16,7 @@ import pydantic
 
 from common.config import Settings, build
 from common.data.ragged import count_words, joined, known
+from common.data.spans import word_spans
 from common.data.split import Split, file_name, load_split, read_metadata
 from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
@@ -27,6 +29,8 @@ from common.training.models import find_model
 
 _KEY = "featherweight.logits"
 """Key of the file's description, JSON, in the metadata of Parquet."""
+_FAR = 12.0
+"""Logits of answers that are further than this below a row's highest are raised to it: a probability below 1e-5."""
 
 
 class Part(Settings):
@@ -61,7 +65,7 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
         logits.append(load_logits(paths, task, teacher, name))
         parts.append(Part(rows=name, count=len(split), fingerprint=split.text_fingerprint))
     with np.errstate(over="ignore"):
-        values = joined(logits).astype(np.float16)
+        values = joined([_limited(each) if task.spans else each for each in logits]).astype(np.float16)
     if np.isinf(values).any():
         raise UserError(f"{teacher}: a logit is too large for a 16-bit float")
     trained_on = find_model(paths, task, teacher)[1].trained_on
@@ -69,6 +73,11 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
     table = as_table(values).replace_schema_metadata({_KEY: about.model_dump_json()})
     with whole_file(path) as partial:
         pq.write_table(table, partial, compression="zstd", use_dictionary=False, use_byte_stream_split=True)
+
+
+def _limited(logits: np.ndarray) -> np.ndarray:
+    """Return logits [n, 1 + words, 2], none of them far below the highest of its row and output; NaN stays."""
+    return np.maximum(logits, np.nanmax(logits, axis=1, keepdims=True) - _FAR)
 
 
 def is_logits_file(path: Path) -> bool:
@@ -106,9 +115,16 @@ def _about(path: Path) -> About:
         raise UserError(f"{path}: its description of the logits is damaged ({error})") from error
 
 
+def _word_counts(task: Task, rows: Split) -> np.ndarray | None:
+    """Return the number of logits of each output in each row, int64 [n]; None if it is 1."""
+    if task.spans:
+        return np.array([1 + len(word_spans(context)) for context in rows.sentence2 or []], np.int64)
+    return count_words(rows.sentence1) if task.tokens else None
+
+
 def _values(path: Path, task: Task, rows: Split, where: slice, count: int) -> np.ndarray:
     """Return the logits of one part, checked to be finite for each row or word. count: rows of all parts."""
-    words = count_words(rows.sentence1) if task.tokens else None
+    words = _word_counts(task, rows)
     kind = pa.float16() if words is None else pa.list_(pa.float16())
     try:
         table = pq.read_table(path)

@@ -29,9 +29,8 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     for name in logits_over:
         if name not in known:
             raise UserError(f"unknown rows {name!r}{nearest(name, known)} (rows: {', '.join(known)})")
-    if task.spans and (settings.augment or settings.logits_from or settings.logits_to):
-        refused = next(name for name in ("augment", "logits_from", "logits_to") if getattr(settings, name))
-        raise UserError(f"{flag(refused)}: question answering ({task.name}) is not supported")
+    if task.spans and settings.augment:
+        raise UserError(f"--augment: question answering ({task.name}) is not supported")
     rows: dict[str, Any] = {}
     if settings.glue_preprocess or not (settings.augment or logits_over):
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)

@@ -1,10 +1,11 @@
-"""Plain text to pre-train on: a file with one text per line, or a task's rows, stored as tokens in a file.
+"""Plain text to pre-train on: files with one text per line, or tasks' rows, stored as tokens in a file.
 
-Text is read and tokens are written in chunks: only the lengths of the texts are kept in memory.
+Text is read and tokens are written in chunks: only the lengths of the texts are kept in memory, and a hash of each text
+of a task, because a text in several rows (the context of several questions) is read once.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +25,14 @@ _LINES = 20_000
 """Lines encoded at a time."""
 
 
-def corpus_file(corpus: str | None, paths: Workspace) -> Path:
-    """Return the file of --corpus: a text file, or the prepared train rows of a task. Raises UserError if missing."""
-    if corpus is None:
-        raise UserError("pretrain needs --corpus: a file with one text a line, or a task's name")
+def corpus_files(corpus: Sequence[str], paths: Workspace) -> list[Path]:
+    """Return the files of --corpus: text files, and the prepared train rows of tasks. Raises UserError if missing."""
+    if not corpus:
+        raise UserError("pretrain needs --corpus: files with one text a line, or names of tasks")
+    return [_file(each, paths) for each in corpus]
+
+
+def _file(corpus: str, paths: Workspace) -> Path:
     if Path(corpus).exists() and not (Path(corpus).is_dir() and corpus in known_tasks()):
         return regular_file(Path(corpus))
     if corpus not in known_tasks():
@@ -38,24 +43,28 @@ def corpus_file(corpus: str | None, paths: Workspace) -> Path:
     return rows
 
 
-def read_corpus(path: Path, tokenizer: TeacherTokenizer, tokens: Path, overlap: int = 0, most: int = 0) -> EncodedText:
-    """Return the texts of a file in `windows` of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
+def read_corpus(
+    files: Sequence[Path], tokenizer: TeacherTokenizer, tokens: Path, overlap: int = 0, most: int = 0
+) -> EncodedText:
+    """Return the texts of files in `windows` of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
 
-    path: as `corpus_file` returns it; tokens: the file to write, which must exist as long as the result is used. Raises
-    UserError if the text is not UTF-8 (with the line's number), or if there is none.
+    files: as `corpus_files` returns them; tokens: the file to write, which must exist as long as the result is used.
+    Raises UserError if the text is not UTF-8 (with the line's number), or if a file has none.
     """
     whole = tokenizer.cut_at(2**31)
-    chunks = _read_rows(path) if path.suffix == ".parquet" else _read_lines(path)
-    lengths = []
+    lengths, seen = [], set[int]()
     tokens.parent.mkdir(parents=True, exist_ok=True)
     with tokens.open("wb") as file:
-        for texts in bar(chunks, f"reading {path.name}"):
-            if texts:
-                part = windows(whole.encode(texts), tokenizer.max_tokens, overlap, most)
-                file.write(part.ids.tobytes())
-                lengths.append(part.lengths)
-    if not lengths:
-        raise UserError(f"--corpus {path}: no text")
+        for path in files:
+            before = len(lengths)
+            chunks = _read_rows(path, seen) if path.suffix == ".parquet" else _read_lines(path)
+            for texts in bar(chunks, f"reading {path.name}"):
+                if texts:
+                    part = windows(whole.encode(texts), tokenizer.max_tokens, overlap, most)
+                    file.write(part.ids.tobytes())
+                    lengths.append(part.lengths)
+            if len(lengths) == before:
+                raise UserError(f"--corpus {path}: no text")
     return EncodedText(np.memmap(tokens, np.int32, "r").reshape(-1, 1), offsets_of(np.concatenate(lengths)))
 
 
@@ -74,10 +83,13 @@ def windows(text: EncodedText, size: int, overlap: int, most: int) -> EncodedTex
     return EncodedText(text.ids[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)], offsets)
 
 
-def _read_rows(path: Path) -> Iterator[list[str]]:
-    """Yield the sentences of a split file, a row group at a time."""
+def _read_rows(path: Path, seen: set[int]) -> Iterator[list[str]]:
+    """Yield the distinct sentences of a split file, a row group at a time; `seen` has the hashes of those before."""
     for group in range(len(parts_of(path))):
-        yield [text for sentences in read_row_group(path, group).sentences() for text in sentences if text]
+        texts = dict.fromkeys(itertools.chain(*read_row_group(path, group).sentences()))
+        new = [text for text in texts if text and hash(text) not in seen]
+        seen.update(map(hash, new))
+        yield new
 
 
 def _read_lines(path: Path) -> Iterator[list[str]]:

@@ -8,6 +8,7 @@ and BERT's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from common.training.loop import Run, fit, write_history
 from common.training.losses import kl
 from common.training.models import GENERAL, WEIGHTS_FILE
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
-from compression.distillation.corpus import corpus_file, read_corpus
+from compression.distillation.corpus import corpus_files, read_corpus
 from compression.distillation.masking import MaskedStudent, at_chosen, mask
 from compression.distillation.sentences import changed, divided
 from compression.distillation.settings import AlignSettings, DistillSettings, PretrainSettings, TrainSettings, Words
@@ -65,12 +66,11 @@ class Pretrain(Step):
     teacher: GeneralTeacher = pydantic.Field(exclude=True)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the corpus and the teacher."""
-        file = corpus_file(self.settings.corpus, paths)
-        splits = paths.splits(str(self.settings.corpus))
-        corpus = artifact_at(splits) if file.parent == splits else Artifact.of_file(file)
+        """Return the files of the corpus and the teacher."""
         source, _ = resolve(str(self.settings.teacher), paths.downloads())
-        return {"corpus": Artifact(corpus.key, file), "teacher": encoder_at(source)}
+        files = corpus_files(self.settings.corpus, paths)
+        corpus = {f"corpus {number}": _corpus_at(file) for number, file in enumerate(files)}
+        return {**corpus, "teacher": encoder_at(source)}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Train a student and save it, without its classifier; a stopped run is resumed."""
@@ -79,7 +79,8 @@ class Pretrain(Step):
         vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
         tokenizer = vocabulary.tokenizer(settings.max_tokens)
         alignment_teacher = AlignmentTeacher(teacher.model, vocabulary, device)
-        rows = _rows(settings, inputs["corpus"].path, vocabulary, context.work / "tokens")
+        files = [artifact.path for role, artifact in inputs.items() if role.startswith("corpus ")]
+        rows = _rows(settings, files, vocabulary, context.work / "tokens")
         seed_everything(settings.seed)
         pairs = settings.sentence_task is not None
         student = Student(self.student_arch, self.student, outputs=1, pair=pairs)
@@ -108,7 +109,7 @@ class Pretrain(Step):
             "arch": self.student_arch,
             "seed": self.seed,
             "teacher": teacher.name,
-            "trained_on": (settings.corpus,) if settings.corpus in known_tasks() else (),
+            "trained_on": tuple(sorted(set(settings.corpus) & set(known_tasks()))),
             "student": self.student.model_dump(mode="json"),
         }
 
@@ -119,7 +120,7 @@ def pretrain(settings: DistillSettings) -> Path:
     Raises UserError if the corpus has no text, or the teacher lacks what the settings require.
     """
     check_arch("pretrain", settings, settings.student_arch)
-    corpus_file(settings.corpus, settings.paths)
+    corpus_files(settings.corpus, settings.paths)
     teacher = load_general(str(settings.teacher), settings.paths.downloads())
     vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
     if vocabulary.mask is None:
@@ -142,7 +143,7 @@ def pretrain(settings: DistillSettings) -> Path:
         seed=settings.seed,
         student_arch=settings.student_arch,
         student=settings.student().model_copy(update={"vocab_size": len(vocabulary.pieces)}),
-        objective=settings.part(PretrainSettings).model_copy(update={"corpus": None}),
+        objective=settings.part(PretrainSettings).model_copy(update={"corpus": ()}),
         train=settings.part(TrainSettings),
         align=settings.part(AlignSettings) if settings.aligns else None,
         init_from_teacher=settings.init_from_teacher,
@@ -197,7 +198,14 @@ def _train(
     return history
 
 
-def _rows(settings: DistillSettings, corpus: Path, vocabulary: TeacherVocabulary, tokens: Path) -> EncodedRows:
+def _corpus_at(file: Path) -> Artifact:
+    """Return a file of the corpus as an input: text, or the train rows among the splits of a task."""
+    return Artifact(artifact_at(file.parent).key, file) if file.suffix == ".parquet" else Artifact.of_file(file)
+
+
+def _rows(
+    settings: DistillSettings, corpus: Sequence[Path], vocabulary: TeacherVocabulary, tokens: Path
+) -> EncodedRows:
     """Return the texts of a corpus, divided into pairs if the settings have a loss on pairs.
 
     tokens: the file to write the tokens of texts to; those of pairs are kept in memory. Raises UserError if there are
@@ -209,9 +217,7 @@ def _rows(settings: DistillSettings, corpus: Path, vocabulary: TeacherVocabulary
         return EncodedRows(texts)
     rows = divided(texts, vocabulary.whole)
     if not len(rows):
-        raise UserError(
-            f"--corpus {corpus}: no text has two words, as the losses of sentence order and next sentence require"
-        )
+        raise UserError("--corpus: no text has two words, as the losses of sentence order and next sentence require")
     return rows
 
 

@@ -232,8 +232,8 @@ class PruneSettings(Settings):
 class PretrainSettings(Settings):
     """Pre-training on plain text."""
 
-    corpus: str | None = None
-    """Text to pre-train on: a file with one text a line, or a task, for its prepared train rows."""
+    corpus: Words = ()
+    """Text to pre-train on: files with one text a line, or tasks, for the distinct texts of their prepared train rows."""
     window_overlap: int = later(0, ge=0)
     """Number of tokens that consecutive windows of a text share, for texts of more than --max-tokens."""
     max_windows: int = later(0, ge=0)

@@ -57,7 +57,7 @@ def compressed(**given):
 
 
 def pretrained(workspace, teacher, corpus, **given):
-    values = {"compression_actions": ("pretrain",), "teacher": str(teacher), "corpus": corpus and str(corpus)}
+    values = {"compression_actions": ("pretrain",), "teacher": str(teacher), "corpus": (str(corpus),) if corpus else ()}
     return compressed(**values, workspace=workspace, **{"model_name": "mini", "dropout": 0.0, **SHAPE, **given})
 
 
@@ -67,7 +67,7 @@ TOKENIZER = WordPieceTokenizer(["[UNK]", "a"], True, 5)
 def test_a_corpus_is_read_line_by_line_in_windows_of_max_tokens(tmp_path):
     lines = ["a" + " a" * more for more in (2, 6, 0, 9)]
     (tmp_path / "some.txt").write_text("\n\n".join(lines))
-    assert read_corpus(tmp_path / "some.txt", TOKENIZER, tmp_path / "ids").lengths.tolist() == [3, 5, 2, 1, 5, 5]
+    assert read_corpus([tmp_path / "some.txt"], TOKENIZER, tmp_path / "ids").lengths.tolist() == [3, 5, 2, 1, 5, 5]
 
 
 @given(
@@ -91,7 +91,7 @@ def test_windows_advance_share_tokens_and_miss_none(lengths, size, overlap, most
 
 def test_windows_of_a_corpus_overlap_and_have_a_most(tmp_path):
     (tmp_path / "some.txt").write_text("a" + " a" * 12)
-    found = read_corpus(tmp_path / "some.txt", TOKENIZER, tmp_path / "ids", overlap=2, most=3)
+    found = read_corpus([tmp_path / "some.txt"], TOKENIZER, tmp_path / "ids", overlap=2, most=3)
     assert found.lengths.tolist() == [5, 5, 5]
     assert isinstance(found.ids, np.memmap)
 
@@ -103,13 +103,20 @@ def test_windows_of_a_corpus_overlap_and_have_a_most(tmp_path):
 def test_a_corpus_without_text_is_refused(tmp_path, content, message):
     (tmp_path / "some.txt").write_bytes(content)
     with pytest.raises(UserError, match=message):
-        read_corpus(tmp_path / "some.txt", TOKENIZER, tmp_path / "ids")
+        read_corpus([tmp_path / "some.txt"], TOKENIZER, tmp_path / "ids")
 
 
-def test_a_tasks_rows_are_read_to_the_last_one(tmp_path):
+def test_tasks_rows_are_read_to_the_last_one_and_each_text_once(tmp_path):
     numbers = np.arange(ROW_GROUP_ROWS + 1)  # two row groups
-    write_split(tmp_path / "train.parquet", Split(["a a"] * len(numbers), None, numbers, numbers), {})
-    assert len(read_corpus(tmp_path / "train.parquet", TOKENIZER, tmp_path / "ids")) == len(numbers)
+    for name, texts in (("first", ["a a"] + [f"a {number}" for number in numbers[1:]]), ("second", ["a a", "a a a"])):
+        rows = np.arange(len(texts))
+        (tmp_path / name).mkdir()
+        write_split(tmp_path / name / "train.parquet", Split(texts, ["a"] * len(texts), rows, rows), {})
+    found = read_corpus(
+        [tmp_path / name / "train.parquet" for name in ("first", "second")], TOKENIZER, tmp_path / "ids"
+    )
+    assert len(found) == len(numbers) + 1 + 1
+    assert found.lengths.tolist()[-1] == 3
 
 
 def test_pieces_are_masked_as_bert_masks_them():
@@ -218,7 +225,7 @@ def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm
     torch.manual_seed(1)
     masked = MaskedStudent(Student("transformer", student, 1, pairs), 16, 16, 4.0, pairs).eval()
     aligner = Aligner(settings, AlignmentTeacher(teacher.model, vocabulary, torch.device("cpu")))
-    texts = read_corpus(corpus, vocabulary.tokenizer(24), tmp_path / "ids")
+    texts = read_corpus([corpus], vocabulary.tokenizer(24), tmp_path / "ids")
     rows = divided(texts, vocabulary.whole) if pairs else EncodedRows(texts)
     batch = rows.batch(np.arange(5), torch.device("cpu"))
 

@@ -137,6 +137,23 @@ def test_the_loss_of_answers_is_of_the_words_that_there_are():
     assert found.item() == pytest.approx(divergence.item(), rel=1e-4)  # a mean of four, times the temperature's square
 
 
+def check_exported(paths, task, teacher, file):
+    """A file of the teacher's logits is imported under another name: 16 bits, at most 12 below the highest."""
+    rows = ("processed", "test")
+    preprocess(tiny.prepare_settings(paths.root, task.argument, generate_loss=rows, model_name=teacher, logits_to=file))
+    given = {"generate_loss": rows, "model_name": "copy", "logits_from": file}
+    preprocess(tiny.prepare_settings(paths.root, task.argument, **given))
+    assert read_config(paths.model(task.name, "copy")).tokens
+    for name in ("train", "test"):
+        own, copied = (load_logits(paths, task, each, name) for each in (teacher, "copy"))
+        limited = np.maximum(own, np.nanmax(own, axis=1, keepdims=True) - 12)
+        assert np.array_equal(copied, limited.astype(np.float16).astype(np.float32), equal_nan=True)
+    texts = file.with_suffix(".jsonl")
+    texts.write_text("{}")
+    with pytest.raises(UserError, match="for question answering, a file that --logits-to wrote"):
+        preprocess(tiny.prepare_settings(paths.root, task.argument, **{**given, "logits_from": texts}))
+
+
 @pytest.mark.slow
 def test_a_teacher_learns_to_answer_and_its_logits_are_kept(tmp_path, encoder):
     argument = str(tiny_questions.write_task(tmp_path / "files", 60))
@@ -156,9 +173,9 @@ def test_a_teacher_learns_to_answer_and_its_logits_are_kept(tmp_path, encoder):
     model = load_saved(paths, folder, None, True)
     asked = list(zip(train.sentence1[:3], train.sentence2, strict=False))
     assert (model.kind, model.threshold, model.probabilities(asked).shape[2]) == ("answers", None, 2)
-    for refused in ({"augment": "tinybert"}, {"generate_loss": ("train",), "logits_to": tmp_path / "a.parquet"}):
-        with pytest.raises(UserError, match=r"question answering \(.*\) is not supported"):
-            preprocess(tiny.prepare_settings(paths.root, argument, **refused))
+    with pytest.raises(UserError, match=r"question answering \(.*\) is not supported"):
+        preprocess(tiny.prepare_settings(paths.root, argument, augment="tinybert"))
+    check_exported(paths, task, folder.name, tmp_path / "logits.parquet")
     for arch, more in (("roberta_base", {}), (str(folder), {"as_is": True})):
         with pytest.raises(UserError, match=r"answers in a context: use|question answering .* is not supported"):
             finetune(tiny.finetune_settings(paths.root, argument, arch, **more))

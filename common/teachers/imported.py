@@ -9,6 +9,7 @@ import pydantic
 from common.data.split import file_name, is_augmented, load_split
 from common.data.tasks import Task
 from common.errors import UserError
+from common.reading import regular_file
 from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.store import Store
@@ -78,7 +79,7 @@ def import_logits(
     if is_logits_file(path):
         logits = [read_logits(path, task, split, name, paths) for name, split in zip(rows, splits, strict=True)]
     elif task.spans:
-        raise UserError(f"--logits-from {path}: for question answering, a file that --logits-to wrote")
+        raise UserError(f"{regular_file(path)}: logits of answers must be a file that --logits-to wrote")
     else:
         logits = [read_answers(path, task, split, name) for name, split in zip(rows, splits, strict=True)]
     context = Context(paths, force=force, name=teacher)

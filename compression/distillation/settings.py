@@ -176,7 +176,7 @@ class TrainSettings(Settings):
     average_epochs: int = later(1, gt=0)
     """Keep the mean of the weights of this many epochs, those with the best validation scores. 1: the best one's."""
     precision: Literal["fp32", "bf16"] = later("fp32")
-    """Arithmetic in which a transformer is trained: fp32, or bf16, which is faster where the hardware has it."""
+    """Arithmetic of training: fp32, or bf16, which is faster where the hardware has it."""
 
 
 class LossSettings(LogitsSettings):
@@ -303,8 +303,6 @@ class DistillSettings(
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):
             raise ValueError("--adapter-tuning needs --start-from (the frozen student) and --adapters (their width)")
-        if self.precision == "bf16" and self.student_arch not in TRANSFORMERS:
-            raise ValueError(f"--precision bf16 is for {' and '.join(TRANSFORMERS)} (got {self.student_arch})")
         if self.average_epochs > 1 and self.prune_aware:
             raise ValueError("--average-epochs and --prune-aware exclude each other: zeros differ between epochs")
         if self.adapter_tuning and self.prune_aware:

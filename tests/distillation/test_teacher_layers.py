@@ -291,11 +291,6 @@ def test_training_in_bf16_follows_that_in_fp32(workspace, teacher, hidden_loss, 
     assert {tensor.dtype for tensor in weights["bf16"].values()} == {torch.float32}
 
 
-def test_students_without_layers_are_not_trained_in_bf16():
-    with pytest.raises(ValueError, match="--precision bf16 is for transformer and recursive"):
-        CompressSettings(task="sst-2", student_arch="bilstm", precision="bf16")
-
-
 def test_epochs_after_those_that_only_align_learn_logits_alone(workspace, teacher):
     """As TinyBERT's last phase; --align-throughout keeps the alignment loss."""
     given = shape(teacher, align_hidden=1e4, epochs=2, align_first=1, lr=1e-6)

@@ -236,6 +236,20 @@ def test_a_student_can_be_the_mean_of_its_best_epochs(workspace):
     assert keys[0] != keys[1] == keys[2]
 
 
+@pytest.mark.parametrize("arch", ["bilstm", "rnn", "conv", "ffn"])
+def test_training_in_bf16_follows_that_in_fp32(workspace, arch):
+    """Weights stay float32; steps differ by rounding."""
+    given = tiny.small(student_arch=arch, embedding_type="hash", only_original_data=True, epochs=1, task="sst-2")
+    losses = {}
+    for precision in ("fp32", "bf16"):
+        named = {**given, "precision": precision, "model_name": f"{arch}-{precision}"}
+        folder = distill(tiny.compress_settings(workspace=workspace, **named))
+        losses[precision] = json.loads((folder / "history.jsonl").read_text())["loss"]
+        assert {tensor.dtype for tensor in load_weights(folder).values()} == {torch.float32}
+    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.02)
+    assert losses["bf16"] != losses["fp32"]
+
+
 def test_another_seed_gives_other_weights(workspace):
     settings = (tiny.small(**STUDENTS["ffn-hash"], seed=seed) for seed in (1, 2))
     first, second = (distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given)) for given in settings)

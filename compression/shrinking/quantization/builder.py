@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +29,22 @@ UPDATES = 20
 """Number of times that ranges are fitted during training."""
 
 
+class StraightThrough(torch.autograd.Function):
+    """Quantized weights, whose gradient goes to the float weights; that of pruned weights is zero."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, quantized: torch.Tensor, pruned: torch.Tensor | None) -> torch.Tensor:
+        """Return the quantized weights. pruned: bool, which weights stay zero; None: none of them."""
+        ctx.pruned = pruned
+        return quantized
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Return the gradient of the float weights."""
+        (gradient,) = gradients
+        return gradient if ctx.pruned is None else gradient.masked_fill(ctx.pruned, 0.0), None, None
+
+
 class FakeQuantized(Matrix):
     """Float weights that are trained through a quantizer. Weights that are zero at the start (pruned) stay zero."""
 
@@ -36,6 +53,7 @@ class FakeQuantized(Matrix):
         self.scheme = scheme
         self.value = nn.Parameter(weight.clone())
         self.register_buffer("pruned", weight == 0)
+        self.any_pruned = bool(self.pruned.any())
         ranges = scheme.fit(weight)
         self.ranges = tuple(ranges)
         for name, tensor in ranges.items():
@@ -43,8 +61,7 @@ class FakeQuantized(Matrix):
 
     def dense(self) -> torch.Tensor:
         """Return the quantized weights' values, with the gradient of the float weights."""
-        through = self.value - self.value.detach()  # zeros, with a gradient
-        return self.quantized().dense() + through.masked_fill(self.pruned, 0.0)
+        return StraightThrough.apply(self.value, self.quantized().dense(), self.pruned if self.any_pruned else None)
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
         """Return rows by index, ids [...] -> [..., columns]; embedding's gradient is faster here than indexing's."""

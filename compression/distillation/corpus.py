@@ -49,7 +49,7 @@ def read_corpus(
     """Return the texts of files in `windows` of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
 
     files: as `corpus_files` returns them; tokens: the file to write, which must exist as long as the result is used.
-    Raises UserError if the text is not UTF-8 (with the line's number), or if a file has none.
+    Raises UserError if the text is not UTF-8 (with the line's number), or if a file has none that those before it lack.
     """
     whole = tokenizer.cut_at(2**31)
     lengths, seen = [], set[int]()
@@ -64,7 +64,7 @@ def read_corpus(
                     file.write(part.ids.tobytes())
                     lengths.append(part.lengths)
             if len(lengths) == before:
-                raise UserError(f"--corpus {path}: no text")
+                raise UserError(f"--corpus {path}: no text" + (" that is not in those before it" if before else ""))
     return EncodedText(np.memmap(tokens, np.int32, "r").reshape(-1, 1), offsets_of(np.concatenate(lengths)))
 
 

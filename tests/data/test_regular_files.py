@@ -21,7 +21,7 @@ from common.errors import UserError
 from common.stopping import graceful
 from common.store.workspace import Workspace
 from compression.augmentation.glove import glove_fingerprint, load_glove
-from compression.distillation.corpus import corpus_file
+from compression.distillation.corpus import corpus_files
 from compression.evaluation.packed import load_packed
 from compression.tokenizers.bpe import BpeTokenizer
 
@@ -71,7 +71,7 @@ def test_other_files(endless):
     for name, read in {
         "glove.txt": glove_fingerprint,
         "glove": load_glove,
-        "corpus.txt": lambda path: corpus_file(str(path), None),
+        "corpus.txt": lambda path: corpus_files([str(path)], None),
         "m.fwt": load_packed,
         "bpe.model": lambda path: BpeTokenizer(path, 8),
     }.items():

@@ -29,8 +29,10 @@ from common.training.models import find_model
 
 _KEY = "featherweight.logits"
 """Key of the file's description, JSON, in the metadata of Parquet."""
-_ANSWER_LIMIT, _ANSWER_STEPS = 8.0, 16
-"""Logits of answers are at most this far below the highest of a row, and multiples of one such part."""
+_ANSWER_LIMIT = 8.0
+"""Logits of answers that are further than this below a row's highest are raised to it."""
+_ANSWER_STEPS = 16
+"""Logits of answers are rounded to multiples of 1 / _ANSWER_STEPS."""
 
 
 class Part(Settings):

@@ -69,7 +69,9 @@ class Pretrain(Step):
         """Return the files of the corpus and the teacher."""
         source, _ = resolve(str(self.settings.teacher), paths.downloads())
         files = corpus_files(self.settings.corpus, paths)
-        corpus = {f"corpus {number}": _corpus_at(file) for number, file in enumerate(files)}
+        splits = map(paths.splits, self.settings.corpus)
+        parts = [_corpus_at(file, of_task) for file, of_task in zip(files, splits, strict=True)]
+        corpus = {f"corpus {number}": part for number, part in enumerate(parts)}
         return {**corpus, "teacher": encoder_at(source)}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
@@ -198,9 +200,9 @@ def _train(
     return history
 
 
-def _corpus_at(file: Path) -> Artifact:
-    """Return a file of the corpus as an input: text, or the train rows among the splits of a task."""
-    return Artifact(artifact_at(file.parent).key, file) if file.suffix == ".parquet" else Artifact.of_file(file)
+def _corpus_at(file: Path, splits: Path) -> Artifact:
+    """Return a file of the corpus as an input: text, or the train rows of a task. splits: the task's folder."""
+    return Artifact(artifact_at(splits).key, file) if file.parent == splits else Artifact.of_file(file)
 
 
 def _rows(

@@ -27,7 +27,7 @@ from common.teachers.logits import find_logits, load_logits
 from common.teachers.settings import FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
 from common.training.models import SUBFOLDERS, read_config
-from common.training.targets import with_choices
+from common.training.targets import check_loss, with_choices
 
 
 class Finetune(TeacherStep):
@@ -126,8 +126,7 @@ def finetune(settings: FinetuneSettings) -> Path:
     about["training"] = settings.part(TeacherTraining)
     if settings.teacher is None:
         return Finetune(**about).make(settings.model_name or arch)
-    if task.regression and settings.loss != "mse":
-        raise UserError(f"--loss {settings.loss} is for classification; {task.name} is a regression: use mse")
+    check_loss(task, settings.loss)
     return Assist(**about, guidance=settings.part(GuidanceSettings)).make(settings.model_name or arch)
 
 

@@ -54,6 +54,12 @@ def choices(task: Task, logits: np.ndarray, threshold: float = ANSWERED_FROM) ->
     return (logits[:, 0] * (high - low) + low).astype(np.float32)
 
 
+def check_loss(task: Task, loss: str) -> None:
+    """Raise UserError if a regression is to be learned with a loss between probabilities."""
+    if task.regression and loss != "mse":
+        raise UserError(f"--loss {loss} is for classification; {task.name} is a regression: use mse")
+
+
 def confidence(task: Task, logits: np.ndarray) -> np.ndarray:
     """Return the probability of `choices`, float32 [n]; with several labels or words, that of the least certain one.
 

@@ -23,6 +23,7 @@ from common.store.workspace import Workspace
 from common.teachers.layers import layers_config
 from common.training.loop import trained_parameters
 from common.training.models import find_model, members_of, read_config
+from common.training.targets import check_loss
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.callbacks import Pruner
 from compression.distillation.dataset import (
@@ -149,8 +150,7 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
     create_pruner: needed for --prune-aware only.
     """
     task = load_task(settings.task)
-    if task.regression and settings.loss != "mse":
-        raise UserError(f"--loss {settings.loss} is for classification; {task.name} is a regression: use mse")
+    check_loss(task, settings.loss)
     if task.tokens and settings.student_arch == "ffn":
         raise UserError(
             f"{task.name} has a label for every word, but an FFN has one state per text: use another student"

@@ -7,6 +7,7 @@ include zero: q = clamp(round(x / scale) + zero_point, 0, 255), x = (q - zero_po
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 import torch
@@ -20,6 +21,9 @@ GATES = {"lstm": 4, "rnn": 1}
 INPUTS = {"encoder": ("dynamic",), "classifier": ("dynamic", "static")}
 """Parts whose inputs can be rounded, and how."""
 LEVELS = 255
+
+# A matrix may be computed from codes or factors, so the weights are not one buffer; cuDNN copies them into one.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 
 def affine_range(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -108,8 +108,13 @@ class Pivot:
 
     @property
     def quotes_sizes(self) -> bool:
-        """Whether the thesis's sizes are known; if so, size ratios to the teacher are shown too."""
+        """Whether the thesis's sizes are known."""
         return any(each.size for row in self.rows for each in row.thesis.values())
+
+    @property
+    def has_ratios(self) -> bool:
+        """Whether ratios to the teacher's size are shown: next to the thesis's, if the teacher's own size is known."""
+        return self.quotes_sizes and any(each.ratio for row in self.rows for each in row.sizes.values())
 
     def table(self, quoted: bool = True, sizes: bool = True, short: bool = False) -> Table:
         """Return the table to show. quoted: with the thesis's figures; sizes: with sizes; short: use short headings."""
@@ -119,7 +124,7 @@ class Pivot:
         shown = [i for i, column in enumerate(self.columns) if quoted or not column.quoted]
         one_metric = short and not quoted and len({column.metric for column in self.columns}) == 1
         heads = [Head((SHORT.get(axis, axis) if short else axis,), numeric=False) for axis in self.layout.rows]
-        heads += size_heads(every[0].sizes, self.quotes_sizes, thesis, self.speeds) if sizes else []
+        heads += size_heads(every[0].sizes, self.has_ratios, thesis, self.speeds) if sizes else []
         for column in (self.columns[i] for i in shown):
             heads.append(Head(column.labels if one_metric else column.levels, quoted=column.quoted))
 
@@ -128,7 +133,7 @@ class Pivot:
             last = max((i for i, label in enumerate(row.labels) if label), default=0)
             mark = " †" * row.selected_on_test + " (quoted)" * row.quoted
             labels = [Entry(label + mark * (i == last), label) for i, label in enumerate(row.labels)]
-            own = (row.sizes, row.thesis, self.quotes_sizes, thesis, self.speeds)
+            own = (row.sizes, row.thesis, self.has_ratios, thesis, self.speeds)
             numbers = size_entries(*own) if sizes else []
             return Line([*labels, *numbers, *(row.scores[i] for i in shown)], "quoted" if row.quoted else "")
 

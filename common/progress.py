@@ -42,6 +42,17 @@ def show_bars(shown: bool) -> None:
     _shown = shown
 
 
+@contextlib.contextmanager
+def without_bars() -> Iterator[None]:
+    """Hide bars within the block."""
+    before = _shown
+    show_bars(False)
+    try:
+        yield
+    finally:
+        show_bars(before)
+
+
 def bar(items: Iterable[T], label: str, total: int | None = None, initial: int = 0, stops: bool = True) -> Iterator[T]:
     """Yield the items, showing a progress bar. In a log (neither terminal nor notebook) it is printed every 20 seconds.
 

@@ -21,16 +21,17 @@ from common.teachers.huggingface.classes import teacher_class
 from common.teachers.huggingface.pretrained import load_pretrained, resolve
 from common.teachers.huggingface.teacher import MULTILABEL
 from common.teachers.settings import FinetuneSettings, is_fairseq
-from common.teachers.step import TeacherStep, encoder_at
+from common.teachers.step import TeacherStep, answers_of, encoder_at
 from common.training.models import SUBFOLDERS, ModelConfig, read_config
 
 
 class Adopt(TeacherStep):
     """A teacher that is adopted without training, from Hugging Face or from another task."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
-    labels: tuple[str, ...]
+    answers: dict[str, Any]
+    """See `answers_of`: one classifier may be adopted for several tasks."""
     max_tokens: int
     source: str = pydantic.Field(exclude=True)
     """Folder of a model of ours, or folder or name of a Hugging Face classifier."""
@@ -62,7 +63,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     """
     if task.spans:
         raise UserError(f"--as-is: question answering ({task.name}) is not supported: fine-tune an encoder")
-    common = {"task": task, "settings": settings, "labels": task.labels}
+    common = {"task": task, "settings": settings, "answers": answers_of(task)}
     if folder := _folder_of_ours(settings):
         config = read_config(folder)
         _check_ours(settings.arch, config, task, settings.paths)

@@ -16,7 +16,7 @@ from common.data.task_use import check_no_overlap, check_trains
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.seeds import drawn
-from common.store.artifact import MANIFEST, Artifact
+from common.store.artifact import Artifact
 from common.store.step import Context
 from common.store.workspace import Workspace
 from common.teachers.adopt import adopt
@@ -26,7 +26,7 @@ from common.teachers.huggingface import training as huggingface_training
 from common.teachers.logits import find_logits, load_logits
 from common.teachers.settings import FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
-from common.training.models import SUBFOLDERS, read_config
+from common.training.models import tasks_seen
 from common.training.targets import check_loss, with_choices
 
 
@@ -147,7 +147,6 @@ def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:
 
 def _trained_on(arch: str, task: Task, paths: Workspace) -> tuple[str, ...]:
     """Return every task the encoder was trained on so far, and this one. Raises UserError for overlapping tasks."""
-    folder = Path(arch).parent if Path(arch).name in SUBFOLDERS else Path(arch)
-    before = read_config(folder).trained_on if (folder / MANIFEST).exists() else ()
+    before = tasks_seen(arch)
     check_no_overlap(before, task, paths)
     return tuple(sorted({*before, task.name}))

@@ -1,7 +1,7 @@
 """Teachers whose logits come from files: of any model, or exported by another workspace."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 import pydantic
@@ -17,27 +17,25 @@ from common.store.workspace import Workspace
 from common.teachers.answers import read_answers
 from common.teachers.logits import LOGITS_FILE, LogitsStep, as_table
 from common.teachers.logits_file import is_logits_file, read_logits
+from common.teachers.step import answers_of
 from common.training.models import read_config
 
 
 class Imported(Step):
     """A teacher without files: a name for logits from elsewhere."""
 
-    definition: Task = pydantic.Field(exclude=True)
-    task: str
+    version: ClassVar[int] = 2
+
     name: str
-    labels: tuple[str, ...]
+    answers: dict[str, Any]
+    """See `answers_of`; the task is the one whose models are scored."""
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write nothing: the manifest is the teacher."""
         return {
             "kind": "teacher",
             "stage": "teacher",
-            "task": self.task,
-            "labels": self.labels,
-            "pair": self.definition.pair,
-            "tokens": self.definition.word_logits,
-            "multilabel": self.definition.multilabel,
+            **self.answers,
             "arch": "imported",
             "seed": 0,
             "imported": True,
@@ -83,7 +81,7 @@ def import_logits(
     else:
         logits = [read_answers(path, task, split, name) for name, split in zip(rows, splits, strict=True)]
     context = Context(paths, force=force, name=teacher)
-    about = Imported(definition=task, task=task.models_task, name=teacher, labels=task.labels)
+    about = Imported(name=teacher, answers={**answers_of(task), "task": task.models_task})
     store.make(about, context, alias=alias)
     for name, values in zip(rows, logits, strict=True):
         kind = "augmented" if is_augmented(task, name) else name

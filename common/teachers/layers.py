@@ -31,6 +31,13 @@ _FAIRSEQ_SIZES = {
     "intermediate_size": "encoder_ffn_embed_dim",
     "hidden_act": "activation_fn",
 }
+_DISTILBERT_SIZES = {
+    "hidden_size": "dim",
+    "num_attention_heads": "n_heads",
+    "num_hidden_layers": "n_layers",
+    "intermediate_size": "hidden_dim",
+    "hidden_act": "activation",
+}
 _FAIRSEQ_EMBEDDINGS = {
     "embed_tokens": "word_embeddings",
     "embed_positions": "position_embeddings",
@@ -63,7 +70,7 @@ def layers_config(folder: Path) -> dict[str, Any]:
     Raises UserError if fairseq's layers differ from RoBERTa's.
     """
     if not (folder / FAIRSEQ).is_dir():
-        return read_json(folder / HUGGING_FACE / "config.json")
+        return with_usual_names(read_json(folder / HUGGING_FACE / "config.json"))
     architecture = build(Architecture, read_json(folder / FAIRSEQ / ARCHITECTURE_FILE))
     if architecture.encoder_normalize_before or not architecture.layernorm_embedding:
         raise UserError(
@@ -74,6 +81,11 @@ def layers_config(folder: Path) -> dict[str, Any]:
     sizes = {theirs: getattr(architecture, own) for theirs, own in _FAIRSEQ_SIZES.items()}
     more = {"max_position_embeddings": architecture.max_positions + PAD + 1, "type_vocab_size": 1}
     return {"model_type": "roberta", "pad_token_id": PAD, "layer_norm_eps": _NORM_EPS, **sizes, **more}
+
+
+def with_usual_names(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config.json of transformers with BERT's names of sizes, which DistilBERT (Sanh et al., 2019) lacks."""
+    return {**{usual: config[own] for usual, own in _DISTILBERT_SIZES.items() if own in config}, **config}
 
 
 def has_layers(folder: Path) -> bool:

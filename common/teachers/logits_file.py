@@ -135,6 +135,8 @@ def _values(path: Path, task: Task, rows: Split, where: slice, count: int) -> np
         if [(field.name, field.type) for field in table.schema] != expected or table.num_rows != count:
             raise UserError(f"expected {count:,} rows of {task.outputs} columns of type {kind}")
         part = table.slice(where.start, where.stop - where.start)
+        if part.num_rows != len(rows):
+            raise UserError(f"{part.num_rows:,} rows of logits for {len(rows):,} texts")
         if words is not None and any((pc.list_value_length(each).to_numpy() != words).any() for each in part.columns):
             raise UserError("the numbers of words differ from those of the texts")
         logits = from_table(part).astype(np.float32)

@@ -31,15 +31,22 @@ class TeacherStep(Step):
         return {
             "kind": "teacher",
             "stage": "teacher",
-            "task": self.task.name,
-            "labels": self.task.labels,
-            "pair": self.task.pair,
-            "tokens": self.task.word_logits,
-            "multilabel": self.task.multilabel,
+            **answers_of(self.task),
             "arch": self.arch,
             "seed": self.settings.seed,
             "trained_on": trained_on,
         }
+
+
+def answers_of(task: Task) -> dict[str, Any]:
+    """Return the facts of a teacher's manifest that its task determines: name, labels, and kinds of text and labels."""
+    return {
+        "task": task.name,
+        "labels": task.labels,
+        "pair": task.pair,
+        "tokens": task.word_logits,
+        "multilabel": task.multilabel,
+    }
 
 
 def encoder_at(source: str) -> Artifact:

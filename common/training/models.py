@@ -47,7 +47,7 @@ class ModelConfig(Settings):
     """Whether its task is scored by the F1 of the second of two labels, or its questions may have no answer: its packed
     file then has a threshold."""
     arch: str
-    """Teacher: its source, such as minilm, or ensemble. Student: bilstm, rnn, ffn or conv."""
+    """Teacher: its source, such as minilm, or ensemble. Student: its value of --student-arch."""
     seed: int
     select_on: str = "validation"
     """Split that chose its checkpoint; `test` only to reproduce the thesis."""
@@ -99,6 +99,12 @@ class ModelConfig(Settings):
     def outputs(self) -> int:
         """Width of the model's output: one logit a label, or the one number of a regression."""
         return len(self.labels) or 1
+
+
+def tasks_seen(source: str) -> tuple[str, ...]:
+    """Return every task whose rows a model of ours has seen; none for other encoders. source: folder or name."""
+    folder = Path(source).parent if Path(source).name in SUBFOLDERS else Path(source)
+    return read_config(folder).trained_on if (folder / MANIFEST).exists() else ()
 
 
 def flat(settings: dict[str, Any]) -> dict[str, Any]:

@@ -32,8 +32,15 @@ def corpus_files(corpus: Sequence[str], paths: Workspace) -> list[Path]:
     return [_file(each, paths) for each in corpus]
 
 
+def corpus_tasks(corpus: Sequence[str], paths: Workspace) -> list[str]:
+    """Return the tasks of --corpus, without text files that are named as a task is."""
+    return [each for each in corpus if each in known_tasks() and _file(each, paths) == paths.split(each, "train")]
+
+
 def _file(corpus: str, paths: Workspace) -> Path:
     if Path(corpus).exists() and not (Path(corpus).is_dir() and corpus in known_tasks()):
+        if corpus.endswith(".parquet"):
+            raise UserError(f"--corpus {corpus}: give a text file with one text a line, or the name of a task")
         return regular_file(Path(corpus))
     if corpus not in known_tasks():
         raise UserError(f"--corpus {corpus}: no such file or task")

@@ -18,7 +18,6 @@ import torch
 from torch import nn
 
 from common.config import later
-from common.data.tasks import known_tasks
 from common.devices import autocast, pick_device, pick_dtype
 from common.errors import UserError
 from common.progress import bar
@@ -28,15 +27,15 @@ from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.teachers.huggingface.general import GeneralTeacher, load_general
 from common.teachers.huggingface.pretrained import resolve
-from common.teachers.layers import as_bert
+from common.teachers.layers import as_bert, with_usual_names
 from common.teachers.step import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
 from common.training.loop import Run, fit, write_history
 from common.training.losses import kl
-from common.training.models import GENERAL, WEIGHTS_FILE
+from common.training.models import GENERAL, WEIGHTS_FILE, tasks_seen
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
-from compression.distillation.corpus import corpus_files, read_corpus
+from compression.distillation.corpus import corpus_files, corpus_tasks, read_corpus
 from compression.distillation.masking import MaskedStudent, at_chosen, mask
 from compression.distillation.sentences import changed, divided
 from compression.distillation.settings import AlignSettings, DistillSettings, PretrainSettings, TrainSettings, Words
@@ -48,7 +47,7 @@ from compression.students.student import Student
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, vocabulary_of
 
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
-"""Every fiftieth text is held out to select the epoch, a thousand at most."""
+"""Every fiftieth window of text is held out to select the epoch, a thousand at most."""
 _BATCH = 64
 
 
@@ -82,6 +81,7 @@ class Pretrain(Step):
         tokenizer = vocabulary.tokenizer(settings.max_tokens)
         alignment_teacher = AlignmentTeacher(teacher.model, vocabulary, device)
         files = [artifact.path for role, artifact in inputs.items() if role.startswith("corpus ")]
+        seen = tasks_seen(str(inputs["teacher"].path))
         rows = _rows(settings, files, vocabulary, context.work / "tokens")
         seed_everything(settings.seed)
         pairs = settings.sentence_task is not None
@@ -111,7 +111,7 @@ class Pretrain(Step):
             "arch": self.student_arch,
             "seed": self.seed,
             "teacher": teacher.name,
-            "trained_on": tuple(sorted(set(settings.corpus) & set(known_tasks()))),
+            "trained_on": tuple(sorted({*corpus_tasks(settings.corpus, context.paths), *seen})),
             "student": self.student.model_dump(mode="json"),
         }
 
@@ -138,7 +138,7 @@ def pretrain(settings: DistillSettings) -> Path:
     if settings.output_weight is None:
         settings = settings.model_copy(update={"output_weight": float(teacher.has_head)})
     if settings.aligns:
-        check_alignment(settings, teacher.model.config.to_dict(), teacher.name)
+        check_alignment(settings, with_usual_names(teacher.model.config.to_dict()), teacher.name)
     elif not settings.output_weight and not settings.masked_lm_weight and settings.sentence_task is None:
         raise UserError("pretrain: every loss has weight 0; give one a positive weight, such as --align-hidden 1")
     step = Pretrain(

@@ -188,6 +188,10 @@ class LossSettings(LogitsSettings):
     """Prune gradually while distilling, to the targets that pruning would use."""
 
 
+OF_UNITS = ("prune_units", "prune_heads", "drop_layers", "prune_vocabulary")
+"""Settings of pruning that --prune-aware does not use."""
+
+
 class PruneSettings(Settings):
     """Pruning."""
 
@@ -212,6 +216,10 @@ class PruneSettings(Settings):
     """Number of a transformer's last layers, or of a recursive one's iterations, to remove."""
     prune_vocabulary: int = pydantic.Field(0, ge=0)
     """Remove byte pairs (zero hash rows) that occur fewer than this many times in the training text."""
+
+    def of_weights(self) -> "PruneSettings":
+        """Return the settings that --prune-aware uses; the others have their defaults."""
+        return self.model_copy(update={name: type(self).model_fields[name].default for name in OF_UNITS})
 
     @pydantic.field_validator("prune_threshold")
     @classmethod
@@ -321,7 +329,7 @@ class DistillSettings(
             train=self.part(TrainSettings),
             init=self.part(InitSettings),
             align=self.part(AlignPhaseSettings) if self.aligns else None,
-            prune=self.part(PruneSettings) if self.prune_aware else None,
+            prune=self.part(PruneSettings).of_weights() if self.prune_aware else None,
         )
 
     def student(self) -> StudentSettings:

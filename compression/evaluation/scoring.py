@@ -202,7 +202,7 @@ def _metrics(
 
 
 def _training_seconds(folder: Path) -> float | None:
-    """Return the training seconds in history.jsonl, or None for a model built by pruning or quantizing."""
+    """Return the seconds of the last action's training; None if it trained nothing."""
     history = folder / "history.jsonl"
     if not history.exists():
         return None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from common.data.split import Split
-from common.progress import show_bars
+from common.progress import without_bars
 from compression.evaluation import timing
 from compression.evaluation.packed import Runtime, load_packed
 from compression.runtime import native
@@ -34,9 +34,9 @@ def spread(split: Split, most: int) -> np.ndarray:
 
 def speed(predict: Predictor, split: Split) -> dict[str, Any]:
     """Return the speed of a PyTorch model, including tokenizing. The caller limits the number of threads to one."""
-    show_bars(False)
     rows, alone = spread(split, ROWS), spread(split, ALONE)
-    return {"runtime": "pytorch", **timing.times(lambda some: predict(split.take(np.array(some))), rows, alone)}
+    with without_bars():
+        return {"runtime": "pytorch", **timing.times(lambda some: predict(split.take(np.array(some))), rows, alone)}
 
 
 def packed_speed(path: Path, runtime: Runtime, split: Split) -> dict[str, Any]:

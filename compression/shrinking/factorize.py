@@ -80,9 +80,10 @@ class Factorize(Shrink):
     def _candidates(self, context: CompressionContext) -> dict[str, torch.Tensor]:
         """Return all matrices that could be factorized, by name. Raises UserError when there are none."""
         own, parent = self.factorize, context.parent.name
-        chosen = {stem: matrix for stem, matrix in matrices(context.student) if stem.split(".")[0] in own.factorize}
-        if not all(isinstance(matrix, Dense) for matrix in chosen.values()):
+        every = dict(matrices(context.student))
+        if not all(isinstance(matrix, Dense) for matrix in every.values()):
             raise UserError(f"{parent} is quantized; factorize it before quantizing")
+        chosen = {stem: matrix for stem, matrix in every.items() if stem.split(".")[0] in own.factorize}
         candidates = {
             stem: matrix.value.detach()
             for stem, matrix in chosen.items()

@@ -12,6 +12,7 @@ from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root
 from common.training.models import GENERAL, ModelConfig, model_folder, read_config
 from compression.distillation.settings import (
+    OF_UNITS,
     AlignSettings,
     DistillSettings,
     InitSettings,
@@ -132,8 +133,6 @@ class QuantizeSettings(Settings):
         return getattr(self, f"bits_{part}")
 
 
-_OF_UNITS = ("prune_units", "prune_heads", "drop_layers", "prune_vocabulary")
-"""Settings of pruning that --prune-aware does not use."""
 _OF_TRANSFORMERS = ("heads", "head_dim", "segments", "intermediate_dim", "adapters")
 """Settings that both kinds of transformers have."""
 
@@ -194,7 +193,7 @@ class CompressSettings(  # bases in the order of --help
         of_action = "without --compression-actions "
         both, distilling = of_action + "pretrain or distill", of_action + "distill"
         learning = distilling + ("" if asked["pretrain"] else ", or --tune-epochs")
-        widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*_OF_UNITS}
+        widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*OF_UNITS}
         arch, embedding = f"with --student-arch {self.student_arch}", f"with --embedding-type {self.embedding_type}"
         labels_alone = self.alpha == 1 and self.only_original_data and not asked["pretrain"]
         # If several reasons apply, the last one is reported: those of actions come after those of other flags.
@@ -242,7 +241,7 @@ class CompressSettings(  # bases in the order of --help
             (self.output_weight != 0, ["output_temperature"], "with --output-weight 0"),
             (asked["pretrain"], PretrainSettings.model_fields, of_action + "pretrain"),
             (asked["factorize"], FactorizeSettings.model_fields, of_action + "factorize"),
-            (asked["prune"], _OF_UNITS, of_action + "prune"),
+            (asked["prune"], OF_UNITS, of_action + "prune"),
             (asked["prune"] or (distilled and self.prune_aware), weights, of_action + "prune, or --prune-aware"),
             (asked["quantize"], QuantizeSettings.model_fields, of_action + "quantize"),
             (shrunk, TuneSettings.model_fields, of_action + "factorize, prune or quantize"),

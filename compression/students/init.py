@@ -92,6 +92,8 @@ def check_sizes(settings: StudentSettings, config: dict[str, Any], teacher: str)
         if config[theirs] != getattr(settings, ours):
             flag, value = ours.replace("encoder_", "").replace("_", "-"), config[theirs]
             raise UserError(f"{_FLAG}: {theirs} of {teacher} is {value}: set --{flag} {value}")
+    if (activation := config.get("hidden_act", "gelu")) != "gelu":
+        raise UserError(f"{_FLAG}: the activation of {teacher} is {activation}, a student's is gelu")
     if settings.head_dim not in (0, head_dim := config["hidden_size"] // config["num_attention_heads"]):
         raise UserError(f"{_FLAG}: heads of {teacher} are {head_dim} wide: leave out --head-dim")
     if settings.embedding_dim > (width := config["hidden_size"]):

@@ -99,6 +99,14 @@ class Recurrent(nn.Module):
         """vectors: [batch, time, input_dim] -> states [batch, time, hidden_dim], from a state of zeros."""
         if self.inputs == "dynamic":
             return self._step_by_step(vectors)
+        if vectors.is_cuda:
+            # Autocast runs cuDNN's recurrence in float16 whatever its dtype, in which small gradients are zero.
+            with torch.autocast("cuda", enabled=False):
+                return self._recur(vectors.float())
+        return self._recur(vectors)
+
+    def _recur(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the states of `forward` from PyTorch's own recurrence."""
         weights = [self.weight_ih.dense(), self.weight_hh.dense(), self.bias_ih, self.bias_hh]
         zeros = vectors.new_zeros(1, vectors.shape[0], self.hidden_dim)
         # As nn.LSTM and nn.RNN call it: biases, one layer, no dropout, whether training, one direction, batch first.

@@ -241,9 +241,9 @@ def restore_matrices(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> 
     for name, fresh in list(matrices(module)):
         try:
             stored = Matrix.from_tensors(_below(tensors, name))
-        except UserError as error:
+            shape, expected = list(stored.dense().shape), list(fresh.dense().shape)
+        except (UserError, RuntimeError, ValueError, TypeError, IndexError) as error:
             raise UserError(f"{name}: {error}") from None
-        shape, expected = list(stored.dense().shape), list(fresh.dense().shape)
         if shape != expected:
             raise UserError(f"{name}: the file has {shape}, but manifest.json expects {expected}")
         replace_matrix(module, name, stored)

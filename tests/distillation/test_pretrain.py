@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -338,3 +339,40 @@ def test_a_general_student_that_has_read_a_task_is_not_scored_on_one_of_the_same
         find_general(paths, "mini", config.arch, build(StudentSettings, config.student), load_task("rotten-tomatoes"))
     student = compressed(task="qqp", workspace=workspace, **FROM_MINI)
     assert read_config(student).trained_on == ("qqp", "sst-2")
+
+
+def test_a_general_student_has_seen_its_teachers_tasks(workspace, corpus):
+    folder = pretrained(
+        workspace, workspace / "models/sst-2/tiny-bert", corpus, output_weight=0.0, align_hidden=1.0, layers=1
+    )
+    assert read_config(folder).trained_on == ("sst-2",)
+
+
+def test_a_text_file_named_as_a_task_is_text(workspace, encoder, corpus, monkeypatch):
+    monkeypatch.chdir(corpus.parent)
+    assert read_config(pretrained(workspace.absolute(), encoder, corpus.rename("qqp").name)).trained_on == ()
+
+
+def test_a_parquet_file_is_no_corpus(tmp_path, masked_lm):
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UserError, match="give a text file with one text a line, or the name of a task"):
+        pretrained(tmp_path / "workspace", masked_lm, tmp_path / "rows.parquet")
+
+
+def test_a_distilbert_is_aligned_with(tmp_path, corpus):
+    """Its config.json has other names of sizes than BERT's."""
+    teacher = tiny.write_masked_lm(tmp_path / "distilbert", "distilbert")
+    with pytest.raises(UserError, match="--align-attention needs as many heads as distilbert has: give --heads"):
+        pretrained(tmp_path / "workspace", teacher, corpus, align_attention=1.0, layers=1, **{**SHAPE, "heads": 3})
+    folder = pretrained(tmp_path / "workspace", teacher, corpus, align_hidden=1.0, layers=1)
+    assert read_config(folder).teacher == "distilbert"
+
+
+def test_layers_of_another_activation_are_not_copied(tmp_path, masked_lm, corpus):
+    teacher = tmp_path / "relu"
+    shutil.copytree(masked_lm, teacher)
+    config = teacher / "config.json"
+    config.write_text(config.read_text().replace('"hidden_act": "gelu"', '"hidden_act": "relu"'))
+    sizes = {"encoder_hidden_dim": 16, "embedding_dim": 16, "intermediate_dim": 32}
+    with pytest.raises(UserError, match="the activation of relu is relu, a student's is gelu"):
+        pretrained(tmp_path / "w", teacher, corpus, **{**SHAPE, **sizes}, init_from_teacher=("first",), layers=1)

@@ -66,9 +66,11 @@ def test_rules_match_the_defaults_of_settings_that_are_not_given(tmp_path):
     rules = [
         {"when": {"embedding_type": "hash", "alpha": [0, 1]}, "set": {"lr": 0.5}},
         {"when": {"loss": "kl"}, "skip": True},
+        {"when": {"augmented": "tinybert", "weight_decay": 0, "alpha": 1.0}, "set": {"patience": 2}},
     ]
     cells = load_grid(write(tmp_path, rules=rules)).cells
     assert len(cells) == 8
+    assert [settings_of(cell).patience == 2 for cell in cells] == [cell.labels["method"] == "labels" for cell in cells]
     for cell in cells:  # an FFN hashes words by default
         assert (settings_of(cell).lr == 0.5) == (cell.labels["student_arch"] == "ffn")
 

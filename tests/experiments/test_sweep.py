@@ -35,6 +35,7 @@ from compression.experiments.sweep.plan import distinct, identify, plan_runs
 from compression.experiments.sweep.runs import RunFolder
 from compression.experiments.sweep.sweep import plan_sweep, sweep
 from compression.shrinking.chain import compress
+from compression.shrinking.quantize import Quantize
 from compression.tokenizers import bpe_files
 
 LONG = {"epochs": 100, "patience": 100}
@@ -335,6 +336,14 @@ def test_byte_pairs_that_appear_later_change_the_identity(workspace, tmp_path, m
         ("bpe_vectors", file_sha256(tmp_path / "en.wiki.bpe.vs60.d6.w2v.bin")),
     }
     assert identify(given.model_copy(update={"bpe_source": "train"}), ()).inputs == before.inputs
+
+
+def test_a_new_version_of_a_later_step_changes_the_identity(workspace, monkeypatch):
+    given = tiny.compress_settings(task="sst-2", workspace=workspace, alpha=1, only_original_data=True, **tiny.small())
+    before = identify(given, [["distill", "quantize"]])
+    monkeypatch.setattr(Quantize, "version", Quantize.version + 1)
+    after = identify(given, [["distill", "quantize"]])
+    assert (after.id != before.id, after.family) == (True, before.family)
 
 
 def test_a_dry_run_prints_numbers_and_time_and_writes_nothing(prepared, swept, capsys):

@@ -11,7 +11,7 @@ from common.errors import UserError
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
 from compression.shrinking.factorize import cut, kronecker, low_rank, rank_of
-from compression.students.weights import Dense, Product
+from compression.students.weights import Dense, Product, restore_matrices
 
 SHAPES = st.tuples(st.integers(2, 12), st.integers(2, 9))
 
@@ -156,10 +156,27 @@ def test_blocks_that_do_not_fit_their_factors_are_refused(blocks):
         Product.from_tensors(tensors)
 
 
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"w.left.value": torch.ones(3, 2), "w.right.value": torch.ones(2, 6), "w.blocks": torch.ones(3)},
+        {"w.left.value": torch.ones(3, 2), "w.right.value": torch.ones(2, 6), "w.blocks": torch.tensor(1)},
+        {"w.codes": torch.full((3, 6), 4, dtype=torch.uint8), "w.codebook": torch.ones(1, 4)},
+    ],
+)
+def test_malformed_matrices_are_refused(tensors):
+    student = torch.nn.Module()
+    student.w = Dense(torch.zeros(3, 6))
+    with pytest.raises(UserError, match=r"^w: "):
+        restore_matrices(student, tensors)
+
+
 def test_what_cannot_be_factorized_is_refused(workspace):
     shrunk.shrunk(workspace, "quantize", "bilstm")
+    shrunk.shrunk(workspace, "quantize", "bilstm", dq_classifier=True, model_name="c")
     for message, wrong in {
         "factorize it before quantizing": {"load_trained_model": "bilstm+q"},
+        "c is quantized": {"load_trained_model": "c", "factorize": ("encoder",)},
         "--rank 50 is higher than the rank of every matrix": {"rank": 50},
         "the highest is 6": {"rank": 7, "factorize": ("embedding",)},
         "no product would be smaller than its matrix": {"rank": 6, "factorize": ("embedding",)},

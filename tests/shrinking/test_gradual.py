@@ -13,6 +13,7 @@ from common.training.checkpoint import load_weights
 from common.training.models import read_config
 from compression.shrinking.prune import Prune
 from compression.shrinking.pruning.weights import TARGETS, MovementPruner, Scored, prunable
+from compression.shrinking.settings import CompressSettings
 from compression.students.weights import Dense, matrices
 
 MOVEMENT, MAGNITUDE = {"prune_movement": True}, {}
@@ -174,3 +175,10 @@ def test_zeros_of_the_parent_stay_zero(workspace, more):
 )
 def test_names_show_how_a_student_was_pruned(given, name):
     assert Prune.label(tiny.compress_settings(task="sst-2", **given)) == name
+
+
+def test_pruning_of_units_is_no_part_of_pruning_while_training():
+    given = {"task": "sst-2", "prune_aware": True, "compression_actions": ["distill", "prune"]}
+    plain, units = (CompressSettings(**given, **more) for more in ({}, {"prune_units": 0.5, "prune_vocabulary": 3}))
+    assert units.recipe() == plain.recipe()
+    assert units.prune_units == 0.5

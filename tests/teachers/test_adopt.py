@@ -95,3 +95,13 @@ def test_logits_without_a_model_are_not_adopted(tmp_path):
     settings = {"task": task.argument, "workspace": paths.root, "arch": f"{task.name}/api", "as_is": True}
     with pytest.raises(UserError, match="api was imported as logits: there is no model to import"):
         finetune(FinetuneSettings(**settings, model_name="other"))
+
+
+def test_a_classifier_is_adopted_for_two_tasks_of_equal_labels(tmp_path, encoder, unlabelled):
+    source = write_classifier(encoder, tmp_path / "clf")
+    (tmp_path / "lines.txt").write_text("".join(f"{text}\n" for text, _ in tiny.sentences(60)))
+    other = write_yaml(tmp_path, {"all": "lines.txt"}, name="other", columns=None)
+    preprocess(tiny.prepare_settings(unlabelled[0], other))
+    for path in (unlabelled[1], other):
+        folder = adopted((unlabelled[0], path), source, model_name="both")
+        assert read_config(folder).task == load_task(path).name

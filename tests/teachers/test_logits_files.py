@@ -100,6 +100,20 @@ def test_a_count_of_the_wrong_rows_is_refused(tmp_path):
         imported(paths, task, file, "copy")
 
 
+def test_counts_of_parts_that_differ_from_their_rows_are_refused(tmp_path):
+    paths, task = prepared_task(tmp_path)
+    rows = ("train", "validation")
+    texts = [*answers(paths, task, lambda i: GOOD), *answers(paths, task, lambda i: GOOD, "validation")]
+    imported(paths, task, write(tmp_path / "a.csv", texts), rows=rows)
+    file = exported(paths, task, tmp_path / "api.parquet", rows=rows)
+    train, validation = (load_split(paths, task, name) for name in rows)
+    counts = ((train, len(train) - 1), (validation, len(validation) + 1))
+    parts = [{"rows": "train", "count": n, "fingerprint": split.text_fingerprint} for split, n in counts]
+    damage(file, about={"parts": parts})
+    with pytest.raises(UserError, match=rf"{len(train) - 1} rows of logits for {len(train)} texts"):
+        imported(paths, task, file, "copy")
+
+
 def test_a_teacher_of_overlapping_rows_is_refused(tmp_path):
     paths, task = prepared_task(tmp_path)
     imported(paths, task, write(tmp_path / "a.csv", answers(paths, task, lambda i: GOOD)))

@@ -13,8 +13,8 @@ from compression.experiments.sweep.work import RunTask
 _Kind = tuple[object, ...]
 _SPEED = (
     *("student_arch", "pair_encoder", "embedding_type", "embedding_dim", "encoder_hidden_dim", "layers", "iterations"),
-    *("max_tokens", "batch_size", "only_original_data", "augmented"),
-    *("align_hidden", "align_attention", "align_embedding", "chains"),
+    *("intermediate_dim", "heads", "kernel_width", "max_tokens", "batch_size", "precision"),
+    *("only_original_data", "augmented", "align_hidden", "align_attention", "align_embedding", "align_last", "chains"),
 )
 """Settings that the time per row depends on."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pydantic
 import yaml
@@ -132,7 +132,8 @@ def _check_value(file: GridFile, key: str, value: Any) -> None:
             raise UserError(f"rules: axis {key} has no value {value!r}{nearest(str(value), labels)}")
         return
     try:
-        pydantic.TypeAdapter(CompressSettings.model_fields[key].annotation).validate_python(value)
+        field = CompressSettings.model_fields[key]
+        pydantic.TypeAdapter(Annotated[field.annotation, field]).validate_python(value)
     except pydantic.ValidationError as error:
         raise UserError(f"rules: {key} cannot be {value!r}: {error.errors()[0]['msg']}") from error
 
@@ -173,7 +174,9 @@ def narrowed(file: GridFile, chosen: dict[str, Any]) -> tuple[GridFile, dict[str
 
 
 def label_of(value: Any) -> str:
-    """Return an axis value's label: true and false as in YAML, lists with spaces."""
+    """Return an axis value's label: true and false as in YAML, 1 for 1.0, lists with spaces."""
     if isinstance(value, bool):
         return str(value).lower()
-    return " ".join(map(label_of, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return " ".join(map(label_of, value)) if isinstance(value, list | tuple) else str(value)

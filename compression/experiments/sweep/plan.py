@@ -60,7 +60,10 @@ def identify(
 
 def _dump(settings: CompressSettings, action: str) -> Any:
     """Return everything except the student that the result of an action after distilling depends on."""
-    return [action, SHRINK[action].of(settings, Path()).model_dump(mode="json")] if action in SHRINK else action
+    if action not in SHRINK:
+        return action
+    step = SHRINK[action].of(settings, Path())
+    return [action, step.version, step.model_dump(mode="json")]
 
 
 def plan_runs(
@@ -131,7 +134,7 @@ def _teachers_by_name(grid: Grid) -> dict[str, str]:
     return names
 
 
-def describe_plan(grid: Grid, paths: Store, at_once: int) -> dict[str, Any]:
+def describe_plan(grid: Grid, paths: Store, at_once: int, threads: int = 1) -> dict[str, Any]:
     """Return a sweep's numbers of runs, in all and by status, and the estimated seconds of the rest if known."""
     plan: dict[str, Any] = {
         "name": grid.name,
@@ -145,7 +148,7 @@ def describe_plan(grid: Grid, paths: Store, at_once: int) -> dict[str, Any]:
         "seconds": None,
     }
     try:
-        runs = distinct(plan_runs(grid, paths, grid.name, _teachers_by_name(grid)))
+        runs = distinct(plan_runs(grid, paths, grid.name, _teachers_by_name(grid), threads=threads))
     except UserError as error:
         return {**plan, "inputs": str(error)}
     statuses = {run.id: run.folder.status() for run in runs}

@@ -33,7 +33,8 @@ from compression.experiments.sweep.work import RunTask, do_run
 
 def plan_sweep(path: Path, settings: SweepSettings) -> dict[str, Any]:
     """Return the plan of a sweep without running it (`--dry-run`)."""
-    return describe_plan(load_grid(path, settings.set_, settings.flags), settings.paths, settings.launch().at_once())
+    grid = load_grid(path, settings.set_, settings.flags)
+    return describe_plan(grid, settings.paths, settings.launch().at_once(), settings.threads)
 
 
 def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:

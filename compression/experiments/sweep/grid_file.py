@@ -177,6 +177,6 @@ def label_of(value: Any) -> str:
     """Return an axis value's label: true and false as in YAML, 1 for 1.0, lists with spaces."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
     return " ".join(map(label_of, value)) if isinstance(value, list | tuple) else str(value)

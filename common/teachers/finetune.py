@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pydantic
 
-from common.data.ragged import joined
-from common.data.split import Split, concatenate, find_rows, find_splits, load_split, rows_of_sources
+from common.data.split import Split, find_rows, find_splits, load_split
 from common.data.task_use import check_no_overlap, check_trains
 from common.data.tasks import Task, load_task
 from common.errors import UserError
@@ -22,12 +21,13 @@ from common.store.workspace import Workspace
 from common.teachers.adopt import adopt
 from common.teachers.ensemble import Ensemble
 from common.teachers.fairseq import training as fairseq_training
+from common.teachers.guided import draw_rows, with_answers
 from common.teachers.huggingface import training as huggingface_training
-from common.teachers.logits import find_logits, load_logits
+from common.teachers.logits import find_logits
 from common.teachers.settings import FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
 from common.training.models import tasks_seen
-from common.training.targets import check_loss, with_choices
+from common.training.targets import check_loss
 
 
 class Finetune(TeacherStep):
@@ -94,18 +94,10 @@ class Assist(Finetune):
 
         The label of an augmented or unlabelled row is the teacher's choice, as for students.
         """
-        paths, task, teacher = self.settings.paths, self.task, str(self.settings.teacher)
-        train = load_split(paths, task, "train")
-        kept = drawn(len(train), self.training.downsample_data, self.seed, "downsample")
-        split, rows = train.take(kept), [kept]
-        for name in self.names[1:]:
-            more = load_split(paths, task, name)
-            rows.append(rows_of_sources(more, kept))
-            split = concatenate(split, more.take(rows[-1]))
-        parts = zip(self.names, rows, strict=True)
-        logits = joined([load_logits(paths, task, teacher, name)[chosen] for name, chosen in parts])
-        labelled = split.labelled & (np.arange(len(split)) < len(kept))
-        return with_choices(task, split, logits, labelled), {"logits": logits}
+        paths, task = self.settings.paths, self.task
+        rows = draw_rows(paths, task, self.names[1:], self.seed, self.training.downsample_data)
+        split, logits = with_answers(paths, task, str(self.settings.teacher), *rows)
+        return split, {"logits": logits}
 
 
 def finetune(settings: FinetuneSettings) -> Path:

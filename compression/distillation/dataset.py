@@ -4,13 +4,12 @@ import dataclasses
 
 import numpy as np
 
-from common.data.ragged import joined
-from common.data.split import Split, concatenate, find_rows, find_splits, load_split, rows_of_sources
+from common.data.split import Split, find_rows, find_splits, load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
-from common.seeds import drawn
 from common.store.artifact import Artifact, read_manifest
+from common.teachers.guided import draw_rows, with_answers
 from common.teachers.logits import find_logits, load_logits
 from common.training.models import only_teacher
 from common.training.targets import confidence, with_choices
@@ -69,15 +68,8 @@ def augmented_names(settings: RowsSettings) -> tuple[str, ...]:
 
 def distillation_text(settings: DistillSettings, task: Task) -> tuple[Split, dict[str, np.ndarray]]:
     """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows."""
-    train = load_split(settings.paths, task, "train")
-    kept = drawn(len(train), settings.downsample_data, settings.seed, "downsample")
-    split, rows = train.take(kept), {"train": kept}
-    for name in augmented_names(settings):
-        more = load_split(settings.paths, task, name)
-        chosen = rows_of_sources(more, kept)
-        rows[name] = chosen[drawn(len(chosen), settings.bootstrap_data_ratio, settings.seed, "bootstrap")]
-        split = concatenate(split, more.take(rows[name]))
-    return split, rows
+    shares = settings.downsample_data, settings.bootstrap_data_ratio
+    return draw_rows(settings.paths, task, augmented_names(settings), settings.seed, *shares)
 
 
 def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
@@ -91,10 +83,9 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     teacher = find_teacher(settings, task)
     if teacher is None:
         return DistillationSet(_labelled(split, task), None, None, False)
-    logits = joined([load_logits(settings.paths, task, teacher, name)[chosen] for name, chosen in rows.items()])
-    own = np.arange(len(split)) < len(rows["train"])
-    split = with_choices(task, split, logits, split.labelled & own)
+    split, logits = with_answers(settings.paths, task, teacher, split, rows)
     if settings.min_confidence:
+        own = np.arange(len(split)) < len(rows["train"])
         sure = own | (confidence(task, logits) >= settings.min_confidence)
         say(f"{int((~sure).sum()):,} of {int((~own).sum()):,} augmented rows left out by --min-confidence")
         split, logits = split.take(np.flatnonzero(sure)), logits[sure]

@@ -100,6 +100,14 @@ def test_a_finished_run_is_never_repeated(done, tmp_path):
     assert before[1].items() <= model_bytes(workspace).items()
 
 
+def test_runs_whose_students_are_finished_do_not_count_for_estimates(done):
+    workspace, path = done
+    shutil.rmtree(workspace / "runs")
+    sweep(path, settings(workspace))
+    assert {RunFolder(settings(workspace).paths, run).record().work for run in runs(workspace)} == {0}
+    assert plan_sweep(path, settings(workspace, set_=("seeds=[1,2,3]",)))["seconds"] is None
+
+
 def test_a_sweep_gives_the_bytes_of_compress_by_hand(swept, workspace):
     given = {"task": "sst-2", "student_arch": "ffn", "embedding_type": "hash", "seed": 1, **tiny.small()}
     (folder,) = compress(tiny.compress_settings(workspace=workspace, **given, **METHODS["teacher"]))

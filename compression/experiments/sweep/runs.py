@@ -43,7 +43,7 @@ class RunRecord(Settings):
     error: str | None = None
     seconds: float
     work: int
-    """Training rows times epochs, for estimates."""
+    """Training rows times epochs, for estimates; 0 if no student was trained, because it was finished before."""
     started: str
     """In UTC."""
     host: str

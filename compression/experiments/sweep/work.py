@@ -17,6 +17,7 @@ import torch
 
 from common.errors import UserError
 from common.progress import Advance, nothing, show_bars
+from common.store.artifact import read_manifest
 from common.store.files import write_json
 from common.store.locks import only_one, waiting
 from common.store.processes import Process
@@ -70,6 +71,7 @@ class RunTask:
         error: str | None = None,
     ) -> RunRecord:
         """Return the record of the ended run: finished, or failed if there is an error."""
+        trained = started and models and _built(self, models[0]) >= started.replace(microsecond=0)
         return RunRecord(
             id=self.id,
             status="failed" if error else "finished",
@@ -79,11 +81,16 @@ class RunTask:
             models=tuple(models),
             error=error,
             seconds=round(seconds, 3),
-            work=self.rows,
+            work=self.rows if trained else 0,
             started=started.isoformat(timespec="seconds") if started else "",
             host=platform.node(),
             threads=self.threads,
         )
+
+
+def _built(run: RunTask, model: SavedModel) -> datetime.datetime:
+    """Return when a model was built, in UTC."""
+    return datetime.datetime.fromisoformat(read_manifest(Store(run.workspace).model(run.task, model.name)).built)
 
 
 def do_run(run: RunTask, advance: Advance = nothing) -> None:

@@ -69,9 +69,12 @@ class RunTask:
         started: datetime.datetime | None = None,
         models: Sequence[SavedModel] = (),
         error: str | None = None,
+        reused: bool = False,
     ) -> RunRecord:
-        """Return the record of the ended run: finished, or failed if there is an error."""
-        trained = started and models and _built(self, models[0]) >= started.replace(microsecond=0)
+        """Return the record of the ended run: finished, or failed if there is an error.
+
+        reused: whether its student was finished before, so that its seconds do not include training.
+        """
         return RunRecord(
             id=self.id,
             status="failed" if error else "finished",
@@ -81,7 +84,7 @@ class RunTask:
             models=tuple(models),
             error=error,
             seconds=round(seconds, 3),
-            work=self.rows if trained else 0,
+            work=0 if reused else self.rows,
             started=started.isoformat(timespec="seconds") if started else "",
             host=platform.node(),
             threads=self.threads,
@@ -118,7 +121,8 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
             error = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
         finally:
             folder.running.unlink(missing_ok=True)
-        folder.write(run.record(time.monotonic() - clock, started, models, error))
+        reused = bool(models) and _built(run, models[0]) < started.replace(microsecond=0)
+        folder.write(run.record(time.monotonic() - clock, started, models, error, reused))
     advance(run.rows)
 
 

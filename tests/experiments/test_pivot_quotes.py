@@ -51,6 +51,17 @@ def test_pooling_is_known_from_a_runs_rows():
     assert texts(only(rows, grid)) == {("rnn",): ["80.00 ± 0.00", "81.9"]}
 
 
+@pytest.mark.parametrize(("pieces", "quoted"), [(5000, "81.02"), (2500, "79.99")])
+def test_the_vocabulary_of_a_quantized_student_is_known_from_its_rows(pieces, quoted):
+    """Its settings are those of quantization, and the settings of its run are those of the run's first chain."""
+    axes = {"model": {"hash": {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25}}}
+    grid = record(axes, rows=["model", "stage"], columns=["task"], quote=Quote(table="7.5"))
+    actions = {"stage": "quantized", "actions": [{"kind": "distill"}, {"kind": "quantize"}], "settings": {}}
+    student = {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25, "vocab_size": pieces}
+    found = texts(only(scored({"model": "hash"}, 0.8, 0.8, 0.8, 0.8, **student, **actions), grid))
+    assert found["hash", "+q"][-1] == quoted
+
+
 def test_an_unknown_table_cannot_be_quoted():
     with pytest.raises(UserError, match="no table '9'"):
         pivots([], thesis_grid(quote=Quote(table="9")))

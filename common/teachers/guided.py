@@ -14,7 +14,7 @@ from common.training.targets import with_choices
 
 
 def draw_rows(
-    paths: Workspace, task: Task, augmented: Iterable[str], seed: int, share: float = 1.0, bootstrap: float = 1.0
+    paths: Workspace, task: Task, augmented: Iterable[str], seed: int, share: float, bootstrap: float = 1.0
 ) -> tuple[Split, dict[str, np.ndarray]]:
     """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows.
 

@@ -33,13 +33,13 @@ def corpus_files(corpus: Sequence[str], paths: Workspace) -> list[Path]:
 
 
 def corpus_tasks(corpus: Sequence[str], paths: Workspace) -> list[str]:
-    """Return the tasks of --corpus, without text files that are named as a task is."""
-    return [each for each in corpus if each in known_tasks() and _file(each, paths) == paths.split(each, "train")]
+    """Return the tasks of --corpus: the entries that are no text files, since only the rows of tasks are Parquet."""
+    return [each for each in corpus if _file(each, paths).suffix == ".parquet"]
 
 
 def _file(corpus: str, paths: Workspace) -> Path:
     if Path(corpus).exists() and not (Path(corpus).is_dir() and corpus in known_tasks()):
-        if corpus.endswith(".parquet"):
+        if Path(corpus).suffix == ".parquet":
             raise UserError(f"--corpus {corpus}: give a text file with one text a line, or the name of a task")
         return regular_file(Path(corpus))
     if corpus not in known_tasks():

@@ -128,7 +128,7 @@ class Distill(Step):
         base = general if settings.adapter_tuning else None
         if base is not None:
             freeze_all_but_adapters(student)
-            facts |= {"base": _anywhere(str(settings.start_from)), "base_key": inputs["general"].key}
+            facts |= {"base": _name_or_absolute(str(settings.start_from)), "base_key": inputs["general"].key}
             facts["trained_parameters"] = trained_parameters(student)
         pruner = self.create_pruner(student, settings) if settings.prune_aware and self.create_pruner else None
         aligner = None
@@ -274,7 +274,7 @@ def _tokenizer_and_vectors(
     return tokenizer, student, vectors
 
 
-def _anywhere(general: str) -> str:
+def _name_or_absolute(general: str) -> str:
     """Return the name of a general student, or its folder as an absolute path, which is valid in any working folder."""
     return str(Path(general).absolute()) if "/" in general else general
 

@@ -68,9 +68,7 @@ class Pretrain(Step):
         """Return the files of the corpus and the teacher."""
         source, _ = resolve(str(self.settings.teacher), paths.downloads())
         files = corpus_files(self.settings.corpus, paths)
-        splits = map(paths.splits, self.settings.corpus)
-        parts = [_corpus_at(file, of_task) for file, of_task in zip(files, splits, strict=True)]
-        corpus = {f"corpus {number}": part for number, part in enumerate(parts)}
+        corpus = {f"corpus {number}": _corpus_at(file) for number, file in enumerate(files)}
         return {**corpus, "teacher": encoder_at(source)}
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
@@ -81,7 +79,6 @@ class Pretrain(Step):
         tokenizer = vocabulary.tokenizer(settings.max_tokens)
         alignment_teacher = AlignmentTeacher(teacher.model, vocabulary, device)
         files = [artifact.path for role, artifact in inputs.items() if role.startswith("corpus ")]
-        seen = tasks_seen(str(inputs["teacher"].path))
         rows = _rows(settings, files, vocabulary, context.work / "tokens")
         seed_everything(settings.seed)
         pairs = settings.sentence_task is not None
@@ -102,6 +99,7 @@ class Pretrain(Step):
         save_tensors(out / WEIGHTS_FILE, kept, {})
         tokenizer.save(out)
         write_history(out / "history.jsonl", history)
+        tasks = {*corpus_tasks(settings.corpus, context.paths), *tasks_seen(str(inputs["teacher"].path))}
         return {
             "kind": "student",
             "stage": GENERAL,
@@ -111,7 +109,7 @@ class Pretrain(Step):
             "arch": self.student_arch,
             "seed": self.seed,
             "teacher": teacher.name,
-            "trained_on": tuple(sorted({*corpus_tasks(settings.corpus, context.paths), *seen})),
+            "trained_on": tuple(sorted(tasks)),
             "student": self.student.model_dump(mode="json"),
         }
 
@@ -127,8 +125,9 @@ def pretrain(settings: DistillSettings) -> Path:
     vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
     if vocabulary.mask is None:
         raise UserError(f"pretrain: {teacher.name}'s vocabulary has no mask token")
+    config = with_usual_names(teacher.model.config.to_dict())
     if settings.init_from_teacher:
-        check_sizes(settings, teacher.model.config.to_dict(), teacher.name)
+        check_sizes(settings, config, teacher.name)
     if (settings.output_weight or settings.output_temperature != 1) and not teacher.has_head:
         given = "--output-weight" if settings.output_weight else "--output-temperature"
         raise UserError(
@@ -138,7 +137,7 @@ def pretrain(settings: DistillSettings) -> Path:
     if settings.output_weight is None:
         settings = settings.model_copy(update={"output_weight": float(teacher.has_head)})
     if settings.aligns:
-        check_alignment(settings, with_usual_names(teacher.model.config.to_dict()), teacher.name)
+        check_alignment(settings, config, teacher.name)
     elif not settings.output_weight and not settings.masked_lm_weight and settings.sentence_task is None:
         raise UserError("pretrain: every loss has weight 0; give one a positive weight, such as --align-hidden 1")
     step = Pretrain(
@@ -200,9 +199,9 @@ def _train(
     return history
 
 
-def _corpus_at(file: Path, splits: Path) -> Artifact:
-    """Return a file of the corpus as an input: text, or the train rows of a task. splits: the task's folder."""
-    return Artifact(artifact_at(splits).key, file) if file.parent == splits else Artifact.of_file(file)
+def _corpus_at(file: Path) -> Artifact:
+    """Return a file of the corpus as an input: text, or the train rows of a task, which are part of its splits."""
+    return Artifact(artifact_at(file.parent).key, file) if file.suffix == ".parquet" else Artifact.of_file(file)
 
 
 def _rows(

@@ -27,6 +27,12 @@ def settings(workspace, **given):
     return SweepSettings(**{"workspace": workspace, "cpu": True, "launcher": "local", "loadbar": False, **given})
 
 
+def words(path, workspace, *flags):
+    """Arguments of a sweep in one process."""
+    common = ["--workspace", workspace, "--cpu", "--no-loadbar", "--launcher", "local"]
+    return ["sweep", *map(str, [path, *common, *flags])]
+
+
 def results(workspace, name="g"):
     """Rows of an experiment."""
     return read_results(workspace / "experiments" / name / "results.json")

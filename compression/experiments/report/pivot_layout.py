@@ -44,7 +44,7 @@ class Cell:
         fields = {**_DEFAULTS, **self.settings, "augmented": not self.settings.get("only_original_data", False)}
         for row in self.rows:
             settings = row.get("settings") or {}
-            fields |= {name: settings[name] for name in ("pooling", "loss", "vocab_size") if name in settings}
+            fields |= {name: settings[name] for name in ("pooling", "loss") if name in settings}
             names = ("student_arch", "embedding_type", "embedding_dim", "vocab_size", "alpha", "augmented")
             fields |= {name: row[name] for name in names if row.get(name) is not None}
         return {**fields, "stage": self.stage}

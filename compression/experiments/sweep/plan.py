@@ -134,7 +134,7 @@ def _teachers_by_name(grid: Grid) -> dict[str, str]:
     return names
 
 
-def describe_plan(grid: Grid, paths: Store, at_once: int, threads: int = 1) -> dict[str, Any]:
+def describe_plan(grid: Grid, paths: Store, at_once: int, threads: int) -> dict[str, Any]:
     """Return a sweep's numbers of runs, in all and by status, and the estimated seconds of the rest if known."""
     plan: dict[str, Any] = {
         "name": grid.name,

@@ -92,7 +92,7 @@ class RunTask:
 
 
 def _built(run: RunTask, model: SavedModel) -> datetime.datetime:
-    """Return when a model was built, in UTC."""
+    """Return when a model was built, in UTC and whole seconds."""
     return datetime.datetime.fromisoformat(read_manifest(Store(run.workspace).model(run.task, model.name)).built)
 
 

@@ -52,13 +52,16 @@ def _speed(speed: dict[str, Any]) -> str:
 
 
 def _sizes(row: dict[str, Any]) -> str:
-    """Return the sizes of a model as text; a packed file alone has one size, and a teacher imported as logits none."""
+    """Return the sizes of a model as text; a packed file alone has one, a teacher imported as logits two or none."""
     if "parameters" not in row:
         return f"{row['bytes_packed']:,} bytes"
     if row["bytes_model"] is None:
         return "imported as logits"
+    sizes = f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes"
+    if row["bytes_gzip"] is None:
+        return f"imported as logits, of {sizes}"
     packed = f", {row['bytes_packed']:,} packed" if row["bytes_packed"] else ""
-    return f"{row['parameters']:,} parameters, {row['bytes_model']:,} bytes ({row['bytes_gzip']:,} gzipped{packed})"
+    return f"{sizes} ({row['bytes_gzip']:,} gzipped{packed})"
 
 
 if __name__ == "__main__":

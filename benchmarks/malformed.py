@@ -33,7 +33,6 @@ _CSV = f"text,label\n{_GOOD}"
 _TSV = _CSV.replace(",", "\t")
 _JSON = "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in _ROWS)
 _TAGS = "The\tO\nnew\tO\nYork\tB-X\nTimes\tI-X\n\n" * 20
-_PAIRS = "a,b,label\n" + "".join(f"{text},again {text},{label}\n" for text, label in _ROWS)
 _SCORES = "text,label\n" + "".join(f"{text},{i % 5}\n" for i, (text, _) in enumerate(_ROWS))
 
 

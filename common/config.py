@@ -300,12 +300,19 @@ def _make_parser(
         group = parser.add_argument_group(title)
         for name in names:
             text = _help_text(name, fields[name], defaults or {})
-            group.add_argument(flag(name), dest=name, help=text, **argparse_type(fields[name].annotation))
+            options = argparse_type(fields[name].annotation) | _without_value(fields[name])
+            group.add_argument(flag(name), dest=name, help=text, **options)
     group = parser.add_argument_group("Help and settings files")
     group.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
     if groups:
         group.add_argument("-h", "--help", action="help", help="Show this help, with the defaults in force, and exit")
     return parser
+
+
+def _without_value(field: Any) -> dict[str, Any]:
+    """Return argparse's options for a flag that can be given without a value: `bare` in the field's extras is meant."""
+    extras = field.json_schema_extra or {}
+    return {"nargs": "?", "const": extras["bare"]} if "bare" in extras else {}
 
 
 def _help_text(name: str, field: Any, defaults: dict[str, Any]) -> str:

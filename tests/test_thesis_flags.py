@@ -19,7 +19,8 @@ TABLES = {
         PreprocessSettings,
         [
             "--task qqp --model-name mine --teacher-arch roberta_large --glue-preprocess --augment tinybert "
-            "--generate-loss processed tinybert --cpu --loadbar --seed 3"
+            "--generate-loss processed tinybert --cpu --loadbar --seed 3",
+            "--task sst-2 --model-name mine --teacher-arch roberta_base --augment --cpu --loadbar --seed 3",
         ],
     ),
     "C.3": (

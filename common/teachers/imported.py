@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 import pydantic
 
+from common.config import later
 from common.data.split import file_name, is_augmented, load_split
 from common.data.tasks import Task
 from common.errors import UserError
@@ -16,7 +17,7 @@ from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.answers import read_answers
 from common.teachers.logits import LOGITS_FILE, LogitsStep, as_table
-from common.teachers.logits_file import is_logits_file, read_logits
+from common.teachers.logits_file import is_logits_file, read_logits, teacher_sizes
 from common.teachers.step import answers_of
 from common.training.models import read_config
 
@@ -29,6 +30,8 @@ class Imported(Step):
     name: str
     answers: dict[str, Any]
     """See `answers_of`; the task is the one whose models are scored."""
+    sizes: dict[str, int] = later({})
+    """Number of its weights and bytes of its weights file, if the first file that was imported has them."""
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write nothing: the manifest is the teacher."""
@@ -39,6 +42,7 @@ class Imported(Step):
             "arch": "imported",
             "seed": 0,
             "imported": True,
+            "sizes": self.sizes,
         }
 
 
@@ -70,7 +74,8 @@ def import_logits(
     do, and if `teacher` is a model that can be run.
     """
     store, alias = Store(paths.root), paths.model(task.models_task, teacher)
-    if alias.exists() and not read_config(alias).imported:
+    known = read_config(alias) if alias.exists() else None
+    if known and not known.imported:
         raise UserError(f"{teacher} is already a model of {task.name}; give the imported logits another --model-name")
     rows = list(map(file_name, names))
     splits = [load_split(paths, task, name) for name in rows]
@@ -81,7 +86,8 @@ def import_logits(
     else:
         logits = [read_answers(path, task, split, name) for name, split in zip(rows, splits, strict=True)]
     context = Context(paths, force=force, name=teacher)
-    about = Imported(name=teacher, answers={**answers_of(task), "task": task.models_task})
+    sizes = known.sizes if known and not force else teacher_sizes(path)
+    about = Imported(name=teacher, answers={**answers_of(task), "task": task.models_task}, sizes=sizes)
     store.make(about, context, alias=alias)
     for name, values in zip(rows, logits, strict=True):
         kind = "augmented" if is_augmented(task, name) else name

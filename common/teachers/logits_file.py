@@ -6,6 +6,7 @@ rounded and have a lower limit: this takes 40 % of the bytes, and probabilities 
 """
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pydantic
+from safetensors import SafetensorError, safe_open
 
 from common.config import Settings, build
 from common.data.ragged import count_words, joined, known
@@ -25,7 +27,7 @@ from common.reading import unreadable
 from common.store.files import whole_file
 from common.store.workspace import Workspace
 from common.teachers.logits import as_table, from_table, load_logits
-from common.training.models import find_model
+from common.training.models import find_model, is_apart, members_of, weights_file
 
 _KEY = "featherweight.logits"
 """Key of the file's description, JSON, in the metadata of Parquet."""
@@ -53,6 +55,8 @@ class About(Settings):
     teacher: str
     trained_on: tuple[str, ...]
     """Every task whose rows the teacher has seen."""
+    sizes: dict[str, int] = {}
+    """The teacher's `parameters` and `bytes_model`, if they are known."""
     parts: tuple[Part, ...]
 
 
@@ -70,8 +74,15 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
         values = joined([_shortened(each) if task.spans else each for each in logits]).astype(np.float16)
     if np.isinf(values).any():
         raise UserError(f"{teacher}: a logit is too large for a 16-bit float")
-    trained_on = find_model(paths, task, teacher)[1].trained_on
-    about = About(task=task.name, labels=task.labels, teacher=teacher, trained_on=trained_on, parts=tuple(parts))
+    folder, config = find_model(paths, task, teacher)
+    about = About(
+        task=task.name,
+        labels=task.labels,
+        teacher=teacher,
+        trained_on=config.trained_on,
+        sizes=config.sizes if config.imported else _sizes(folder),
+        parts=tuple(parts),
+    )
     table = as_table(values).replace_schema_metadata({_KEY: about.model_dump_json()})
     with whole_file(path) as partial:
         pq.write_table(table, partial, compression="zstd", use_dictionary=False, use_byte_stream_split=True)
@@ -81,6 +92,33 @@ def _shortened(logits: np.ndarray) -> np.ndarray:
     """Return logits of answers, [n, 1 + words, 2], with a lower limit and rounded; NaN stays."""
     limited = np.maximum(logits, np.nanmax(logits, axis=1, keepdims=True) - _ANSWER_LIMIT)
     return np.round(limited * _ANSWER_STEPS) / _ANSWER_STEPS
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the number of a teacher's weights and the bytes of its weights files, an ensemble's added up.
+
+    They are empty for a teacher with adapters in a separate file, which is no model without its encoder.
+    """
+    models = members_of(folder) or [folder]
+    if any(map(is_apart, models)):
+        return {}
+    files = list(map(weights_file, models))
+    return {"parameters": sum(map(_count_weights, files)), "bytes_model": sum(file.stat().st_size for file in files)}
+
+
+def _count_weights(file: Path) -> int:
+    """Return the number of floats in a weights file. Raises UserError if it is damaged."""
+    try:
+        with safe_open(file, framework="numpy") as tensors:
+            slices = [tensors.get_slice(name) for name in tensors.keys()]  # noqa: SIM118 - not a mapping
+            return sum(math.prod(each.get_shape()) for each in slices if "F" in each.get_dtype())
+    except SafetensorError as error:
+        raise UserError(f"{file}: damaged or truncated weights ({error})") from error
+
+
+def teacher_sizes(path: Path) -> dict[str, int]:
+    """Return the sizes of the teacher of a file of logits; empty if they are unknown."""
+    return _about(path).sizes if is_logits_file(path) else {}
 
 
 def is_logits_file(path: Path) -> bool:

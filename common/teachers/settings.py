@@ -43,7 +43,7 @@ class TeacherTraining(Settings):
     weight_decay: float = pydantic.Field(0.01, ge=0)
     """Weight decay of AdamW."""
     max_tokens: int = pydantic.Field(128, gt=2)
-    """Word pieces at which a row (a pair counts as one) is cut."""
+    """Word pieces at which a row (a pair counts as one) is cut; for questions, the length of a window."""
     attention_dropout: float | None = later(None, ge=0, lt=1)
     """Share of the attention weights that training sets to zero; unset: the encoder's own value. 0 halves the
     time of training on texts of hundreds of tokens on a CPU."""

@@ -72,6 +72,8 @@ class ModelConfig(Settings):
     """Names of the teachers that an ensemble is the mean of, in the same folder."""
     imported: bool = False
     """Whether it is a teacher whose logits come from files: it has no weights."""
+    sizes: dict[str, int] = {}
+    """`parameters` and `bytes_model` of such a teacher, if its file of logits has them."""
     settings: dict[str, Any] = {}
     """Settings of the last action."""
     student: dict[str, Any] = {}

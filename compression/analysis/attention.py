@@ -18,7 +18,7 @@ from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.load import load_teacher
 from common.training.models import ModelConfig, read_config
 from compression.analysis.pictures import wrapped
-from compression.distillation.alignment import uniform_layers
+from compression.distillation.alignment import mapped_layers
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split
 from compression.students.spec import TRANSFORMERS
@@ -49,8 +49,8 @@ class AttentionMaps:
 def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu: bool) -> list[AttentionMaps]:
     """Return a model's maps; for a student, preceded by its teacher's if it is in the workspace and has attention.
 
-    texts: one text, or both texts of a pair. The teacher's layers are those that the student's layers are aligned with:
-    the last layer of each equal share. Raises UserError for a model without attention, and for a text that is too long.
+    texts: one text, or both texts of a pair. The teacher's layers are those of the student's --layer-map. Raises
+    UserError for a model without attention, and for a text that is too long.
     """
     if len(texts) != 1 + config.pair:
         reads = "two texts" if config.pair else "one text"
@@ -64,7 +64,7 @@ def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu:
     if config.teacher is None or not (teacher / "huggingface").is_dir():  # no teacher, an ensemble, fairseq, or deleted
         return [own]
     theirs = _of_teacher(teacher, config.teacher, split, cpu)
-    layers = uniform_layers(len(own.layers), len(theirs.layers))
+    layers = mapped_layers(config.distillation.get("layer_map", ["uniform"]), len(own.layers), len(theirs.layers))
     return [dataclasses.replace(theirs, layers=[1 + layer for layer in layers], maps=theirs.maps[layers]), own]
 
 

@@ -10,6 +10,8 @@ from common.devices import Precision
 from common.launch.launcher import Launcher
 from common.store.settings import StageSettings
 
+Method = Literal["tinybert", "edits", "neighbours", "recombine", "closure", "tasks", "file"]
+
 
 def _only(names: Any) -> Any:
     """Return the name in a list of one name: in a chain, the flag is shared with compress.py, which takes a list."""
@@ -19,12 +21,12 @@ def _only(names: Any) -> Any:
 class AugmentSettings(Settings):
     """Augmentation."""
 
-    augment: Literal["tinybert", "edits", "neighbours", "recombine", "closure", "tasks", "file"] | None = None
-    """Write augmented training rows by this method. tinybert: variants with other words. edits: variants with words
-    swapped, removed, added or exchanged, most of them not grammatical. For pairs also new pairs of train's texts:
-    neighbours (first texts with the nearest second texts by TF-IDF), recombine (with random ones) and closure (with
-    texts of the same meaning, by chains of labels). tasks: the texts of --augment-tasks. file: the rows of
-    --augment-file."""
+    augment: Method | None = pydantic.Field(None, json_schema_extra={"bare": "tinybert"})
+    """Write augmented training rows by this method. tinybert, also if none is named: variants with other words. edits:
+    variants with words swapped, removed, added or exchanged, most of them not grammatical. For pairs also new pairs of
+    train's texts: neighbours (first texts with the nearest second texts by TF-IDF), recombine (with random ones) and
+    closure (with texts of the same meaning, by chains of labels). tasks: the texts of --augment-tasks. file: the rows
+    of --augment-file."""
     augmented: Annotated[str, pydantic.BeforeValidator(_only)] = "tinybert"
     """Name of the augmented rows; unset: the method of --augment. Sets with other settings can be kept under other
     names (compress.py --augmented NAME)."""

@@ -41,19 +41,24 @@ def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], t
 
 
 def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
-    """Return the teacher's layer, counted from 0, for each of the student's; empty when no layers are compared.
-
-    uniform spreads the student's layers evenly over the teacher's, ending at the last (TinyBERT's mapping function).
-    """
+    """Return the teacher's layer, counted from 0, for each of the student's; empty when no layers are compared."""
     if not settings.align_hidden and not settings.align_attention:
         return []
     depth = settings.iterations if settings.student_arch == "recursive" else settings.layers
-    uniform = uniform_layers(depth, teacher_depth) if depth <= teacher_depth else []
+    return mapped_layers(settings.layer_map, depth, teacher_depth)
+
+
+def mapped_layers(layer_map: Sequence[str], depth: int, teacher_depth: int) -> list[int]:
+    """Return the teacher's layer, counted from 0, for each of a student's `depth` layers. layer_map: --layer-map.
+
+    uniform spreads the student's layers evenly over the teacher's, ending at the last (TinyBERT's mapping function).
+    """
+    uniform = _uniform_layers(depth, teacher_depth) if depth <= teacher_depth else []
     named = {"uniform": uniform, "last": range(teacher_depth - depth, teacher_depth)}
-    return choose_layers("--layer-map", settings.layer_map, depth, teacher_depth, named)
+    return choose_layers("--layer-map", layer_map, depth, teacher_depth, named)
 
 
-def uniform_layers(depth: int, teacher_depth: int) -> list[int]:
+def _uniform_layers(depth: int, teacher_depth: int) -> list[int]:
     """Return the last layer, counted from 0, of each of `depth` equal shares of the teacher's layers.
 
     With 6 layers and depth 4, the shares end at 1.5, 3, 4.5 and 6, rounded up.

@@ -20,7 +20,7 @@ from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
 from common.devices import pick_device, pick_dtype
 from common.errors import UserError
-from common.progress import counter
+from common.progress import counter, say
 from common.store.artifact import find, folder_of, read_manifest
 from common.store.workspace import Workspace
 from common.teachers.load import load_teacher
@@ -56,7 +56,7 @@ def score_model(
 ) -> list[dict[str, Any]]:
     """Return a row for each split. out: folder in which predictions are saved, if any.
 
-    A teacher imported as logits is scored by these logits and has no sizes.
+    A teacher imported as logits is scored by these logits.
     """
     task, paths = load_task(settings.task), settings.paths
     packed = load_own_packed(settings, folder, config) if settings.packed else None
@@ -96,8 +96,12 @@ def with_speeds(
 ) -> list[dict[str, Any]]:
     """Return a model's rows with the field `speed`: a student's packed file is timed, or the teacher itself.
 
-    Speeds are measured on one CPU thread. Raises UserError for a student that --runtime cannot read.
+    Speeds are measured on one CPU thread; a teacher imported as logits has none. Raises UserError for a student that
+    --runtime cannot read.
     """
+    if config.imported:
+        say(f"{config.name}: not timed, it was imported as logits")
+        return rows
     task, cpu = load_task(settings.task), torch.device("cpu")
     splits = [load_split(settings.paths, task, row["split"]) for row in rows]
     with _one_thread():

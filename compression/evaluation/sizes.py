@@ -24,16 +24,17 @@ _SIZES = ("parameters", "nonzero_parameters", "bytes_model", "bytes_gzip", "byte
 def measure(folder: Path) -> dict[str, Any]:
     """Return the sizes of a model folder, by the names of results.json.
 
-    bytes_packed: size of a student's packed file; None for a teacher, which has none. All sizes are None for a teacher
-    imported as logits. The size of an ensemble is the sum over its members. A model with adapters in a separate file
-    counts as if all weights were in one file.
+    bytes_packed: size of a student's packed file; None for a teacher, which has none. A teacher imported as logits has
+    the sizes that the file of logits records, and None for the others. The size of an ensemble is the sum over its
+    members. A model with adapters in a separate file counts as if all weights were in one file.
     """
     if members := members_of(folder):
         sizes = [measure(member) for member in members]
         return {name: None if value is None else sum(size[name] for size in sizes) for name, value in sizes[0].items()}
-    if read_config(folder).imported:
-        return dict.fromkeys(_SIZES)
-    config, stored = read_config(folder), stored_tensors(folder)
+    config = read_config(folder)
+    if config.imported:
+        return {name: config.sizes.get(name) for name in _SIZES}
+    stored = stored_tensors(folder)
     weights = weights_of(folder, config, stored)
     data = save(_contiguous(stored)) if is_apart(folder) else weights_file(folder).read_bytes()
     packed = len(pack_student(folder)) if config.kind == "student" else None

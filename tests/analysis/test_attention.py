@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
+import roberta_teachers
 import tiny
 import torch
 
 from common.config import build
 from common.errors import UserError
+from common.store.artifact import Action
 from common.training.models import read_config
 from compression.analysis.analyze import analyze
 from compression.analysis.attention import attention_figure, attention_maps
@@ -23,26 +25,20 @@ from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 @pytest.fixture
 def student(workspace):
     """A student with all of its teacher's layers."""
-    teacher = workspace / "models/sst-2/tiny-bert"
-    config, tokenizer = (
-        json.loads((teacher / "huggingface/config.json").read_text()),
-        teacher_vocabulary(teacher).tokenizer(60),
-    )
-    sizes = {
-        "embedding_dim": config["hidden_size"],
-        "encoder_hidden_dim": config["hidden_size"],
-        "vocab_size": tokenizer.vocab_size,
-    }
-    sizes |= {
-        "heads": config["num_attention_heads"],
-        "intermediate_dim": config["intermediate_size"],
-        "layers": config["num_hidden_layers"],
-    }
+    return first_layers(workspace / "models/sst-2/tiny-bert", 1)
+
+
+def first_layers(teacher, depth, **facts):
+    """Save a student that is the first layers of a teacher next to it. Returns its folder."""
+    config = json.loads((teacher / "huggingface/config.json").read_text())
+    tokenizer, width = teacher_vocabulary(teacher).tokenizer(60), config["hidden_size"]
+    sizes = {"embedding_dim": width, "encoder_hidden_dim": width, "vocab_size": tokenizer.vocab_size, "layers": depth}
+    sizes |= {"heads": config["num_attention_heads"], "intermediate_dim": config["intermediate_size"]}
     settings = StudentSettings(embedding_type="wordpiece", max_tokens=60, cls_hidden_dim=5, **sizes)
     built = Student("transformer", settings, 2, pair=False)
-    start_from_teacher(built, settings, range(config["num_hidden_layers"]), teacher)
-    facts = {"arch": "transformer", "teacher": "tiny-bert", "student": settings.model_dump(mode="json")}
-    return tiny.save_student(workspace / "models/sst-2/s", built, tokenizer, **facts)
+    start_from_teacher(built, settings, range(depth), teacher)
+    facts |= {"arch": "transformer", "teacher": teacher.name, "student": settings.model_dump(mode="json")}
+    return tiny.save_student(teacher.parent / "s", built, tokenizer, **facts)
 
 
 def test_a_student_is_shown_next_to_its_teacher(student):
@@ -57,6 +53,15 @@ def test_a_student_is_shown_next_to_its_teacher(student):
     titles = [axes.get_title() for axes in figure.get_axes()]
     assert len(titles) == 2 * len(own.layers) * min(4, own.maps.shape[1])
     assert titles[0] == "layer 1, head 1"
+
+
+@pytest.mark.parametrize(("layer_map", "layer"), [("uniform", 2), ("0", 1)])
+def test_the_teachers_layers_are_those_of_the_layer_map(tmp_path, layer_map, layer):
+    student = first_layers(roberta_teachers.write_teacher(tmp_path / "models/sst-2/two-layers"), 1)
+    actions = (Action(kind="distill", settings={"layer_map": [layer_map]}),)
+    config = read_config(student).model_copy(update={"actions": actions})
+    theirs, own = attention_maps(student, config, ["a good film"], cpu=True)
+    assert (theirs.layers, own.layers) == ([layer], [1])
 
 
 def test_pictures_are_written(student, workspace):

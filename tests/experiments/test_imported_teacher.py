@@ -41,22 +41,25 @@ def test_a_sweep_learns_from_a_file_and_has_the_scores_of_its_logits(workspace, 
     imported = {"generate_loss": ["processed", "test"], "logits_from": str(logits), "model_name": "copy"}
     own = {"only_original_data": True, "compression_actions": ["distill", "pack"]}
     grid = {"seeds": [1], "axes": {"alpha": [0]}, "settings": own}
-    path = write_grid(tmp_path, shared=[{"preprocess": imported}, {"evaluate": {}}], **grid)
+    path = write_grid(tmp_path, shared=[{"preprocess": imported}, {"evaluate": {"time": True}}], **grid)
     sweep(path, settings(workspace))
     teacher, student = results(workspace)
-    assert (teacher["model"], teacher["bytes_model"], teacher["parts"]) == ("copy", None, {})
+    (own,) = scored(workspace, "tiny-bert")
+    assert (teacher["model"], teacher["bytes_gzip"], teacher["parts"]) == ("copy", None, {})
+    assert all(teacher[size] == own[size] > 0 for size in ("parameters", "bytes_model"))
     assert student["teacher"] == "copy"
-    assert teacher["metrics"] == scored(workspace, "tiny-bert")[0]["metrics"]
+    assert teacher["metrics"] == own["metrics"]
     words = ("--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar")
     assert run_script("evaluate.py", *words, "--model-name", "copy") == 0
-    assert capsys.readouterr().out.endswith("; imported as logits\n")
+    sizes = f"{own['parameters']:,} parameters, {own['bytes_model']:,} bytes"
+    assert capsys.readouterr().out.endswith(f"; imported as logits, of {sizes}\n")
     zoo = tmp_path / "zoo"
     zoo.mkdir()
     shutil.copy(tiny.ROOT / "zoo" / "tasks.yaml", zoo)
     publish(build(PublishSettings, {"workspace": workspace, "zoo": zoo, "name": "tiny-1k"}), "g")
-    assert f"| copy: {100 * teacher['metrics']['accuracy']:.2f} |" in (zoo / "README.md").read_text()
+    assert f"| copy: {100 * teacher['metrics']['accuracy']:.2f} in " in (zoo / "README.md").read_text()
     report(settings(workspace).paths, "g")
-    assert "| copy | – | teacher |" in (workspace / "experiments/g/report.md").read_text()
+    assert f"| copy | – | teacher | {own['parameters']:,} |" in (workspace / "experiments/g/report.md").read_text()
 
 
 def test_scores_follow_the_logits_that_are_there_now(workspace, tmp_path, logits):

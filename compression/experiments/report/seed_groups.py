@@ -90,7 +90,7 @@ class SeedGroup:
         alpha, augmented = self.rows[0].get("alpha"), self.rows[0].get("augmented")
         if alpha == 1 and augmented:
             return "labels, the teacher's where augmented"
-        if alpha is None and self.size("bytes_model") is None:
+        if "imported" in (self.rows[0].get("actions") or ()):
             return DASH
         if self.is_teacher or alpha == 1:
             return "labels only"

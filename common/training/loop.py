@@ -57,6 +57,8 @@ class Run:
     """Maximum norm of the gradients of all parameters of the optimizer together; 0: no clipping."""
     scaler: torch.amp.GradScaler = dataclasses.field(default_factory=lambda: torch.amp.GradScaler("cpu", enabled=False))
     """Scales the loss of float16 arithmetic, in which small gradients are zero; disabled for wider floats."""
+    figures: Callable[[], dict[str, float]] = dict
+    """Further figures of the last validation, for the record of the epoch."""
     extra_state: Callable[[], dict[str, torch.Tensor]] = dict
     """More tensors for the state file, such as pruning masks."""
     on_start: Callable[[dict[str, torch.Tensor]], None] = lambda extra: None
@@ -91,7 +93,8 @@ class _State:
 def fit(run: Run) -> list[dict[str, Any]]:
     """Train, then load the best epochs' weights into run.model. Returns one dict per epoch.
 
-    It has the epoch's number, loss and score, the seconds of training so far, and whether its weights are kept.
+    It has the epoch's number, loss, score and further figures, the seconds of training so far, and whether its weights
+    are kept.
     Raises UserError if the loss is no longer a number, and KeyboardInterrupt on a request to stop, after the current
     step, whose state is saved.
     """
@@ -124,8 +127,12 @@ def _fit(run: Run) -> list[dict[str, Any]]:
                 state.best_score, state.best_epoch = score, state.epoch
             _keep(run, state, best, score)
         record = {"epoch": state.epoch, "loss": state.loss_sum / max(state.step, 1), "score": score}
-        state.history.append({**record, "seconds": round(state.seconds, 3)})
-        say(f"{run.label} epoch {state.epoch + 1}/{run.epochs}: loss {record['loss']:.4f}, validation {score:.4f}")
+        figures = run.figures()
+        state.history.append({**record, **figures, "seconds": round(state.seconds, 3)})
+        more = "".join(f", {name.replace('_', ' ')} {value:.4f}" for name, value in figures.items())
+        say(
+            f"{run.label} epoch {state.epoch + 1}/{run.epochs}: loss {record['loss']:.4f}, validation {score:.4f}{more}"
+        )
         state.epoch, state.step, state.loss_sum = state.epoch + 1, 0, 0.0
         _save(run, state, best)
     _set_rates(run, base_rates, 1.0)

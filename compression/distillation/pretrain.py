@@ -166,9 +166,11 @@ def _train(
     held_out = rows[::_HELD_OUT_EVERY][:_HELD_OUT_MOST]
     learned = np.setdiff1d(rows, held_out) if len(rows) > _HELD_OUT_EVERY else rows
 
-    def loss(rows: np.ndarray) -> torch.Tensor:
+    figures: dict[str, float] = {}
+
+    def losses(rows: np.ndarray) -> dict[str, torch.Tensor]:
         with autocast(dtype, device):
-            return pretraining_loss(settings, masked, aligner, encoded.batch(rows, device))
+            return pretraining_losses(settings, masked, aligner, encoded.batch(rows, device))
 
     def validate() -> float:
         """Return minus the mean loss over the held-out rows, with the same pieces masked every time."""
@@ -176,9 +178,13 @@ def _train(
         batches = [held_out[batch] for batch in sorted_batches(lengths[held_out], _BATCH)]
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive("validation"))
-            losses = [loss(batch).item() for batch in bar(batches, "validating")]
+            found = [losses(batch) for batch in bar(batches, "validating")]
         masked.train()
-        return -float(np.average(losses, weights=[len(batch) for batch in batches]))
+        weights = [len(batch) for batch in batches]
+        figures.update(
+            {name: float(np.average([each[name].item() for each in found], weights=weights)) for name in found[0]}
+        )
+        return -figures.pop("loss")
 
     run = Run(
         model=masked,
@@ -186,8 +192,9 @@ def _train(
         batches=lambda epoch: [
             learned[batch] for batch in shuffled_batches(lengths[learned], settings.batch_size, settings.seed, epoch)
         ],
-        loss=loss,
+        loss=lambda rows: losses(rows)["loss"],
         validate=validate,
+        figures=lambda: figures,
         epochs=settings.epochs,
         fingerprint=context.key,
         on_start=aligner.start,
@@ -222,8 +229,15 @@ def _rows(
     return rows
 
 
-def pretraining_loss(settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, text: Batch) -> torch.Tensor:
-    """Return the weighted sum of all losses of a batch (MiniALBERT's equation 11)."""
+def pretraining_losses(
+    settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, text: Batch
+) -> dict[str, torch.Tensor]:
+    """Return the losses and accuracies of a batch, scalars.
+
+    loss: the weighted sum of all losses (MiniALBERT's equation 11); masked_loss and masked_accuracy: cross-entropy, in
+    nats, and accuracy of the predicted pieces (the perplexity is e to the power of this loss); sentence_accuracy: of
+    the prediction for pairs, if there is one.
+    """
     task, stays = settings.sentence_task, None
     if task is not None:
         text, stays = changed(text, task)
@@ -231,15 +245,24 @@ def pretraining_loss(settings: DistillSettings, masked: MaskedStudent, aligner: 
     predicted, trace = masked(sentences)
     targets = torch.cat([each.targets for each in sentences])
     predicted = predicted.float()
-    total = settings.masked_lm_weight * nn.functional.cross_entropy(predicted, targets)  # equation 6
+    masked_loss = nn.functional.cross_entropy(predicted, targets)  # equation 6
+    total = settings.masked_lm_weight * masked_loss
+    figures = {"masked_loss": masked_loss, "masked_accuracy": _accuracy(predicted, targets)}
     if stays is not None and masked.pairs is not None:
         weight = settings.sentence_order_weight + settings.next_sentence_weight  # one of them is 0
-        total = total + weight * nn.functional.cross_entropy(masked.pairs(trace.hidden[-1][:, 0]), stays)
+        pairs = masked.pairs(trace.hidden[-1][:, 0])
+        total = total + weight * nn.functional.cross_entropy(pairs, stays)
+        figures["sentence_accuracy"] = _accuracy(pairs, stays)
     if not settings.output_weight and not settings.aligns:
-        return total
+        return {"loss": total, **figures}
     ids = [Batch(each.ids, each.lengths) for each in sentences]
     states = aligner.states(Batch(ids[0].ids, ids[0].lengths, *ids[1:]), [each.hidden for each in sentences])
     if settings.output_weight:
         theirs = at_chosen(states.logits, sentences)[:, aligner.teacher.rows].float()
         total = total + settings.output_weight * kl(predicted, theirs, settings.output_temperature)  # equation 10
-    return total + aligner.loss(trace, states)
+    return {"loss": total + aligner.loss(trace, states), **figures}
+
+
+def _accuracy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the share of rows whose largest logit is the target's. logits: [n, classes]; targets: int64 [n]."""
+    return (logits.argmax(-1) == targets).float().mean()

@@ -24,7 +24,7 @@ from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.distillation.corpus import read_corpus, windows
 from compression.distillation.masking import MaskedStudent, mask
-from compression.distillation.pretrain import pretraining_loss
+from compression.distillation.pretrain import pretraining_losses
 from compression.distillation.sentences import changed, divided
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
@@ -231,7 +231,7 @@ def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm
     batch = rows.batch(np.arange(5), torch.device("cpu"))
 
     torch.manual_seed(2)
-    loss = pretraining_loss(settings, masked, aligner, batch)
+    losses = pretraining_losses(settings, masked, aligner, batch)
     torch.manual_seed(2)
     stays = None
     if pairs:
@@ -269,7 +269,14 @@ def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm
     if stays is not None:
         logits = masked.pairs(trace.hidden[-1][:, 0]).log_softmax(-1)
         expected += 3 * np.mean([-logits[row, stay].item() for row, stay in enumerate(stays.tolist())])
-    assert loss.item() == pytest.approx(expected, rel=1e-4)
+        right = (logits.argmax(-1) == stays).float().mean()
+        assert losses["sentence_accuracy"] == right
+    assert losses["loss"].item() == pytest.approx(expected, rel=1e-4)
+    assert losses["masked_loss"].item() == pytest.approx(np.mean(masked_losses), rel=1e-4)
+    assert (
+        losses["masked_accuracy"]
+        == (predicted.argmax(-1) == torch.cat([each.targets for each in sentences])).float().mean()
+    )
     assert len(divergences) == len(predicted)
 
 
@@ -278,8 +285,9 @@ def test_the_order_of_sentences_is_learned_and_pairs_start_from_it(workspace, en
     given = {"layers": 1, "sentence_order_weight": 1.0, "masked_lm_weight": 0.0}
     given |= {"epochs": 8, "patience": 8, "lr": 0.02, "batch_size": 8}
     folder = pretrained(workspace, encoder, corpus, **given)
-    scores = [json.loads(line)["score"] for line in (folder / "history.jsonl").read_text().splitlines()]
-    assert scores[-1] > -0.2  # by chance it is -0.69
+    last = json.loads((folder / "history.jsonl").read_text().splitlines()[-1])
+    assert last["score"] > -0.2  # by chance it is -0.69
+    assert last["sentence_accuracy"] > 0.9
     student = compressed(task="qqp", workspace=workspace, **FROM_MINI, lr=1e-30, weight_decay=0.0)
     mine, there = (load_tensors(path / "model.safetensors")[0] for path in (student, folder))
     name = "encoder.positions.weight.value"  # of two texts

@@ -14,6 +14,7 @@ from common.data.split import Split
 from common.data.text import normalise
 from common.devices import pick_device
 from common.errors import UserError
+from common.progress import say
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.load import load_teacher
 from common.training.models import ModelConfig, read_config
@@ -61,7 +62,10 @@ def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu:
         return [_of_teacher(folder, config.name, split, cpu)]
     own = _of_student(folder, config, split, cpu)
     teacher = folder.parent / (config.teacher or "")
-    if config.teacher is None or not (teacher / "huggingface").is_dir():  # no teacher, an ensemble, fairseq, or deleted
+    if config.teacher is None:
+        return [own]
+    if not (teacher / "huggingface").is_dir():  # an ensemble, fairseq's, imported or deleted
+        say(f"{config.teacher}: not shown, only a Hugging Face teacher in the same workspace has attention maps")
         return [own]
     theirs = _of_teacher(teacher, config.teacher, split, cpu)
     layers = mapped_layers(config.distillation.get("layer_map", ["uniform"]), len(own.layers), len(theirs.layers))

@@ -1,6 +1,7 @@
 """Attention maps: of a student that is its teacher they are its teacher's."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -62,6 +63,13 @@ def test_the_teachers_layers_are_those_of_the_layer_map(tmp_path, layer_map, lay
     config = read_config(student).model_copy(update={"actions": actions})
     theirs, own = attention_maps(student, config, ["a good film"], cpu=True)
     assert (theirs.layers, own.layers) == ([layer], [1])
+
+
+def test_a_teacher_without_maps_is_named(student, workspace, capsys):
+    shutil.rmtree(workspace / "models/sst-2/tiny-bert/huggingface")
+    (own,) = attention_maps(student, read_config(student), ["a good film"], cpu=True)
+    assert own.name == "s"
+    assert capsys.readouterr().err.startswith("tiny-bert: not shown")
 
 
 def test_pictures_are_written(student, workspace):

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import tiny_questions
 import tiny_tags
 import yaml
 from own_task import labelled_rows, own_task, write_yaml
@@ -30,7 +31,7 @@ def test_every_glue_task_has_its_metrics():
         "ax": ("matthews",),
     }
     assert {name: load_task(name).all_metrics for name in expected} == expected
-    assert set(known_tasks()) == {*expected, "rotten-tomatoes", "squad", "squad-shifts", *tiny_tags.BIOMEDICAL}
+    assert set(known_tasks()) == {*expected, "rotten-tomatoes", *tiny_questions.SHIPPED, *tiny_tags.BIOMEDICAL}
 
 
 @pytest.mark.parametrize("name", known_tasks())

@@ -9,6 +9,9 @@ import yaml
 
 from common.data.tasks import load_task
 
+SHIPPED = ("squad", "squad-2", "squad-shifts")
+"""Tasks of questions that the project has."""
+
 
 def paragraphs(count: int, unanswerable: bool = False) -> list[dict]:
     """Contexts of two sentences, each with two questions: how does this noun feel? And the noun that is not there."""
@@ -41,9 +44,10 @@ def write_questions(path: Path, found: list[dict]) -> Path:
 
 def write_shipped(folder: Path) -> Path:
     """Files of the shipped tasks of questions, in their own folders."""
-    for name in ("squad", "squad-shifts"):
-        source = load_task(name).source
-        whole = paragraphs(20 * len(source.files))
+    for name in SHIPPED:
+        task = load_task(name)
+        source = task.source
+        whole = paragraphs(20 * len(source.files), task.unanswerable)
         for index, file in enumerate(source.files.values()):
             write_questions(folder / source.folder / file, whole[20 * index : 20 * index + 20])
     return folder

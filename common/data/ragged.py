@@ -54,6 +54,11 @@ class EncodedText:
         return cls(cut, offsets)
 
     @classmethod
+    def of(cls, texts: Sequence[np.ndarray]) -> EncodedText:
+        """Return texts from the tokens of each, int32 [tokens, width]."""
+        return cls(np.concatenate(texts), offsets_of(np.array(list(map(len, texts)), np.int64)))
+
+    @classmethod
     def joined(cls, parts: Sequence[EncodedText]) -> EncodedText:
         """Return the texts of all parts, in order."""
         return cls(np.concatenate([part.ids for part in parts]), offsets_of(np.concatenate([p.lengths for p in parts])))
@@ -66,10 +71,18 @@ class EncodedText:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def pad(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a batch: ids int64 [batch, longest, width], zero where padded, and lengths int64 [batch]."""
+    def __getitem__(self, text: int) -> np.ndarray:
+        """Return the tokens of one text, int32 [tokens, width]."""
+        return self.ids[self.offsets[text] : self.offsets[text + 1]]
+
+    def pad(self, rows: np.ndarray, max_tokens: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return a batch: ids int64 [batch, longest, width], zero where padded, and lengths int64 [batch].
+
+        max_tokens: number of tokens at which texts are cut, if any.
+        """
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts  # of these rows only: a step's time must not grow with the data set
+        lengths = lengths if max_tokens is None else np.minimum(lengths, max_tokens)
         steps = np.arange(lengths.max())
         mask = steps < lengths[:, None]
         index = np.where(mask, starts[:, None] + steps, 0)

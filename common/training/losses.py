@@ -69,13 +69,14 @@ def combined(
     teacher: its logits, or None if alpha is 1 and there are none. For tokens, logits are those of all words,
     concatenated, [words, outputs]; labels [batch, words] and the teacher's logits [batch, words, outputs] are padded.
     For spans, logits are padded too, and the words of a row are the classes of its start and of its end (see
-    label_loss).
+    label_loss). A word whose logits are NaN, at padding or because a student cut it off, is in no loss.
     """
     if alpha == 1 or teacher is None:
         return label_loss(logits, labels)
     both = logits, teacher
     if logits.dim() == 3:
-        both = logits, teacher[:, : logits.shape[1]]  # the teacher's are padded to the longest row of all
+        # The teacher's are padded to the longest row of all, and it read words that the student did not.
+        both = logits, teacher[:, : logits.shape[1]].masked_fill(logits.isnan(), torch.nan)
         both = [each[~each.isnan()] if loss == "mse" else by_ends(each) for each in both]
     elif teacher.dim() == 3:
         both = logits, teacher[~teacher[..., 0].isnan()]
@@ -94,10 +95,14 @@ def label_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
     For multilabel, binary cross-entropy with 1 or 0 for each label, float32 [batch, outputs], a mean over labels too.
     For tokens, logits are [words of all texts, outputs] and targets padded, int64 [batch, words]. For spans, logits are
-    padded, [batch, 1 + words, 2], and targets the first and last word of the answer, int64 [batch, 2].
+    padded, [batch, 1 + words, 2], and targets the first and last word of the answer, int64 [batch, 2]; the mean is
+    over the ends of answers that have a logit.
     """
     if logits.dim() == 3:
-        return F.cross_entropy(by_ends(logits), targets.flatten())
+        # An end that was cut off cannot be found: no other word is right instead, and nothing is learned from it.
+        cut = logits.gather(1, targets[:, None])[:, 0].isnan()
+        kept = targets.masked_fill(cut, _IGNORED)
+        return F.cross_entropy(by_ends(logits), kept.flatten(), reduction="sum") / (~cut).sum().clamp(min=1)
     if is_multilabel(targets):
         return F.binary_cross_entropy_with_logits(logits, targets)
     if targets.dim() == 2:
@@ -115,5 +120,7 @@ def by_ends(logits: torch.Tensor) -> torch.Tensor:
     return logits.masked_fill(logits.isnan(), _IMPOSSIBLE).transpose(1, 2).flatten(0, 1)
 
 
+_IGNORED = -100
+"""Class that cross-entropy leaves out."""
 _IMPOSSIBLE = -1e4
 """Logit of padding; finite, because the difference of two infinite logits would be NaN."""

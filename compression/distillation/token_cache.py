@@ -26,15 +26,16 @@ _METHOD = 1
 
 def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split, as `encode_split` does: read from the workspace, or encoded and saved there."""
-    by_word = ["by word"] if split.tokens else ["of spans"] if split.spans else []
+    by_word = ["by word"] if split.tokens else ["of spans, whole contexts"] if split.spans else []
     identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint, *by_word])
     folder = paths.tokens(task.name, identity)
     columns = ["text", *["second"][: len(split.sentences()) - 1]]
     columns += ["word_starts"] if split.tokens or split.spans else []
-    if cached := _read(folder, columns):
+    max_tokens = tokenizer.max_tokens if split.spans else None
+    if cached := _read(folder, columns, max_tokens):
         return cached
     with only_one(folder, f"tokens of {task.name}", wait=True):
-        if cached := _read(folder, columns):
+        if cached := _read(folder, columns, max_tokens):
             return cached
         encoded = encode_split(tokenizer, split)
         with whole_folder(folder) as partial:
@@ -44,13 +45,14 @@ def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Spl
         return encoded
 
 
-def _read(folder: Path, columns: list[str]) -> EncodedRows | None:
-    """Return the rows saved in a folder; None if it is missing or damaged."""
+def _read(folder: Path, columns: list[str], max_tokens: int | None) -> EncodedRows | None:
+    """Return the rows saved in a folder; None if it is missing or damaged. max_tokens: as in EncodedRows."""
     try:
         arrays = {
             column: [np.load(folder / f"{kind}{i}.npy", mmap_mode="r") for kind in ("ids", "offsets")]
             for i, column in enumerate(columns)
         }
-        return EncodedRows(**{column: EncodedText(*map(np.asarray, both)) for column, both in arrays.items()})
+        texts = {column: EncodedText(*map(np.asarray, both)) for column, both in arrays.items()}
+        return EncodedRows(**texts, max_tokens=max_tokens)
     except (OSError, ValueError, EOFError):
         return None

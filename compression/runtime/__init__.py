@@ -25,6 +25,7 @@ if sys.argv[:1] == ["-m"]:
 from compression.runtime.model import Model, load, load_bytes, tidy, to_probabilities
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ALIGNING, ARCHS, TRANSFORMERS, EncoderSize, student_shapes
+from compression.runtime.spans import merge_windows, windows_of
 from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, WORDS, BytePairs, prepare
 from compression.runtime.tokenizers.bytelevel import BYTE_LEVEL, ByteLevelPairs
 from compression.runtime.tokenizers.char import ALPHABET, Characters

@@ -15,7 +15,7 @@ from compression.runtime.encoders import ENCODERS
 from compression.runtime.header import Header
 from compression.runtime.reader import PackedError, Reader
 from compression.runtime.shapes import TRANSFORMERS
-from compression.runtime.spans import best_span, word_spans
+from compression.runtime.spans import best_span, merge_windows, windows_of, word_spans
 from compression.runtime.tokenizers.bpe import BytePairs
 from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
 from compression.runtime.tokenizers.char import Characters
@@ -70,30 +70,39 @@ class Model:
         """Return logits, float32 [texts, outputs]; for a regression the score, scaled to [0, 1].
 
         If words have labels: [texts, words, outputs], NaN after a text's last word. If questions are answered, the
-        logits of "no answer" come before those of the words. Raises PackedError if an item is not a text, or not a
-        pair.
+        logits of "no answer" come before those of the words, and contexts longer than max_tokens are read in windows.
+        Raises PackedError if an item is not a text, or not a pair.
         """
         check_list(texts)
-        parts, counts = [np.zeros((0, self.outputs), np.float32)], []
+        parts = [np.zeros((0, self.outputs), np.float32)]
+        counts: list[int] = []  # for each text, or window of a context: how many rows of logits it has
+        windows: list[int] = []  # for each text
         ids: list[int] = []
         lengths: list[int] = []
         words: list[int] = []
         for number, text in enumerate(texts, 1):
-            for side, sentence in enumerate(self._sentences(text)):
-                found, starts = self._encode(sentence)
-                if side == self.pair:
-                    words += [-1] * self._spans + [len(ids) + start for start in starts]
-                    counts.append(self._spans + len(starts))
-                ids += found
-                lengths.append(len(found))
-            full = len(lengths) >= self._texts_at_once * (1 + self.pair) or len(ids) > self._tokens_at_once
-            if full or number == len(texts):
-                parts.append(self._forward(np.array(ids), np.array(lengths), np.array(words)))
-                ids, lengths, words = [], [], []
+            read = self._windows(text)
+            windows.append(len(read))
+            for window, sentences in enumerate(read, 1):
+                for side, (found, starts) in enumerate(sentences):
+                    if side == self.pair:
+                        words += [-1] * self._spans + [len(ids) + start for start in starts]
+                        counts.append(self._spans + len(starts))
+                    ids += found
+                    lengths.append(len(found))
+                full = len(lengths) >= self._texts_at_once * (1 + self.pair) or len(ids) > self._tokens_at_once
+                if full or (number == len(texts) and window == len(read)):
+                    parts.append(self._forward(np.array(ids), np.array(lengths), np.array(words)))
+                    ids, lengths, words = [], [], []
+            if isinstance(self._tokenizer, HashedWords) and not ids:  # no id is left that will be read
+                self._tokenizer.forget()
         logits = np.concatenate(parts)
         if not self.tokens:
             return logits
-        mask = np.arange(max(counts, default=0)) < np.array(counts).reshape(-1, 1)
+        of_text = np.array(counts, np.int64)
+        if self._spans:
+            logits, of_text = merge_windows(logits, of_text, np.array(windows, np.int64))
+        mask = np.arange(of_text.max(initial=0)) < of_text[:, None]
         by_text = np.full((*mask.shape, self.outputs), np.nan, np.float32)
         by_text[mask] = logits
         return by_text
@@ -149,18 +158,33 @@ class Model:
             for s in sentences
         ]
 
-    def _encode(self, sentence: str) -> tuple[Sequence[int], list[int]]:
-        """Return the ids of a sentence, and if words have logits, the index of each word's first token."""
+    def _windows(self, text: str | tuple[str, str]) -> list[list[tuple[Sequence[int], list[int]]]]:
+        """Return what is read of a text: a list of its sentences, encoded, or one for each window of a context."""
+        sentences = self._sentences(text)
+        if not self._spans:
+            return [[self._encode(sentence, self.max_tokens) for sentence in sentences]]
+        question, (ids, starts) = self._encode(sentences[0], self.max_tokens), self._encode(sentences[1])
+        return [
+            [question, (ids[tokens], [start - tokens.start for start in starts[words]])]
+            for tokens, words in windows_of(starts, len(ids), self.max_tokens)
+        ]
+
+    def _encode(self, sentence: str, most: int | None = None) -> tuple[Sequence[int], list[int]]:
+        """Return the ids of a sentence, and if words have logits, the index of each word's first token.
+
+        most: number of tokens at which the sentence is cut, if any. A word that is cut off has the last token's index.
+        """
         encode = self._tokenizer.encode
         if not self.tokens:
-            return encode(sentence)[: self.max_tokens] or [0], []
+            return encode(sentence)[:most] or [0], []
         ids: list[int] = []
         starts: list[int] = []
         of_text = [sentence[a:b] for a, b in word_spans(sentence)] if self._spans else sentence.split(" ")
         for word in of_text:
-            starts.append(min(len(ids), self.max_tokens - 1))
+            starts.append(len(ids))
             ids += encode(self._tokenizer.word_format.format(word))[: self.max_tokens] or [0]
-        return ids[: self.max_tokens] or [0], starts
+        ids = ids[:most] or [0]
+        return ids, [min(start, len(ids) - 1) for start in starts]
 
     def _forward(self, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
         table = self._tokenizer.table() if isinstance(self._tokenizer, HashedWords) else self._table

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from common.data.ragged import EncodedText
+from compression.runtime import windows_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Batch:
 
     ids: int64 [batch, time, width]; lengths: int64 [batch], at least 1; second: the second sentences of pairs;
     word_starts: if every word has logits, the index of its first token, int64 [batch, words], -1 after the last word.
-    For pairs these are the words of the second text, after an entry for "no answer", which is not an index.
+    For pairs these are the words of the second text, after an entry for "no answer", which is not an index; -1 also
+    where the text is cut before the word.
     """
 
     ids: torch.Tensor
@@ -32,11 +34,16 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class EncodedRows:
-    """Token ids of many rows. second: the second sentences of pairs; word_starts: if words have logits, width 1."""
+    """Token ids of many rows. second: the second sentences of pairs; word_starts: if words have logits, width 1.
+
+    max_tokens: for questions, whose contexts (second) are whole, the number of tokens that a student reads at a time.
+    `batch` cuts contexts there, which is for training; `windows` divides them, so that all words have logits.
+    """
 
     text: EncodedText
     second: EncodedText | None = None
     word_starts: EncodedText | None = None
+    max_tokens: int | None = None
 
     def __len__(self) -> int:
         return len(self.text)
@@ -48,21 +55,44 @@ class EncodedRows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Number of tokens of each row's text, int64 [n]; for pairs, of both texts, int64 [n, 2]."""
+        """Number of tokens of each row's text in a batch, int64 [n]; for pairs, of both texts, int64 [n, 2]."""
         first = self.text.lengths
-        return first if self.second is None else np.stack([first, self.second.lengths], 1)
+        if self.second is None:
+            return first
+        second = self.second.lengths
+        return np.stack([first, second if self.max_tokens is None else np.minimum(second, self.max_tokens)], 1)
 
     def batch(self, rows: np.ndarray, device: torch.device) -> Batch:
         """Return the batch of these rows."""
 
-        def pad(text: EncodedText) -> tuple[torch.Tensor, torch.Tensor]:
-            ids, lengths = text.pad(rows)
+        def pad(text: EncodedText, max_tokens: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+            ids, lengths = text.pad(rows, max_tokens)
             return torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device)
 
-        second = None if self.second is None else Batch(*pad(self.second))
+        second = None if self.second is None else Batch(*pad(self.second, self.max_tokens))
         starts = None
         if self.word_starts is not None:
-            starts, counts = pad(self.word_starts)
+            padded, counts = pad(self.word_starts)
+            starts = padded[..., 0]
             past = torch.arange(starts.shape[1], device=device) >= counts[:, None]
-            starts = starts[..., 0].masked_fill(past, -1)
+            if self.max_tokens is not None:
+                past |= starts >= self.max_tokens
+            starts = starts.masked_fill(past, -1)
         return Batch(*pad(self.text), second, starts)
+
+    def windows(self) -> tuple[EncodedRows, np.ndarray]:
+        """Return the windows of questions' contexts as rows, each with its question, and how many each row has.
+
+        A window has the entry of "no answer" and the words that belong to it; see compression.runtime.spans.
+        """
+        columns, counts = ([], [], []), []
+        for row in range(len(self)):
+            question, context, starts = (column[row] for column in self.columns)
+            none, words = starts[:1], starts[1:]
+            windows = windows_of(words[:, 0], len(context), self.max_tokens)
+            counts.append(len(windows))
+            for tokens, own in windows:
+                window = question, context[tokens], np.concatenate([none, words[own] - tokens.start])
+                for column, value in zip(columns, window, strict=True):
+                    column.append(value)
+        return EncodedRows(*map(EncodedText.of, columns), self.max_tokens), np.array(counts, np.int64)

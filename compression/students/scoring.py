@@ -8,11 +8,14 @@ from common.data.spans import word_spans
 from common.data.split import Split
 from common.progress import bar
 from common.training.batching import sorted_batches
+from compression.runtime import merge_windows
 from compression.students.batch import Batch, EncodedRows
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 
 _BATCH = 256
+_WHOLE = 2**31
+"""More tokens than a text has."""
 _CHUNK = 20_000
 """Sentences tokenized at a time: tokenizers work with lists, which take far more memory than the result."""
 
@@ -21,16 +24,18 @@ def encode_split(tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split.
 
     If words have labels, each one (between single spaces) is encoded by itself; if questions are answered, each word of
-    questions and contexts (see common.data.spans). A word that is cut off has the last token's index.
+    questions and contexts (see common.data.spans). Contexts are whole; all other texts are cut at max_tokens. A word
+    that is cut off has the last token's index.
     """
     if split.spans:
-        question, _ = _encode_words(tokenizer, list(map(_words, split.sentence1)))
-        context, starts = _encode_words(tokenizer, list(map(_words, split.sentence2 or [])))
+        question, _ = _encode_words(tokenizer, list(map(_words, split.sentence1)), tokenizer.max_tokens)
+        context, starts = _encode_words(tokenizer, list(map(_words, split.sentence2 or [])), _WHOLE)
         flat = np.insert(starts.ids, starts.offsets[:-1], 0, 0)  # the entry of "no answer"
-        return EncodedRows(question, context, EncodedText(flat, starts.offsets + np.arange(len(starts.offsets))))
+        words = EncodedText(flat, starts.offsets + np.arange(len(starts.offsets)))
+        return EncodedRows(question, context, words, tokenizer.max_tokens)
     if not split.tokens:
         return EncodedRows(*(_encode(tokenizer, sentences) for sentences in split.sentences()))
-    text, starts = _encode_words(tokenizer, [text.split(" ") for text in split.sentence1])
+    text, starts = _encode_words(tokenizer, [text.split(" ") for text in split.sentence1], tokenizer.max_tokens)
     return EncodedRows(text, word_starts=starts)
 
 
@@ -38,14 +43,17 @@ def _words(text: str) -> list[str]:
     return [text[start:end] for start, end in word_spans(text).tolist()]
 
 
-def _encode_words(tokenizer: Tokenizer, texts: list[list[str]]) -> tuple[EncodedText, EncodedText]:
-    """Return the tokens of texts, encoded word by word, and the index of each word's first token, int32 [words, 1]."""
+def _encode_words(tokenizer: Tokenizer, texts: list[list[str]], max_tokens: int) -> tuple[EncodedText, EncodedText]:
+    """Return the tokens of texts, encoded word by word, and the index of each word's first token, int32 [words, 1].
+
+    max_tokens: number of tokens at which a text is cut; a word is cut at the tokenizer's own.
+    """
     counts = np.array(list(map(len, texts)), np.int64)
     words = _encode(tokenizer, [tokenizer.word_format.format(word) for text in texts for word in text])
     row = np.repeat(np.arange(len(texts)), counts)  # text of each word
     lengths = np.bincount(row, words.lengths, len(texts)).astype(np.int64)
     empty = tokenizer.encode([""]).ids[0]  # for a text without words
-    text = EncodedText.from_flat(words.ids, lengths, empty, tokenizer.max_tokens)
+    text = EncodedText.from_flat(words.ids, lengths, empty, max_tokens)
     starts = words.offsets[:-1] - offsets_of(lengths)[row]
     starts = np.minimum(starts, text.lengths[row] - 1)
     return text, EncodedText(starts[:, None].astype(np.int32), offsets_of(counts))
@@ -62,14 +70,22 @@ def without_padding(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
 
 
 def for_loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """Return a batch's logits as common.training.losses reads them: without padding, or for spans, NaN at padding."""
+    """Return a batch's logits as common.training.losses reads them: without padding, or for spans, NaN at padding.
+
+    A context's words that were cut off are padding too: no state stands for them.
+    """
     if batch.word_starts is None or batch.second is None:
         return without_padding(logits, batch)
     return logits.masked_fill((batch.word_starts < 0)[..., None], torch.nan)
 
 
 def student_logits(student: Student, rows: EncodedRows, device: torch.device, label: str = "student") -> np.ndarray:
-    """Return the logits of every row, float32 [n, outputs]; if words have logits, padded, [n, words, outputs]."""
+    """Return the logits of every row, float32 [n, outputs]; if words have logits, padded, [n, words, outputs].
+
+    Contexts of questions are read in windows, whose logits are merged; see compression.runtime.spans.
+    """
+    if rows.max_tokens is not None:
+        rows, windows = rows.windows()
     batches = sorted_batches(rows.lengths, _BATCH)
     was_training = student.training
     student.eval()
@@ -84,4 +100,10 @@ def student_logits(student: Student, rows: EncodedRows, device: torch.device, la
     sorted_ = padded(np.concatenate(parts), counts)  # [n, words, outputs], in the batches' order
     result = np.empty_like(sorted_)
     result[order] = sorted_
-    return result[:, 0] if rows.word_starts is None else result
+    if rows.word_starts is None:
+        return result[:, 0]
+    if rows.max_tokens is None:
+        return result
+    counts = rows.word_starts.lengths
+    of_windows = result[np.arange(result.shape[1]) < counts[:, None]]
+    return padded(*merge_windows(of_windows, counts, windows))

@@ -60,7 +60,7 @@ class StudentSettings(Settings):
     dropout: float = pydantic.Field(0.1, ge=0, lt=1)
     """Share of units dropped while training: embeddings, encoder output and classifier."""
     max_tokens: int = pydantic.Field(512, gt=0)
-    """Maximum number of tokens of a text; longer texts are cut."""
+    """Maximum number of tokens of a text; longer texts are cut. Longer contexts of questions are read in windows."""
     bpe_source: Literal["auto", "bpemb", "train"] = "auto"
     """Byte pairs: auto uses BPEmb files in ~/.cache/bpemb, else trains on the task's text; bpemb downloads."""
     bpe_model: Path | None = None

@@ -18,6 +18,7 @@ from compression.packing import pack_student
 from compression.runtime import load
 
 ROWS = [("how is it ?", "the film (1990) is wonderful!"), ("why ?", ""), ("wie?", "caf\u00e9 , b; c")]
+ROWS += [("how ?", f"{'the film is fine . ' * 30}why ?")]  # in several windows
 
 
 @pytest.fixture(scope="module")

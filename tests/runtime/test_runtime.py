@@ -53,6 +53,7 @@ def test_too_many_words_are_forgotten_again(models, monkeypatch):
     words = HashedWords(10, np.ones((2, 6), np.float32), np.ones((30, 1), np.float32), 512)
     words.encode(" ".join(map(str, range(90))))
     assert words.table().shape == (91, 6)  # the words, and the token of an empty text
+    words.forget()
     assert words.encode("a a b") == [1, 1, 2]
     assert words.table().shape == (3, 6)
 

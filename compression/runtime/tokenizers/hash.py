@@ -47,7 +47,7 @@ class HashedWords:
         self._table = np.zeros((0, self._shared.shape[1]), np.float32)
 
     def encode(self, text: str) -> list[int]:
-        """Return one id per word or sign. Ids are valid until `table` is called."""
+        """Return one id per word or sign. Ids are valid until `forget` is called."""
         words = split_words(text)[: self._max_tokens]
         ids = self._ids
         try:
@@ -56,14 +56,17 @@ class HashedWords:
             return [ids.setdefault(word, len(ids)) for word in words]
 
     def table(self) -> np.ndarray:
-        """Return the vectors of all words so far, float32 [words, dim]; too many are then removed from the cache."""
+        """Return the vectors of all words so far, float32 [words, dim]."""
         table = self._table
         if len(table) < len(self._ids):
             new = list(self._ids)[len(table) :]
             table = self._table = np.concatenate([table, self._vectors(new)])
-        if table.size > self.most_values:
-            self._start()
         return table
+
+    def forget(self) -> None:
+        """Remove all words from the cache if there are too many."""
+        if self._table.size > self.most_values:
+            self._start()
 
     def _vectors(self, words: list[str]) -> np.ndarray:
         vectors = np.zeros((len(words), self._shared.shape[1]), np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-MOST_VALUES = 1 << 24
+MOST_VALUES = 1 << 25
 """Most values in one file, and the largest number that may be stored in it."""
 MOST_WIDTH = 1 << 14
 """Most values of a vector, or of a layer's output, which a prediction allocates for a token or a text."""

@@ -152,7 +152,7 @@ class Matrix:
 def join_planes(planes: Sequence[Array], kind: str) -> np.ndarray:
     """Return float32 values from arrays of their bytes, lowest byte first. kind: a little-endian float type."""
     joined = np.stack([plane.values.astype(np.uint8) for plane in planes], 1)
-    return joined.view(kind)[:, 0].astype(np.float32)
+    return joined.view(kind)[:, 0].astype(np.float32, copy=False)
 
 
 def checked(values: np.ndarray) -> np.ndarray:

@@ -1018,7 +1018,7 @@ enum {
   FW__CASED = 128,
   FW__IGNORABLE = 256
 };
-#define FW__MOST_VALUES (1u << 24)
+#define FW__MOST_VALUES (1u << 25)
 #define FW__MOST_WIDTH (1u << 14)
 #define FW__MOST_HEADER (1u << 22)
 #define FW__MOST_TABLES 128u

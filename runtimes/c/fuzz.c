@@ -129,7 +129,7 @@ static size_t put_number(uint8_t *to, size_t value) {
 /* Change bytes: bits, extremes, numbers, or a stretch that is copied, left out or inserted. Returns the new length. */
 static size_t changed(uint8_t *bytes, size_t length, size_t capacity) {
   static const uint32_t numbers[] = {0,   1,     2,     63,    64,    127,   128,     255,
-                                     256, 16383, 16384, 16385, 32768, 65536, 1 << 23, 1 << 24};
+                                     256, 16383, 16384, 16385, 32768, 65536, 1 << 24, 1 << 25};
   uint32_t at = below((uint32_t)length), to = below((uint32_t)length), count = 1 + below(40);
   if (!length) return 0;
   switch (below(8)) {

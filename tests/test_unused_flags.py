@@ -19,6 +19,7 @@ from compression.shrinking.settings import defaults_for as student_defaults
 PRETRAIN = "--compression-actions pretrain --corpus c.txt --teacher minilm "
 DISTILL = "--compression-actions distill "
 OF_A_STUDENT = "--load-trained-model s --compression-actions "
+TUNED = OF_A_STUDENT + "quantize --tune-epochs 1 "
 ALIGNED = "--student-arch transformer --embedding-type wordpiece --align-hidden 1 "
 WITHOUT = "has no effect without --compression-actions "
 
@@ -45,7 +46,12 @@ def parsed(cls, words):
         (DISTILL + "--sentence-order-weight 1", "--sentence-order-weight " + WITHOUT + "pretrain"),
         (DISTILL + "--output-temperature 2", "--output-temperature " + WITHOUT + "pretrain"),
         (OF_A_STUDENT + "quantize --init-from-teacher first", "--init-from-teacher " + WITHOUT + "pretrain or distill"),
-        (OF_A_STUDENT + "quantize --align-last 1", "--align-last " + WITHOUT + "pretrain or distill"),
+        (OF_A_STUDENT + "quantize --align-last 1", "--align-last " + WITHOUT + "pretrain or distill, or --tune-epochs"),
+        (TUNED + "--align-hidden 1 --guide student", "--align-hidden has no effect with --guide student"),
+        (TUNED + "--hidden-loss cosine", "--hidden-loss has no effect without --align-hidden, --align-last or"),
+        (TUNED + "--attention-loss kl --align-hidden 1", "--attention-loss has no effect without --align-attention"),
+        (TUNED + "--layer-map last --align-last 1", "--layer-map has no effect without --align-hidden or --align-att"),
+        (TUNED + "--align-hidden 1 --align-first 1", "--align-first " + WITHOUT + "distill"),
         (DISTILL + "--corpus c.txt", "--corpus " + WITHOUT + "pretrain"),
         (DISTILL + "--rank 4", "--rank " + WITHOUT + "factorize"),
         (DISTILL + "--prune-topv", "--prune-topv " + WITHOUT + "prune, or --prune-aware"),
@@ -118,6 +124,9 @@ def test_compress_refuses_flags_of_other_actions(words, message):
         "--loss kl --temperature 2 --augmented four five --bootstrap-data-ratio 0.5 --min-confidence 0.7",
         OF_A_STUDENT + "prune --prune-vocabulary 2 --only-original-data --seed-name feynman --student-arch bilstm",
         OF_A_STUDENT + "quantize --tune-epochs 1 --alpha 0.5 --batch-size 9 --teacher t --model-name n",
+        TUNED + "--align-hidden 1 --align-attention 1 --align-embedding 1 --hidden-loss cosine --layer-map last",
+        OF_A_STUDENT + "factorize prune --tune-epochs 1 --align-attention 1 --attention-loss kl",
+        "--compression-actions distill quantize --tune-epochs 1 --guide student --align-hidden 1 --align-first 1",
         OF_A_STUDENT + "quantize --max-loss 1 --select-on test --no-loadbar --cpu",
         OF_A_STUDENT + "pack --student-arch ffn",
         # The thesis's table C.3, with all the flags of its three actions.

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from common.config import flag as flag_of
+from common.devices import pick_device
 from common.errors import UserError
 from common.teachers.base import Attention, States
 from common.teachers.huggingface.pretrained import most_tokens
@@ -22,11 +24,18 @@ from common.teachers.huggingface.teacher import hidden_states
 from common.teachers.layers import load_encoder
 from compression.distillation.callbacks import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
-from compression.distillation.settings import DistillSettings
+from compression.distillation.settings import AlignSettings, DistillSettings
 from compression.students.batch import Batch, EncodedRows
-from compression.students.init import choose_layers
+from compression.students.init import check_layers, choose_layers
 from compression.students.transformer import Trace, framed
+from compression.tokenizers import Tokenizer
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
+
+
+def alignment_flag(settings: AlignSettings) -> str:
+    """Return the first flag that asks for alignment; empty if there is none."""
+    weights = [name for name in AlignSettings.model_fields if name.startswith("align_") and getattr(settings, name)]
+    return flag_of(weights[0]) if weights else ""
 
 
 def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], teacher: str) -> None:
@@ -37,7 +46,8 @@ def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], t
     aligned_layers(settings, teacher_config["num_hidden_layers"])
     heads = teacher_config["num_attention_heads"]
     if settings.align_attention and heads != settings.heads:
-        raise UserError(f"--align-attention needs as many heads as {teacher} has: give --heads {heads}")
+        give = f"give --heads {heads} (the student has {settings.heads})"
+        raise UserError(f"--align-attention needs as many heads as {teacher} has: {give}")
 
 
 def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
@@ -224,6 +234,27 @@ class Aligner(nn.Module, Callback):
     def eligible(self, progress: float) -> bool:
         """Return whether training has left the --align-first epochs: until then the classifier is untrained."""
         return progress > self.first_share or not self.first_share
+
+
+def check_teacher(settings: DistillSettings, teacher: Path) -> None:
+    """Raise UserError, with the flag to set, if the student cannot be aligned with a fine-tuned teacher.
+
+    teacher: its model folder.
+    """
+    config = check_layers(alignment_flag(settings), settings, settings.student_arch, teacher)
+    check_alignment(settings, config, teacher.name)
+
+
+def load_aligner(settings: DistillSettings, teacher: Path) -> Aligner:
+    """Return the alignment losses of a teacher that passed `check_teacher`, on the device to train on."""
+    device = pick_device(settings.cpu)
+    return Aligner(settings, AlignmentTeacher.load(teacher, device)).to(device)
+
+
+def check_pieces(student: str, tokenizer: Tokenizer, teacher: Path) -> None:
+    """Raise UserError if a student reads other word pieces than the teacher. student: its name."""
+    if teacher_vocabulary(teacher).pieces != tokenizer.pieces:
+        raise UserError(f"{student} has other word pieces than {teacher.name}, so they cannot be aligned")
 
 
 def _projection(width: int, teacher_width: int) -> nn.Module:

@@ -8,10 +8,10 @@ from common.data.split import Split, find_rows, find_splits, load_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
-from common.store.artifact import Artifact, read_manifest
+from common.store.artifact import Artifact, artifact_at, read_manifest
 from common.teachers.guided import draw_rows, with_answers
 from common.teachers.logits import find_logits, load_logits
-from common.training.models import only_teacher
+from common.training.models import find_model, only_teacher
 from common.training.targets import confidence, with_choices
 from compression.distillation.settings import DistillSettings, RowsSettings
 
@@ -35,6 +35,23 @@ def find_teacher(settings: DistillSettings, task: Task) -> str | None:
     if settings.alpha == 1 and settings.only_original_data:
         return None
     return settings.teacher or only_teacher(settings.paths, task)
+
+
+def runnable_teacher(settings: DistillSettings, task: Task, flag: str, name: str | None = None) -> Artifact:
+    """Return a teacher that can be run. flag: what it is needed for; name: None for the teacher to learn from.
+
+    Raises UserError if there is none, or for a student or imported logits.
+    """
+    name = name or find_teacher(settings, task)
+    if name is None:
+        raise UserError(f"{flag} needs a teacher, but none is used when only labels are learned from")
+    folder, config = find_model(settings.paths, task, name)
+    if config.kind != "teacher":
+        raise UserError(f"{flag}: {name} is not a teacher but a student")
+    if config.imported:
+        other = "; give the name of another teacher, vectors or random" if flag.startswith("--embedding-init") else ""
+        raise UserError(f"{flag}: {name} was imported as logits, and has neither vocabulary nor layers{other}")
+    return artifact_at(folder)
 
 
 def learning_inputs(settings: DistillSettings, task: Task, guided: bool = True) -> dict[str, Artifact]:

@@ -11,10 +11,8 @@ import numpy as np
 import pydantic
 import torch
 
-from common.config import flag as flag_of
 from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
-from common.devices import pick_device
 from common.errors import UserError
 from common.seeds import seed_everything
 from common.store.artifact import Artifact, artifact_at
@@ -22,9 +20,9 @@ from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.teachers.layers import layers_config
 from common.training.loop import trained_parameters
-from common.training.models import find_model, members_of, read_config
+from common.training.models import members_of, read_config
 from common.training.targets import check_loss
-from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
+from compression.distillation.alignment import alignment_flag, check_pieces, check_teacher, load_aligner
 from compression.distillation.callbacks import Pruner
 from compression.distillation.dataset import (
     distillation_set,
@@ -32,12 +30,12 @@ from compression.distillation.dataset import (
     held_out_inputs,
     held_out_rows,
     learning_inputs,
+    runnable_teacher,
 )
-from compression.distillation.settings import AlignSettings, DistillSettings, Recipe
+from compression.distillation.settings import DistillSettings, Recipe
 from compression.distillation.trainer import TrainingData, train_student
 from compression.students.embeddings import load_tokenizer
 from compression.students.init import (
-    check_layers,
     check_start,
     find_general,
     freeze_all_but_adapters,
@@ -131,10 +129,7 @@ class Distill(Step):
             facts |= {"base": _name_or_absolute(str(settings.start_from)), "base_key": inputs["general"].key}
             facts["trained_parameters"] = trained_parameters(student)
         pruner = self.create_pruner(student, settings) if settings.prune_aware and self.create_pruner else None
-        aligner = None
-        if settings.aligns and teacher is not None:
-            device = pick_device(settings.cpu)
-            aligner = Aligner(settings, AlignmentTeacher.load(teacher, device)).to(device)
+        aligner = load_aligner(settings, teacher) if settings.aligns and teacher is not None else None
         callbacks = [] if pruner is None else [pruner]
         data, run = TrainingData(rows, held_out), (context.work, context.name, context.key)
         history = train_student(settings, task, student, tokenizer, data, *run, callbacks, aligner)
@@ -192,15 +187,10 @@ def _initial_inputs(settings: DistillSettings, task: Task) -> dict[str, Artifact
         cached = cached_files(settings.vocab_size, settings.embedding_dim, settings.bpe_source)
         if files := own if all(own) else cached:
             inputs |= {"bpe_model": Artifact.of_file(files[0]), "bpe_vectors": Artifact.of_file(files[1])}
-    if settings.embedding_init not in ("vectors", "teacher", "random"):
-        inputs["embedding"] = artifact_at(
-            _runs(settings, task, settings.embedding_init, f"--embedding-init {settings.embedding_init}")
-        )
+    if (other := settings.embedding_init) not in ("vectors", "teacher", "random"):
+        inputs["embedding"] = runnable_teacher(settings, task, f"--embedding-init {other}", other)
     if flag := _teacher_flag(settings):
-        teacher = find_teacher(settings, task)
-        if teacher is None:
-            raise UserError(f"{flag} needs a teacher, but none is used when only labels are learned from")
-        inputs["teacher"] = artifact_at(_runs(settings, task, teacher, flag))
+        inputs["teacher"] = runnable_teacher(settings, task, flag)
     return inputs
 
 
@@ -210,27 +200,7 @@ def _teacher_flag(settings: DistillSettings) -> str:
         return "--embedding-type wordpiece"
     if settings.embedding_init == "teacher":
         return "--embedding-init teacher"
-    return "--init-from-teacher" if settings.init_from_teacher else _alignment_flag(settings)
-
-
-def _alignment_flag(settings: DistillSettings) -> str:
-    """Return the first flag that asks for alignment; empty if there is none."""
-    weights = [name for name in AlignSettings.model_fields if name.startswith("align_") and getattr(settings, name)]
-    return flag_of(weights[0]) if weights else ""
-
-
-def _runs(settings: DistillSettings, task: Task, teacher: str, flag: str) -> Path:
-    """Return the folder of a teacher that can be run. flag: what it is needed for.
-
-    Raises UserError for a student or imported logits.
-    """
-    folder, config = find_model(settings.paths, task, teacher)
-    if config.kind != "teacher":
-        raise UserError(f"{flag}: {teacher} is not a teacher but a student")
-    if config.imported:
-        other = "; give the name of another teacher, vectors or random" if flag.startswith("--embedding-init") else ""
-        raise UserError(f"{flag}: {teacher} was imported as logits, and has neither vocabulary nor layers{other}")
-    return folder
+    return "--init-from-teacher" if settings.init_from_teacher else alignment_flag(settings)
 
 
 def _tokenizer_and_vectors(
@@ -284,7 +254,6 @@ def _check_layers(settings: DistillSettings, teacher: Path, general: Path | None
     if settings.init_from_teacher:
         check_start(settings, settings.student_arch, teacher)
     if settings.aligns:
-        config = check_layers(_alignment_flag(settings), settings, settings.student_arch, teacher)
-        check_alignment(settings, config, teacher.name)
-    if general and teacher_vocabulary(teacher).pieces != tokenizer.pieces:
-        raise UserError(f"{general.name} has other word pieces than {teacher.name}, so they cannot be aligned")
+        check_teacher(settings, teacher)
+    if general:
+        check_pieces(general.name, tokenizer, teacher)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from common.config import later
 from common.errors import UserError
 from common.progress import say
 from common.training.models import ModelConfig
@@ -27,13 +28,16 @@ class Quantize(Shrink):
     """Split that chooses the bits, if they are chosen."""
     name: str | None
     """Name of the student, with --max-bytes only: the packed file, whose bytes are counted, contains it."""
+    trained_inputs: bool = later(False)
+    """Whether inputs are rounded while it is trained, not only afterwards."""
 
     @classmethod
     def more(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
-        """Return the split and the name, if the result depends on them."""
+        """Return the split and the name, if the result depends on them, and whether training rounds inputs."""
         return {
             "select_on": settings.select_on if settings.chooses_bits else None,
             "name": None if settings.max_bytes is None else name,
+            "trained_inputs": settings.tune_epochs > 0 and (settings.dq_encoder or settings.dq_classifier),
         }
 
     @classmethod

@@ -184,6 +184,11 @@ class CompressSettings(  # bases in the order of --help
             )
         return self
 
+    @property
+    def aligns_tuning(self) -> bool:
+        """Whether --tune-epochs align the student with the teacher."""
+        return self.aligns and self.tune_epochs > 0 and self.guide == "teacher"
+
     def unused(self) -> dict[str, str]:
         """Return the settings that have no effect, among them those of actions that are not run."""
         asked = {action: action in self.compression_actions for action in ORDER}
@@ -234,7 +239,9 @@ class CompressSettings(  # bases in the order of --help
                 set(TrainSettings.model_fields) - {"batch_size", "accumulate", "max_grad_norm", "select_on"},
                 both,
             ),
-            (trained, {*StudentSettings.model_fields, *widths, *AlignSettings.model_fields}, both),
+            (trained or guided, AlignSettings.model_fields, "with --guide student"),
+            (trained or tuned, AlignSettings.model_fields, both + ", or --tune-epochs"),
+            (trained, {*StudentSettings.model_fields, *widths}, both),
             (trained, ["init_from_teacher"], both),
             (distilled, set(InitSettings.model_fields) - {"init_from_teacher"}, distilling),
             (distilled, ["prune_aware", "align_first", "align_throughout", "average_epochs"], distilling),

@@ -11,7 +11,7 @@ import numpy as np
 import pydantic
 import torch
 
-from common.config import Settings
+from common.config import Settings, build, later
 from common.data.split import Split, find_rows, find_splits
 from common.data.tasks import Task, load_task
 from common.seeds import seed_everything
@@ -21,6 +21,7 @@ from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.training.metrics import main_score
 from common.training.models import ModelConfig, read_config
+from compression.distillation.alignment import Aligner, alignment_flag, check_pieces, check_teacher, load_aligner
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import (
     DistillationSet,
@@ -30,13 +31,16 @@ from compression.distillation.dataset import (
     held_out_inputs,
     held_out_rows,
     learning_inputs,
+    runnable_teacher,
 )
-from compression.distillation.settings import LossSettings, RowsSettings, TrainSettings
+from compression.distillation.settings import AlignSettings, LossSettings, RowsSettings, TrainSettings
 from compression.distillation.trainer import TrainingData, train_student
 from compression.packing import pack
 from compression.shrinking.settings import CompressSettings, TuneSettings
+from compression.students.init import check_arch
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import encode_split, student_logits
+from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 
@@ -60,6 +64,8 @@ class CompressionContext:
     """Folder for the state of an unfinished training."""
     key: str
     """Identity of that training."""
+    teacher: Path | None = None
+    """Folder of the teacher to align with while tuning; None if nothing is aligned."""
     widths: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The student's settings that changed: the widths of matrices that shrank."""
     history: list[dict[str, Any]] | None = None
@@ -69,12 +75,13 @@ class CompressionContext:
         """Train the student for --tune-epochs and keep its best weights. Does nothing for 0 epochs.
 
         It learns from the distillation set of the settings, with the logits of the teacher or of the student before it
-        was changed. Raises UserError if the teacher's are missing.
+        was changed, and from the teacher's hidden states and attention if these are aligned. Raises UserError if the
+        teacher's logits are missing, or if the student as it is now cannot be aligned with the teacher.
         """
         settings, epochs = self.settings, self.settings.tune_epochs
         if epochs == 0:
             return
-        recipe = {"epochs": epochs, "patience": epochs, "lr": settings.tune_lr}
+        recipe = {"epochs": epochs, "patience": epochs, "lr": settings.tune_lr, "align_first": 0}
         recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0, "average_epochs": 1}
         if settings.guide == "student":
             recipe["alpha"] = 0.0
@@ -85,8 +92,19 @@ class CompressionContext:
         else:
             rows = distillation_set(settings, self.task)
         settings, data = settings.model_copy(update=recipe), TrainingData(rows, self.held_out)
+        hooks = callbacks, self._aligner(settings, self.teacher) if self.teacher else None
         state = self.work, self.name, self.key
-        self.history = train_student(settings, self.task, self.student, self.tokenizer, data, *state, callbacks)
+        self.history = train_student(settings, self.task, self.student, self.tokenizer, data, *state, *hooks)
+
+    def _aligner(self, settings: CompressSettings, teacher: Path) -> Aligner:
+        """Return the alignment losses of the current student, whose layers and heads may be fewer than its parent's."""
+        shape = {**self.student_settings(), "student_arch": self.parent.arch}
+        settings = settings.model_copy(update=shape)
+        check_teacher(settings, teacher)
+        check_pieces(self.parent.name, self.tokenizer, teacher)
+        # Projections between different widths must not depend on the trainings before, which may have been resumed.
+        seed_everything(settings.seed)
+        return load_aligner(settings, teacher)
 
     @functools.cached_property
     def held_out(self) -> Split:
@@ -121,10 +139,12 @@ class Shrink(Step):
 
     seed: int
     tune: TuneSettings | None
-    """How it is trained afterwards. None without --tune-epochs, as are the next three."""
+    """How it is trained afterwards. None without --tune-epochs, as are the next four."""
     objective: LossSettings | None
     rows: RowsSettings | None
     train: TrainSettings | None
+    align: AlignSettings | None = later(None)
+    """How it is aligned with the teacher; None if it is not."""
     settings: CompressSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
     parent: Path = pydantic.Field(exclude=True)
@@ -135,6 +155,7 @@ class Shrink(Step):
         """Return the step that the settings describe. name: of the student that it builds."""
         groups = {"tune": TuneSettings, "objective": LossSettings, "rows": RowsSettings, "train": TrainSettings}
         tuning = {field: settings.part(group) if settings.tune_epochs else None for field, group in groups.items()}
+        tuning["align"] = settings.part(AlignSettings) if settings.aligns_tuning else None
         own = {cls.kind(): settings.part(cls.group()), **cls.more(settings, name)}
         return cls(seed=settings.seed, settings=settings, task=load_task(settings.task), parent=parent, **tuning, **own)
 
@@ -157,6 +178,7 @@ class Shrink(Step):
     def suffix(cls, settings: CompressSettings) -> str:
         """Return the suffix of a student's name; four digits of a hash stand for settings that `label` omits."""
         groups = [cls.group(), *([TuneSettings] if settings.tune_epochs else [])]
+        groups += [AlignSettings] if settings.aligns_tuning else []
         changed = [settings.part(group).model_dump(mode="json", exclude_defaults=True) for group in groups]
         others = {key: value for values in changed for key, value in values.items() if key not in cls.named}
         return cls.label(settings) + (f"-{fingerprint(others)[:4]}" if others else "")
@@ -174,13 +196,20 @@ class Shrink(Step):
         raise NotImplementedError
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
-        """Return the student to make smaller, and the rows and logits that are read."""
+        """Return the student to make smaller, the rows and logits that are read, and the teacher to align with.
+
+        Raises UserError if something is missing, or if the student has no layers to align.
+        """
         settings, parent, reads = self.settings, read_config(self.parent), self.reads()
         inputs = {"parent": artifact_at(self.parent)}
         if self.tune or reads:
             inputs["splits"] = find_splits(paths, self.task)
         if self.tune:
             inputs |= learning_inputs(settings, self.task, guided=settings.guide == "teacher")
+            if self.align:
+                flag = alignment_flag(self.align)
+                check_arch(flag, build(StudentSettings, parent.student), parent.arch)
+                inputs["teacher"] = runnable_teacher(settings, self.task, flag)
         elif "text" in reads and parent.augmented:
             inputs |= {f"rows {name}": find_rows(paths, self.task, name) for name in augmented_names(settings)}
         if self.tune or "held out" in reads:
@@ -191,8 +220,8 @@ class Shrink(Step):
         """Load the student, change it, and save the result with all of its weights."""
         seed_everything(self.seed)
         student, tokenizer, parent = load_student(self.parent, CPU)
-        build = context.name, context.work, context.key
-        changed = CompressionContext(self.settings, self.task, self.parent, parent, student, tokenizer, *build)
+        training = context.name, context.work, context.key, inputs["teacher"].path if self.align else None
+        changed = CompressionContext(self.settings, self.task, self.parent, parent, student, tokenizer, *training)
         compression = parent.compression | self.apply(changed)
         save_student(out, changed.student, changed.tokenizer, changed.history)
         facts = parent.facts()

@@ -3,12 +3,14 @@
 Fresh weights are drawn as PyTorch's own layers draw them. Inputs of quantized matrices can be rounded to 8 bits, as on
 integer hardware, with ranges that are taken from each vector ("dynamic") or calibrated beforehand ("static") and that
 include zero: q = clamp(round(x / scale) + zero_point, 0, 255), x = (q - zero_point) * scale (equations 4.10 to 4.12).
+In training, linear layers round their inputs too, and the gradient passes through the rounding unchanged.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,6 +28,22 @@ LEVELS = 255
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 
+class StraightThrough(torch.autograd.Function):
+    """A rounded tensor whose gradient goes to the exact one unchanged (Bengio, Leonard and Courville, 2013)."""
+
+    @staticmethod
+    def forward(ctx: Any, exact: torch.Tensor, rounded: torch.Tensor, fixed: torch.Tensor | None) -> torch.Tensor:
+        """Return `rounded`. fixed: bool, the elements whose gradient is zero; None: none of them."""
+        ctx.fixed = fixed
+        return rounded
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Return the gradient of `exact`."""
+        (gradient,) = gradients
+        return gradient if ctx.fixed is None else gradient.masked_fill(ctx.fixed, 0.0), None, None
+
+
 def affine_range(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return scale (float32) and zero point (uint8) of 256 codes over [min(low, 0), max(high, 0)]."""
     low, high = low.clamp(max=0.0), high.clamp(min=0.0)
@@ -35,14 +53,16 @@ def affine_range(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, t
 
 
 def round_by(x: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor) -> torch.Tensor:
-    """Return x rounded to 8-bit codes and converted back, float32 of x's shape."""
-    codes = ((x / scale).round() + zero_point.float()).clamp(0, LEVELS)
-    return (codes - zero_point.float()) * scale
+    """Return x rounded to 8-bit codes and converted back, of x's shape and type."""
+    exact = x.detach().float()  # bfloat16 has too few bits to find codes of 8 bits
+    codes = ((exact / scale).round() + zero_point.float()).clamp(0, LEVELS)
+    return StraightThrough.apply(x, ((codes - zero_point.float()) * scale).to(x.dtype), None)
 
 
 def round_each_vector(x: torch.Tensor) -> torch.Tensor:
     """Return x rounded with one range per vector of the last dimension, so that no row depends on its batch."""
-    return round_by(x, *affine_range(x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)))
+    exact = x.detach().float()
+    return round_by(x, *affine_range(exact.amin(-1, keepdim=True), exact.amax(-1, keepdim=True)))
 
 
 class Table(nn.Module):
@@ -97,7 +117,8 @@ class Recurrent(nn.Module):
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """vectors: [batch, time, input_dim] -> states [batch, time, hidden_dim], from a state of zeros."""
-        if self.inputs == "dynamic":
+        # Not in training: rounding states step by step takes up to twice as long, and gains nothing in our BiLSTMs.
+        if self.inputs == "dynamic" and not self.training:
             return self._step_by_step(vectors)
         if vectors.is_cuda:
             # Autocast runs cuDNN's recurrence in float16 whatever its dtype, in which small gradients are zero.

@@ -110,6 +110,29 @@ def test_only_the_parts_asked_for_are_quantized(workspace):
     assert parts_of(name for name in load_weights(folder) if name.endswith("codes")) == {"encoder"}
 
 
+@pytest.mark.parametrize("arch", ["transformer", "recursive", "conv", "ffn"])
+def test_inputs_are_rounded_in_training_as_they_are_afterwards(workspace, arch):
+    """A rate of almost zero: the loss in training, of all rows as one batch, is that of the saved student."""
+    pooling = {"pooling": "max"} if arch == "conv" else {}
+    given = {"student_arch": arch, "dropout": 0.0, "batch_size": 1000, "embedding_type": "char", **pooling}
+    shrunk.compressed(workspace, "distill", model_name="exact", **given)
+    given |= {"ptq_embedding": True, "dq_encoder": True, "dq_classifier": True, "tune_epochs": 1, "tune_lr": 1e-30}
+    folder = quantized(workspace, "exact", bits=4, **given)
+    train = load_split(Workspace(workspace), load_task("sst-2"), "train")
+    after = torch.from_numpy(shrunk.logits(folder, workspace, rows="train"))
+    expected = torch.nn.functional.cross_entropy(after, torch.from_numpy(train.labels)).item()
+    assert tiny.read_history(folder)[0]["loss"] == pytest.approx(expected, rel=4e-6)
+
+
+def test_training_with_rounded_inputs_is_known_by_the_key():
+    def record(**given):
+        settings = tiny.compress_settings(task="sst-2", **given)
+        return Quantize.of(settings, tiny.ROOT).model_dump(mode="json")
+
+    assert all("trained_inputs" not in record(**given) for given in ({"dq_encoder": True}, {"tune_epochs": 1}))
+    assert record(dq_classifier=True, tune_epochs=1)["trained_inputs"]
+
+
 @pytest.mark.parametrize("inputs", [{"encoder": "static"}, {"head": "dynamic"}, {"embedding": "dynamic"}])
 def test_unknown_parts_and_ways_of_rounding_inputs_are_refused(inputs):
     with pytest.raises(UserError, match="cannot round the inputs"):

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
 from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder
-from compression.students.layers import affine_range, round_by, round_each_vector
+from compression.students.layers import Linear, Recurrent, affine_range, round_by, round_each_vector
 from compression.students.pairs import compare
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
@@ -108,3 +108,29 @@ def test_each_vector_is_rounded_by_itself(x):
 def test_values_outside_a_calibrated_range_are_clamped():
     back = round_by(torch.tensor([-5.0, 5.0]), *affine_range(torch.tensor([-1.0]), torch.tensor([1.0])))
     assert back.abs().max() < 1.01
+
+
+def test_rounding_to_8_bits_is_as_exact_in_bf16():
+    x = torch.randn(9, 30, generator=torch.Generator().manual_seed(1)).bfloat16()
+    assert torch.equal(round_each_vector(x), round_each_vector(x.float()).bfloat16())
+
+
+def test_gradients_pass_through_rounding_unchanged():
+    torch.manual_seed(1)
+    layer, x = Linear(5, 3), torch.randn(2, 4, 5, requires_grad=True)
+    layer.inputs = "dynamic"
+    layer(x).sum().backward()
+    torch.testing.assert_close(x.grad, layer.weight.value.sum(0).expand_as(x))
+    rounded = round_each_vector(x).detach()
+    assert not torch.equal(rounded, x)
+    torch.testing.assert_close(layer.weight.value.grad, rounded.sum((0, 1)).expand(3, 5))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "rnn"])
+def test_a_recurrent_layer_rounds_only_when_it_is_not_trained(kind):
+    torch.manual_seed(1)
+    layer, vectors = Recurrent(kind, 5, 4), torch.randn(2, 6, 5)
+    exact = layer(vectors)
+    layer.inputs = "dynamic"
+    assert torch.equal(layer.train()(vectors), exact)
+    assert not torch.equal(layer.eval()(vectors), exact)

@@ -1,8 +1,9 @@
 """Building the student of a setting: quantized, trained for it with --tune-epochs, with rounded inputs.
 
 Training is quantization-aware: the forward pass uses exactly the weights that will be saved, and its gradient goes to
-the float weights unchanged (the straight-through estimator; Bengio, Leonard and Courville, 2013). Ranges are updated
-regularly, since weights move out of them.
+the float weights unchanged (StraightThrough). Ranges are updated regularly, since weights move out of them. Inputs with
+dynamic ranges are rounded in training too, as in TernaryBERT (Zhang et al., 2020, section 3.1); static ranges are
+calibrated afterwards, on the trained student.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,28 +21,12 @@ from common.store.files import fingerprint
 from compression.distillation.callbacks import Callback
 from compression.shrinking.quantization.scheme import Scheme, Setting
 from compression.shrinking.step import CompressionContext
-from compression.students.layers import round_inputs
+from compression.students.layers import StraightThrough, round_inputs
 from compression.students.student import Student
 from compression.students.weights import Matrix, matrices, replace_matrix
 
 UPDATES = 20
 """Number of times that ranges are fitted during training."""
-
-
-class StraightThrough(torch.autograd.Function):
-    """Quantized weights, whose gradient goes to the float weights; that of pruned weights is zero."""
-
-    @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, quantized: torch.Tensor, pruned: torch.Tensor | None) -> torch.Tensor:
-        """Return the quantized weights. pruned: bool, which weights stay zero; None: none of them."""
-        ctx.pruned = pruned
-        return quantized
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Return the gradient of the float weights."""
-        (gradient,) = gradients
-        return gradient if ctx.pruned is None else gradient.masked_fill(ctx.pruned, 0.0), None, None
 
 
 class FakeQuantized(Matrix):
@@ -124,6 +108,8 @@ class StudentBuilder:
             matrix = FakeQuantized(self.weights[name], scheme) if tune else self.quantized(name, scheme)
             replace_matrix(student, name, matrix)
         if tune:
+            dynamic = {part: how for part, how in self.inputs.items() if how == "dynamic"}
+            round_inputs(student, dynamic, None)
             # A search trains several settings: each resumes its own training, not that of another.
             own = fingerprint([context.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
             tuning = dataclasses.replace(context, key=own, work=context.work / own)

@@ -256,7 +256,9 @@ def test_every_table_of_the_thesis_can_be_planned(path):
     for cell in grid.cells[:: len(grid.seeds)]:
         settings = settings_of(cell)
         larger = 5 if path.stem == "table_7_5_sst_2" else 1
-        assert settings.batch_size == (50 * larger if settings.task == "sst-2" else 256)
+        # The star of table 6.1, 256 for QQP and MNLI, is not at the FFN's 50.
+        small = settings.task == "sst-2" or settings.student_arch == "ffn"
+        assert settings.batch_size == (50 * larger if small else 256)
         assert settings.optimizer == ("adadelta" if settings.student_arch == "bilstm" else "adam")
         assert settings.lr == (1 if settings.student_arch == "bilstm" else 1e-4 * larger)
         assert settings.encoder_hidden_dim in ((150, 100) if settings.task == "sst-2" else (300, 200, 150))

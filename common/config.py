@@ -310,7 +310,7 @@ def _make_parser(
 
 
 def _without_value(field: Any) -> dict[str, Any]:
-    """Return argparse's options for a flag that can be given without a value: `bare` in the field's extras is meant."""
+    """Return argparse's options for a flag that may be given without a value: the field's extra `bare` is its value."""
     extras = field.json_schema_extra or {}
     return {"nargs": "?", "const": extras["bare"]} if "bare" in extras else {}
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from compression.shrinking.factorize import cut
+from compression.shrinking.factorize import cut, divisors
 from compression.students.weights import Dense, Product
 
 TRIES = 24
@@ -205,11 +205,6 @@ def _nearest(tried: Sequence[tuple[Ranks, torch.Tensor]]) -> tuple[torch.Tensor,
 def relative_error(near: torch.Tensor, exact: torch.Tensor) -> float:
     """Return the squared error, relative to the sum of squares."""
     return ((near - exact).square().sum() / exact.square().sum()).item()
-
-
-def divisors(number: int) -> list[int]:
-    """Return the divisors of a number in ascending order."""
-    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
 def triples(number: int) -> Iterator[tuple[int, int, int]]:

@@ -114,7 +114,7 @@ def kronecker(weight: torch.Tensor, rank: int) -> Product:
     """
     rows, columns = weight.shape
     weights = rank * (rows + columns)
-    sides = itertools.product(_divisors(columns), _divisors(rows))  # low rank comes first, so it wins ties
+    sides = itertools.product(divisors(columns), divisors(rows))  # low rank comes first, so it wins ties
     across, height = min(sides, key=lambda each: round(share_lost(weight, *each, weights), 6))
     blocks = cut(weight, across, height)
     *_, right = torch.linalg.svd(blocks, full_matrices=False)
@@ -145,7 +145,8 @@ def _factors(rows: torch.Tensor, right: torch.Tensor) -> tuple[Dense, Dense]:
     return Dense(left / scale), Dense(right * scale[:, None])
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """Return the divisors of a number in ascending order."""
     return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 

@@ -1,5 +1,7 @@
 """What a student learns from: several sets of augmented rows, and those of which the teacher is certain."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tiny
@@ -15,6 +17,7 @@ from common.training.targets import confidence
 from compression.augmentation.label_shift import recorded_labels
 from compression.augmentation.preprocess import preprocess
 from compression.distillation.dataset import distillation_set, distillation_text
+from compression.tokenizers.bpe_files import find_files
 
 QQP = load_task("qqp")
 SETS = ("tinybert", "neighbours", "file")
@@ -53,6 +56,16 @@ def test_a_share_of_train_keeps_its_own_rows_and_those_without_a_source(several)
         assert rows[name].tolist() == np.flatnonzero(np.isin(sources, [-1, *rows["train"]])).tolist()
     assert len(rows["file"]) == 30
     assert 0 < len(rows["neighbours"]) < len(load_split(Workspace(several), QQP, "neighbours"))
+
+
+def test_byte_pairs_and_their_vectors_are_trained_on_the_drawn_rows_alone(several):
+    compressed(several, "distill", task="qqp", student_arch="ffn", embedding_type="bpe", downsample_data=0.5)
+    rows, _ = distillation_text(settings_of(several, only_original_data=True, downsample_data=0.5), QQP)
+    text = list(itertools.chain.from_iterable(rows.sentences()))
+    folder = Workspace(several).bpe("qqp")
+    trained = set(folder.iterdir())
+    find_files(60, 6, "train", text, folder, list(text))
+    assert set(folder.iterdir()) == trained
 
 
 def test_rows_of_which_the_teacher_is_less_certain_are_left_out(several, capsys):

@@ -93,6 +93,11 @@ def parsed(cls, words):
         (OF_A_STUDENT + "quantize --hidden-dim 9", "--hidden-dim " + WITHOUT + "pretrain or distill"),
         (OF_A_STUDENT + "quantize --tune-epochs 1 --epochs 2", "--epochs " + WITHOUT + "pretrain or distill"),
         (OF_A_STUDENT + "quantize --alpha 1", "--alpha " + WITHOUT + "distill, or --tune-epochs"),
+        (
+            OF_A_STUDENT + "quantize --precision bf16",
+            "--precision " + WITHOUT + "pretrain or distill, or --tune-epochs",
+        ),
+        (OF_A_STUDENT + "quantize --downsample-data 0.5", "--downsample-data " + WITHOUT + "distill, or --tune-epochs"),
         (OF_A_STUDENT + "quantize --guide student", "--guide has no effect without --tune-epochs"),
         (OF_A_STUDENT + "quantize --calibration-rows 9", "--calibration-rows has no effect without --ptq-classifier"),
         (
@@ -123,7 +128,9 @@ def test_compress_refuses_flags_of_other_actions(words, message):
         DISTILL + ALIGNED + "--align-attention 1 --attention-states scores --align-first 1 --layer-map last",
         "--loss kl --temperature 2 --augmented four five --bootstrap-data-ratio 0.5 --min-confidence 0.7",
         OF_A_STUDENT + "prune --prune-vocabulary 2 --only-original-data --seed-name feynman --student-arch bilstm",
-        OF_A_STUDENT + "quantize --tune-epochs 1 --alpha 0.5 --batch-size 9 --teacher t --model-name n",
+        OF_A_STUDENT
+        + "quantize --tune-epochs 1 --alpha 0.5 --batch-size 9 --teacher t --precision bf16 --model-name n",
+        OF_A_STUDENT + "prune --prune-vocabulary 2 --downsample-data 0.5",
         TUNED + "--align-hidden 1 --align-attention 1 --align-embedding 1 --hidden-loss cosine --layer-map last",
         OF_A_STUDENT + "factorize prune --tune-epochs 1 --align-attention 1 --attention-loss kl",
         "--compression-actions distill quantize --tune-epochs 1 --guide student --align-hidden 1 --align-first 1",

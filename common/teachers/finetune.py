@@ -65,7 +65,7 @@ class Assist(Finetune):
     Source: Mirzadeh et al., 2020.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     guidance: GuidanceSettings
 

@@ -1,5 +1,6 @@
 """Rows that a model learns from: a share of train, augmented rows of these, and a teacher's answers to both."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -18,14 +19,19 @@ def draw_rows(
 ) -> tuple[Split, dict[str, np.ndarray]]:
     """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows.
 
-    share: of the rows of train, with the augmented rows made from these; bootstrap: share of those.
+    share: of the rows of train, with the augmented rows made from these; bootstrap: share of those. A pair made of the
+    texts of two rows is included only if both are drawn.
     """
     train = load_split(paths, task, "train")
     kept = drawn(len(train), share, seed, "downsample")
     split, rows = train.take(kept), {"train": kept}
+    others = set(itertools.chain(*train.sentences())).difference(*split.sentences())
     for name in augmented:
         more = load_split(paths, task, name)
         chosen = rows_of_sources(more, kept)
+        if others:  # source_rows has the source of a pair's first text alone
+            texts = zip(*more.take(chosen).sentences(), strict=True)
+            chosen = chosen[[others.isdisjoint(each) for each in texts]]
         rows[name] = chosen[drawn(len(chosen), bootstrap, seed, "bootstrap")]
         split = concatenate(split, more.take(rows[name]))
     return split, rows

@@ -60,7 +60,7 @@ CreatePruner = Callable[[Student, DistillSettings], Pruner]
 class Distill(Step):
     """A student, trained from its initial weights."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     task: str
     seed: int

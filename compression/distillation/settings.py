@@ -69,6 +69,11 @@ class RowsSettings(Settings):
     downsample_data: float = pydantic.Field(1.0, gt=0, le=1)
     """Share of the task's own rows to train on, drawn at random; augmented rows of the others are left out too."""
 
+    @property
+    def draws_a_share(self) -> bool:
+        """Whether some rows are left out at random."""
+        return self.downsample_data < 1 or self.bootstrap_data_ratio < 1
+
 
 class InitSettings(Settings):
     """Initialisation."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from common.data.split import load_split
 from common.errors import UserError
 from common.progress import say
 from compression.distillation.callbacks import Pruner
@@ -90,9 +89,9 @@ class Prune(Shrink):
         return rows
 
     def _sample(self, context: CompressionContext) -> EncodedRows:
-        train = load_split(self.settings.paths, self.task, "train")
-        rows = np.random.default_rng(0).permutation(len(train))[:_SAMPLE]
-        return encode_split(context.tokenizer, train.take(rows))
+        own = context.own_rows
+        rows = np.random.default_rng(0).permutation(len(own))[:_SAMPLE]
+        return encode_split(context.tokenizer, own.take(rows))
 
     def _prune_units(self, context: CompressionContext) -> dict[str, int]:
         widths = remove_units(context.student, self.prune.prune_units, self._sample(context))

@@ -198,6 +198,7 @@ class CompressSettings(  # bases in the order of --help
         of_action = "without --compression-actions "
         both, distilling = of_action + "pretrain or distill", of_action + "distill"
         learning = distilling + ("" if asked["pretrain"] else ", or --tune-epochs")
+        in_tuning = ("batch_size", "accumulate", "max_grad_norm", "precision")
         widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*OF_UNITS}
         arch, embedding = f"with --student-arch {self.student_arch}", f"with --embedding-type {self.embedding_type}"
         labels_alone = self.alpha == 1 and self.only_original_data and not asked["pretrain"]
@@ -230,15 +231,12 @@ class CompressSettings(  # bases in the order of --help
             (tuned, ["tune_lr", "guide"], "without --tune-epochs"),
             (distilled or tuned, set(LossSettings.model_fields) - {"student_arch"}, learning),
             (guided or distilled, ["min_confidence"], "with --guide student"),
-            (distilled or tuned, ["downsample_data", "bootstrap_data_ratio", "min_confidence"], learning),
+            (distilled or tuned, ["min_confidence"], learning),
+            (distilled or tuned or self._reads_text, ["downsample_data", "bootstrap_data_ratio"], learning),
             (distilled or tuned or (asked["quantize"] and self.chooses_bits), ["select_on"], learning),
             (distilled or tuned or self._reads_text, ["augmented", "only_original_data"], learning),
-            (trained or tuned, ["teacher", "batch_size", "accumulate", "max_grad_norm"], both + ", or --tune-epochs"),
-            (
-                trained,
-                set(TrainSettings.model_fields) - {"batch_size", "accumulate", "max_grad_norm", "select_on"},
-                both,
-            ),
+            (trained or tuned, ["teacher", *in_tuning], both + ", or --tune-epochs"),
+            (trained, set(TrainSettings.model_fields) - {*in_tuning, "select_on"}, both),
             (trained or guided, AlignSettings.model_fields, "with --guide student"),
             (trained or tuned, AlignSettings.model_fields, both + ", or --tune-epochs"),
             (trained, {*StudentSettings.model_fields, *widths}, both),
@@ -307,4 +305,5 @@ def _recipe(config: ModelConfig) -> dict[str, Any]:
     """Return the settings of a student's distillation: tuning uses them unless flags override them."""
     others = {name for group in (PruneSettings, PretrainSettings, StageSettings) for name in group.model_fields}
     recipe = {"student_arch": config.arch, "teacher": config.teacher, **config.distillation}
-    return {key: value for key, value in recipe.items() if key in DistillSettings.model_fields.keys() - others}
+    recipe = {key: value for key, value in recipe.items() if key in DistillSettings.model_fields.keys() - others}
+    return {**recipe, "seed": config.seed}  # which draws the same rows again

@@ -19,6 +19,7 @@ from common.store.artifact import Artifact, artifact_at
 from common.store.files import fingerprint
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
+from common.teachers.guided import draw_rows
 from common.training.metrics import main_score
 from common.training.models import ModelConfig, read_config
 from compression.distillation.alignment import Aligner, alignment_flag, check_pieces, check_teacher, load_aligner
@@ -107,6 +108,12 @@ class CompressionContext:
         return load_aligner(settings, teacher)
 
     @functools.cached_property
+    def own_rows(self) -> Split:
+        """The task's own rows that the student learned from: all of train, or the drawn share."""
+        settings = self.settings
+        return draw_rows(settings.paths, self.task, (), settings.seed, settings.downsample_data)[0]
+
+    @functools.cached_property
     def held_out(self) -> Split:
         """The held-out rows: validation's labelled ones, or if none is, all with the teacher's labels."""
         return held_out_rows(self.settings, self.task, self.parent.teacher)
@@ -142,6 +149,7 @@ class Shrink(Step):
     """How it is trained afterwards. None without --tune-epochs, as are the next four."""
     objective: LossSettings | None
     rows: RowsSettings | None
+    """Also given if the step reads training rows of which only a share is drawn."""
     train: TrainSettings | None
     align: AlignSettings | None = later(None)
     """How it is aligned with the teacher; None if it is not."""
@@ -157,7 +165,11 @@ class Shrink(Step):
         tuning = {field: settings.part(group) if settings.tune_epochs else None for field, group in groups.items()}
         tuning["align"] = settings.part(AlignSettings) if settings.aligns_tuning else None
         own = {cls.kind(): settings.part(cls.group()), **cls.more(settings, name)}
-        return cls(seed=settings.seed, settings=settings, task=load_task(settings.task), parent=parent, **tuning, **own)
+        about = {"seed": settings.seed, "settings": settings, "task": load_task(settings.task), "parent": parent}
+        step = cls(**about, **tuning, **own)
+        if settings.draws_a_share and step.reads() & {"text", "train"}:
+            return step.model_copy(update={"rows": settings.part(RowsSettings)})
+        return step
 
     @classmethod
     def group(cls) -> type[Settings]:

@@ -49,11 +49,18 @@ def test_sets_of_rows_follow_each_other_with_the_teachers_choices(several):
     assert (rows.split.labels[own:] == logits[own:].argmax(1)).all()
 
 
-def test_a_share_of_train_keeps_its_own_rows_and_those_without_a_source(several):
-    _, rows = distillation_text(settings_of(several, augmented=SETS, downsample_data=0.5), QQP)
+def test_a_share_of_train_keeps_the_augmented_rows_made_from_it_and_those_without_a_source(several):
+    text, rows = distillation_text(settings_of(several, augmented=SETS, downsample_data=0.5), QQP)
+    train = load_split(Workspace(several), QQP, "train")
+    drawn = set(itertools.chain(*train.take(rows["train"]).sentences()))
+    others = set(itertools.chain(*train.sentences())) - drawn
+    assert others
+    assert others.isdisjoint(itertools.chain(*text.sentences()))
     for name in SETS:
-        sources = load_split(Workspace(several), QQP, name).source_rows
-        assert rows[name].tolist() == np.flatnonzero(np.isin(sources, [-1, *rows["train"]])).tolist()
+        split = load_split(Workspace(several), QQP, name)
+        own = np.isin(split.source_rows, [-1, *rows["train"]])
+        known = [bool(others & {*pair}) for pair in zip(split.sentence1, split.sentence2, strict=True)]
+        assert rows[name].tolist() == np.flatnonzero(own & ~np.array(known)).tolist()
     assert len(rows["file"]) == 30
     assert 0 < len(rows["neighbours"]) < len(load_split(Workspace(several), QQP, "neighbours"))
 

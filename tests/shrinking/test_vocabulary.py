@@ -13,6 +13,7 @@ from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
+from compression.distillation.dataset import distillation_text
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, row_uses
 from compression.students.batch import EncodedRows
 from compression.students.saved import load_student
@@ -151,6 +152,20 @@ def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     (pruned / MODEL_FILE).write_bytes((parent / MODEL_FILE).read_bytes())
     with pytest.raises(UserError, match="100 pieces, the student has"):
         shrunk.loaded(pruned)
+
+
+def test_uses_are_counted_in_the_drawn_rows_alone(workspace):
+    given = {"student_arch": "bilstm", "vocab_size": 100, "embedding_init": "random", "prune_vocabulary": 2}
+    given |= {"downsample_data": 0.3, "model_name": "s"}
+    pruned = shrunk.compressed(workspace, "distill", "prune", **given)[-1]
+    net, tokenizer, _ = load_student(pruned, shrunk.CPU)
+    drawn = {"downsample_data": 0.3, "only_original_data": True}
+    settings = tiny.compress_settings(task="sst-2", workspace=workspace, **drawn)
+    texts = distillation_text(settings, load_task("sst-2"))[0].sentence1
+    (uses,) = row_uses(net, tokenizer.encode(texts).ids).values()
+    assert uses[3:].min() >= 2
+    alone = shrunk.smaller(workspace, "s", "--compression-actions", "prune", "--prune-vocabulary", "2")
+    assert alone == pruned
 
 
 @pytest.mark.parametrize("arch", ["bilstm", "ffn"])

@@ -3,10 +3,12 @@
 import tiny
 import torch
 
+from common.config import parse_flags
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.store.workspace import Workspace
 from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import StudentSettings
@@ -34,6 +36,12 @@ def compressed(workspace, *actions, task="sst-2", **given):
 def shrunk(workspace, action, student, **given):
     """Folder of the model that an action builds from the student of a name."""
     return compressed(workspace, action, load_trained_model=student, **given)[0]
+
+
+def smaller(workspace, name, *words):
+    """Folder of the model that compress.py's flags build from the student of a name."""
+    flags = ["--task", "sst-2", "--workspace", str(workspace), "--load-trained-model", name, "--cpu", *words]
+    return compress(parse_flags(CompressSettings, [*flags, "--no-loadbar"], "", defaults_for))[-1]
 
 
 def loaded(folder):

@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from common.data.split import load_split
 from common.errors import UserError
-from compression.distillation.dataset import augmented_names
+from compression.distillation.dataset import distillation_text
 from compression.runtime import HASHES
 from compression.shrinking.step import CompressionContext
 from compression.students.embeddings import HashEmbedding
@@ -71,12 +70,11 @@ def row_uses(student: Student, ids: np.ndarray) -> dict[str, np.ndarray]:
 def training_ids(context: CompressionContext) -> np.ndarray:
     """Return the token ids, int32 [tokens, width], that a student reads in its training text.
 
-    This text is train and, if the student learned from augmented rows, those of --augmented.
+    This text is train and, if the student learned from augmented rows, those of --augmented; of both, the drawn rows.
     """
-    names = ("train", *(augmented_names(context.settings) if context.parent.augmented else ()))
-    splits = [load_split(context.settings.paths, context.task, name) for name in names]
-    rows = [encode_split(context.tokenizer, split) for split in splits]
-    return np.concatenate([each.ids for row in rows for each in (row.text, row.second) if each is not None])
+    own = context.settings.model_copy(update={"only_original_data": not context.parent.augmented})
+    rows = encode_split(context.tokenizer, distillation_text(own, context.task)[0])
+    return np.concatenate([each.ids for each in (rows.text, rows.second) if each is not None])
 
 
 def _row_factor(matrix: Matrix) -> Dense:

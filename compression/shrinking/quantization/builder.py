@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from common.data.split import load_split
 from common.store.files import fingerprint
 from compression.distillation.callbacks import Callback
 from compression.shrinking.quantization.scheme import Scheme, Setting
@@ -120,10 +119,9 @@ class StudentBuilder:
             round_inputs(student, self.inputs, self._calibration() if "static" in self.inputs.values() else None)
 
     def _calibration(self) -> torch.Tensor:
-        """Return the classifier's inputs over the first --calibration-rows of train, [rows, width]."""
-        context = self.context
-        train = load_split(context.settings.paths, context.task, "train")
-        rows = train.take(np.arange(min(context.settings.calibration_rows, len(train))))
+        """Return the classifier's inputs over the first --calibration-rows of the student's rows, [rows, width]."""
+        context, own = self.context, self.context.own_rows
+        rows = own.take(np.arange(min(context.settings.calibration_rows, len(own))))
         seen: list[torch.Tensor] = []
         hook = context.student.classifier.register_forward_pre_hook(
             lambda _, inputs: seen.append(inputs[0].detach().flatten(0, -2))

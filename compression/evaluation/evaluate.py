@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pydantic
 
+from common.config import later
 from common.data.split import find_splits
 from common.data.tasks import Task, load_task
 from common.errors import UserError
@@ -30,7 +31,16 @@ class Evaluate(Step):
     version: ClassVar[int] = 4
 
     task: str
+    fitted_threshold: bool = later(False)
+    """Whether validation is scored at the threshold that is fitted to it, not at 0.5."""
     settings: EvaluateSettings = pydantic.Field(exclude=True)
+
+    @classmethod
+    def of(cls, settings: EvaluateSettings, task: Task, config: ModelConfig) -> Evaluate:
+        """Return the step that scores a model on a task."""
+        # Other models are scored as before there was this field, so their scores stay up to date.
+        fitted_threshold = task.unanswerable and config.kind == "student"
+        return cls(task=task.name, fitted_threshold=fitted_threshold, settings=settings)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the model, the splits, and the logits that `evaluation_inputs` adds."""
@@ -62,7 +72,7 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
         rows = _score(settings, folder, config)
     else:
         alias = settings.paths.scores(task.name, config.task, config.name)
-        step, context = Evaluate(task=task.name, settings=settings), settings.context(f"scores of {config.name}")
+        step, context = Evaluate.of(settings, task, config), settings.context(f"scores of {config.name}")
         rows = kept_rows(settings.paths.make(step, context, alias=alias, replace=True).path, folder, config)
     if not settings.time:
         return rows
@@ -92,7 +102,7 @@ def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) 
     """Return a model's saved rows on the task's test splits; empty if its current version was not scored."""
     settings = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=str(folder))
     try:
-        key = Evaluate(task=task.name, settings=settings).key(evaluation_inputs(paths, task, folder, config))
+        key = Evaluate.of(settings, task, config).key(evaluation_inputs(paths, task, folder, config))
     except UserError:
         return []
     scores = Store(paths.root).get(key)

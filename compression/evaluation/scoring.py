@@ -136,7 +136,11 @@ def _one_thread() -> Iterator[None]:
 def _validation(
     paths: Workspace, task: Task, config: ModelConfig, predict: Predictor | None
 ) -> tuple[dict[str, float] | None, float | None, float | None]:
-    """Return a student's validation scores and its packed file's temperature and threshold; None if unknown."""
+    """Return a student's validation scores and its packed file's temperature and threshold; None if unknown.
+
+    Answers to questions are scored at this threshold, as on test; since it is fitted to the same rows, their scores are
+    slightly too high.
+    """
     # Teachers are not scored: it takes minutes, and nothing is chosen by it. A workspace may have only test rows.
     if not predict or not has_validation(task, config) or not paths.split(task.name, "validation").exists():
         return None, None, None
@@ -144,8 +148,10 @@ def _validation(
     logits, rows = predict(split), np.flatnonzero(split.labelled)
     labelled = split.take(rows)
     fitted = fit_packed(config, logits[rows], labelled.labels, labelled.sentence2 or []) if len(rows) else {}
-    metrics = _metrics(paths, task, config, "validation", split, logits) or None
-    return metrics, fitted.get("temperature"), fitted.get("threshold")
+    temperature, threshold = fitted.get("temperature"), fitted.get("threshold")
+    of_answers = threshold if task.spans else None  # F1 of labels has a metric of its own at the threshold
+    metrics = _metrics(paths, task, config, "validation", split, logits, threshold=of_answers) or None
+    return metrics, temperature, threshold
 
 
 def _model_fields(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 import packed_students as saved
 import pytest
 import tiny
+import tiny_questions
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from common.data.tasks import load_task
 from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
 from common.training.metrics import answer_scores
+from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.packing import pack_student, packed_sections
@@ -134,6 +136,25 @@ def test_no_threshold_of_answers_has_a_higher_f1(rows):
         assert found == HALF
 
 
+def test_answers_of_validation_are_scored_at_it_as_those_of_test_are(tmp_path):
+    argument = str(tiny_questions.write_task(tmp_path / "files", unanswerable=True))
+    preprocess(tiny.prepare_settings(tmp_path, argument))
+    values = {"student_arch": "bilstm", "embedding_type": "hash", "pair_encoder": "align", "model_name": "s"}
+    values |= {"epochs": 1, "alpha": 1.0, "only_original_data": True}
+    (folder,) = compress(tiny.compress_settings(task=argument, workspace=tmp_path, **tiny.small(**values)))
+    split = load_split(Workspace(tmp_path), load_task(argument), "validation")
+    student, tokenizer, _ = load_student(folder, torch.device("cpu"))
+    logits = student_logits(student, encode_split(tokenizer, split), torch.device("cpu"))
+    row = score(tmp_path, argument, "s")
+    fitted, half = (
+        answer_scores(split.labels, best_spans(logits, threshold), split.sentence2)[:, 1].mean()
+        for threshold in (row["threshold"], HALF)
+    )
+    assert fitted > half
+    assert row["validation"]["answer_f1"] == fitted
+    assert read_manifest(tiny.scores(tmp_path, "s", "films")).settings == {"task": "films", "fitted_threshold": True}
+
+
 def test_other_tasks_have_none(workspace):
     values = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 1, "alpha": 1.0}
     values |= {"only_original_data": True, "compression_actions": ("distill", "pack")}
@@ -142,4 +163,6 @@ def test_other_tasks_have_none(workspace):
     assert "threshold" not in read_manifest(folder_of(workspace / "packed/sst-2/s.fwt")).facts
     row = score(workspace, "sst-2", "s")
     assert "threshold" not in row
+    # The key of its scores does not depend on how answers are scored.
+    assert read_manifest(tiny.scores(workspace, "s")).settings == {"task": "sst-2"}
     assert list(row["metrics"]) == ["accuracy"]

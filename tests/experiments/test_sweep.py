@@ -21,6 +21,8 @@ from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.store.locks import only_one
 from common.store.processes import Process
+from compression.evaluation.evaluate import Evaluate
+from compression.experiments.report.archive import read_finished
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import write_results
 from compression.experiments.run import ChainState
@@ -294,6 +296,26 @@ def test_a_sweep_that_is_timed_finds_the_models_of_one_that_was_not(done, tmp_pa
     with pytest.raises(UserError, match="--runtime has no effect without --packed or --time"):
         load_grid(path, ("runtime=c",))
     load_grid(path, ("time=true", "runtime=c"))
+
+
+def test_runs_that_were_scored_by_an_earlier_version_are_scored_again(done, monkeypatch):
+    workspace, path = done
+    before, models, rows = runs(workspace), model_bytes(workspace), results(workspace)
+    built = {row["model"]: (workspace / "models/sst-2" / row["model"]).resolve() for row in rows}
+    monkeypatch.setattr(Evaluate, "version", Evaluate.version + 1)
+    # Until the sweep is resumed, the experiment has the rows of its runs, as any other that is finished.
+    report(settings(workspace).paths, "g")
+    assert results(workspace) == rows
+    assert read_finished(workspace / "experiments" / "g").rows == rows
+    assert plan_sweep(path, settings(workspace))["finished"] == 0
+    sweep(path, settings(workspace))
+    again = results(workspace)
+    assert {row["run_id"] for row in again} == runs(workspace).keys() - before.keys()
+    assert not {row["evaluation"] for row in again} & {row["evaluation"] for row in rows}
+    assert [row["metrics"] for row in again] == [row["metrics"] for row in rows]
+    assert read_finished(workspace / "experiments" / "g").rows == again
+    assert model_bytes(workspace) == models
+    assert {name: (workspace / "models/sst-2" / name).resolve() for name in built} == built
 
 
 def test_cells_with_the_same_settings_are_one_run(done, tmp_path):

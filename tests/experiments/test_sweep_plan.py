@@ -12,8 +12,10 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.files import file_sha256
 from common.store.workspace import Workspace
+from compression.evaluation.evaluate import Evaluate
 from compression.experiments.sweep.plan import identify
 from compression.experiments.sweep.sweep import plan_sweep, sweep
+from compression.shrinking.files import Export, Pack
 from compression.shrinking.quantize import Quantize
 from compression.tokenizers import bpe_files
 
@@ -53,6 +55,16 @@ def test_a_new_version_of_a_later_step_changes_the_identity(workspace, monkeypat
     before = identify(given, [["distill", "quantize"]])
     monkeypatch.setattr(Quantize, "version", Quantize.version + 1)
     after = identify(given, [["distill", "quantize"]])
+    assert (after.id != before.id, after.family) == (True, before.family)
+
+
+@pytest.mark.parametrize("step", [Evaluate, Pack, Export])
+def test_a_new_version_of_scoring_or_of_a_file_changes_the_identity(workspace, monkeypatch, step):
+    given = tiny.compress_settings(task="sst-2", workspace=workspace, alpha=1, only_original_data=True, **tiny.small())
+    chains = [["distill", "pack", "export"]]
+    before = identify(given, chains)
+    monkeypatch.setattr(step, "version", step.version + 1)
+    after = identify(given, chains)
     assert (after.id != before.id, after.family) == (True, before.family)
 
 

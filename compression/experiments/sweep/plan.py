@@ -16,11 +16,13 @@ from common.store.store import Store
 from common.training.models import flat
 from compression.distillation.dataset import augmented_names
 from compression.distillation.distill import Distill, student_name
+from compression.evaluation.evaluate import Evaluate
 from compression.experiments.jobs import Job, to_plain
 from compression.experiments.sweep.estimate import Estimator
 from compression.experiments.sweep.grid import Grid
 from compression.experiments.sweep.work import RunTask
 from compression.shrinking.chain import SHRINK
+from compression.shrinking.files import FILES
 from compression.shrinking.settings import CompressSettings
 
 
@@ -42,6 +44,9 @@ def identify(
 ) -> RunIdentity:
     """Return the identity of a run. Raises UserError for an input that is missing or out of date.
 
+    It depends on the versions of all steps, also of scoring and of files: a run whose scores or files are out of date
+    is repeated, with the models that exist already.
+
     chains: lists of actions, each beginning with distill; if empty, the actions of the settings. timing: how the
     models are timed, if they are; such a run has a different id but reuses models that exist already.
     """
@@ -51,7 +56,7 @@ def identify(
     splits = find_splits(settings.paths, step.definition)
     later = [[_dump(settings, action) for action in chain] for chain in chains]
     return RunIdentity(
-        id=fingerprint([step.key(inputs), later, *([timing] if timing else [])]),
+        id=fingerprint([step.key(inputs), later, Evaluate.version, *([timing] if timing else [])]),
         family=step.model_copy(update={"seed": 0}).key(inputs)[:8],
         settings={**flat(step.model_dump(mode="json")), "chains": chains},
         inputs={role: artifact.key for role, artifact in {**inputs, "splits": splits}.items()},
@@ -60,6 +65,8 @@ def identify(
 
 def _dump(settings: CompressSettings, action: str) -> Any:
     """Return everything except the student that the result of an action after distilling depends on."""
+    if action in FILES:
+        return [action, FILES[action].version]
     if action not in SHRINK:
         return action
     step = SHRINK[action].of(settings, Path())

@@ -1,28 +1,35 @@
 """The zoo of this repository is what its cards say, and `experiment.py publish` adds to a zoo."""
 
+import dataclasses
 import hashlib
 import json
 import shlex
 import statistics
 
+import numpy as np
 import pytest
 import tiny
 import yaml
+from sweep_grid import METHODS, write_grid
+from sweep_grid import settings as sweep_settings
 
 import experiment
 from common.config import build
 from common.data.prepare import source_files
 from common.data.readers.tables import read_source
+from common.data.split import read_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import Workspace
+from compression.distillation.dataset import distillation_set
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.packed_scores import labelled_score, packed_logits
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.results import read_results
 from compression.experiments.sweep.grid import load_grid
+from compression.experiments.sweep.sweep import sweep
 from compression.experiments.zoo.card import ZOO, read_card, read_cards
 from compression.experiments.zoo.publish import publish
 from compression.experiments.zoo.readme import readme
@@ -154,6 +161,28 @@ def test_a_model_of_a_sweep_is_published(workspace, zoo, monkeypatch, capsys):
     assert (zoo / "README.md").read_text() == readme([card])
     assert "| `tiny-1k` |" in readme([card])
     assert str(workspace.parent) not in (zoo / "tiny-1k.json").read_text()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_card_counts_the_rows_that_the_student_learned_from(prepared, zoo, tmp_path, method):
+    workspace = tiny.copy_workspace(prepared, tmp_path / "workspace")
+    train = workspace / "data/sst-2/splits/train.parquet"
+    split = read_split(train, "")
+    write_split(train, dataclasses.replace(split, labels=np.where(np.arange(len(split)) < 9, -1, split.labels)), {})
+    few = {"bootstrap_data_ratio": 0.75, "min_confidence": 0.6} if method == "teacher" else {}
+    given = {**METHODS[method], **few, "downsample_data": 0.5}
+    sweep(write_grid(tmp_path, settings=given, axes={"embedding_dim": [6]}, seeds=[1]), sweep_settings(workspace))
+    (row,) = read_results(workspace / "experiments/g/results.json")
+    student = {"load_trained_model": row["model"], "compression_actions": ("pack",)}
+    compress(tiny.compress_settings(task="sst-2", workspace=workspace, **student))
+    evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name="tiny-bert", cpu=True))
+    publish(settings(workspace, zoo), "g")
+    training = read_card(zoo / "tiny-1k.json").training
+    asked = tiny.compress_settings(task="sst-2", workspace=workspace, seed=1, **given)
+    learned = len(distillation_set(asked, load_task("sst-2")).split)
+    own = round(len(split) / 2)
+    counts = {"teacher": (own, learned - own), "labels": (learned, None)}
+    assert (training.rows, training.augmented_rows) == counts[method]
 
 
 def test_one_model_is_published_by_its_name(workspace, zoo):

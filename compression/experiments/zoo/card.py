@@ -57,9 +57,9 @@ class Training(Settings):
     """Training data of the model."""
 
     rows: int
-    """Rows of train."""
+    """Number of rows of train that it learned from."""
     augmented_rows: int | None
-    """Number of additional rows from augmentation; null: none."""
+    """Number of additional rows from augmentation that it learned from; null: none."""
     augmentation: dict[str, Any] | None
     """Settings of the method: for TinyBERT's Algorithm 1 variants, replace_probability, candidates, fraction; by name
     if there are several sets of rows."""

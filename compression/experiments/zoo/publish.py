@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from common.config import CONFIG_DIR, build, load_yaml, nearest
-from common.data.split import count_rows, load_split
+from common.data.split import load_split
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.artifact import folder_of, read_manifest
 from common.store.files import whole_file, write_json, write_text
 from common.store.workspace import Workspace
+from common.teachers.guided import draw_rows
+from common.teachers.logits import load_logits
 from common.training.models import ModelConfig, members_of, read_config
+from common.training.targets import confidence
+from compression.distillation.dataset import augmented_names
+from compression.distillation.settings import RowsSettings
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import data_fingerprint
 from compression.evaluation.packed_scores import labelled_score, packed_logits
@@ -162,18 +167,27 @@ def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelC
 
 
 def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
-    rows, method = None, None
-    if config.augmented:
-        files = {name: paths.augmented(task.name, name) for name in config.distillation["augmented"]}
-        manifests = {name: read_manifest(folder_of(file)) for name, file in files.items()}
-        made = {
-            name: {key: value for key, value in manifest.settings.items() if key not in ("seed", "method")}
-            for name, manifest in manifests.items()
-        }
-        rows = sum(map(count_rows, files.values()))
-        method = made if len(made) > 1 else next(iter(made.values()))
+    own = {name: value for name, value in config.distillation.items() if name in RowsSettings.model_fields}
+    settings = build(RowsSettings, own)
+    names = augmented_names(settings)
+    shares = settings.downsample_data, settings.bootstrap_data_ratio
+    split, drawn = draw_rows(paths, task, names, config.seed, *shares)
+    counts = {name: len(drawn[name]) for name in names}
+    if settings.min_confidence and config.teacher:
+        for name in names:
+            logits = load_logits(paths, task, config.teacher, name)[drawn[name]]
+            counts[name] = int((confidence(task, logits) >= settings.min_confidence).sum())
+    manifests = {name: read_manifest(folder_of(paths.augmented(task.name, name))) for name in names}
+    made = {
+        name: {key: value for key, value in manifest.settings.items() if key not in ("seed", "method")}
+        for name, manifest in manifests.items()
+    }
     return Training(
-        rows=count_rows(paths.split(task.name, "train")), augmented_rows=rows, augmentation=method, alpha=config.alpha
+        # Without a teacher, rows without a label are left out.
+        rows=len(drawn["train"]) if config.teacher else int(split.labelled.sum()),
+        augmented_rows=sum(counts.values()) if names else None,
+        augmentation=made if len(made) > 1 else next(iter(made.values()), None),
+        alpha=config.alpha,
     )
 
 

@@ -245,7 +245,7 @@ def test_reports_name_each_metric_and_its_unit():
     table = markdown_table(models_table(groups[0]))
     assert " | ".join(heads) in table
     assert "-12.50 (1)" in table
-    assert summary(groups[0]) == "Best student: b, Matthews 50.00, 9 KB gzipped."
+    assert summary(groups[0]) == "Best student (highest on test): b, Matthews 50.00, 9 KB gzipped."
     text = " ".join(notes(groups))
     assert "correlations, here times 100 as GLUE reports them" in text
     assert "Rows without labels" in text
@@ -253,4 +253,4 @@ def test_reports_name_each_metric_and_its_unit():
     assert [axes.get_ylabel() for axes in draw_skylines(groups).axes] == heads
     text = terminal_table([report_row("a", {"f1": 0.5, "accuracy": 0.25})])
     assert text.index("F1, %") < text.index("Accuracy, %")
-    assert "Best student: a, F1 50.00 %" in text
+    assert "Best student (highest on test): a, F1 50.00 %" in text

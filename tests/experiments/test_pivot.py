@@ -270,7 +270,7 @@ def test_the_terminal_shows_the_table_where_it_fits():
     assert "82.50 ± 1.29*" in text
     assert max(map(len, text.splitlines())) <= 110
     wide = record({**STUDENT, "method": {f"condition {i} " + "of many words" * 3: {} for i in range(9)}})
-    assert "Best student: bilstm, alpha 0" in terminal_report(rows, wide)
+    assert "Best student (highest on test): bilstm, alpha 0" in terminal_report(rows, wide)
     unquoted = terminal_report([teacher({"accuracy": 0.93})], thesis_grid(quote=Quote(table="7.1")))
     assert "quoted" not in unquoted.lower()
     assert "minilm" in unquoted

@@ -109,6 +109,28 @@ def test_the_best_student_is_bold_and_not_one_selected_on_test():
     assert "| cheat † |" in table
 
 
+def test_the_best_student_is_chosen_on_validation_if_all_have_a_score_there():
+    def scores(name: str, test: float, validation: float | None) -> dict[str, Any]:
+        known = None if validation is None else {"accuracy": validation}
+        return row(model=name, metrics={"accuracy": test}, validation=known)
+
+    rows = [TEACHER, scores("a", 0.9, 0.8), scores("b", 0.7, 0.85)]
+    (results,) = group_rows(rows)
+    assert results.best_student.name == "b"
+    assert "| **b** |" in markdown_table(models_table(results))
+    assert summary(results).startswith("Best student: b, accuracy 70.00 %, 2 KB gzipped; its teacher")
+    note = "The best student is the one with the highest validation score."
+    assert note in terminal_table(rows)
+    # One selected on test does not count, and needs no score.
+    (results,) = group_rows([*rows, {**scores("cheat", 0.95, None), "select_on": "test"}])
+    assert results.best_student.name == "b"
+    rows.append(scores("c", 0.8, None))
+    (results,) = group_rows(rows)
+    assert results.best_student.name == "a"
+    assert summary(results).startswith("Best student (highest on test): a, accuracy 90.00 %")
+    assert note not in terminal_table(rows)
+
+
 def test_missing_values_are_allowed_and_names_are_escaped(tmp_path: Path):
     evil = "<script>alert('x')</script>"
     bare = {"task": evil, "split": "test", "model": evil, "stage": "distilled", "metrics": None, "seconds": None}

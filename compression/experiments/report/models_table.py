@@ -155,6 +155,10 @@ def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
             "(Guo et al., 2017; 15 bins). Students use the temperature of their packed files; teachers have none.",
         ),
         (
+            any(results.best_on_validation for results in splits),
+            "The best student is the one with the highest validation score.",
+        ),
+        (
             any(group.is_teacher for group in groups),
             "Times smaller: the teacher's bytes_model divided by the model's bytes_model, "
             "by its bytes_packed, and (the thesis's measure) by its bytes_gzip.",
@@ -165,7 +169,7 @@ def notes(splits: Sequence[SplitResults], terminal: bool = False) -> list[str]:
 
 
 def summary(results: SplitResults) -> str:
-    """Return a sentence on the best student and its teacher."""
+    """Return a sentence on the best student and its teacher; it says if the student was not chosen on validation."""
     best = results.best_student
     if best is None:
         return "No student was scored."
@@ -179,9 +183,9 @@ def summary(results: SplitResults) -> str:
 
     field = results.size_field if best.size(results.size_field) else GZIPPED
     size, teacher = best.size(field), results.teacher_of(best)
-    text = (
-        f"Best student: {best.label}, {title.lower() if metric in ('accuracy', 'agreement') else title} {shown(best)}"
-    )
+    title = title.lower() if metric in ("accuracy", "agreement") else title
+    how = "" if results.best_on_validation else f" (highest on {results.split})"
+    text = f"Best student{how}: {best.label}, {title} {shown(best)}"
     text += f", {human_bytes(size)} {MEASURED[field]}" if size else ""
     if teacher and (ratio := results.times_smaller(best, field)):
         has = f" has {shown(teacher)} in" if shown(teacher) else " takes"

@@ -179,13 +179,29 @@ class SplitResults:
 
     @functools.cached_property
     def best_student(self) -> SeedGroup | None:
-        """Student with the best main metric; students selected on test count only if all are."""
-        scored = [
-            (not group.selected_on_test, score.mean, group)
-            for group in self.groups
-            if not (group.is_teacher or group.is_peer) and self.metrics and (score := group.metric(self.metrics[0]))
-        ]
-        return max(scored, key=lambda item: item[:2])[2] if scored else None
+        """Student with the highest main metric on validation, or on this split if a student has no score on validation.
+
+        Students selected on test count only if all are.
+        """
+        if not self._candidates:
+            return None
+        metric = self.metrics[0]
+        if self.best_on_validation:
+            return max(self._candidates, key=lambda group: group.validation(metric))
+        return max(self._candidates, key=lambda group: group.metric(metric).mean)
+
+    @functools.cached_property
+    def best_on_validation(self) -> bool:
+        """Whether there is a best student, and it was chosen by its validation score."""
+        found = [group.validation(self.metrics[0]) for group in self._candidates]
+        return bool(found) and None not in found
+
+    @functools.cached_property
+    def _candidates(self) -> list[SeedGroup]:
+        """Students that may be the best one."""
+        students = [group for group in self.groups if not (group.is_teacher or group.is_peer)]
+        scored = [group for group in students if self.metrics and group.metric(self.metrics[0])]
+        return [group for group in scored if not group.selected_on_test] or scored
 
 
 def group_rows(rows: Iterable[Row]) -> list[SplitResults]:

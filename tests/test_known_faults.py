@@ -115,8 +115,8 @@ def test_07_clipping_is_on_and_counts_biases(tmp_path):
     before = [p.detach().clone() for p in run.model.parameters()]
     run.optimizer = torch.optim.SGD(run.model.parameters(), lr=1.0)
     run.batches = lambda epoch: [np.arange(12)]
-    loss = run.loss
-    run.loss = lambda rows: 1000 * loss(rows)
+    losses = run.losses
+    run.losses = lambda rows, parts: [1000 * loss for loss in losses(rows, parts)]
     fit(run)
     moved = [(p.detach() - old).flatten() for p, old in zip(run.model.parameters(), before, strict=True)]
     assert torch.cat(moved).norm().item() == pytest.approx(1.0, abs=1e-4)

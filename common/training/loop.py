@@ -9,7 +9,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,9 @@ class Run:
     optimizer: torch.optim.Optimizer
     batches: Callable[[int], list[np.ndarray]]
     """epoch -> row indices of each batch."""
-    loss: Callable[[np.ndarray], torch.Tensor]
-    """Row indices -> scalar loss."""
+    losses: Callable[[np.ndarray, int], Iterable[torch.Tensor]]
+    """Row indices of a batch, number of parts -> scalar losses of its parts, one at a time; their sum is the loss of
+    the batch. See `over_rows`."""
     validate: Callable[[], float]
     """Score of the current model; higher is better."""
     epochs: int
@@ -52,7 +53,7 @@ class Run:
     schedule: Callable[[float], float] = lambda progress: 1.0
     """Progress in [0, 1] -> factor of the learning rate."""
     parts: int = 1
-    """Number of parts that a batch is split into; their gradients are accumulated."""
+    """Number of parts that a batch is split into, at most its rows; their gradients are accumulated."""
     max_grad_norm: float = 1.0
     """Maximum norm of the gradients of all parameters of the optimizer together; 0: no clipping."""
     scaler: torch.amp.GradScaler = dataclasses.field(default_factory=lambda: torch.amp.GradScaler("cpu", enabled=False))
@@ -70,6 +71,16 @@ class Run:
     kept: int = 1
     """Number of epochs with the best scores whose weights are averaged; 1: the weights of the best epoch."""
     label: str = "training"
+
+
+def over_rows(loss: Callable[[np.ndarray], torch.Tensor]) -> Callable[[np.ndarray, int], Iterator[torch.Tensor]]:
+    """Return the `losses` of a run whose loss is a mean over rows. loss: row indices -> scalar loss."""
+
+    def losses(rows: np.ndarray, parts: int) -> Iterator[torch.Tensor]:
+        for part in np.array_split(rows, parts):
+            yield loss(part) * (len(part) / len(rows))
+
+    return losses
 
 
 @dataclasses.dataclass
@@ -207,8 +218,7 @@ def train_step(run: Run, rows: np.ndarray) -> float:
     """
     run.optimizer.zero_grad(set_to_none=True)
     value = 0.0
-    for part in np.array_split(rows, min(run.parts, len(rows))):
-        loss = run.loss(part) * (len(part) / len(rows))
+    for loss in run.losses(rows, min(run.parts, len(rows))):
         value += loss.item()
         if not np.isfinite(value):
             raise UserError(f"{run.label}: the loss became {value}; lower --lr (the last checkpoint is kept)")

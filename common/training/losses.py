@@ -61,6 +61,7 @@ def combined(
     alpha: float,
     loss: str,
     temperature: float,
+    shares: tuple[float, float] = (1.0, 1.0),
 ) -> torch.Tensor:
     """Return alpha * loss of the labels + (1 - alpha) * distillation loss (equation 6.3).
 
@@ -70,9 +71,11 @@ def combined(
     concatenated, [words, outputs]; labels [batch, words] and the teacher's logits [batch, words, outputs] are padded.
     For spans, logits are padded too, and the words of a row are the classes of its start and of its end (see
     label_loss). A word whose logits are NaN, at padding or because a student cut it off, is in no loss.
+    shares: factors of the two losses, with which those of the parts of a batch add up to the batch's.
     """
+    of_labels, of_logits = shares
     if alpha == 1 or teacher is None:
-        return label_loss(logits, labels)
+        return label_loss(logits, labels) * of_labels
     both = logits, teacher
     if logits.dim() == 3:
         # The teacher's are padded to the longest row of all, and it read words that the student did not.
@@ -81,8 +84,8 @@ def combined(
     elif teacher.dim() == 3:
         both = logits, teacher[~teacher[..., 0].isnan()]
     losses = MULTILABEL_LOSSES if is_multilabel(labels) else DISTILLATION_LOSSES
-    distillation = losses[loss](*both, temperature)
-    return distillation if alpha == 0 else alpha * label_loss(logits, labels) + (1 - alpha) * distillation
+    distillation = losses[loss](*both, temperature) * of_logits
+    return distillation if alpha == 0 else alpha * label_loss(logits, labels) * of_labels + (1 - alpha) * distillation
 
 
 def is_multilabel(targets: torch.Tensor) -> bool:

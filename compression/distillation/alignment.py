@@ -194,26 +194,35 @@ class Aligner(nn.Module, Callback):
         """Return the teacher's states of a batch; see AlignmentTeacher.states."""
         return self.teacher.states(batch, self.compared, masked)
 
-    def loss(self, trace: Trace, states: States) -> torch.Tensor:
-        """Return the weighted sum of the losses of a batch; the losses of layers are averaged."""
+    def loss(self, trace: Trace, states: States, whole: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the weighted sum of the losses of a batch; the losses of layers are averaged.
+
+        whole: if these texts are a part of a batch, the lengths of all of its texts, special tokens included, int64
+        [batch]; the parts' losses then add up to the batch's.
+        """
         weights = self.settings
         mask = torch.arange(int(trace.lengths.max()), device=trace.lengths.device) < trace.lengths[:, None]
         attention = trace.scores if self.compared == "scores" else trace.attention
+        # Scores are compared at all pairs of tokens, everything else token by token.
+        tokens, attended = (
+            1.0 if whole is None else float((trace.lengths**power).sum() / (whole**power).sum())
+            for power in (1, 2 if self.compared == "scores" else 1)
+        )
         total = trace.hidden[0].new_zeros(())
         if weights.align_embedding:
             projected = self.embedding_projection(trace.hidden[0])
-            total = total + weights.align_embedding * self.hidden_loss(projected, states.hidden[0], mask)
+            total = total + weights.align_embedding * tokens * self.hidden_loss(projected, states.hidden[0], mask)
         if weights.align_last:
             projected = self.hidden_projection(trace.hidden[-1])
-            total = total + weights.align_last * self.hidden_loss(projected, states.hidden[-1], mask)
+            total = total + weights.align_last * tokens * self.hidden_loss(projected, states.hidden[-1], mask)
         for number, layer in enumerate(self.layers):
             if weights.align_hidden:
                 projected = self.hidden_projection(trace.hidden[number + 1])
                 loss = self.hidden_loss(projected, states.hidden[layer + 1], mask)
-                total = total + weights.align_hidden * loss / len(self.layers)
+                total = total + weights.align_hidden * tokens * loss / len(self.layers)
             if weights.align_attention:
                 loss = self.attention_loss(attention[number], states.attention[layer], mask)
-                total = total + weights.align_attention * loss / len(self.layers)
+                total = total + weights.align_attention * attended * loss / len(self.layers)
         return total
 
     def start(self, state: dict[str, torch.Tensor]) -> None:

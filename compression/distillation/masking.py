@@ -22,15 +22,23 @@ class Masked:
     """A batch with masked pieces.
 
     ids: int64 [batch, time, 1], some replaced by other pieces; lengths: int64 [batch]; hidden: bool [batch, time], true
-    at masked pieces; chosen: bool [batch, time], true at pieces to predict, masked or not; targets: int64 [chosen
-    pieces].
+    at masked pieces; chosen: bool [batch, time], true at pieces to predict, masked or not; pieces: ids before.
     """
 
     ids: torch.Tensor
     lengths: torch.Tensor
     hidden: torch.Tensor
     chosen: torch.Tensor
-    targets: torch.Tensor
+    pieces: torch.Tensor
+
+    @property
+    def targets(self) -> torch.Tensor:
+        """The pieces to predict, int64 [chosen pieces]."""
+        return self.pieces[..., 0][self.chosen]
+
+    def take(self, rows: slice) -> Masked:
+        """Return some texts of the batch."""
+        return Masked(*(getattr(self, field.name)[rows] for field in dataclasses.fields(self)))
 
 
 def mask(ids: torch.Tensor, lengths: torch.Tensor, pieces: int) -> Masked:
@@ -49,7 +57,7 @@ def mask(ids: torch.Tensor, lengths: torch.Tensor, pieces: int) -> Masked:
         lengths=lengths,
         hidden=chosen & (kinds < 0.8),
         chosen=chosen,
-        targets=ids[..., 0][chosen],
+        pieces=ids,
     )
 
 

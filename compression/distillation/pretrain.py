@@ -8,7 +8,8 @@ and BERT's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,16 @@ from common.training.losses import kl
 from common.training.models import GENERAL, WEIGHTS_FILE, tasks_seen
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.corpus import corpus_files, corpus_tasks, read_corpus
-from compression.distillation.masking import MaskedStudent, at_chosen, mask
+from compression.distillation.masking import Masked, MaskedStudent, at_chosen, mask
 from compression.distillation.sentences import changed, divided
-from compression.distillation.settings import AlignSettings, DistillSettings, PretrainSettings, TrainSettings, Words
+from compression.distillation.settings import (
+    AlignSettings,
+    DistillSettings,
+    PretrainSettings,
+    SentenceTask,
+    TrainSettings,
+    Words,
+)
 from compression.distillation.trainer import make_optimizer, run_recipe
 from compression.students.batch import Batch, EncodedRows
 from compression.students.init import check_arch, check_sizes, layers_to_copy, start_from_layers
@@ -168,9 +176,21 @@ def _train(
 
     figures: dict[str, float] = {}
 
-    def losses(rows: np.ndarray) -> dict[str, torch.Tensor]:
+    def drawn(rows: np.ndarray) -> Drawn:
+        return draw(encoded.batch(rows, device), settings.sentence_task, len(masked.bias))
+
+    def losses(text: Drawn, whole: Drawn | None = None) -> dict[str, torch.Tensor]:
         with autocast(dtype, device):
-            return pretraining_losses(settings, masked, aligner, encoded.batch(rows, device))
+            return pretraining_losses(settings, masked, aligner, text, whole)
+
+    def losses_of_parts(rows: np.ndarray, parts: int) -> Iterator[torch.Tensor]:
+        # Drawn before the batch is divided: texts are exchanged within it, and losses are means over what is drawn.
+        whole = drawn(rows)
+        if parts == 1:
+            yield losses(whole)["loss"]
+            return
+        for part in np.array_split(np.arange(len(rows)), parts):
+            yield losses(whole.take(slice(part[0], part[-1] + 1)), whole)["loss"]
 
     def validate() -> float:
         """Return minus the mean loss over the held-out rows, with the same pieces masked every time."""
@@ -178,7 +198,7 @@ def _train(
         batches = [held_out[batch] for batch in sorted_batches(lengths[held_out], _BATCH)]
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive("validation"))
-            found = [losses(batch) for batch in bar(batches, "validating")]
+            found = [losses(drawn(batch)) for batch in bar(batches, "validating")]
         masked.train()
         weights = [len(batch) for batch in batches]
         figures.update(
@@ -192,7 +212,7 @@ def _train(
         batches=lambda epoch: [
             learned[batch] for batch in shuffled_batches(lengths[learned], settings.batch_size, settings.seed, epoch)
         ],
-        loss=lambda rows: losses(rows)["loss"],
+        losses=losses_of_parts,
         validate=validate,
         figures=lambda: figures,
         epochs=settings.epochs,
@@ -229,38 +249,77 @@ def _rows(
     return rows
 
 
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """A batch with what is drawn for it: masked pieces, and for pairs, if there is a loss on them, changed pairs.
+
+    stays: int64 [batch], 1 where a pair is unchanged, else 0.
+    """
+
+    sentences: tuple[Masked, ...]
+    stays: torch.Tensor | None = None
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """Number of tokens of each text, special tokens included, int64 [batch]."""
+        return 1 + sum(each.lengths + 1 for each in self.sentences)
+
+    @property
+    def chosen(self) -> int:
+        """Number of pieces to predict."""
+        return sum(int(each.chosen.sum()) for each in self.sentences)
+
+    def take(self, rows: slice) -> Drawn:
+        """Return some texts of the batch."""
+        return Drawn(
+            tuple(each.take(rows) for each in self.sentences), None if self.stays is None else self.stays[rows]
+        )
+
+
+def draw(text: Batch, task: SentenceTask | None, pieces: int) -> Drawn:
+    """Change the pairs of a batch, if there is a task for them, and mask its pieces. pieces: size of the vocabulary."""
+    stays = None
+    if task is not None:
+        text, stays = changed(text, task)
+    return Drawn(tuple(mask(each.ids, each.lengths, pieces) for each in text.sentences), stays)
+
+
 def pretraining_losses(
-    settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, text: Batch
+    settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, text: Drawn, whole: Drawn | None = None
 ) -> dict[str, torch.Tensor]:
     """Return the losses and accuracies of a batch, scalars.
 
     loss: the weighted sum of all losses (MiniALBERT's equation 11); masked_loss and masked_accuracy: cross-entropy, in
     nats, and accuracy of the predicted pieces (the perplexity is e to the power of this loss); sentence_accuracy: of
     the prediction for pairs, if there is one.
+    whole: the batch, if the text is a part of it. The parts' losses (but not the other figures) then add up to the
+    batch's: each is multiplied by the part's share of the pieces, pairs or tokens that it is a mean over.
     """
-    task, stays = settings.sentence_task, None
-    if task is not None:
-        text, stays = changed(text, task)
-    sentences = [mask(each.ids, each.lengths, len(masked.bias)) for each in text.sentences]
+    sentences, stays = text.sentences, text.stays
     predicted, trace = masked(sentences)
     targets = torch.cat([each.targets for each in sentences])
     predicted = predicted.float()
-    masked_loss = nn.functional.cross_entropy(predicted, targets)  # equation 6
-    total = settings.masked_lm_weight * masked_loss
+    of_pieces, of_pairs = 1.0, 1.0
+    if whole is not None:
+        of_pieces, of_pairs = len(targets) / whole.chosen, len(text.lengths) / len(whole.lengths)
+    any_piece = len(targets) > 0  # a part may have none, and the mean over none is not a number
+    masked_loss = nn.functional.cross_entropy(predicted, targets) if any_piece else predicted.sum()  # equation 6
+    total = settings.masked_lm_weight * of_pieces * masked_loss
     figures = {"masked_loss": masked_loss, "masked_accuracy": _accuracy(predicted, targets)}
     if stays is not None and masked.pairs is not None:
         weight = settings.sentence_order_weight + settings.next_sentence_weight  # one of them is 0
         pairs = masked.pairs(trace.hidden[-1][:, 0])
-        total = total + weight * nn.functional.cross_entropy(pairs, stays)
+        total = total + weight * of_pairs * nn.functional.cross_entropy(pairs, stays)
         figures["sentence_accuracy"] = _accuracy(pairs, stays)
     if not settings.output_weight and not settings.aligns:
         return {"loss": total, **figures}
     ids = [Batch(each.ids, each.lengths) for each in sentences]
     states = aligner.states(Batch(ids[0].ids, ids[0].lengths, *ids[1:]), [each.hidden for each in sentences])
-    if settings.output_weight:
+    if settings.output_weight and any_piece:
         theirs = at_chosen(states.logits, sentences)[:, aligner.teacher.rows].float()
-        total = total + settings.output_weight * kl(predicted, theirs, settings.output_temperature)  # equation 10
-    return {"loss": total + aligner.loss(trace, states), **figures}
+        divergence = kl(predicted, theirs, settings.output_temperature)  # equation 10
+        total = total + settings.output_weight * of_pieces * divergence
+    return {"loss": total + aligner.loss(trace, states, None if whole is None else whole.lengths), **figures}
 
 
 def _accuracy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

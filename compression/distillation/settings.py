@@ -173,7 +173,8 @@ class TrainSettings(Settings):
     weight_decay: float = pydantic.Field(0.0, ge=0)
     """Weight decay."""
     accumulate: int = later(1, gt=0)
-    """Number of parts into which a batch is divided to save memory; their gradients are summed."""
+    """Number of parts into which a batch is divided to save memory; but for what dropout draws, their gradients add up
+    to the whole batch's."""
     max_grad_norm: float = pydantic.Field(1.0, ge=0)
     """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
@@ -182,6 +183,15 @@ class TrainSettings(Settings):
     """Keep the mean of the weights of this many epochs, those with the best validation scores. 1: the best one's."""
     precision: Literal["fp32", "bf16"] = later("fp32")
     """Arithmetic of training: fp32, or bf16, which is faster where the hardware has it."""
+
+    @pydantic.computed_field(exclude_if=lambda version: version == 1)
+    @property
+    def accumulate_version(self) -> int:
+        """2 if batches are divided, else 1, which is left out of records.
+
+        It is part of the keys: before, losses that are means over tokens had another gradient in parts.
+        """
+        return 2 if self.accumulate > 1 else 1
 
 
 class LossSettings(LogitsSettings):
@@ -312,6 +322,8 @@ class DistillSettings(
             raise ValueError(f"--head-dim: a {self.student_arch} has no attention heads")
         if self.window_overlap >= self.max_tokens:
             raise ValueError(f"--window-overlap {self.window_overlap} must be less than --max-tokens {self.max_tokens}")
+        if self.next_sentence_weight and self.batch_size == 1:
+            raise ValueError("--next-sentence-weight takes the other texts from the batch: --batch-size 1 has none")
         if self.student_arch in TRANSFORMERS and not self.head_dim and self.encoder_hidden_dim % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):

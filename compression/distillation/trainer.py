@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from compression.distillation.alignment import Aligner
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.settings import DistillSettings
+from compression.distillation.terms import framed_lengths, label_terms, logits_terms
 from compression.distillation.token_cache import cached_tokens
 from compression.students.batch import Batch
 from compression.students.scoring import encode_split, for_loss, student_logits
@@ -63,7 +64,8 @@ def train_student(
     rows, trained, epochs = data.rows, student, settings.epochs
     encoded = cached_tokens(settings.paths, task, tokenizer, rows.split)
     held_out = encode_split(tokenizer, data.held_out)
-    labels = torch.from_numpy(targets(task, rows.split.labels, rows.split.sentence2)).to(device)
+    wanted = targets(task, rows.split.labels, rows.split.sentence2)
+    labels = torch.from_numpy(wanted).to(device)
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = encoded.lengths
     if aligner is not None:
@@ -71,19 +73,34 @@ def train_student(
         callbacks, trained = [*callbacks, aligner], nn.ModuleList([student, aligner])
         epochs += settings.align_first
 
-    def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray) -> torch.Tensor:
-        teacher = None if logits is None else logits[indices]
-        predicted = for_loss(predicted.float(), batch)
-        return combined(predicted, labels[indices], teacher, settings.alpha, settings.loss, settings.temperature)
+    def shares(indices: np.ndarray, whole: np.ndarray) -> tuple[float, float]:
+        """Return a part's shares of the terms of its batch's losses of labels and of logits."""
+        if len(indices) == len(whole):
+            return 1.0, 1.0
+        of_labels = [label_terms(encoded, wanted, each) for each in (indices, whole)]
+        of_logits = [logits_terms(encoded, settings.loss, each) for each in (indices, whole)]
+        return of_labels[0] / max(of_labels[1], 1), of_logits[0] / of_logits[1]
 
-    def loss(indices: np.ndarray) -> torch.Tensor:
+    def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
+        teacher = None if logits is None else logits[indices]
+        predicted, factors = for_loss(predicted.float(), batch), shares(indices, whole)
+        about = settings.alpha, settings.loss, settings.temperature
+        return combined(predicted, labels[indices], teacher, *about, factors)
+
+    def loss(indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
+        """Return the loss of a part of a batch, as its share of the batch's."""
         batch = encoded.batch(indices, device)
         with autocast(dtype, device):
             if aligner is None or aligner.is_over:
-                return logits_loss(student(batch), batch, indices)
+                return logits_loss(student(batch), batch, indices, whole)
             predicted, trace = student.traced(batch)
-            aligned = aligner.loss(trace, aligner.states(batch))
-        return aligned if aligner.comes_first else aligned + logits_loss(predicted, batch, indices)
+            tokens = None if len(indices) == len(whole) else framed_lengths(encoded, whole).to(device)
+            aligned = aligner.loss(trace, aligner.states(batch), tokens)
+        return aligned if aligner.comes_first else aligned + logits_loss(predicted, batch, indices, whole)
+
+    def losses(rows: np.ndarray, parts: int) -> Iterator[torch.Tensor]:
+        for part in np.array_split(rows, parts):
+            yield loss(part, rows)
 
     def on_start(state: dict[str, torch.Tensor]) -> None:
         for callback in callbacks:
@@ -97,7 +114,7 @@ def train_student(
         model=student,
         optimizer=make_optimizer(settings, trained),
         batches=lambda epoch: shuffled_batches(lengths, settings.batch_size, settings.seed, epoch),
-        loss=loss,
+        losses=losses,
         validate=lambda: main_score(
             task,
             data.held_out.labels,

@@ -24,7 +24,7 @@ from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.distillation.corpus import read_corpus, windows
 from compression.distillation.masking import MaskedStudent, mask
-from compression.distillation.pretrain import pretraining_losses
+from compression.distillation.pretrain import draw, pretraining_losses
 from compression.distillation.sentences import changed, divided
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
@@ -231,7 +231,7 @@ def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm
     batch = rows.batch(np.arange(5), torch.device("cpu"))
 
     torch.manual_seed(2)
-    losses = pretraining_losses(settings, masked, aligner, batch)
+    losses = pretraining_losses(settings, masked, aligner, draw(batch, settings.sentence_task, len(vocabulary.pieces)))
     torch.manual_seed(2)
     stays = None
     if pairs:
@@ -332,6 +332,10 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path, masked_lm, corpus, wrong
         ({"compression_actions": ("pretrain", "distill")}, "cannot be combined"),
         ({"start_from": "mini"}, "starts from random weights or --init-from-teacher"),
         ({"sentence_order_weight": 1.0, "next_sentence_weight": 1.0}, "exclude each other"),
+        (
+            {"next_sentence_weight": 1.0, "batch_size": 1},
+            "takes the other texts from the batch: --batch-size 1 has none",
+        ),
     ],
 )
 def test_settings_that_contradict_pretraining_are_refused(wrong, message):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from common.training.batching import shuffled_batches
-from common.training.loop import Run
+from common.training.loop import Run, over_rows
 
 
 def toy(tmp_path, scores=(0.5,), **changed):
@@ -24,7 +24,7 @@ def toy(tmp_path, scores=(0.5,), **changed):
         model=model,
         optimizer=torch.optim.AdamW(model.parameters(), lr=0.1),
         batches=lambda epoch: shuffled_batches(np.ones(12, np.int64), 5, 1, epoch),
-        loss=lambda rows: nn.functional.mse_loss(model(inputs[rows]), targets[rows]),
+        losses=over_rows(lambda rows: nn.functional.mse_loss(model(inputs[rows]), targets[rows])),
         validate=validate,
         epochs=len(scores),
         patience=99,

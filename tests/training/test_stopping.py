@@ -149,8 +149,8 @@ def logged(monkeypatch):
 
 def test_losses_scores_and_rates_are_logged_with_their_steps(tmp_path, logged):
     run, _ = toy(tmp_path, [0.25, 0.75], schedule=lambda progress: 1 - progress)
-    losses, loss_of = [], run.loss
-    run.loss = lambda rows: losses.append(loss_of(rows)) or losses[-1]
+    losses, losses_of = [], run.losses
+    run.losses = lambda rows, parts: [losses.append(loss) or loss for loss in losses_of(rows, parts)]
     fit(run)
     one, two, three, four, five, six = (loss.item() for loss in losses)
     assert [value for value in logged if value[0] == "train_loss"] == [

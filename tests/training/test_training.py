@@ -20,7 +20,7 @@ from common.teachers.huggingface import training as huggingface_training
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
 from common.training.checkpoint import load_tensors, load_weights
-from common.training.loop import Run, fit, linear_schedule, train_step
+from common.training.loop import Run, fit, linear_schedule, over_rows, train_step
 from common.training.losses import combined
 from common.training.models import read_config
 from compression.distillation.distill import distill
@@ -77,7 +77,7 @@ def test_the_best_epochs_weights_are_kept(tmp_path, scores, epochs, best, change
 def test_the_mean_of_the_best_epochs_weights_is_kept(tmp_path, scores, kept, best):
     run, seen = toy(tmp_path, scores, kept=kept)
     run.model.register_buffer("codes", torch.zeros(2, dtype=torch.uint8))
-    train, run.loss = run.loss, lambda rows: (run.model.codes.add_(1), train(rows))[1]
+    train, run.losses = run.losses, lambda *batch: (run.model.codes.add_(1), train(*batch))[1]
     fit(run)
     for name in ("weight", "bias"):
         mean = torch.stack([seen[epoch][name].double() for epoch in best]).mean(0).float()
@@ -88,7 +88,7 @@ def test_the_mean_of_the_best_epochs_weights_is_kept(tmp_path, scores, kept, bes
 
 def test_a_loss_that_is_not_a_number_stops_with_a_hint(tmp_path):
     run, _ = toy(tmp_path)
-    run.loss = lambda rows: run.model.weight.sum() * float("nan")
+    run.losses = over_rows(lambda rows: run.model.weight.sum() * float("nan"))
     with pytest.raises(UserError, match="the loss became nan; lower --lr"):
         fit(run)
 
@@ -101,7 +101,7 @@ def test_a_stopped_toy_run_resumes_to_the_same_weights(tmp_path, monkeypatch, st
     history = fit(whole)
     monkeypatch.setattr(common.training.loop, "SECONDS_BETWEEN_CHECKPOINTS", -1.0)
     first, _ = toy(tmp_path / "stopped", scores, kept=kept)
-    first.loss = stop_after(stop, first.loss)
+    first.losses = stop_after(stop, first.losses)
     with pytest.raises(Stopped):
         fit(first)
     done = stop // 3
@@ -203,7 +203,7 @@ def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run
             model=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
             batches=lambda epoch: [np.array([row]) for row in range(200)],
-            loss=lambda rows: (model(torch.from_numpy(rows)) - 1).square().mean(),
+            losses=over_rows(lambda rows: (model(torch.from_numpy(rows)) - 1).square().mean()),
             validate=lambda: 0.5,
             epochs=2,
             patience=9,
@@ -339,7 +339,7 @@ def test_gradients_are_clipped_together_with_those_of_what_is_trained_with_the_m
     before = torch.cat([each.detach().flatten().clone() for each in trained])
     run.optimizer = torch.optim.SGD(trained, lr=1.0)
     run.scaler = torch.amp.GradScaler("cpu", enabled=scaled)
-    run.loss = lambda rows: 30 * sum(parameter.sum() for parameter in trained)
+    run.losses = over_rows(lambda rows: 30 * sum(parameter.sum() for parameter in trained))
     train_step(run, np.arange(5))
     step = torch.cat([each.detach().flatten() for each in trained]) - before
     assert step.norm().item() == pytest.approx(run.max_grad_norm, rel=1e-4)
@@ -348,6 +348,7 @@ def test_gradients_are_clipped_together_with_those_of_what_is_trained_with_the_m
 
 @pytest.mark.parametrize("parts", [2, 3, 99])
 def test_parts_of_a_batch_give_the_gradients_of_the_whole(tmp_path, parts):
+    """Here the loss is a mean over rows. Means over words, pieces and tokens: tests/distillation/test_parts.py."""
     whole, in_parts = (toy(tmp_path / str(each), parts=each)[0] for each in (1, parts))
     in_parts.model.load_state_dict(whole.model.state_dict())
     losses = [train_step(run, np.arange(7)) for run in (whole, in_parts)]

@@ -17,7 +17,7 @@ from common.teachers.huggingface import pretrained
 from common.teachers.huggingface.classes import teacher_class
 from common.teachers.settings import FinetuneSettings
 from common.training.batching import shuffled_batches
-from common.training.loop import Run, fit, linear_schedule, trained_parameters, write_history
+from common.training.loop import Run, fit, linear_schedule, over_rows, trained_parameters, write_history
 from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
@@ -74,7 +74,7 @@ def train(
         model=teacher.model,
         optimizer=eager(torch.optim.AdamW)(trained, lr=settings.lr, weight_decay=settings.weight_decay, fused=True),
         batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, settings.seed, epoch),
-        loss=loss,
+        losses=over_rows(loss),
         validate=lambda: main_score(task, held_out.labels, teacher.logits(held_out), held_out.sentence2),
         epochs=settings.max_epochs,
         patience=settings.patience,

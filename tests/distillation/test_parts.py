@@ -1,0 +1,132 @@
+"""--accumulate: the losses of a batch's parts, and so their gradients, add up to the whole batch's.
+
+Texts have different numbers of tokens, so that the mean over a part's tokens counts less or more than its rows do.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+import tiny_tags
+import torch
+
+from common.data.spans import ENDS
+from common.data.split import Split
+from common.data.tasks import Task
+from common.teachers.huggingface.general import load_general
+from compression.distillation.alignment import Aligner, AlignmentTeacher
+from compression.distillation.dataset import DistillationSet
+from compression.distillation.settings import TrainSettings
+from compression.distillation.trainer import TrainingData, train_student
+from compression.shrinking.chain import compress
+from compression.shrinking.settings import CompressSettings, defaults_for
+from compression.students.student import Student
+from compression.tokenizers.char import CharTokenizer
+from compression.tokenizers.teacher_vocabulary import vocabulary_of
+
+LENGTHS = (1, 2, 1, 9, 4, 1, 7, 2, 12, 3)
+SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
+CONV = {"student_arch": "conv", "embedding_type": "char", "embedding_dim": 6, "pooling": "max"}
+WHOLE = {"epochs": 2, "batch_size": 5, "lr": 1e-3, "dropout": 0.0, "cpu": True, "only_original_data": True}
+
+
+@pytest.fixture(scope="module")
+def masked_lm(tmp_path_factory):
+    return tiny.write_masked_lm(tmp_path_factory.mktemp("lm") / "bert")
+
+
+def tags():
+    labels = [np.arange(length) % 4 for length in LENGTHS]
+    labels = np.stack([np.pad(each, (0, max(LENGTHS) - len(each)), constant_values=-1) for each in labels])
+    return Split([" ".join("film"[: 1 + n % 4] for n in range(n)) for n in LENGTHS], None, labels, np.arange(10))
+
+
+def questions():
+    """A word is two tokens, and the answer is the last word: those of long contexts are cut off."""
+    labels = np.array([[[2 * length - 2, 2 * length - 1]] for length in LENGTHS])
+    return Split(["how ?"] * 10, ["a " * (length - 1) + "b" for length in LENGTHS], labels, np.arange(10))
+
+
+def texts():
+    return Split(["the film " * length for length in LENGTHS], None, np.arange(10) % 2, np.arange(10))
+
+
+def losses_of(folder, split, task, parts, logits=None, aligned=None, **given):
+    """The mean loss of each epoch, the second after some steps."""
+    settings = CompressSettings(task="sst-2", workspace=folder, accumulate=parts, **WHOLE, **given)
+    tokenizer, aligner = CharTokenizer(settings.max_tokens), None
+    if aligned is not None:
+        vocabulary = vocabulary_of(aligned.tokenizer, "bert")
+        tokenizer = vocabulary.tokenizer(settings.max_tokens)
+        settings = settings.model_copy(update={"vocab_size": tokenizer.vocab_size})
+        torch.manual_seed(2)
+        aligner = Aligner(settings, AlignmentTeacher(aligned.model, vocabulary, torch.device("cpu")))
+    torch.manual_seed(1)
+    student = Student(settings.student_arch, settings.student(), task.outputs, task.pair, task.word_logits)
+    data = TrainingData(DistillationSet(split, logits, None, False), split)
+    work = folder / f"work{parts}"
+    history = train_student(settings, task, student, tokenizer, data, work, "student", "key", aligner=aligner)
+    return [epoch["loss"] for epoch in history]
+
+
+def task_of(**given):
+    return Task(**{"name": "mine", "source": {"files": {}}, **given})
+
+
+def random_logits(counts, outputs):
+    logits = np.random.default_rng(1).normal(size=(len(counts), max(counts), outputs)).astype(np.float32)
+    logits[np.arange(max(counts)) >= np.array(counts)[:, None]] = np.nan
+    return logits
+
+
+@pytest.mark.parametrize("parts", [2, 3, 99])
+@pytest.mark.parametrize("loss", ["mse", "kl"])
+def test_of_tagged_words(tmp_path, parts, loss):
+    task, logits = task_of(kind="tokens", labels=tiny_tags.LABELS), random_logits(LENGTHS, 4)
+    given = {**CONV, "alpha": 0.5, "loss": loss}
+    whole, in_parts = (losses_of(tmp_path, tags(), task, each, logits, **given) for each in (1, parts))
+    assert in_parts == pytest.approx(whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("parts", [2, 99])
+@pytest.mark.parametrize("loss", ["mse", "kl", "temperature-softmax"])
+def test_of_answers(tmp_path, parts, loss):
+    task, logits = task_of(kind="spans", labels=ENDS), random_logits([1 + length for length in LENGTHS], 2)
+    given = {**CONV, "pair_encoder": "align", "max_tokens": 7, "alpha": 0.5, "loss": loss}
+    whole, in_parts = (losses_of(tmp_path, questions(), task, each, logits, **given) for each in (1, parts))
+    assert in_parts == pytest.approx(whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("states", ["scores", "probabilities"])
+def test_of_aligned_states(tmp_path, masked_lm, states):
+    given = {"student_arch": "transformer", "embedding_type": "wordpiece", "layers": 1, **SHAPE, "alpha": 1.0}
+    given |= {"align_hidden": 1.0, "align_attention": 1.0, "align_embedding": 1.0, "align_last": 1.0}
+    given |= {"attention_states": states, "aligned": load_general(str(masked_lm))}
+    task = task_of(labels=["0", "1"])
+    whole, in_parts = (losses_of(tmp_path, texts(), task, each, **given) for each in (1, 3))
+    assert in_parts == pytest.approx(whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("pairs", [None, "sentence_order_weight", "next_sentence_weight"])
+def test_of_masked_pieces_and_pairs(workspace, masked_lm, tmp_path, pairs):
+    """Pieces and pairs are drawn for the whole batch; parts of one pair have changed pairs too, and maybe no piece."""
+    (tmp_path / "corpus.txt").write_text("".join(f"the film {'is a film ' * length}!\n" for length in LENGTHS))
+
+    def losses(parts):
+        values = {"compression_actions": ("pretrain",), "teacher": str(masked_lm), "model_name": f"parts{parts}"}
+        values |= {"corpus": (str(tmp_path / "corpus.txt"),), "workspace": workspace, "accumulate": parts, "layers": 1}
+        values |= {"align_hidden": 1.0, "align_attention": 1.0, "output_temperature": 2.0, **SHAPE, **WHOLE}
+        values |= {pairs: 3.0} if pairs else {}
+        (folder,) = compress(CompressSettings(**{**defaults_for(values), **values}))
+        return [json.loads(line)["loss"] for line in (folder / "history.jsonl").read_text().splitlines()]
+
+    whole = losses(1)
+    for parts in (2, 5):
+        assert losses(parts) == pytest.approx(whole, rel=1e-4)
+
+
+def test_records_of_batches_in_parts_alone_are_those_of_another_version():
+    whole, in_parts = (TrainSettings(accumulate=each).model_dump() for each in (1, 4))
+    assert "accumulate_version" not in whole
+    assert in_parts == {**whole, "accumulate": 4, "accumulate_version": 2}

@@ -21,6 +21,8 @@ from common.reading import regular_file
 from common.store.workspace import Workspace
 from compression.tokenizers import TeacherTokenizer
 
+_HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
+"""Every fiftieth window of text is held out to select the epoch, a thousand at most."""
 _LINES = 20_000
 """Lines encoded at a time."""
 
@@ -88,6 +90,21 @@ def windows(text: EncodedText, size: int, overlap: int, most: int) -> EncodedTex
     lengths = np.minimum(size, text.offsets[row + 1] - starts)
     offsets = offsets_of(lengths)
     return EncodedText(text.ids[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)], offsets)
+
+
+def learned_and_held_out(count: int, size: int, overlap: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows to learn from and those that select the epoch, out of `count` windows of `windows`.
+
+    They share no tokens: windows that may overlap with a held-out one are in neither. Only fifty windows or fewer, or
+    windows that may all overlap with the first one, are all learned.
+    """
+    rows = np.arange(count)
+    near = (size - 1) // (size - overlap)  # windows after a window that may share tokens with it
+    # With an overlap there are more windows of the same text. One in fifty would leave out several in fifty.
+    held_out = rows[:: _HELD_OUT_EVERY * (near + 1)][:_HELD_OUT_MOST]
+    left_out = np.unique(held_out[:, None] + np.arange(-near, near + 1))
+    learned = np.setdiff1d(rows, left_out)
+    return learned if count > _HELD_OUT_EVERY and len(learned) else rows, held_out
 
 
 def _read_rows(path: Path, seen: set[int]) -> Iterator[list[str]]:

@@ -36,7 +36,7 @@ from common.training.loop import Run, fit, write_history
 from common.training.losses import kl
 from common.training.models import GENERAL, WEIGHTS_FILE, tasks_seen
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
-from compression.distillation.corpus import corpus_files, corpus_tasks, read_corpus
+from compression.distillation.corpus import corpus_files, corpus_tasks, learned_and_held_out, read_corpus
 from compression.distillation.masking import Masked, MaskedStudent, at_chosen, mask
 from compression.distillation.sentences import changed, divided
 from compression.distillation.settings import (
@@ -54,8 +54,6 @@ from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, vocabulary_of
 
-_HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
-"""Every fiftieth window of text is held out to select the epoch, a thousand at most."""
 _BATCH = 64
 
 
@@ -69,6 +67,8 @@ class Pretrain(Step):
     train: TrainSettings
     align: AlignSettings | None
     init_from_teacher: Words = later(())
+    held_out_apart: bool = later(False)
+    """Whether windows overlap and those that share tokens with a held-out one are left out: they once were not."""
     settings: DistillSettings = pydantic.Field(exclude=True)
     teacher: GeneralTeacher = pydantic.Field(exclude=True)
 
@@ -156,6 +156,7 @@ def pretrain(settings: DistillSettings) -> Path:
         train=settings.part(TrainSettings),
         align=settings.part(AlignSettings) if settings.aligns else None,
         init_from_teacher=settings.init_from_teacher,
+        held_out_apart=settings.window_overlap > 0,
         settings=settings,
         teacher=teacher,
     )
@@ -169,11 +170,9 @@ def _train(
     """Train in place, leaving the best weights on the CPU. Returns one dict per epoch."""
     if settings.output_weight or settings.aligns:
         aligner.teacher.check_rows(encoded)
-    rows, lengths, device = np.arange(len(encoded)), encoded.lengths, masked.mask.device
+    lengths, device = encoded.lengths, masked.mask.device
     dtype = pick_dtype(settings.precision, device)
-    held_out = rows[::_HELD_OUT_EVERY][:_HELD_OUT_MOST]
-    learned = np.setdiff1d(rows, held_out) if len(rows) > _HELD_OUT_EVERY else rows
-
+    learned, held_out = learned_and_held_out(len(encoded), settings.max_tokens, settings.window_overlap)
     figures: dict[str, float] = {}
 
     def drawn(rows: np.ndarray) -> Drawn:

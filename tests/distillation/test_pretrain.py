@@ -22,7 +22,7 @@ from common.teachers.huggingface.general import load_general
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher
-from compression.distillation.corpus import read_corpus, windows
+from compression.distillation.corpus import learned_and_held_out, read_corpus, windows
 from compression.distillation.masking import MaskedStudent, mask
 from compression.distillation.pretrain import draw, pretraining_losses
 from compression.distillation.sentences import changed, divided
@@ -95,6 +95,33 @@ def test_windows_of_a_corpus_overlap_and_have_a_most(tmp_path):
     found = read_corpus([tmp_path / "some.txt"], TOKENIZER, tmp_path / "ids", overlap=2, most=3)
     assert found.lengths.tolist() == [5, 5, 5]
     assert isinstance(found.ids, np.memmap)
+
+
+@given(lengths=st.lists(st.integers(1, 300), min_size=1, max_size=9), size=st.integers(1, 9), overlap=st.integers(0, 8))
+def test_windows_that_are_learned_share_no_tokens_with_held_out_ones(lengths, size, overlap):
+    """A token's id is its place in all texts."""
+    overlap = min(overlap, size - 1)
+    places = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
+    found = windows(EncodedText.of([each[:, None] for each in places]), size, overlap, 0)
+    learned, held_out = learned_and_held_out(len(found), size, overlap)
+    assert len(held_out) >= 1
+    assert len(learned) >= 0.8 * len(found)
+    if len(found) > 50:
+        tokens = [np.concatenate([found[row] for row in rows])[:, 0] for rows in (learned, held_out)]
+        assert not np.intersect1d(*tokens).size
+
+
+@pytest.mark.parametrize("count", [1, 50, 51, 130, 60_000])
+def test_without_an_overlap_every_fiftieth_window_is_held_out(count):
+    learned, held_out = learned_and_held_out(count, 128, 0)
+    assert held_out.tolist() == list(range(0, count, 50))[:1000]
+    assert learned.tolist() == [row for row in range(count) if count <= 50 or row not in set(held_out.tolist())]
+
+
+def test_only_students_of_overlapping_windows_are_built_again(workspace, encoder, corpus):
+    folders = [pretrained(workspace, encoder, corpus, layers=1, window_overlap=n, model_name=f"s{n}") for n in (0, 4)]
+    recorded = [read_config(folder).actions[0].settings for folder in folders]
+    assert [each.get("held_out_apart") for each in recorded] == [None, True]
 
 
 @pytest.mark.parametrize(

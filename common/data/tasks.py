@@ -11,6 +11,8 @@ from common.data.spans import ENDS
 from common.errors import UserError
 
 TASK_DIR = CONFIG_DIR / "tasks"
+TASK_SUFFIXES = (".yaml", ".yml")
+"""Ends of the names of tasks' files."""
 CLASSIFICATION_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
 MULTILABEL_METRICS = ("f1_micro", "f1_macro", "subset_accuracy")
 REGRESSION_METRICS = ("pearson", "spearman")
@@ -363,7 +365,7 @@ def load_task(name: str) -> Task:
 
 
 def _is_file(name: str) -> bool:
-    return name.endswith((".yaml", ".yml"))
+    return name.endswith(TASK_SUFFIXES)
 
 
 def _name_of(path: Path) -> str:

@@ -12,8 +12,9 @@ import numpy as np
 
 from common.data.ragged import EncodedText, offsets_of
 from common.data.readers.records import read_lines
-from common.data.split import read_row_group
-from common.data.tasks import known_tasks
+from common.data.split import find_splits, read_row_group
+from common.data.task_use import check_trains
+from common.data.tasks import TASK_SUFFIXES, Task, known_tasks, load_task
 from common.errors import UserError
 from common.launch.shards import parts_of
 from common.progress import bar
@@ -25,6 +26,8 @@ _HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
 """Every fiftieth window of text is held out to select the epoch, a thousand at most."""
 _LINES = 20_000
 """Lines encoded at a time."""
+_TABLES = (".parquet", ".csv", ".tsv", ".json", ".jsonl")
+"""Suffixes of files whose lines are not texts: they have a header, labels or markup."""
 
 
 def corpus_files(corpus: Sequence[str], paths: Workspace) -> list[Path]:
@@ -35,20 +38,34 @@ def corpus_files(corpus: Sequence[str], paths: Workspace) -> list[Path]:
 
 
 def corpus_tasks(corpus: Sequence[str], paths: Workspace) -> list[str]:
-    """Return the tasks of --corpus: the entries that are no text files, since only the rows of tasks are Parquet."""
-    return [each for each in corpus if _file(each, paths).suffix == ".parquet"]
+    """Return the names of the tasks of --corpus: the entries that are no text files."""
+    return [load_task(each).name for each in corpus if _file(each, paths).suffix == ".parquet"]
 
 
 def _file(corpus: str, paths: Workspace) -> Path:
-    if Path(corpus).exists() and not (Path(corpus).is_dir() and corpus in known_tasks()):
-        if Path(corpus).suffix == ".parquet":
-            raise UserError(f"--corpus {corpus}: give a text file with one text a line, or the name of a task")
-        return regular_file(Path(corpus))
+    """Return the text file of an entry of --corpus, or the prepared train rows of its task, a Parquet file."""
+    path = Path(corpus)
+    if path.suffix in TASK_SUFFIXES:
+        task = load_task(corpus)
+        check_trains(task)
+        if paths.splits(task.name).exists():
+            find_splits(paths, task)  # they may be those of another task with this name
+        return _rows_of(task, paths)
+    if path.exists() and not (path.is_dir() and corpus in known_tasks()):
+        if path.suffix.lower() in _TABLES:
+            raise UserError(
+                f"--corpus {corpus}: give a text file with one text a line, or a task, by its name or YAML file"
+            )
+        return regular_file(path)
     if corpus not in known_tasks():
         raise UserError(f"--corpus {corpus}: no such file or task")
-    rows = paths.split(corpus, "train")
+    return _rows_of(load_task(corpus), paths)
+
+
+def _rows_of(task: Task, paths: Workspace) -> Path:
+    rows = paths.split(task.name, "train")
     if not rows.exists():
-        raise UserError(f"--corpus {corpus}: not prepared yet; run: python preprocess.py --task {corpus}")
+        raise UserError(f"--corpus {task.argument}: not prepared yet; run: {task.prepare_command}")
     return rows
 
 

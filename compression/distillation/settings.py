@@ -256,7 +256,8 @@ class PretrainSettings(Settings):
     """Pre-training on plain text."""
 
     corpus: Words = ()
-    """Text to pre-train on: files with one text a line, or tasks, for the distinct texts of their train rows."""
+    """Text to pre-train on: files with one text a line, or tasks (names, or YAML files), for the distinct texts of
+    their train rows."""
     window_overlap: int = later(0, ge=0)
     """Number of tokens that consecutive windows of a text share, for texts of more than --max-tokens."""
     max_windows: int = later(0, ge=0)

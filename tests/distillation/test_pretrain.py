@@ -10,19 +10,22 @@ import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from own_task import labelled_rows, own_task
 from stops import stopped_in_step
 
 from common.config import build
+from common.data.prepare import prepare
 from common.data.ragged import EncodedText
 from common.data.split import ROW_GROUP_ROWS, Split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.store.artifact import artifact_at, read_manifest
 from common.store.workspace import Workspace
 from common.teachers.huggingface.general import load_general
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher
-from compression.distillation.corpus import learned_and_held_out, read_corpus, windows
+from compression.distillation.corpus import corpus_files, learned_and_held_out, read_corpus, windows
 from compression.distillation.masking import MaskedStudent, mask
 from compression.distillation.pretrain import draw, pretraining_losses
 from compression.distillation.sentences import changed, divided
@@ -392,10 +395,27 @@ def test_a_text_file_named_as_a_task_is_text(workspace, encoder, corpus, monkeyp
     assert read_config(pretrained(workspace.absolute(), encoder, corpus.rename("qqp").name)).trained_on == ()
 
 
-def test_a_parquet_file_is_no_corpus(tmp_path, masked_lm):
-    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UserError, match="give a text file with one text a line, or the name of a task"):
-        pretrained(tmp_path / "workspace", masked_lm, tmp_path / "rows.parquet")
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.TSV", "rows.json", "rows.jsonl"])
+def test_a_file_of_rows_with_labels_is_no_corpus(tmp_path, masked_lm, name):
+    (tmp_path / name).write_bytes(b"text,label")
+    with pytest.raises(UserError, match="give a text file with one text a line, or a task, by its name or YAML file"):
+        pretrained(tmp_path / "workspace", masked_lm, tmp_path / name)
+
+
+def test_a_yaml_file_is_a_task_of_ones_own_and_is_seen(tmp_path, masked_lm):
+    task, paths = own_task(tmp_path / "mine", labelled_rows()), Workspace(tmp_path / "workspace")
+    with pytest.raises(UserError, match=r"mine\.yaml: not prepared yet; run: python preprocess.py --task .*mine\.yaml"):
+        pretrained(paths.root, masked_lm, task.file)
+    prepare(paths, task, None, seed=1)
+    folder = pretrained(paths.root, masked_lm, task.file, layers=1)
+    assert read_config(folder).trained_on == ("mine",)
+    assert read_manifest(folder).inputs["corpus 0"] == artifact_at(paths.splits("mine")).key
+    assert corpus_files([task.file], paths) == [paths.split("mine", "train")]
+    other = own_task(tmp_path / "other", labelled_rows())
+    with pytest.raises(UserError, match="the workspace's data of mine were prepared from"):
+        corpus_files([other.file], paths)
+    with pytest.raises(UserError, match=r"none\.yaml"):
+        corpus_files([str(tmp_path / "none.yaml")], paths)
 
 
 def test_a_distilbert_is_aligned_with(tmp_path, corpus):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pydantic
@@ -60,6 +60,8 @@ _BATCH = 64
 class Pretrain(Step):
     """A general student, trained on plain text, from which students of any task can start."""
 
+    version: ClassVar[int] = 2
+
     seed: int
     student_arch: str
     student: StudentSettings
@@ -67,8 +69,6 @@ class Pretrain(Step):
     train: TrainSettings
     align: AlignSettings | None
     init_from_teacher: Words = later(())
-    held_out_apart: bool = later(False)
-    """Whether windows overlap and those that share tokens with a held-out one are left out: they once were not."""
     settings: DistillSettings = pydantic.Field(exclude=True)
     teacher: GeneralTeacher = pydantic.Field(exclude=True)
 
@@ -156,7 +156,6 @@ def pretrain(settings: DistillSettings) -> Path:
         train=settings.part(TrainSettings),
         align=settings.part(AlignSettings) if settings.aligns else None,
         init_from_teacher=settings.init_from_teacher,
-        held_out_apart=settings.window_overlap > 0,
         settings=settings,
         teacher=teacher,
     )

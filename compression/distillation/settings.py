@@ -184,15 +184,6 @@ class TrainSettings(Settings):
     precision: Literal["fp32", "bf16"] = later("fp32")
     """Arithmetic of training: fp32, or bf16, which is faster where the hardware has it."""
 
-    @pydantic.computed_field(exclude_if=lambda version: version == 1)
-    @property
-    def accumulate_version(self) -> int:
-        """2 if batches are divided, else 1, which is left out of records.
-
-        It is part of the keys: before, losses that are means over tokens had another gradient in parts.
-        """
-        return 2 if self.accumulate > 1 else 1
-
 
 class LossSettings(LogitsSettings):
     """Distillation."""

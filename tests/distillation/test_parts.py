@@ -17,7 +17,6 @@ from common.data.tasks import Task
 from common.teachers.huggingface.general import load_general
 from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.settings import TrainSettings
 from compression.distillation.trainer import TrainingData, train_student
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
@@ -124,9 +123,3 @@ def test_of_masked_pieces_and_pairs(workspace, masked_lm, tmp_path, pairs):
     whole = losses(1)
     for parts in (2, 5):
         assert losses(parts) == pytest.approx(whole, rel=1e-4)
-
-
-def test_records_of_batches_in_parts_alone_are_those_of_another_version():
-    whole, in_parts = (TrainSettings(accumulate=each).model_dump() for each in (1, 4))
-    assert "accumulate_version" not in whole
-    assert in_parts == {**whole, "accumulate": 4, "accumulate_version": 2}

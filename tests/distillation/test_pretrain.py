@@ -121,12 +121,6 @@ def test_without_an_overlap_every_fiftieth_window_is_held_out(count):
     assert learned.tolist() == [row for row in range(count) if count <= 50 or row not in set(held_out.tolist())]
 
 
-def test_only_students_of_overlapping_windows_are_built_again(workspace, encoder, corpus):
-    folders = [pretrained(workspace, encoder, corpus, layers=1, window_overlap=n, model_name=f"s{n}") for n in (0, 4)]
-    recorded = [read_config(folder).actions[0].settings for folder in folders]
-    assert [each.get("held_out_apart") for each in recorded] == [None, True]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [(b"\n \n", "no text"), (b"fine\na \xff b\n", r"line 2: not UTF-8 text")],

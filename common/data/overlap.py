@@ -1,12 +1,13 @@
 """Carving validation (and test) from train without leaks.
 
 SST-2's train rows are overlapping phrases of the same sentences, so a random slice of them leaks. The rules, for every
-task: (1) draw rows: whole sentences only if the task says so, rows with the same first sentence together, and rows
-without a label only if no row has one; (2) remove from train every remaining row that equals a drawn row up to case,
-spacing and punctuation, shares one of its sentences (pairs), or is contained in it (single sentences).
+task: (1) draw rows: whole sentences only if the task says so, rows with the same first sentence together, rows
+without a label only if no row has one, and never the last row of a label; (2) remove from train every remaining row
+that equals a drawn row up to case, spacing and punctuation, shares one of its sentences or has them in the other order
+(pairs), or is contained in it (single sentences).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -54,11 +55,17 @@ def carve(split: Split, how: Carve, seed: int, keys: Keys) -> tuple[np.ndarray, 
     for row in whole_rows(keys[0]) if how.whole_sentences else range(len(split)):
         if allowed[row]:
             groups.setdefault(keys[0][row], []).append(row)
+    classes = split.labels.ndim == 1 and split.labels.dtype.kind == "i"  # else numbers, lists of labels, words or spans
+    left = Counter(split.labels[split.labelled].tolist()) if classes else Counter[int]()
     names = sorted(groups)
     drawn: list[int] = []
     for i in np.random.default_rng(derive("carve", seed)).permutation(len(names)):
         if len(drawn) >= wanted:
             break
+        taken = Counter(split.labels[groups[names[i]]].tolist()) if classes else Counter[int]()
+        if any(label in left and left[label] == count for label, count in taken.items()):
+            continue
+        left -= taken
         drawn += groups[names[i]]
     carved = np.array(sorted(drawn), np.int64)
     leaking = touching(keys, take_keys(keys, carved))
@@ -107,8 +114,11 @@ def whole_rows(keys: list[str]) -> list[int]:
 
 
 def touching(keys: Keys, held_out: Keys) -> np.ndarray:
-    """Return rows of `keys`, int64, that repeat, share a sentence with (pairs) or are part of a held-out row."""
-    whole = set(zip(*held_out, strict=True))
+    """Return rows of `keys`, int64, that repeat, share a sentence with (pairs) or are part of a held-out row.
+
+    A pair in the other order is repeated too.
+    """
+    whole = {tuple(sorted(row)) for row in zip(*held_out, strict=True)}
     if len(keys) == 1:
         texts = _Texts()
         for key in held_out[0]:
@@ -117,7 +127,8 @@ def touching(keys: Keys, held_out: Keys) -> np.ndarray:
     else:
         shared = {key for column in held_out for key in column if len(key.split()) >= FEW_WORDS}
         leaks = [not shared.isdisjoint(row) for row in zip(*keys, strict=True)]
-    return np.array([i for i, row in enumerate(zip(*keys, strict=True)) if leaks[i] or row in whole], np.int64)
+    rows = enumerate(zip(*keys, strict=True))
+    return np.array([i for i, row in rows if leaks[i] or tuple(sorted(row)) in whole], np.int64)
 
 
 def duplicates(split: Split, keys: Keys) -> np.ndarray:

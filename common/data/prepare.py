@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pydantic
@@ -38,6 +38,8 @@ from common.store.workspace import Workspace
 
 class Prepare(Step):
     """The splits of a task: read, report, carve, write. Files: <split>.parquet, report.json."""
+
+    version: ClassVar[int] = 2
 
     definition: dict[str, Any]
     """The task's YAML without paths, so that a moved folder still holds the same task."""

@@ -30,8 +30,9 @@ def make_report(
     overlaps = []
     for name, of in itertools.combinations(texts, 2):
         if name in ("train", "validation"):
-            held_out = set(texts[of])
-            overlaps.append({"split": name, "of": of, "rows": sum(text in held_out for text in texts[name])})
+            held_out = {tuple(sorted(row)) for row in texts[of]}  # pairs in either order
+            found = sum(tuple(sorted(row)) in held_out for row in texts[name])
+            overlaps.append({"split": name, "of": of, "rows": found})
     return {
         "task": task.name,
         "tokens": task.tokens,

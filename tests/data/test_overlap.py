@@ -58,6 +58,24 @@ def test_pairs_share_no_long_sentence(rows, how):
     assert all(match_key(column[row]) not in held_out for column in split.sentences() for row in kept)
 
 
+def test_a_pair_of_short_texts_does_not_stay_in_train_in_the_other_order():
+    split = make([f"a{i}" for i in range(20)] + [f"b{i}" for i in range(20)], [f"b{i}" for i in range(20)] * 2)
+    split.sentence2[20:] = split.sentence1[:20]
+    carved, kept = carved_and_kept(split, Carve(rows=8))
+    assert len(carved) == 8
+    assert not {row % 20 for row in carved} & {row % 20 for row in kept}
+
+
+@settings(max_examples=20)
+@given(st.integers(2, 30), st.integers(0, 5))
+def test_every_label_keeps_a_row(labels, seed):
+    split = make([f"row {i} has its own words" for i in range(2 * labels)])
+    split.labels[:] = np.arange(2 * labels) % labels
+    carved, kept = carved_and_kept(split, Carve(fraction=0.45), seed)
+    assert set(split.labels[kept]) == set(range(labels))
+    assert len(carved) > 0
+
+
 def test_the_seed_chooses_the_rows():
     split = make([text for text, _ in tiny.sentences(100)])
     first, again, other = (carved_and_kept(split, Carve(rows=20), seed)[0].tolist() for seed in (1, 1, 2))

@@ -141,6 +141,13 @@ def test_a_pruned_matrix_has_a_centroid_of_zero_and_another_one_need_not():
     assert (Scheme("codebook", 3, "tensor").quantize(dense).codebook > 1).all()
 
 
+def test_equal_centroids_stay_in_order_next_to_zero():
+    values = torch.tensor([[-0.1] * 8, [0.0] * 8])
+    centroids = k_means(values, 4)
+    assert (centroids.diff(dim=1) >= 0).all()
+    assert torch.equal(centroids.gather(1, nearest(values, centroids)), values)
+
+
 def test_each_row_may_have_a_codebook():
     weight = normal(3, 50) * torch.tensor([[1.0], [10.0], [100.0]])
     matrix = Scheme("codebook", 3, "row").quantize(weight)

@@ -72,8 +72,10 @@ def training_ids(context: CompressionContext) -> np.ndarray:
 
     This text is train and, if the student learned from augmented rows, those of --augmented; of both, the drawn rows.
     """
-    own = context.settings.model_copy(update={"only_original_data": not context.parent.augmented})
-    rows = encode_split(context.tokenizer, distillation_text(own, context.task)[0])
+    settings = context.settings
+    only = settings.only_original_data or not context.parent.augmented
+    text, _ = distillation_text(settings.model_copy(update={"only_original_data": only}), context.task)
+    rows = encode_split(context.tokenizer, text)
     return np.concatenate([each.ids for each in (rows.text, rows.second) if each is not None])
 
 

@@ -185,7 +185,10 @@ def _iterate(ordered: torch.Tensor, centroids: torch.Tensor, keep_zero: bool) ->
     In one dimension a cluster is an interval of the sorted values, so a step is a few lookups in running sums.
     """
     sums = pad(ordered.cumsum(1), (1, 0))
-    zero = centroids.abs().argmin(1, keepdim=True)
+    # The centroid nearest to zero, which becomes zero; of equal negative ones the last, so that they stay in order.
+    below = ((centroids < 0).sum(1, keepdim=True) - 1).clamp(min=0)
+    above = (below + 1).clamp(max=centroids.shape[1] - 1)
+    zero = torch.where(centroids.gather(1, below).abs() <= centroids.gather(1, above).abs(), below, above)
     if keep_zero:
         centroids = centroids.scatter(1, zero, 0.0)
     for _ in range(STEPS):

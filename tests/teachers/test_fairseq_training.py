@@ -131,6 +131,13 @@ def test_regression(tmp_path, roberta):
     assert history[-1]["score"] > history[0]["score"]
 
 
+def test_batches_of_long_texts_have_all_their_rows(tmp_path, roberta, monkeypatch):
+    """A batch has all 69 rows of train, so that every epoch is one update."""
+    monkeypatch.setattr(tiny, "NOUNS", [f"{noun} {'and ' * 200}" for noun in tiny.NOUNS * 2])
+    given = tmp_path, roberta, (0, 1), np.int64, {"labels": ["a", "b"]}
+    assert len(fine_tuned(*given, batch_size=69, max_epochs=3)[2]) == 3
+
+
 def test_a_teacher_of_ours_is_a_start_too(taught, tmp_path, roberta):
     workspace = tiny.copy_workspace(taught, tmp_path / "workspace")
     first = Workspace(workspace).model("sst-2", "small")

@@ -81,7 +81,7 @@ def training_flags(
     flags = f"""
         --task featherweight_sentence_prediction --criterion sentence_prediction --num-classes {task.outputs}
         --seed {settings.seed} --num-workers 0
-        --batch-size {settings.batch_size} --max-tokens 4400 --required-batch-size-multiple 1
+        --batch-size {settings.batch_size} --required-batch-size-multiple 1
         --optimizer adam --adam-betas (0.9,0.98) --adam-eps 1e-6 --clip-norm 0.0
         --lr {settings.lr} --weight-decay {settings.weight_decay} --lr-scheduler polynomial_decay
         --total-num-update {updates} --warmup-updates {round(updates * settings.warmup)}

@@ -59,6 +59,12 @@ class Finetune(TeacherStep):
         return train.take(drawn(len(train), self.training.downsample_data, self.seed, "downsample")), {}
 
 
+class FairseqFinetune(Finetune):
+    """A RoBERTa fine-tuned by fairseq: a step with a version of its own."""
+
+    version: ClassVar[int] = 4
+
+
 class Assist(Finetune):
     """A teacher assistant: an encoder that learns another teacher's logits, the labels, or both.
 
@@ -117,7 +123,8 @@ def finetune(settings: FinetuneSettings) -> Path:
     about = {"task": task, "settings": settings, "arch": arch, "seed": settings.seed, "source": source}
     about["training"] = settings.part(TeacherTraining)
     if settings.teacher is None:
-        return Finetune(**about).make(settings.model_name or arch)
+        step = FairseqFinetune if is_fairseq(settings.arch) else Finetune
+        return step(**about).make(settings.model_name or arch)
     check_loss(task, settings.loss)
     return Assist(**about, guidance=settings.part(GuidanceSettings)).make(settings.model_name or arch)
 

@@ -25,6 +25,7 @@ from common.teachers.fairseq.models import HEAD
 from common.teachers.finetune import finetune
 from common.teachers.load import load_masked_lm, load_teacher
 from common.teachers.settings import FAIRSEQ_ARCHS, FinetuneSettings, defaults_for, is_fairseq
+from common.training.metrics import main_score
 from compression.experiments.jobs import Job
 
 
@@ -105,13 +106,13 @@ def test_seconds_are_those_of_all_epochs(monkeypatch):
     from common.teachers.fairseq import task
 
     teacher = task.FeatherweightTask.__new__(task.FeatherweightTask)
-    teacher.cfg = SimpleNamespace(regression_target=False, model_name="m")
+    teacher.cfg = SimpleNamespace(model_name="m")
     teacher.history = []
     for epoch, seconds in ((1, 2.0), (1, 5.0), (2, 3.0), (2, 4.5), (3, 1.0)):
         teacher.epoch = epoch
         meters = {"loss": SimpleNamespace(avg=1.0), "train_wall": SimpleNamespace(sum=seconds)}
         monkeypatch.setattr(task.metrics, "get_meters", lambda name, meters=meters: meters)
-        teacher.post_validate(None, {"loss": 1.0, "accuracy": 50.0, "num_updates": 1}, None)
+        teacher.post_validate(None, {"loss": 1.0, "score": 0.5, "num_updates": 1}, None)
     assert [record["seconds"] for record in teacher.history] == [5.0, 9.5, 10.5]
 
 
@@ -129,6 +130,34 @@ def test_regression(tmp_path, roberta):
     assert logits.shape == (72, 1)
     assert np.abs(logits[:, 0] * 4 + 1 - scores).mean() < 0.6  # trained to scores scaled to [0, 1]
     assert history[-1]["score"] > history[0]["score"]
+
+
+@pytest.mark.parametrize("task", [{"labels": ["a", "b"], "metrics": ["matthews"]}, {"range": [1.0, 5.0]}])
+def test_the_first_metric_chooses_the_checkpoint(tmp_path, roberta, task):
+    kind, labels_of = (np.int64, (0, 1)) if "labels" in task else (np.float32, (1.5, 4.5))
+    labels, logits, history = fine_tuned(tmp_path, roberta, labels_of, kind, task, max_epochs=2)
+    known = np.arange(7, 72, 2)  # rows of validation
+    expected = main_score(load_task(str(tmp_path / "own.yaml")), labels[known], logits[known])
+    assert max(record["score"] for record in history) == pytest.approx(expected, abs=1e-4)
+    assert -1 < expected < 1
+
+
+def test_patience_counts_epochs(tmp_path, roberta, monkeypatch):
+    """There are several validations in an epoch, and nothing is learned."""
+    monkeypatch.setattr(fairseq_training, "save_interval", lambda *_: 1)
+    given = tmp_path, roberta, (0, 1), np.int64, {"labels": ["a", "b"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(fairseq_training, "write_model", None)  # trained to the end, not saved
+        with pytest.raises(TypeError):
+            fine_tuned(*given, lr=1e-9, patience=2, max_epochs=5)
+    assert len(fine_tuned(*given, lr=1e-9, patience=2, max_epochs=5)[2]) == 3
+
+
+def test_batches_of_long_texts_have_all_their_rows(tmp_path, roberta, monkeypatch):
+    """A batch has all 69 rows of train, so that every epoch is one update."""
+    monkeypatch.setattr(tiny, "NOUNS", [f"{noun} {'and ' * 200}" for noun in tiny.NOUNS * 2])
+    given = tmp_path, roberta, (0, 1), np.int64, {"labels": ["a", "b"]}
+    assert len(fine_tuned(*given, batch_size=69, max_epochs=3)[2]) == 3
 
 
 def test_a_teacher_of_ours_is_a_start_too(taught, tmp_path, roberta):

@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -61,7 +61,7 @@ def train(
     if not _is_trained(work, settings, total_updates(settings, len(splits[0]))):
         flags = training_flags(settings, task, architecture, *map(len, splits))
         files = ["--start", source, "--model-name", context.name, "--save-dir", str(work)]
-        _run([str(work / "data"), *flags, *files], f"fine-tuning {context.name}")
+        _run([str(work / "data"), *flags, *files], task, settings.patience, f"fine-tuning {context.name}")
     _, tensors = read_model(work / BEST)
     history = load_checkpoint(work / LAST)["extra_state"]["FeatherweightTask"]["history"]
     (out / SUBFOLDER).mkdir()
@@ -81,21 +81,18 @@ def training_flags(
     flags = f"""
         --task featherweight_sentence_prediction --criterion sentence_prediction --num-classes {task.outputs}
         --seed {settings.seed} --num-workers 0
-        --batch-size {settings.batch_size} --max-tokens 4400 --required-batch-size-multiple 1
+        --batch-size {settings.batch_size} --required-batch-size-multiple 1
         --optimizer adam --adam-betas (0.9,0.98) --adam-eps 1e-6 --clip-norm 0.0
         --lr {settings.lr} --weight-decay {settings.weight_decay} --lr-scheduler polynomial_decay
         --total-num-update {updates} --warmup-updates {round(updates * settings.warmup)}
         --max-update {updates} --max-epoch {settings.max_epochs}
         --save-interval-updates {save_interval(valid_rows, settings.batch_size)} --keep-interval-updates 1
+        --best-checkpoint-metric score --maximize-best-checkpoint-metric
         --no-epoch-checkpoints --distributed-world-size 1
         --arch roberta --dropout 0.1 --attention-dropout {attention_dropout}
     """.split()
     if task.regression:
-        flags += ["--regression-target", "--best-checkpoint-metric", "loss"]
-    else:
-        flags += ["--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric"]
-    if settings.patience < settings.max_epochs:
-        flags += ["--patience", str(settings.patience)]
+        flags += ["--regression-target"]
     if settings.freeze_embeddings:
         flags += ["--freeze-embeddings"]
     for name, value in architecture.model_dump().items():
@@ -164,24 +161,35 @@ def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:
     if not (work / LAST).exists():
         return False
     state = load_checkpoint(work / LAST)
-    stopping = state["extra_state"]["FeatherweightTask"]["stopping"]
-    return state["optimizer_history"][-1]["num_updates"] >= updates or stopping.get("num_runs", 0) >= settings.patience
+    extra = state["extra_state"]
+    ended = extra["FeatherweightTask"]["history"][: extra["train_iterator"]["epoch"] - 1]
+    return state["optimizer_history"][-1]["num_updates"] >= updates or _stagnates(ended, settings.patience)
 
 
-def _run(flags: list[str], label: str) -> None:
-    """Run fairseq's training with our progress bar, safe reading of checkpoints and atomic copies."""
+def _stagnates(history: list[dict[str, Any]], patience: int) -> bool:
+    """Return whether the last `patience` epochs are no better than an earlier one. history: of epochs that ended."""
+    scores = [record["score"] for record in history]
+    return len(scores) > patience and max(scores[-patience:]) <= max(scores[:-patience])
+
+
+def _run(flags: list[str], task: Task, patience: int, label: str) -> None:
+    """Run fairseq's training with our early stopping and progress bar, safe reading of checkpoints and atomic copies.
+
+    task: what is scored at each validation.
+    """
     import fairseq_cli.train
     from fairseq import checkpoint_utils, options
     from fairseq.file_io import PathManager
     from fairseq.logging import progress_bar
 
-    import common.teachers.fairseq.task  # noqa: F401 - registers the task
+    from common.teachers.fairseq.task import FeatherweightTask  # registers the task
 
-    for function in (checkpoint_utils.save_checkpoint, fairseq_cli.train.should_stop_early):
-        vars(function).clear()  # fairseq keeps its best score here, even from an earlier run
+    vars(checkpoint_utils.save_checkpoint).clear()  # fairseq keeps its best score here, even from an earlier run
     with (
         quiet(),
         allowed_types(),
+        mock.patch.object(FeatherweightTask, "scored", task, create=True),
+        mock.patch.object(fairseq_cli.train, "validate_and_save", _patient(patience)),
         mock.patch.object(progress_bar, "progress_bar", _bar_class(label)),
         mock.patch.object(PathManager, "copy", _link),
     ):
@@ -190,6 +198,22 @@ def _run(flags: list[str], label: str) -> None:
             fairseq_cli.train.main(arguments)
         except FloatingPointError as error:
             raise UserError(f"{label}: the loss is not a finite number; lower --lr") from error
+
+
+def _patient(patience: int) -> Callable[..., tuple[list[float | None], bool]]:
+    """Return fairseq's validation, which also stops after `patience` epochs without a better score.
+
+    fairseq's own --patience counts validations, of which a long epoch has many.
+    """
+    from fairseq_cli.train import validate_and_save
+
+    def replacement(
+        cfg: Any, trainer: Any, task: Any, epochs: Any, subsets: list[str], end_of_epoch: bool
+    ) -> tuple[list[float | None], bool]:
+        losses, stop = validate_and_save(cfg, trainer, task, epochs, subsets, end_of_epoch)
+        return losses, stop or (end_of_epoch and _stagnates(task.history, patience))
+
+    return replacement
 
 
 def _link(source: str, target: str, overwrite: bool = False) -> bool:

@@ -29,6 +29,8 @@ def read_contents(settings: FitSettings) -> FitData:
     if settings.test is not None:
         other = read_any(settings.test, settings.seed)
         found, test = with_test(read_rows(other, found.texts, found.label, found.multilabel), found, settings.test)
+        if other.sampled:
+            found = dataclasses.replace(found, notes=(*found.notes, f"{other.path.name}: {other.sampled}."))
     if settings.symmetric and not found.pair:
         raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
     words = float(np.median([len(row[0].split()) for row in found.values[:1000]]))

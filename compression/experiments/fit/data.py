@@ -18,7 +18,7 @@ from common.data.text import match_key
 from common.errors import UserError
 from common.seeds import derive
 from common.store.files import whole_file, write_text
-from compression.experiments.fit.detect import FEWEST_ROWS, FileContents, Row, labels_of, without_labels
+from compression.experiments.fit.detect import FEWEST_ROWS, FileContents, Row, is_number, labels_of, without_labels
 
 TASK_FILE = "task.yaml"
 _KEPT_OF_LABEL = 20
@@ -113,7 +113,8 @@ def write_task(
 def with_test(rows: Sequence[Row], found: FileContents, path: Path) -> tuple[FileContents, list[Row]]:
     """Return `found` with its range widened to the numbers of a test file, and the test file's usable rows.
 
-    Raises UserError for a label that the training file does not have.
+    Raises UserError for a label that the training file does not have, and for a label that is not a number where the
+    training file has numbers.
     """
     usable = without_labels([row for row in rows if all(row[:-1]) and row[-1] is not None], found.left_out)
     if not usable:
@@ -124,10 +125,9 @@ def with_test(rows: Sequence[Row], found: FileContents, path: Path) -> tuple[Fil
                 raise UserError(f"{path}: label {label[:80]!r} is not one of {', '.join(found.labels)[:300]}")
     if found.range is None:
         return found, usable
-    try:
-        numbers = [float(row[-1]) for row in usable]
-    except ValueError as error:
-        raise UserError(f"{path}: {error}") from None
+    if strange := next((row[-1] for row in usable if not is_number(row[-1])), None):
+        raise UserError(f"{path}: column {found.label!r}: {strange[:80]!r} is not a number")
+    numbers = [float(row[-1]) for row in usable]
     low, high = found.range
     return dataclasses.replace(found, range=(min(low, *numbers), max(high, *numbers))), usable
 

@@ -222,14 +222,14 @@ def _described(table: Table) -> str:
 def _mean_words(cells: Sequence[Any]) -> float:
     """Return the mean number of words, 0 for a column without text or mostly of numbers."""
     texts = [cell for cell in cells[:1000] if isinstance(cell, str) and cell.strip()]
-    if not texts or sum(map(_is_number, texts)) * 2 > len(texts):
+    if not texts or sum(map(is_number, texts)) * 2 > len(texts):
         return 0.0
     return sum(len(text.split()) for text in texts) / len(texts)
 
 
 def _check_text(table: Table, name: str) -> None:
     cells = [cell for cell in table.column(name) if cell is not None and cell != ""]
-    numbers = sum(isinstance(cell, int | float) or (isinstance(cell, str) and _is_number(cell)) for cell in cells)
+    numbers = sum(isinstance(cell, int | float) or (isinstance(cell, str) and is_number(cell)) for cell in cells)
     if not cells:
         raise UserError(f"{table.path}: column {name!r} is empty")
     if numbers * 10 >= len(cells) * 9:
@@ -250,10 +250,10 @@ def is_numbers(counts: Counter[str], kind: str, where: str) -> bool:
     counts: value -> rows. Raises UserError for a column that looks like an id, and if --kind numbers is given but the
     values are not numbers.
     """
-    numbers = all(map(_is_number, counts))
+    numbers = all(map(is_number, counts))
     if kind == "numbers":
         if not numbers:
-            strange = next(value for value in counts if not _is_number(value))
+            strange = next(value for value in counts if not is_number(value))
             raise UserError(f"{where}: {strange[:80]!r} is not a number, but --kind numbers was given")
         if len(counts) < 2:
             raise UserError(f"{where}: every row has the number {next(iter(counts))}; there is nothing to learn")
@@ -288,11 +288,12 @@ def usual_labels(counts: Counter[str], where: str, multilabel: bool = False) -> 
             f"{where}: {len(kept)} of {len(counts)} labels on {FEWEST_OF_LABEL} rows or more; two are needed "
             "(is it the right column?)"
         )
-    order = float if all(map(_is_number, kept)) else str
+    order = float if all(map(is_number, kept)) else str
     return tuple(sorted(kept, key=order)), sorted(set(counts) - set(kept))
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Return whether a text is a finite number."""
     try:
         return math.isfinite(float(text)) and "_" not in text
     except ValueError:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import itertools
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,8 @@ def _of_objects(path: Path, objects: Iterator[dict[str, Any]]) -> Table:
 
 def _sample(path: Path, kind: str, size: int, most_bytes: int, rng: np.random.Generator) -> Table:
     """Return the rows of blocks spread over a file, without the records that a block cuts off."""
-    block = min(_BLOCK, most_bytes)
-    places = np.sort(rng.integers(0, max(1, size - block), max(1, most_bytes // block))).tolist()
     header: list[str] = []
+    start = 0
     with path.open("rb") as file:
         if kind != ".jsonl":
             first = read_lines(file, str(path))
@@ -119,7 +119,10 @@ def _sample(path: Path, kind: str, size: int, most_bytes: int, rng: np.random.Ge
             header, delimiter = table.header, table.delimiter
             column_indices(f"{path} line 1", header, header)
             start = len(",".join(header))  # approximate start of the first record
-            places = [max(place, start) for place in places]
+        block = min(_BLOCK, most_bytes)
+        blocks = math.ceil((size - start) / block)  # a grid, so that no row is read twice
+        chosen = rng.choice(blocks, min(max(1, most_bytes // block), blocks), replace=False)
+        places = (start + np.sort(chosen) * block).tolist()
         rows: list[Any] = []
         for place in places:
             check()

@@ -150,6 +150,16 @@ def test_a_large_file_is_sampled_from_many_places(tmp_path, suffix, monkeypatch)
     assert len(read_any(path, 1).rows) == 9000
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_no_row_of_a_large_file_is_read_twice(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr("compression.experiments.fit.table._BLOCK", 2000)
+    path = tmp_path / f"r.{suffix}"
+    own_task.WRITERS[suffix](path, [(f"row {number}", "a") for number in range(5000)])
+    for seed in range(5):
+        texts = read_any(path, seed, most_bytes=path.stat().st_size * 3 // 4).column("review")
+        assert len(set(texts)) == len(texts)
+
+
 def test_a_sparse_file_of_20_gb_is_not_read_whole(tmp_path):
     path = tmp_path / "sparse.jsonl"
     with path.open("wb") as file:

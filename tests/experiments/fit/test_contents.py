@@ -1,0 +1,33 @@
+"""What fit reads of a file of texts and numbers, and of its --test file."""
+
+import pytest
+from own_task import write_csv
+
+from common.errors import UserError
+from compression.experiments.fit import table
+from compression.experiments.fit.contents import read_contents
+from compression.experiments.fit.settings import FitSettings
+
+
+def contents(folder, labels_of_test):
+    write_csv(folder / "train.csv", [(f"some words here {i}", f"{i / 8}") for i in range(60)])
+    write_csv(folder / "test.csv", [(f"other words here {i}", label) for i, label in enumerate(labels_of_test)])
+    return read_contents(FitSettings(file=folder / "train.csv", test=folder / "test.csv"))
+
+
+def test_a_sample_of_the_test_file_is_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "MOST_ROWS", 60)
+    data = contents(tmp_path, ["1.5"] * 70)
+    assert len(data.test) == 60
+    assert data.found.notes == ("test.csv: 70 rows, of which 60 are drawn at random.",)
+    assert contents(tmp_path, ["1.5"] * 60).found.notes == ()
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", "1_000", "good"])
+def test_numbers_of_the_test_file_are_finite(tmp_path, cell):
+    with pytest.raises(UserError, match=rf"test\.csv: column 'verdict': '{cell}' is not a number"):
+        contents(tmp_path, ["1.5", cell])
+
+
+def test_numbers_of_the_test_file_widen_the_range(tmp_path):
+    assert contents(tmp_path, ["-2", "1.5"]).found.range == (-2, 7.375)

@@ -8,7 +8,7 @@ that equals a drawn row up to case, spacing and punctuation, shares one of its s
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -55,17 +55,19 @@ def carve(split: Split, how: Carve, seed: int, keys: Keys) -> tuple[np.ndarray, 
     for row in whole_rows(keys[0]) if how.whole_sentences else range(len(split)):
         if allowed[row]:
             groups.setdefault(keys[0][row], []).append(row)
-    classes = split.labels.ndim == 1 and split.labels.dtype.kind == "i"  # else numbers, lists of labels, words or spans
-    left = Counter(split.labels[split.labelled].tolist()) if classes else Counter[int]()
+    # Only classes have a last row, not numbers, lists of labels, words or spans.
+    classes = split.labels.ndim == 1 and split.labels.dtype.kind == "i"
+    labels = split.labels if classes else np.full(len(split), -1)
+    left = Counter(labels[labels >= 0].tolist())
     names = sorted(groups)
     drawn: list[int] = []
     for i in np.random.default_rng(derive("carve", seed)).permutation(len(names)):
         if len(drawn) >= wanted:
             break
-        taken = Counter(split.labels[groups[names[i]]].tolist()) if classes else Counter[int]()
-        if any(label in left and left[label] == count for label, count in taken.items()):
+        taken = Counter(labels[groups[names[i]]].tolist())
+        if any(left[label] == count for label, count in taken.items()):
             continue
-        left -= taken
+        left.subtract(taken)
         drawn += groups[names[i]]
     carved = np.array(sorted(drawn), np.int64)
     leaking = touching(keys, take_keys(keys, carved))
@@ -118,7 +120,7 @@ def touching(keys: Keys, held_out: Keys) -> np.ndarray:
 
     A pair in the other order is repeated too.
     """
-    whole = {tuple(sorted(row)) for row in zip(*held_out, strict=True)}
+    whole = set(in_either_order(zip(*held_out, strict=True)))
     if len(keys) == 1:
         texts = _Texts()
         for key in held_out[0]:
@@ -127,8 +129,13 @@ def touching(keys: Keys, held_out: Keys) -> np.ndarray:
     else:
         shared = {key for column in held_out for key in column if len(key.split()) >= FEW_WORDS}
         leaks = [not shared.isdisjoint(row) for row in zip(*keys, strict=True)]
-    rows = enumerate(zip(*keys, strict=True))
-    return np.array([i for i, row in rows if leaks[i] or tuple(sorted(row)) in whole], np.int64)
+    rows = in_either_order(zip(*keys, strict=True))
+    return np.array([i for i, row in enumerate(rows) if leaks[i] or row in whole], np.int64)
+
+
+def in_either_order(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the texts of each row, sorted, so that a pair and the same pair in the other order are equal."""
+    return [tuple(sorted(row)) for row in rows]
 
 
 def duplicates(split: Split, keys: Keys) -> np.ndarray:

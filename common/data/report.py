@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from common.data.overlap import in_either_order
 from common.data.ragged import known, label_counts
 from common.data.split import Split
 from common.data.tasks import Task
@@ -27,12 +28,12 @@ def make_report(
     dropped: number of rows removed from train, by reason: `repeated`, or the name of the split that they overlap.
     """
     texts = {name: _folded(splits[name]) for name in task.splits}
+    compared = {name: in_either_order(rows) for name, rows in texts.items()}
     overlaps = []
-    for name, of in itertools.combinations(texts, 2):
+    for name, of in itertools.combinations(compared, 2):
         if name in ("train", "validation"):
-            held_out = {tuple(sorted(row)) for row in texts[of]}  # pairs in either order
-            found = sum(tuple(sorted(row)) in held_out for row in texts[name])
-            overlaps.append({"split": name, "of": of, "rows": found})
+            held_out = set(compared[of])
+            overlaps.append({"split": name, "of": of, "rows": sum(text in held_out for text in compared[name])})
     return {
         "task": task.name,
         "tokens": task.tokens,

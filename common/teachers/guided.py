@@ -25,7 +25,7 @@ def draw_rows(
     train = load_split(paths, task, "train")
     kept = drawn(len(train), share, seed, "downsample")
     split, rows = train.take(kept), {"train": kept}
-    others = set(itertools.chain(*train.sentences())).difference(*split.sentences())
+    others = set(itertools.chain(*train.sentences())).difference(*split.sentences()) if share < 1 else set()
     for name in augmented:
         more = load_split(paths, task, name)
         chosen = rows_of_sources(more, kept)

@@ -83,6 +83,11 @@ def augmented_names(settings: RowsSettings) -> tuple[str, ...]:
     return () if settings.only_original_data else tuple(dict.fromkeys(settings.augmented))
 
 
+def own_rows(settings: DistillSettings, task: Task) -> Split:
+    """Return the task's own rows to learn from: all of train, or the share that is drawn."""
+    return draw_rows(settings.paths, task, (), settings.seed, settings.downsample_data)[0]
+
+
 def distillation_text(settings: DistillSettings, task: Task) -> tuple[Split, dict[str, np.ndarray]]:
     """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows."""
     shares = settings.downsample_data, settings.bootstrap_data_ratio

@@ -18,7 +18,6 @@ from common.seeds import seed_everything
 from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.teachers.guided import draw_rows
 from common.teachers.layers import layers_config
 from common.training.loop import trained_parameters
 from common.training.models import members_of, read_config
@@ -31,6 +30,7 @@ from compression.distillation.dataset import (
     held_out_inputs,
     held_out_rows,
     learning_inputs,
+    own_rows,
     runnable_teacher,
 )
 from compression.distillation.settings import DistillSettings, Recipe
@@ -227,8 +227,8 @@ def _tokenizer_and_vectors(
     if "bpe_model" in inputs:
         model_file, vector_file = inputs["bpe_model"].path, inputs["bpe_vectors"].path
     else:
-        own = draw_rows(settings.paths, task, (), settings.seed, settings.downsample_data)[0]
-        own, sentences = (list(itertools.chain.from_iterable(split.sentences())) for split in (own, rows))
+        texts = (own_rows(settings, task).sentences(), rows.sentences())
+        own, sentences = (list(itertools.chain.from_iterable(columns)) for columns in texts)
         wanted = student.vocab_size, student.embedding_dim, student.bpe_source
         model_file, vector_file = find_files(*wanted, sentences, folder, own, init == "vectors")
     tokenizer = BpeTokenizer(model_file, student.max_tokens)

@@ -6,48 +6,33 @@ The losses of texts are means over rows, those of words over words, whose number
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText
 from compression.students.batch import EncodedRows
 
 
-def label_terms(encoded: EncodedRows, labels: np.ndarray, rows: np.ndarray) -> int:
-    """Return the number of terms of `common.training.losses.label_loss` over some rows.
+def loss_terms(encoded: EncodedRows, labels: np.ndarray, loss: str, rows: np.ndarray) -> tuple[int, int]:
+    """Return the numbers of terms of the loss of labels and of the loss between logits, over some rows.
 
-    labels: targets of all rows; for spans, the first and last word of each answer, int64 [n, 2].
+    labels: targets of all rows; for spans, the first and last word of each answer, int64 [n, 2]. loss: name of the loss
+    between a student's and a teacher's logits, as in the settings.
     """
-    words = encoded.word_starts
-    if words is None:
-        return len(rows)
+    if encoded.word_starts is None:
+        return len(rows), len(rows)
+    padded, counts = encoded.word_starts.pad(rows)
     if encoded.max_tokens is None:
-        return int(words.lengths[rows].sum())
-    starts, _ = _padded(words, rows)
-    return int((np.take_along_axis(starts, labels[rows], 1) < encoded.max_tokens).sum())
-
-
-def logits_terms(encoded: EncodedRows, loss: str, rows: np.ndarray) -> int:
-    """Return the number of terms of the loss between a student's and a teacher's logits over some rows.
-
-    loss: its name, as in the settings.
-    """
-    words = encoded.word_starts
-    if words is None:
-        return len(rows)
-    if encoded.max_tokens is None:
-        return int(words.lengths[rows].sum())
-    starts, present = _padded(words, rows)
+        return int(counts.sum()), int(counts.sum())
+    starts = padded[..., 0]  # the index of each word's first token, [rows, words]
+    read = starts < encoded.max_tokens
+    of_labels = np.take_along_axis(read, labels[rows], 1).sum()
     if loss == "mse":
-        return int((present & (starts < encoded.max_tokens)).sum())
-    # Start and end are classes of a row; the mean of temperature-softmax is over padding too.
-    return len(rows) if loss == "kl" else present.size
+        of_logits = (read & (np.arange(starts.shape[1]) < counts[:, None])).sum()
+    else:  # start and end are classes of a row; the mean of temperature-softmax is over padding too
+        of_logits = len(rows) if loss == "kl" else starts.size
+    return int(of_labels), int(of_logits)
 
 
-def framed_lengths(encoded: EncodedRows, rows: np.ndarray) -> torch.Tensor:
-    """Return the lengths of some rows as a transformer reads them, with special tokens, int64 [rows]."""
-    lengths = encoded.lengths[rows].reshape(len(rows), -1)
-    return torch.from_numpy(1 + (lengths + 1).sum(1))
+def framed_lengths(lengths: np.ndarray) -> torch.Tensor:
+    """Return the lengths of texts as a transformer reads them, with special tokens, int64 [n].
 
-
-def _padded(words: EncodedText, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of each word's first token, int64 [rows, words], and whether there is a word."""
-    starts, counts = words.pad(rows)
-    return starts[..., 0], np.arange(starts.shape[1]) < counts[:, None]
+    lengths: as of EncodedRows, int64 [n], for pairs [n, 2].
+    """
+    return torch.from_numpy(1 + (lengths.reshape(len(lengths), -1) + 1).sum(1))

@@ -24,7 +24,7 @@ from compression.distillation.alignment import Aligner
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.settings import DistillSettings
-from compression.distillation.terms import framed_lengths, label_terms, logits_terms
+from compression.distillation.terms import framed_lengths, loss_terms
 from compression.distillation.token_cache import cached_tokens
 from compression.students.batch import Batch
 from compression.students.scoring import encode_split, for_loss, student_logits
@@ -77,9 +77,8 @@ def train_student(
         """Return a part's shares of the terms of its batch's losses of labels and of logits."""
         if len(indices) == len(whole):
             return 1.0, 1.0
-        of_labels = [label_terms(encoded, wanted, each) for each in (indices, whole)]
-        of_logits = [logits_terms(encoded, settings.loss, each) for each in (indices, whole)]
-        return of_labels[0] / max(of_labels[1], 1), of_logits[0] / of_logits[1]
+        part, batch = (loss_terms(encoded, wanted, settings.loss, each) for each in (indices, whole))
+        return part[0] / max(batch[0], 1), part[1] / batch[1]
 
     def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
         teacher = None if logits is None else logits[indices]
@@ -94,7 +93,7 @@ def train_student(
             if aligner is None or aligner.is_over:
                 return logits_loss(student(batch), batch, indices, whole)
             predicted, trace = student.traced(batch)
-            tokens = None if len(indices) == len(whole) else framed_lengths(encoded, whole).to(device)
+            tokens = None if len(indices) == len(whole) else framed_lengths(lengths[whole]).to(device)
             aligned = aligner.loss(trace, aligner.states(batch), tokens)
         return aligned if aligner.comes_first else aligned + logits_loss(predicted, batch, indices, whole)
 

@@ -9,6 +9,7 @@ import numpy as np
 from common.errors import UserError
 from common.progress import say
 from compression.distillation.callbacks import Pruner
+from compression.distillation.dataset import own_rows
 from compression.distillation.settings import DistillSettings, PruneSettings
 from compression.shrinking.pruning.transformers import drop_layers, remove_heads
 from compression.shrinking.pruning.units import remove_units
@@ -89,7 +90,7 @@ class Prune(Shrink):
         return rows
 
     def _sample(self, context: CompressionContext) -> EncodedRows:
-        own = context.own_rows
+        own = own_rows(self.settings, self.task)
         rows = np.random.default_rng(0).permutation(len(own))[:_SAMPLE]
         return encode_split(context.tokenizer, own.take(rows))
 

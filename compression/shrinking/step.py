@@ -19,7 +19,6 @@ from common.store.artifact import Artifact, artifact_at
 from common.store.files import fingerprint
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
-from common.teachers.guided import draw_rows
 from common.training.metrics import main_score
 from common.training.models import ModelConfig, read_config
 from compression.distillation.alignment import Aligner, alignment_flag, check_pieces, check_teacher, load_aligner
@@ -106,12 +105,6 @@ class CompressionContext:
         # Projections between different widths must not depend on the trainings before, which may have been resumed.
         seed_everything(settings.seed)
         return load_aligner(settings, teacher)
-
-    @functools.cached_property
-    def own_rows(self) -> Split:
-        """The task's own rows that the student learned from: all of train, or the drawn share."""
-        settings = self.settings
-        return draw_rows(settings.paths, self.task, (), settings.seed, settings.downsample_data)[0]
 
     @functools.cached_property
     def held_out(self) -> Split:

@@ -18,6 +18,7 @@ from torch import nn
 
 from common.store.files import fingerprint
 from compression.distillation.callbacks import Callback
+from compression.distillation.dataset import own_rows
 from compression.shrinking.quantization.scheme import Scheme, Setting
 from compression.shrinking.step import CompressionContext
 from compression.students.layers import StraightThrough, round_inputs
@@ -120,7 +121,8 @@ class StudentBuilder:
 
     def _calibration(self) -> torch.Tensor:
         """Return the classifier's inputs over the first --calibration-rows of the student's rows, [rows, width]."""
-        context, own = self.context, self.context.own_rows
+        context = self.context
+        own = own_rows(context.settings, context.task)
         rows = own.take(np.arange(min(context.settings.calibration_rows, len(own))))
         seen: list[torch.Tensor] = []
         hook = context.student.classifier.register_forward_pre_hook(

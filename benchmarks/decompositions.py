@@ -59,6 +59,7 @@ from common.progress import say
 from common.tables import text_table
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
+from compression.runtime.shapes import GATES
 from compression.shrinking.factorize import OUTPUT_LAYER, low_rank
 
 KINDS = {
@@ -95,7 +96,7 @@ def student_matrices(folder: Path) -> tuple[Tensors, int]:
         raise UserError(f"{folder}: this benchmark is of students before they are factorized or quantized")
     found = {name.removesuffix(".value"): each.float() for name, each in tensors.items() if each.dim() == 2}
     chosen = {name: each for name, each in found.items() if min(each.shape) >= SMALLEST and name != OUTPUT_LAYER}
-    return chosen, 4 if arch == "bilstm" else 1
+    return chosen, len(GATES[arch]) if arch in GATES else 1
 
 
 def rank_within(shape: Sequence[int], share: float) -> int:

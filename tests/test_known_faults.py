@@ -134,10 +134,10 @@ def test_08_every_student_uses_the_temperature(workspace, arch, loss):
 
 
 @pytest.mark.parametrize("inputs", [None, "dynamic"])
-@pytest.mark.parametrize("kind", ["lstm", "rnn"])
-def test_10_the_quantized_recurrence_computes_what_the_float_one_does(kind, inputs):
+@pytest.mark.parametrize("arch", ["bilstm", "gru", "rnn"])
+def test_10_the_quantized_recurrence_computes_what_the_float_one_does(arch, inputs):
     torch.manual_seed(0)
-    rnn = Recurrent(kind, 6, 8)
+    rnn = Recurrent(arch, 6, 8)
     vectors = torch.randn(3, 9, 6)
     with torch.no_grad():
         exact = rnn(vectors)

@@ -300,7 +300,7 @@ class DistillSettings(
         if self.attends:
             how = f"--pair-encoder {self.pair_encoder}"
             if self.student_arch not in ALIGNING:
-                raise ValueError(f"{how} is for {' and '.join(ALIGNING)} (got {self.student_arch})")
+                raise ValueError(f"{how} is for {', '.join(ALIGNING)} (got {self.student_arch})")
             if self.pooling == "last":
                 raise ValueError(f"--pooling last: {how} takes the maximum over tokens; use max")
         if self.symmetric and self.student_arch in TRANSFORMERS:

@@ -29,12 +29,13 @@ from compression.export.onnx_alignment import AlignmentNodes
 from compression.export.onnx_graph import FLOAT, Graph
 from compression.export.onnx_transformer import TransformerNodes
 from compression.runtime import HASHES
-from compression.students.layers import Recurrent
+from compression.runtime.shapes import GATES
+from compression.students.layers import RECURRENT, Recurrent
 from compression.students.saved import load_student
 from compression.students.student import Student
 
-GATES = {"lstm": (0, 3, 1, 2), "rnn": (0,)}
-"""PyTorch's indices of ONNX's gates: input, output, forget, candidate."""
+ORDER = ("input", "output", "forget", "update", "reset", "candidate")
+"""Order of gates in ONNX, of an LSTM and of a GRU."""
 
 
 def export_onnx(folder: Path, target: Path) -> Path:
@@ -188,19 +189,22 @@ class Exporter(Graph):
     def _recurrent(self, name: str, vectors: str) -> str:
         """vectors: [time, batch, dim] -> states [time, batch, hidden]. name: of a layer."""
         layer: Recurrent = self.student.get_submodule(name)
-        weights = [in_onnx_order(layer.kind, matrix.dense()) for matrix in (layer.weight_ih, layer.weight_hh)]
-        biases = [in_onnx_order(layer.kind, bias) for bias in (layer.bias_ih, layer.bias_hh)]
-        # The first axis is for directions; both biases are one tensor.
-        arrays = {"weight_ih": weights[0][None], "weight_hh": weights[1][None], "bias": np.concatenate(biases)[None]}
+        weights = [in_onnx_order(layer.arch, matrix.dense()) for matrix in (layer.weight_ih, layer.weight_hh)]
+        bias = in_onnx_order(layer.arch, layer.bias)
+        # The first axis is for directions; both biases are one tensor, and the second is zero.
+        biases = np.concatenate([bias, np.zeros_like(bias)])
+        arrays = {"weight_ih": weights[0][None], "weight_hh": weights[1][None], "bias": biases[None]}
         constants = [self.constant(f"{name}.{key}", array) for key, array in arrays.items()]
-        states = self.node(layer.kind.upper(), vectors, *constants, hidden_size=layer.hidden_dim)
+        options = {"linear_before_reset": 1} if layer.arch == "gru" else {}
+        operator = RECURRENT[layer.arch].__name__  # PyTorch's names are ONNX's
+        states = self.node(operator, vectors, *constants, hidden_size=layer.hidden_dim, **options)
         return self.squeeze(states, 1)
 
 
-def in_onnx_order(kind: str, tensor: torch.Tensor) -> np.ndarray:
+def in_onnx_order(arch: str, tensor: torch.Tensor) -> np.ndarray:
     """Return a recurrent weight or bias, [gates * hidden, ...], with the gates in ONNX's order."""
-    blocks = tensor.chunk(len(GATES[kind]))
-    return torch.cat([blocks[gate] for gate in GATES[kind]]).numpy()
+    blocks = dict(zip(GATES[arch], tensor.chunk(len(GATES[arch])), strict=True))
+    return torch.cat([blocks[gate] for gate in sorted(blocks, key=ORDER.index)]).numpy()
 
 
 def metadata(config: ModelConfig) -> dict[str, str]:

@@ -93,7 +93,7 @@ class Convolution(Encoder):
 
 
 class Recurrent(Encoder):
-    """A bidirectional LSTM or Elman RNN: both directions are computed together, the second from last token to first."""
+    """A bidirectional layer of GATES: both directions are computed together, the second from last token to first."""
 
     batch_size = 64
     values_at_once = 1 << 20
@@ -104,14 +104,15 @@ class Recurrent(Encoder):
             np.stack([weights[f"{direction}_rnn.{name}"] for direction in ("forward", "backward")])
             for name in ("weight_ih", "weight_hh", "bias")
         )
-        self._hidden, self._lstm = size.hidden, size.arch == "bilstm"
-        if self._lstm:
-            # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2: all gates take one tanh. PyTorch's order is input, forget,
-            # candidate, output; the three sigmoids come first here.
-            order = np.arange(4 * size.hidden).reshape(4, -1)[[0, 1, 3, 2]].reshape(-1)
-            half = np.repeat(np.array((0.5, 0.5, 0.5, 1), np.float32), size.hidden)
-            weight_ih, weight_hh = (matrix[:, order] * half[:, None] for matrix in (weight_ih, weight_hh))
-            bias = bias[:, order] * half
+        self._hidden, self._arch = size.hidden, size.arch
+        # sigmoid(x) = tanh(x / 2) / 2 + 1 / 2: all gates take a tanh. The candidate, the only one that is no sigmoid,
+        # comes last here.
+        is_candidate = np.array([gate == "candidate" for gate in GATES[size.arch]])
+        order = np.argsort(is_candidate, kind="stable")
+        scale = np.repeat(np.where(is_candidate[order], np.float32(1), np.float32(0.5)), size.hidden)
+        order = (order[:, None] * size.hidden + np.arange(size.hidden)).reshape(-1)
+        weight_ih, weight_hh = (matrix[:, order] * scale[:, None] for matrix in (weight_ih, weight_hh))
+        bias = bias[:, order] * scale
         self._weight_ih = np.ascontiguousarray(weight_ih.transpose(0, 2, 1))
         self._weight_hh = np.ascontiguousarray(weight_hh.transpose(0, 2, 1))
         self._bias = bias[:, None]
@@ -143,7 +144,7 @@ class Recurrent(Encoder):
         """Return the results of texts sorted by length, longest first, so that each step reads the first ones only."""
         size = len(lengths)
         state = np.zeros((2, size, self._hidden), np.float32)
-        cell = np.zeros_like(state) if self._lstm else None
+        cell = np.zeros_like(state) if self._arch == "bilstm" else None
         best = np.full_like(state, -np.inf) if self._pool_max else None
         block = max(1, self.values_at_once // (size * max(self._bias.size, 2 * table.shape[1])))
         for first in range(0, lengths[0], block):
@@ -179,21 +180,36 @@ class Recurrent(Encoder):
         hidden]; seen: [2, steps, texts, hidden], filled with the states.
         """
         gates = np.empty((2, *inputs.shape[2:]), np.float32)
-        take, forget, give, candidate = np.split(gates, 4, 2) if cell is not None else (gates,) * 4
-        sigmoids = gates[..., : 3 * self._hidden]
+        *of_sigmoids, candidate = np.split(gates, len(GATES[self._arch]), 2)
+        sigmoids = gates[..., : len(of_sigmoids) * self._hidden]
         half = np.float32(0.5)
         for number, step in enumerate(inputs.swapaxes(0, 1)):
             np.matmul(state, self._weight_hh, gates)
-            np.add(gates, step, gates)
-            np.tanh(gates, state if cell is None else gates)
-            if cell is not None:
-                np.multiply(sigmoids, half, sigmoids)
-                np.add(sigmoids, half, sigmoids)
+            if self._arch == "gru":
+                reset, update = of_sigmoids
+                np.add(sigmoids, step[..., : sigmoids.shape[2]], sigmoids)
+                np.tanh(sigmoids, sigmoids)
+            else:
+                np.add(gates, step, gates)
+                np.tanh(gates, gates)
+            np.multiply(sigmoids, half, sigmoids)
+            np.add(sigmoids, half, sigmoids)
+            if self._arch == "gru":
+                np.multiply(candidate, reset, candidate)
+                np.add(candidate, step[..., sigmoids.shape[2] :], candidate)
+                np.tanh(candidate, candidate)
+                np.subtract(state, candidate, state)
+                np.multiply(state, update, state)
+                np.add(state, candidate, state)
+            elif self._arch == "bilstm":
+                take, forget, give = of_sigmoids
                 np.multiply(cell, forget, cell)
                 np.multiply(candidate, take, candidate)
                 np.add(cell, candidate, cell)
                 np.tanh(cell, state)
                 np.multiply(state, give, state)
+            else:
+                state[:] = candidate
             if best is not None:
                 np.maximum(best, state, out=best)
             if seen is not None:

@@ -6,17 +6,28 @@ from typing import NamedTuple
 
 from compression.runtime.tokenizers.hash import HASHES
 
-ARCHS = ("ffn", "rnn", "bilstm", "conv", "transformer", "recursive")
-TRANSFORMERS = ARCHS[4:]
+ARCHS = ("ffn", "rnn", "bilstm", "conv", "transformer", "recursive", "gru")
+"""All architectures; a file holds the index."""
+TRANSFORMERS = ("transformer", "recursive")
 """Architectures that read a pair as one text."""
 LAYER_PARTS = ("attention", "feed-forward")
 """Parts of a transformer's layer."""
 SHARES = ("none", *LAYER_PARTS)
 """Parts that all layers of a transformer may share, or none of them; a file holds the index."""
-ALIGNING = ("bilstm", "conv")
+ALIGNING = ("bilstm", "gru", "conv")
 """Architectures that can align the texts of a pair."""
 EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
-GATES = {"rnn": 1, "bilstm": 4}
+GATES = {
+    "rnn": ("candidate",),
+    "bilstm": ("input", "forget", "candidate", "output"),
+    "gru": ("reset", "update", "candidate"),
+}
+"""Recurrent architecture -> the gates of a unit, in the order of the rows of its matrices, which is PyTorch's.
+
+The candidate takes a tanh, every other gate a sigmoid. An Elman RNN's new state is its candidate. A GRU's is update * h
++ (1 - update) * candidate, with candidate = tanh(W x + bias + reset * (U h)): the reset gate comes after the product,
+as in the first version of Cho et al. (2014, arXiv 1406.1078v1) and in cuDNN, whose second bias, of U h, is left out.
+"""
 ENCODER_FIELDS = {
     "ffn": {},
     "conv": {"hidden": "width", "kernel_width": "byte"},
@@ -86,7 +97,7 @@ class EncoderSize(NamedTuple):
     @property
     def state(self) -> int:
         """Width of a token's state."""
-        return {"ffn": self.dim, "rnn": 2 * self.hidden, "bilstm": 2 * self.hidden}.get(self.arch, self.hidden)
+        return self.dim if self.arch == "ffn" else 2 * self.hidden if self.arch in GATES else self.hidden
 
     @property
     def compared(self) -> int:
@@ -142,7 +153,7 @@ def _layer_shapes(size: EncoderSize, dim: int) -> Shapes:
     if size.arch not in GATES:
         return {}
     shapes: Shapes = {}
-    gates = GATES[size.arch] * size.hidden
+    gates = len(GATES[size.arch]) * size.hidden
     for name in ("forward_rnn", "backward_rnn"):
         shapes |= {
             f"{name}.weight_ih": (gates, dim),

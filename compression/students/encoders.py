@@ -1,4 +1,4 @@
-"""Encoders that read each sentence by itself: the FFN, the BiLSTM and RNN, and the convolutional student.
+"""Encoders that read each sentence by itself: the FFN, the recurrent students, and the convolutional one.
 
 Each maps vectors, float32 [batch, time, dim], and lengths, int64 [batch], to [batch, width]; `states` maps them to a
 state at each token, [batch, time, width]. Settings: configs/students/.
@@ -23,7 +23,7 @@ class MeanEncoder(nn.Module):
 
 
 class BidirectionalEncoder(nn.Module):
-    """Two LSTMs or Elman RNNs (section 6.1.4; Tang et al., 2019); one reads each sentence from its end to its start.
+    """Two LSTMs, GRUs or Elman RNNs (section 6.1.4; Tang et al., 2019); one reads each sentence from end to start.
 
     Each direction's "last" state is the one that has read the whole sentence (seed fault 1), and since the reversal
     stays within a sentence's own length, padding is only ever read after it.
@@ -32,9 +32,9 @@ class BidirectionalEncoder(nn.Module):
     def __init__(self, spec: StudentSpec, dim: int | None = None) -> None:
         """dim: width of the vectors, if other than that of the student's tokens."""
         super().__init__()
-        settings, kind = spec.settings, {"bilstm": "lstm", "rnn": "rnn"}[spec.arch]
+        settings = spec.settings
         self.forward_rnn, self.backward_rnn = (
-            Recurrent(kind, dim or spec.encoder.input, settings.encoder_hidden_dim) for _ in range(2)
+            Recurrent(spec.arch, dim or spec.encoder.input, settings.encoder_hidden_dim) for _ in range(2)
         )
         self.pooling = settings.pooling
 

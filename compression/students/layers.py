@@ -18,8 +18,8 @@ from torch import nn
 from common.errors import UserError
 from compression.students.weights import Dense
 
-GATES = {"lstm": 4, "rnn": 1}
-"""Rows of a recurrent matrix for each unit: an LSTM's input, forget, candidate and output gate; an Elman RNN's one."""
+RECURRENT = {"rnn": nn.RNN, "bilstm": nn.LSTM, "gru": nn.GRU}
+"""Architecture -> PyTorch's layer of one direction."""
 INPUTS = {"encoder": ("dynamic",), "classifier": ("dynamic", "static")}
 """Parts whose inputs can be rounded, and how."""
 LEVELS = 255
@@ -101,19 +101,25 @@ class Linear(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """One direction of an LSTM or an Elman RNN (tanh) over padded batches, gates in PyTorch's order.
+    """One direction of an LSTM, a GRU or an Elman RNN (tanh) over padded batches, its gates as GATES describes them.
 
     weight_ih: [gates * hidden_dim, input_dim]; weight_hh: [gates * hidden_dim, hidden_dim]; both biases: [gates *
-    hidden_dim]. gates: 4 or 1, see GATES.
+    hidden_dim]; a GRU has no bias_hh.
     """
 
-    def __init__(self, kind: str, input_dim: int, hidden_dim: int) -> None:
+    def __init__(self, arch: str, input_dim: int, hidden_dim: int) -> None:
         super().__init__()
-        self.kind, self.hidden_dim = kind, hidden_dim
-        fresh = {"lstm": nn.LSTM, "rnn": nn.RNN}[kind](input_dim, hidden_dim)
+        self.arch, self.hidden_dim = arch, hidden_dim
+        fresh = RECURRENT[arch](input_dim, hidden_dim)
         self.weight_ih, self.weight_hh = Dense(fresh.weight_ih_l0.data), Dense(fresh.weight_hh_l0.data)
-        self.bias_ih, self.bias_hh = nn.Parameter(fresh.bias_ih_l0.data), nn.Parameter(fresh.bias_hh_l0.data)
+        self.bias_ih = nn.Parameter(fresh.bias_ih_l0.data)
+        self.bias_hh = None if arch == "gru" else nn.Parameter(fresh.bias_hh_l0.data)
         self.inputs: str | None = None
+
+    @property
+    def bias(self) -> torch.Tensor:
+        """The sum of both biases, [gates * hidden_dim]."""
+        return self.bias_ih if self.bias_hh is None else self.bias_ih + self.bias_hh
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """vectors: [batch, time, input_dim] -> states [batch, time, hidden_dim], from a state of zeros."""
@@ -128,12 +134,13 @@ class Recurrent(nn.Module):
 
     def _recur(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return the states of `forward` from PyTorch's own recurrence."""
-        weights = [self.weight_ih.dense(), self.weight_hh.dense(), self.bias_ih, self.bias_hh]
+        bias_hh = torch.zeros_like(self.bias_ih) if self.bias_hh is None else self.bias_hh
+        weights = [self.weight_ih.dense(), self.weight_hh.dense(), self.bias_ih, bias_hh]
         zeros = vectors.new_zeros(1, vectors.shape[0], self.hidden_dim)
-        # As nn.LSTM and nn.RNN call it: biases, one layer, no dropout, whether training, one direction, batch first.
-        if self.kind == "lstm":
-            return torch.lstm(vectors, (zeros, zeros), weights, True, 1, 0.0, self.training, False, True)[0]
-        return torch.rnn_tanh(vectors, zeros, weights, True, 1, 0.0, self.training, False, True)[0]
+        recur = {"rnn": torch.rnn_tanh, "bilstm": torch.lstm, "gru": torch.gru}[self.arch]
+        state = (zeros, zeros) if self.arch == "bilstm" else zeros
+        # As nn.LSTM calls it: biases, one layer, no dropout, whether training, one direction, batch first.
+        return recur(vectors, state, weights, True, 1, 0.0, self.training, False, True)[0]
 
     def _step_by_step(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return the states as `forward` does, with each step's input and state rounded to 8 bits."""
@@ -142,13 +149,17 @@ class Recurrent(nn.Module):
         hidden = cell = vectors.new_zeros(vectors.shape[0], self.hidden_dim)
         states = []
         for step in from_input.unbind(1):
-            total = step + nn.functional.linear(round_each_vector(hidden), weight_hh, self.bias_hh)
-            if self.kind == "lstm":
-                input_, forget, candidate, output = total.chunk(4, 1)
+            from_state = nn.functional.linear(round_each_vector(hidden), weight_hh, self.bias_hh)
+            if self.arch == "bilstm":
+                input_, forget, candidate, output = (step + from_state).chunk(4, 1)
                 cell = forget.sigmoid() * cell + input_.sigmoid() * candidate.tanh()
                 hidden = output.sigmoid() * cell.tanh()
+            elif self.arch == "gru":
+                (reset, update, candidate), read = step.chunk(3, 1), from_state.chunk(3, 1)
+                candidate = (candidate + (reset + read[0]).sigmoid() * read[2]).tanh()
+                hidden = torch.lerp(candidate, hidden, (update + read[1]).sigmoid())
             else:
-                hidden = total.tanh()
+                hidden = (step + from_state).tanh()
             states.append(hidden)
         return torch.stack(states, 1)
 

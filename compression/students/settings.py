@@ -9,15 +9,16 @@ from typing import Any, Literal
 import pydantic
 
 from common.config import CONFIG_DIR, Settings, later, load_yaml
+from compression.runtime.shapes import ARCHS, EMBEDDINGS, SHARES
 
-StudentArch = Literal["bilstm", "rnn", "ffn", "conv", "transformer", "recursive"]
-Share = Literal["none", "attention", "feed-forward"]
+StudentArch = Literal[ARCHS]
+Share = Literal[SHARES]
 
 
 class StudentSettings(Settings):
     """Student: its layers and its tokenizer."""
 
-    embedding_type: Literal["bpe", "hash", "char", "wordpiece"] = "bpe"
+    embedding_type: Literal[EMBEDDINGS] = "bpe"
     """Tokens and their embedding: byte pairs, hashed words, characters, or the teacher's own pieces (BERT's word
     pieces, RoBERTa's byte-level pairs)."""
     embedding_dim: int = pydantic.Field(25, gt=0)
@@ -27,7 +28,7 @@ class StudentSettings(Settings):
     hash_ratio: int = pydantic.Field(10, gt=0)
     """Importance rows for each shared vector of hash embeddings."""
     encoder_hidden_dim: int = pydantic.Field(150, gt=0)
-    """Units of the encoder (conv), in each direction (bilstm, rnn); width of a transformer's layers."""
+    """Units of the encoder (conv), in each direction (bilstm, gru, rnn); width of a transformer's layers."""
     kernel_width: int = pydantic.Field(5, gt=0, lt=256)
     """Number of tokens in the window of a convolution (conv), odd."""
     layers: int = pydantic.Field(4, gt=0, lt=256)
@@ -50,9 +51,9 @@ class StudentSettings(Settings):
     cls_hidden_dim: int = pydantic.Field(200, gt=0)
     """Units of the classifier's hidden layer."""
     pooling: Literal["last", "max"] = "last"
-    """Encoder output: each direction's final state (bilstm, rnn), or the maximum over time (conv too)."""
+    """Encoder output: each direction's final state (bilstm, gru, rnn), or the maximum over time (conv too)."""
     pair_encoder: Literal["compare", "align", "compose"] = "compare"
-    """How pairs are read: compare encodes each text by itself; with align (bilstm, conv) each token attends to the
+    """How pairs are read: compare encodes each text by itself; with align (bilstm, gru, conv) each token attends to the
     other text, and knows whether that has the same token; with compose a second encoder reads the output of align."""
     symmetric: bool = False
     """Give the same answer for both orders of a pair's texts. For --pair-encoder align and compose it is on by default

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from common.errors import UserError
+from compression.runtime.shapes import GATES, TRANSFORMERS
 from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
 from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, MeanEncoder, max_pool
@@ -14,12 +15,10 @@ from compression.students.spec import StudentSpec
 from compression.students.transformer import Sentences, Trace, TransformerEncoder
 
 ENCODERS = {
-    "bilstm": BidirectionalEncoder,
-    "rnn": BidirectionalEncoder,
     "ffn": MeanEncoder,
     "conv": ConvolutionalEncoder,
-    "transformer": TransformerEncoder,
-    "recursive": TransformerEncoder,
+    **dict.fromkeys(GATES, BidirectionalEncoder),
+    **dict.fromkeys(TRANSFORMERS, TransformerEncoder),
 }
 
 
@@ -82,7 +81,7 @@ class Student(nn.Module):
     def vector(self, name: str) -> torch.Tensor:
         """Return a bias or the scale of a norm, by its name in StudentSpec.vectors."""
         if name.endswith("_rnn.bias"):
-            return self.get_parameter(f"{name}_ih") + self.get_parameter(f"{name}_hh")
+            return self.get_submodule(name.removesuffix(".bias")).bias
         return self.get_parameter(name)
 
     def _vectors(self, batch: Batch) -> Sentences:

@@ -89,7 +89,7 @@ enum {
   FW_KIND
 };
 
-enum { FW_FFN, FW_RNN, FW_BILSTM, FW_CONV, FW_TRANSFORMER, FW_RECURSIVE };
+enum { FW_FFN, FW_RNN, FW_BILSTM, FW_CONV, FW_TRANSFORMER, FW_RECURSIVE, FW_GRU };
 enum { FW_BPE, FW_HASH, FW_CHAR, FW_WORDPIECE };
 
 /* An array of bytes as the file stores it. */
@@ -176,7 +176,7 @@ typedef struct fw_model {
   float *floats, *row, *factor, *rank_row;
   uint32_t longest_row, longest_factor, longest_rank;
   fw__rows table, importance, marks, positions, segments;
-  fw__dense encoder[2], fusion, composition[2], classifier[2];
+  fw__dense encoder[4], fusion, composition[4], classifier[2];
   fw__dense *layers; /* of a transformer, followed by its adapters */
   float scale; /* of the scores of aligned tokens */
   struct fw__table *tables;
@@ -1571,7 +1571,9 @@ static int fw__read_matrix(fw__pass *p, fw__matrix **to, uint32_t rows, uint32_t
   return matrix->form == FW__AFFINE || matrix->form == FW__CODEBOOK;
 }
 
-static int fw__is_transformer(const fw_model *m) { return FW__TRANSFORMERS && m->arch >= FW_TRANSFORMER; }
+static int fw__is_transformer(const fw_model *m) {
+  return FW__TRANSFORMERS && (m->arch == FW_TRANSFORMER || m->arch == FW_RECURSIVE);
+}
 
 /* Read the wordpieces: each begins with some characters of the previous one. Reads sizes in the first pass, bytes in
  * the second. */
@@ -1762,22 +1764,29 @@ static void fw__read_transformer(fw__pass *p) {
   }
 }
 
-static int fw__is_recurrent(const fw_model *m) { return m->arch == FW_RNN || m->arch == FW_BILSTM; }
-
-/* Return the number of layers of a convolution or a recurrent encoder, which has a layer for each direction. */
-static int fw__layers(const fw_model *m) { return m->arch == FW_CONV ? 1 : fw__is_recurrent(m) ? 2 : 0; }
-
-/* Return the number of outputs of such a layer: an LSTM's gates, an RNN's units, a convolution's values and gates. */
-static uint32_t fw__gates(const fw_model *m) {
-  return m->hidden * (m->arch == FW_BILSTM ? 4 : m->arch == FW_CONV ? 2 : 1);
+static int fw__is_recurrent(const fw_model *m) {
+  return m->arch == FW_RNN || m->arch == FW_BILSTM || m->arch == FW_GRU;
 }
 
-/* Read such layers. inputs: number of floats of a token. */
+/* Return the number of layers with a bias of a convolution or a recurrent encoder, which has one for each direction. */
+static uint32_t fw__directions(const fw_model *m) { return m->arch == FW_CONV ? 1 : fw__is_recurrent(m) ? 2 : 0; }
+
+/* Return the number of gates of a unit: input, forget, candidate, output (LSTM), reset, update, candidate (GRU), the
+ * candidate alone (RNN), or value and gate (convolution). */
+static uint32_t fw__gates(const fw_model *m) {
+  return m->arch == FW_BILSTM ? 4 : m->arch == FW_GRU ? 3 : m->arch == FW_CONV ? 2 : 1;
+}
+
+/* Read such layers. A GRU has two for each direction, of which the second multiplies the state and has no bias.
+ * inputs: number of floats of a token. */
 static void fw__read_layers(fw__pass *p, fw__dense *layers, uint32_t inputs) {
   const fw_model *m = p->m;
-  int recurrent = fw__is_recurrent(m);
-  for (int i = 0; i < fw__layers(m) && !p->r->error; i++)
-    fw__read_dense(p, &layers[i], fw__gates(m), recurrent ? inputs : m->kernel * inputs, recurrent ? m->hidden : 0);
+  uint32_t outputs = fw__gates(m) * m->hidden, all = m->arch == FW_CONV ? m->kernel * inputs : inputs;
+  uint32_t more = m->arch == FW_RNN || m->arch == FW_BILSTM ? m->hidden : 0;
+  for (uint32_t i = 0; i < fw__directions(m) && !p->r->error; i++) {
+    fw__read_dense(p, layers++, outputs, all, more);
+    if (m->arch == FW_GRU && !p->r->error) fw__read_dense(p, layers++, outputs, m->hidden, 0);
+  }
 }
 
 static void fw__read_header(fw__pass *p) {
@@ -1794,8 +1803,8 @@ static void fw__read_header(fw__pass *p) {
   m->compose = !!(form & 8);
   m->share = form / 16 % 4;
   m->segmented = !(form & 64);
-  if (!r->error && (m->arch > FW_RECURSIVE || m->share >= FW__SHARES)) r->error = FW_FIELD;
-  if (m->arch >= FW_TRANSFORMER && !FW__TRANSFORMERS) r->error = FW_UNSUPPORTED;
+  if (!r->error && (m->arch > FW_GRU || m->share >= FW__SHARES)) r->error = FW_FIELD;
+  if ((m->arch == FW_TRANSFORMER || m->arch == FW_RECURSIVE) && !FW__TRANSFORMERS) r->error = FW_UNSUPPORTED;
   m->embedding = (int)fw__byte(r, 4);
   uint32_t flags = fw__byte(r, 256);
   m->pair = !!(flags & FW__PAIR);
@@ -1834,7 +1843,7 @@ static void fw__read_header(fw__pass *p) {
       (m->calibrated && (m->tokens || !m->labels)) ||
       (m->has_threshold && (m->labels != 2 || m->tokens || m->multilabel)) ||
       (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) ||
-      (m->align && (!m->pair || !m->max_pool || (m->arch != FW_BILSTM && m->arch != FW_CONV))) ||
+      (m->align && (!m->pair || !m->max_pool || (m->arch != FW_BILSTM && m->arch != FW_GRU && m->arch != FW_CONV))) ||
       (m->compose && !m->align) ||
       (m->symmetric && (!m->pair || fw__is_transformer(m))) ||
       (m->share && m->arch != FW_TRANSFORMER) || (!m->segmented && !fw__is_transformer(m)) ||
@@ -1872,7 +1881,7 @@ static void fw__read_header(fw__pass *p) {
   if (r->error) return;
   uint64_t hidden = m->hidden;
   m->vectors = m->floats_count;
-  uint64_t biases = (uint64_t)fw__layers(m) * fw__gates(m);
+  uint64_t biases = (uint64_t)fw__directions(m) * fw__gates(m) * m->hidden;
   fw__add_floats(p, biases);
   if (fw__is_transformer(m)) {
     uint64_t layers = fw__of_layers(m) / FW__OF_LAYER, adapters = fw__of_adapters(m) / 2;
@@ -2394,8 +2403,8 @@ static void fw__clear(fw__dense *dense) {
   memset(dense->bias, 0, sizeof(float) * (size_t)fw__padded(dense));
 }
 
-/* Check the matrices of a layer, and expand them unless they stay codes; its bias is the next one of the vectors. The
- * outputs from `from` to `to` are doubled. */
+/* Check the matrices of a layer, and expand them unless they stay codes; its bias is the next one of the vectors, or
+ * zero if they are NULL. The outputs from `from` to `to` are doubled. */
 static int fw__fill(fw_model *m, fw__dense *dense, uint32_t from, uint32_t to, const float **vectors) {
   int status = 0;
   uint32_t first = 0;
@@ -2413,7 +2422,8 @@ static int fw__fill(fw_model *m, fw__dense *dense, uint32_t from, uint32_t to, c
     }
     first += matrix->columns;
   }
-  for (uint32_t i = 0; i < dense->outputs; i++) dense->bias[i] = *(*vectors)++ * (i >= from && i < to ? 2.0f : 1.0f);
+  for (uint32_t i = 0; vectors && i < dense->outputs; i++)
+    dense->bias[i] = *(*vectors)++ * (i >= from && i < to ? 2.0f : 1.0f);
   return status;
 }
 
@@ -2456,12 +2466,15 @@ static int fw__fill_transformer(fw_model *m, const float **vectors) {
   return status;
 }
 
-/* Fill the layers of a convolution or a recurrent encoder. tanh(x) = 2 sigmoid(2 x) - 1: the candidate gate, or all
- * outputs of an RNN, are doubled here, so that every gate is a sigmoid. */
+/* Fill the layers of a convolution or a recurrent encoder. tanh(x) = 2 sigmoid(2 x) - 1: the candidate is doubled here,
+ * so that every gate is a sigmoid. */
 static int fw__fill_layers(fw_model *m, fw__dense *layers, const float **vectors) {
-  uint32_t from = m->arch == FW_BILSTM ? 2 * m->hidden : 0, to = m->arch == FW_CONV ? 0 : from + m->hidden;
+  uint32_t from = fw__gates(m) > 2 ? 2 * m->hidden : 0, to = m->arch == FW_CONV ? 0 : from + m->hidden;
   int status = 0;
-  for (int i = 0; i < fw__layers(m) && !status; i++) status = fw__fill(m, &layers[i], from, to, vectors);
+  for (uint32_t i = 0; i < fw__directions(m) && !status; i++) {
+    status = fw__fill(m, layers++, from, to, vectors);
+    if (m->arch == FW_GRU && !status) status = fw__fill(m, layers++, from, to, NULL);
+  }
   return status;
 }
 
@@ -3778,13 +3791,12 @@ static void fw__encode_mean(fw__work *w, float *out) {
 /* Run one direction of a recurrent encoder. Writes the last state, or the maximum over all states. */
 static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wanted *wanted) {
   const fw_model *m = w->m;
-  const fw__dense *layer = &w->layers[backward];
-  uint32_t hidden = m->hidden, outputs = fw__padded(layer);
-  int lstm = m->arch == FW_BILSTM;
+  const fw__dense *layer = &w->layers[m->arch == FW_GRU ? 2 * backward : backward];
+  uint32_t hidden = m->hidden, outputs = fw__padded(layer), all = layer->outputs;
   size_t word = backward ? wanted->words : 0;
   float *restrict in = (float *)fw__room(w, (size_t)w->input + hidden, sizeof(float));
   float *restrict gates = (float *)fw__room(w, outputs, sizeof(float));
-  float *restrict cell = (float *)fw__room(w, hidden, sizeof(float));
+  float *restrict cell = (float *)fw__room(w, m->arch == FW_GRU ? outputs : hidden, sizeof(float));
   if (w->full) return;
   float *restrict state = in + w->input;
   memset(state, 0, sizeof(float) * (size_t)hidden);
@@ -3793,9 +3805,18 @@ static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wa
     size_t token = backward ? w->count - 1 - step : step;
     fw__input(w, token, in);
     fw__apply(m, layer, in, gates);
-    uint32_t all = layer->outputs;
-    for (uint32_t i = 0; i < all; i++) gates[i] = fw__sigmoid(gates[i]);
-    if (lstm) {
+    if (m->arch == FW_GRU) {
+      float *restrict candidate = gates + 2 * (size_t)hidden, *restrict read = cell; /* the state's part of the gates */
+      fw__apply(m, layer + 1, state, read);
+      for (uint32_t i = 0; i < 2 * hidden; i++) gates[i] = fw__sigmoid(gates[i] + read[i]);
+      for (uint32_t i = 0; i < hidden; i++) {
+        candidate[i] = 2.0f * fw__sigmoid(candidate[i] + gates[i] * read[2 * (size_t)hidden + i]) - 1.0f;
+        state[i] = candidate[i] + gates[hidden + i] * (state[i] - candidate[i]);
+      }
+    } else {
+      for (uint32_t i = 0; i < all; i++) gates[i] = fw__sigmoid(gates[i]);
+    }
+    if (m->arch == FW_BILSTM) {
       const float *restrict take = gates, *restrict forget = gates + hidden,
                             *restrict give = gates + 3 * (size_t)hidden;
       const float *restrict candidate = gates + 2 * (size_t)hidden;
@@ -3803,7 +3824,7 @@ static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wa
         cell[i] = cell[i] * forget[i] + take[i] * (2.0f * candidate[i] - 1.0f);
         state[i] = give[i] * (2.0f * fw__sigmoid(2.0f * cell[i]) - 1.0f);
       }
-    } else {
+    } else if (m->arch == FW_RNN) {
       for (uint32_t i = 0; i < hidden; i++) state[i] = 2.0f * gates[i] - 1.0f;
     }
     if (!m->max_pool || !step) {

@@ -269,7 +269,7 @@ static void bench(Session *s) {
 }
 
 static void info(const Session *s) {
-  static const char *const archs[] = {"ffn", "rnn", "bilstm", "conv", "transformer", "recursive"};
+  static const char *const archs[] = {"ffn", "rnn", "bilstm", "conv", "transformer", "recursive", "gru"};
   static const char *const embeddings[] = {"bpe", "hash", "char", "wordpiece"};
   const fw_model *m = &s->model;
   printf("name\t%.*s\ntask\t%.*s\n", (int)m->name.length, (const char *)m->name.bytes, (int)m->task.length,

@@ -44,12 +44,13 @@ def encoded(arch, n, dim=DIM):
         "ffn": 0,
         "rnn": 2 * (dim * HIDDEN + HIDDEN * HIDDEN),
         "bilstm": 2 * 4 * (dim * HIDDEN + HIDDEN * HIDDEN),
+        "gru": 2 * 3 * (dim * HIDDEN + HIDDEN * HIDDEN),
         "conv": KERNEL * dim * 2 * HIDDEN,
     }
     return n * of_token[arch]
 
 
-WIDTHS = {"ffn": DIM, "rnn": 2 * HIDDEN, "bilstm": 2 * HIDDEN, "conv": HIDDEN}
+WIDTHS = {"ffn": DIM, "rnn": 2 * HIDDEN, "bilstm": 2 * HIDDEN, "gru": 2 * HIDDEN, "conv": HIDDEN}
 WIDTHS |= dict.fromkeys(TRANSFORMERS, TRANSFORMER["encoder_hidden_dim"])
 
 

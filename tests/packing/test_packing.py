@@ -118,7 +118,9 @@ def test_the_texts_of_aligned_pairs_have_at_most_4096_tokens(tmp_path):
 
 
 @pytest.mark.parametrize("form", saved.FORMS)
-@pytest.mark.parametrize(("arch", "embedding"), [("bilstm", "bpe"), ("rnn", "hash"), ("ffn", "char"), ("conv", "bpe")])
+@pytest.mark.parametrize(
+    ("arch", "embedding"), [("bilstm", "bpe"), ("gru", "char"), ("rnn", "hash"), ("ffn", "char"), ("conv", "bpe")]
+)
 def test_every_form_of_matrix_comes_back(tmp_path, form, arch, embedding):
     same(saved.write_student(tmp_path / "s", arch, embedding, form), TEXTS[:6])
 

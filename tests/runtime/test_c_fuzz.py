@@ -25,6 +25,7 @@ MORE = (
     ("conv", "bpe", "codebook-row", {"tokens": True, "vocab_size": 72}),
     ("ffn", "wordpiece", "affine-column", {}),
     ("bilstm", "hash", "float16", {}),
+    ("gru", "char", "affine-row", {}),
     ("bilstm", "char", "kronecker", {"embedding_dim": 4}),
     ("conv", "hash", "kronecker", {"pair": True, "encoder_hidden_dim": 4}),
     ("transformer", "hash", "affine-row", {"pair": True, **TRANSFORMER}),

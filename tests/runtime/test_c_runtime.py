@@ -125,7 +125,7 @@ def test_memory_that_is_enough_to_decode_a_file(name):
         assert load_with(less) == NO_MEMORY
 
 
-@pytest.mark.parametrize("arch", ["rnn", "bilstm", "conv"])
+@pytest.mark.parametrize("arch", ["rnn", "bilstm", "gru", "conv"])
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
 def test_words_are_labelled(tmp_path, arch, embedding):
     """Long texts are cut: words beyond have the state of the last token."""
@@ -265,7 +265,7 @@ def test_long_texts_are_not_aligned(tmp_path):
             reader(path)
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "conv"])
+@pytest.mark.parametrize("arch", ["bilstm", "gru", "conv"])
 def test_sizes_beyond_a_vector_of_the_processor(tmp_path, arch):
     """Layers of a few numbers, of whole vectors, and of parts of one; windows that are longer than texts."""
     for number, hidden in enumerate((1, 16, 17, 40)):

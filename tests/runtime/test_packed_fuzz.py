@@ -171,7 +171,7 @@ def test_the_largest_possible_weights_give_finite_logits(tmp_path, arch, more):
     student = made.write_student(tmp_path / "s", arch, "hash", edit=enlarge, **{"pair": True, **sizes, **more})
     logits = load_bytes(pack_student(student)).logits([(TEXT, TEXT)])
     assert np.isfinite(logits).all()
-    assert logits.max() > 1e10
+    assert logits.max() > 1e9
 
 
 ONES = bytes([0, 0]) + bytes([1, 0, 1, 0, 1, 0x80, 1, 0x3F])

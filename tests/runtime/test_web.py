@@ -73,7 +73,8 @@ def test_models_of_the_zoo(name):
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
 def test_students_of_every_tokenizer(tmp_path, embedding):
     pytest.importorskip("wasmtime")
-    check(made.write_packed(made.write_student(tmp_path / "s", "conv", embedding, "affine-row")))
+    arch = "gru" if embedding == "hash" else "conv"
+    check(made.write_packed(made.write_student(tmp_path / "s", arch, embedding, "affine-row")))
 
 
 def test_long_texts_and_refusals():

@@ -7,7 +7,7 @@ import tiny
 
 @pytest.fixture(scope="session")
 def distilled(prepared, tmp_path_factory):
-    """The prepared workspace with students bilstm, rnn, ffn, conv and learned, and rnn of qqp. To be read only."""
+    """The prepared workspace with students bilstm, gru, rnn, ffn, conv and learned, and rnn of qqp. To be read only."""
     workspace = tiny.copy_workspace(prepared, tmp_path_factory.mktemp("distilled") / "workspace")
     for arch, embedding in shrunk.STUDENTS.items():
         given = {"student_arch": arch, "embedding_type": embedding, "vocab_size": 100, "model_name": arch}

@@ -118,7 +118,10 @@ def test_tuning_trains_the_factors_of_the_parts_picked(workspace):
     assert not any(torch.equal(tuned[name], untuned[name]) for name in tuned)
 
 
-@pytest.mark.parametrize(("arch", "matrix"), [("bilstm", "forward_rnn.weight_ih"), ("conv", "convolution.weight")])
+@pytest.mark.parametrize(
+    ("arch", "matrix"),
+    [("bilstm", "forward_rnn.weight_ih"), ("gru", "forward_rnn.weight_ih"), ("conv", "convolution.weight")],
+)
 def test_later_stages_take_products(workspace, arch, matrix):
     factorized, pruned, quantized = shrunk.compressed(
         workspace,

@@ -56,7 +56,7 @@ def biases(net):
     return [layer.bias_ih if isinstance(layer, Recurrent) else layer.bias for layer in net.encoder.children()]
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn", "ffn", "conv"])
+@pytest.mark.parametrize("arch", ["bilstm", "gru", "rnn", "ffn", "conv"])
 @pytest.mark.parametrize("pair", [False, True])
 @settings(max_examples=6)
 @given(data=st.data())
@@ -76,14 +76,14 @@ def test_units_that_nothing_reads_are_not_missed(arch, pair, data):
     assert widths.get("encoder_hidden_dim", HIDDEN - round(drop * HIDDEN)) == HIDDEN - round(drop * HIDDEN)
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn", "conv"])
+@pytest.mark.parametrize("arch", ["bilstm", "gru", "rnn", "conv"])
 @pytest.mark.parametrize("pair", [False, True])
 def test_what_is_left_of_a_unit_is_its_row_of_every_gate(arch, pair):
     net = student(arch, pair)
     silence(net, pair, [[1, 4, 5], [0, 2, 3]], [0, 1, 2, 3])
     before = [{name: p.clone() for name, p in layer.named_parameters()} for layer in net.encoder.children()]
     assert remove_units(net, 0.5, text(pair)) == {"encoder_hidden_dim": 3, "cls_hidden_dim": 4}
-    gates = {"bilstm": 4, "rnn": 1, "conv": 2}[arch]
+    gates = {"bilstm": 4, "gru": 3, "rnn": 1, "conv": 2}[arch]
     for layer, old, kept in zip(net.encoder.children(), before, ([0, 2, 3], [1, 4, 5]), strict=False):
         rows = [gate * HIDDEN + unit for gate in range(gates) for unit in kept]
         assert getattr(layer, "hidden_dim", 3) == 3
@@ -112,7 +112,7 @@ def test_of_transformers_feed_forward_units_go(arch, layout, pair):
         assert block.down.weight.value.shape == (HIDDEN, 4)
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn", "conv"])
+@pytest.mark.parametrize("arch", ["bilstm", "gru", "rnn", "conv"])
 def test_the_units_that_move_the_logits_most_stay(arch):
     # One unit of each layer is read a hundred times as strongly as the others, and one neuron.
     net = student(arch, False, "max")
@@ -127,7 +127,7 @@ def test_the_units_that_move_the_logits_most_stay(arch):
     assert neuron in net.classifier[0].bias.tolist()
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn"])
+@pytest.mark.parametrize("arch", ["bilstm", "gru", "rnn"])
 def test_a_unit_that_only_other_units_read_counts(arch):
     net = student(arch, False)
     silence(net, False, [[0], [0]], [])  # to be removed, not the ones that the classifier alone does not read
@@ -177,7 +177,7 @@ def mute(layer, units):
         parameter.data[[first + unit for unit in units]] = 0
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "conv"])
+@pytest.mark.parametrize("arch", ["bilstm", "gru", "conv"])
 @pytest.mark.parametrize(("how", "symmetric"), [("align", False), ("align", True), ("compose", True)])
 @settings(max_examples=6)
 @given(data=st.data())

@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from compression.runtime.shapes import GATES
 from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
 from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder
@@ -32,12 +33,14 @@ def torch_name(name):
     return f"{name.removesuffix('.value')}_l0"
 
 
-@pytest.mark.parametrize(("arch", "theirs"), [("bilstm", nn.LSTM), ("rnn", nn.RNN)])
+@pytest.mark.parametrize(("arch", "theirs"), [("bilstm", nn.LSTM), ("rnn", nn.RNN), ("gru", nn.GRU)])
 def test_both_last_states_are_those_of_a_packed_bidirectional_rnn(arch, theirs):
     torch.manual_seed(1)
     ours, theirs = BidirectionalEncoder(spec(arch)), theirs(5, 4, batch_first=True, bidirectional=True)
     weights = {torch_name(name): value for name, value in ours.forward_rnn.state_dict().items()}
     weights |= {f"{torch_name(name)}_reverse": value for name, value in ours.backward_rnn.state_dict().items()}
+    if arch == "gru":  # has no biases of its state
+        weights |= {name: torch.zeros(12) for name in theirs.state_dict() if name.startswith("bias_hh")}
     theirs.load_state_dict(weights)
     vectors, lengths = torch.randn(4, 7, 5), torch.tensor([3, 7, 1, 5])
     state = theirs(pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False))[1]
@@ -126,10 +129,10 @@ def test_gradients_pass_through_rounding_unchanged():
     torch.testing.assert_close(layer.weight.value.grad, rounded.sum((0, 1)).expand(3, 5))
 
 
-@pytest.mark.parametrize("kind", ["lstm", "rnn"])
-def test_a_recurrent_layer_rounds_only_when_it_is_not_trained(kind):
+@pytest.mark.parametrize("arch", GATES)
+def test_a_recurrent_layer_rounds_only_when_it_is_not_trained(arch):
     torch.manual_seed(1)
-    layer, vectors = Recurrent(kind, 5, 4), torch.randn(2, 6, 5)
+    layer, vectors = Recurrent(arch, 5, 4), torch.randn(2, 6, 5)
     exact = layer(vectors)
     layer.inputs = "dynamic"
     assert torch.equal(layer.train()(vectors), exact)

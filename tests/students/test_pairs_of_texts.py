@@ -145,9 +145,9 @@ def test_sizes(pieces, dim, units, parameters):
 @pytest.mark.parametrize(
     ("task", "given", "message"),
     [
-        ("qqp", {"student_arch": "rnn"}, "--pair-encoder align is for bilstm and conv (got rnn)"),
-        ("qqp", {"student_arch": "ffn"}, "--pair-encoder align is for bilstm and conv (got ffn)"),
-        ("qqp", {"student_arch": "transformer"}, "--pair-encoder align is for bilstm and conv (got transformer)"),
+        ("qqp", {"student_arch": "rnn"}, "--pair-encoder align is for bilstm, gru, conv (got rnn)"),
+        ("qqp", {"student_arch": "ffn"}, "--pair-encoder align is for bilstm, gru, conv (got ffn)"),
+        ("qqp", {"student_arch": "transformer"}, "--pair-encoder align is for bilstm, gru, conv (got transformer)"),
         ("qqp", {"pooling": "last"}, "--pooling last: --pair-encoder align takes the maximum over tokens; use max"),
         ("sst-2", {}, "--pair-encoder align is for pairs of texts, but sst-2 has single texts"),
         ("sst-2", {"pair_encoder": "compare", "symmetric": True}, "--symmetric is for pairs of texts, but sst-2 has"),

@@ -43,7 +43,7 @@ def rows_of(pairs):
     return Split(list(questions), list(contexts), np.full((len(pairs), 1, 2), -1), np.arange(len(pairs)))
 
 
-ARCHS = ("bilstm", "conv", *packed_students.TRANSFORMERS)
+ARCHS = ("bilstm", "gru", "conv", *packed_students.TRANSFORMERS)
 
 
 def student_of(arch, embedding="char"):

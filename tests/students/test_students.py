@@ -97,8 +97,8 @@ def test_all_architectures_are_tested_and_packed():
 
 
 def test_an_unknown_architecture_is_refused():
-    with pytest.raises(UserError, match="unknown student architecture 'gru'"):
-        Student("gru", StudentSettings(), 2)
+    with pytest.raises(UserError, match="unknown student architecture 'lstm'"):
+        Student("lstm", StudentSettings(), 2)
 
 
 @pytest.mark.parametrize(

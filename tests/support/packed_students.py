@@ -119,8 +119,8 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
     spec = StudentSpec(arch, StudentSettings(**sizes), len(labels) or 1, pair, tokens)
     shapes, tensors = spec.shapes(), {}
     for name in spec.vectors():
-        two = name.endswith("_rnn.bias")
-        for own in (f"{name}_ih", f"{name}_hh") if two else (name,):
+        biases = (f"{name}_ih",) if arch == "gru" else (f"{name}_ih", f"{name}_hh")
+        for own in biases if name.endswith("_rnn.bias") else (name,):
             tensors[own] = rng.normal(0, 0.3, shapes[name]).astype(np.float32)
     for name in spec.matrices():
         own = "float16" if name.startswith("embedding.importance") and form != "pruned" else form

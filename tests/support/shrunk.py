@@ -15,7 +15,7 @@ from compression.students.settings import StudentSettings
 from compression.students.student import Student
 
 CPU = torch.device("cpu")
-STUDENTS = {"bilstm": "bpe", "rnn": "char", "ffn": "hash", "conv": "bpe"}
+STUDENTS = {"bilstm": "bpe", "gru": "char", "rnn": "char", "ffn": "hash", "conv": "bpe"}
 """Architecture -> embedding of the students that tests/shrinking/conftest.py distils; their names are architectures."""
 
 

@@ -226,7 +226,9 @@ def with_effect(**given) -> dict:
     return {name: value for name, value in given.items() if name not in unused}
 
 
-POOLINGS = {"bilstm": ("last", "max"), "rnn": ("last", "max"), "ffn": ("last",), "conv": ("max",)} | {
+POOLINGS = dict.fromkeys(("bilstm", "gru", "rnn"), ("last", "max")) | {
+    "ffn": ("last",),
+    "conv": ("max",),
     "transformer": ("last",),
     "recursive": ("last",),
 }
@@ -250,7 +252,7 @@ STUDENT_KINDS = [
 """Architecture, embedding, pooling and whether it reads pairs: every kind of student there is."""
 ALIGNED_KINDS = [
     (arch, embedding, symmetric, how)
-    for arch in ("bilstm", "conv")
+    for arch in ("bilstm", "gru", "conv")
     for embedding, how in (
         ("bpe", "align"), ("hash", "align"), ("char", "align"), ("wordpiece", "align"),
         ("bpe", "compose"), ("hash", "compose"),

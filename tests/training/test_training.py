@@ -236,7 +236,7 @@ def test_a_student_can_be_the_mean_of_its_best_epochs(workspace):
     assert keys[0] != keys[1] == keys[2]
 
 
-@pytest.mark.parametrize("arch", ["bilstm", "rnn", "conv", "ffn"])
+@pytest.mark.parametrize("arch", ["bilstm", "gru", "rnn", "conv", "ffn"])
 def test_training_in_bf16_follows_that_in_fp32(workspace, arch):
     """Weights stay float32; steps differ by rounding."""
     given = tiny.small(student_arch=arch, embedding_type="hash", only_original_data=True, epochs=1, task="sst-2")

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from compression.runtime.shapes import GATES
 from compression.shrinking.pruning.importance import (
     best,
     column_sums,
@@ -26,7 +27,7 @@ from compression.shrinking.pruning.importance import (
     take_columns,
 )
 from compression.students.batch import EncodedRows
-from compression.students.layers import GATES, Linear, Recurrent
+from compression.students.layers import Linear, Recurrent
 from compression.students.student import Student
 
 Layers = list[Recurrent | Linear]
@@ -175,12 +176,13 @@ def _columns(widths: list[int], kept: list[torch.Tensor], blocks: int) -> torch.
 
 def _shrink(layer: Recurrent | Linear, units: torch.Tensor) -> None:
     """Keep only these units of an encoder's layer, in place. A unit has a row in each block of the layer's rows."""
-    blocks = GATES[layer.kind] if isinstance(layer, Recurrent) else 2
+    blocks = len(GATES[layer.arch]) if isinstance(layer, Recurrent) else 2
     rows = torch.cat([block * _units(layer) + units for block in range(blocks)])
     if isinstance(layer, Linear):
         keep_rows(layer, rows)
         return
     layer.weight_ih = layer.weight_ih.take_rows(rows)
     layer.weight_hh = take_columns(layer.weight_hh.take_rows(rows), units)
-    layer.bias_ih, layer.bias_hh = select(layer.bias_ih, rows), select(layer.bias_hh, rows)
+    layer.bias_ih = select(layer.bias_ih, rows)
+    layer.bias_hh = None if layer.bias_hh is None else select(layer.bias_hh, rows)
     layer.hidden_dim = len(units)

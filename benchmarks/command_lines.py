@@ -59,7 +59,7 @@ def packed_student(name: str) -> tuple[Path, Model]:
     except PackedError as error:
         raise UserError(str(error)) from None
     model = load_packed(path)
-    if model.pair or model.tokens or model.multilabel or not model.labels:
+    if model.pair or model.kind != "labels":
         raise UserError(f"{path}: this benchmark is of single sentences with labels")
     return path, model
 

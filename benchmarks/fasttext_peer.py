@@ -36,6 +36,7 @@ from fasttext_side import FASTTEXT, fasttext_python
 from common.cli import print_json, run_script
 from common.data.tasks import Task, load_task
 from common.errors import UserError
+from common.kinds.registry import LABELS
 from common.progress import bar, say
 from common.seeds import NAMED_SEEDS
 from common.store.locks import only_one
@@ -149,7 +150,7 @@ _NOT_ITS_MEANING = ("workspace", "fasttext_python", "json", "name")
 def record(given: argparse.Namespace) -> None:
     """Run everything and write the experiment's folder. Raises UserError, before anything runs, for an unfit task."""
     task, paths = load_task(given.task), Workspace(given.workspace)
-    if task.regression or task.tokens or task.multilabel or task.models_of:
+    if task.kind is not LABELS or task.models_of:
         raise UserError(f"{task.name}: fastText learns labels of texts, of a task with rows to learn from")
     experiment = record_of(given, task)
     folder = paths.experiment(experiment.name)

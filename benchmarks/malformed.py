@@ -194,7 +194,7 @@ def _tags() -> Iterable[tuple[str, Callable[[Path], None]]]:
         "empty file": "",
     }
     return [
-        _case("iob", problem, content, kind="tokens", labels=["O", "B-X", "I-X"]) for problem, content in cases.items()
+        _case("iob", problem, content, kind="tags", labels=["O", "B-X", "I-X"]) for problem, content in cases.items()
     ]
 
 

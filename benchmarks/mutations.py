@@ -230,7 +230,7 @@ def outcome(data: bytes) -> str:
             model = load_bytes(data)
             for texts in ([TEXTS[0]], TEXTS):
                 logits = model.logits([(text, text) for text in texts] if model.pair else texts)
-                words = logits[~np.isnan(logits)] if model.tokens else logits
+                words = logits[~np.isnan(logits)]
                 if len(logits) != len(texts) or logits.shape[-1] != model.outputs or not np.isfinite(words).all():
                     raise AssertionError("answers that are not finite, or too few")
     except PackedError as error:

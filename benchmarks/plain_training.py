@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 from torch.utils.data import DataLoader
 
-from common.data.ragged import EncodedText
+from common.kinds.ragged import EncodedText
 
 BATCH = 50
 Row = tuple[list, list[float]]

@@ -33,6 +33,7 @@ from common.cli import print_json, run_script
 from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
 from common.errors import UserError
+from common.kinds.registry import LABELS
 from common.store.workspace import Workspace, default_root
 from common.tables import text_table
 from common.training.models import WEIGHTS_FILE, find_model, read_config, saved_models
@@ -130,7 +131,7 @@ def packed(folder: Path, target: Path) -> Path:
 def run(given: argparse.Namespace) -> dict[str, Any]:
     """Measure every way. Raises UserError if a model or the data are missing."""
     paths, task = Workspace(given.workspace), load_task(given.task)
-    if task.pair or task.regression or task.tokens or task.multilabel:
+    if task.pair or task.kind is not LABELS:
         raise UserError(f"{task.name}: this benchmark is of single sentences with labels")
     named = {Path(file).stem: student_of(task, file) for file in given.files}
     split = load_split(paths, task, "test")

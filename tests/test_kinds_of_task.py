@@ -14,7 +14,6 @@ from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
 from common.training.models import find_model, read_config
-from common.training.targets import choices
 from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import preprocess
@@ -96,7 +95,7 @@ def test_a_regression_goes_through_every_stage(sts, arch, embedding, alpha, more
 
 def test_a_regression_of_the_users_own_is_learned_on_its_own_scale(tmp_path):
     write_csv(tmp_path / "stars.csv", [(text, (11, 15)[y]) for text, y in tiny.sentences(240)])
-    task = write_yaml(tmp_path, {"all": "stars.csv"}, "stars", labels=None, range=[10, 15])
+    task = write_yaml(tmp_path, {"all": "stars.csv"}, "stars", labels=None, kind="numbers", range=[10, 15])
     workspace = tmp_path / "workspace"
     preprocess(tiny.prepare_settings(workspace, task))
     compress(settings_of(workspace, task, model_name="s", alpha=1.0, only_original_data=True, epochs=8))
@@ -105,7 +104,9 @@ def test_a_regression_of_the_users_own_is_learned_on_its_own_scale(tmp_path):
     loaded = load_task(task)
     split = load_split(Workspace(workspace), loaded, "test")
     student, tokenizer, _ = load_student(workspace / "models/stars/s", torch.device("cpu"))
-    predicted = choices(loaded, student_logits(student, encode_split(tokenizer, split), torch.device("cpu")))
+    predicted = loaded.kind.choices(
+        loaded, student_logits(student, encode_split(tokenizer, split), torch.device("cpu"))
+    )
     assert abs(predicted - split.labels).mean() < 1.5
 
 

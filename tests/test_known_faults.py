@@ -223,9 +223,9 @@ def test_15_every_task_offered_works(task, tmp_path, glue):
     for split in splits.values():
         assert len(split)
         assert split.labelled.all()
-        if split.spans:
+        if split.kind.always_pairs:
             low, high = 0, max(map(len, split.sentence2))
-        labels = split.labels[split.labels >= 0] if split.tokens else split.labels
+        labels = split.labels[split.labels >= 0] if split.kind.by_word else split.labels
         assert low <= labels.min() < labels.max() <= high
 
 

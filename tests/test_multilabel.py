@@ -8,7 +8,6 @@ import tiny
 import tiny_labels
 import torch
 
-from common.data.ragged import label_counts
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -17,7 +16,6 @@ from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
 from common.training.metrics import score
 from common.training.models import read_config
-from common.training.targets import choices
 from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.label_shift import recorded_labels
@@ -87,7 +85,11 @@ def test_from_a_jsonl_file_to_a_packed_file_that_answers(workspace, capsys):
     logits = student_logits(student, encode_split(tokenizer, split), CPU)
     shares = torch.from_numpy(logits / load(path).temperature).sigmoid().numpy()
     np.testing.assert_allclose(load(path).probabilities(split.sentence1), shares, atol=1e-5)
-    assert (config.multilabel, load(path).multilabel, load(path).labels) == (True, True, tuple(tiny_labels.LABELS))
+    assert (config.task_kind.name, load(path).kind, load(path).labels) == (
+        "multilabel",
+        "multilabel",
+        tuple(tiny_labels.LABELS),
+    )
 
     (workspace / "in.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in split.sentence1))
     answers = []
@@ -103,7 +105,7 @@ def test_from_a_jsonl_file_to_a_packed_file_that_answers(workspace, capsys):
 def test_a_teacher_trains_with_sigmoids_and_says_so(taught):
     workspace, task = taught
     folder = Workspace(workspace).model("topics", "tiny-bert")
-    assert read_config(folder).multilabel
+    assert read_config(folder).task_kind.independent
     config = json.loads((folder / "huggingface" / "config.json").read_text())
     assert config["problem_type"] == "multi_label_classification"
     logits = load_logits(Workspace(workspace), load_task(task), "tiny-bert", "train")
@@ -119,7 +121,7 @@ def test_rows_without_labels_and_augmented_rows_take_the_teachers_labels(workspa
     settings = tiny.compress_settings(workspace=workspace, task=name, **tiny.small(alpha=alpha))
     rows = distillation_set(settings, task)
     train = load_split(paths, task, "train")
-    chosen = choices(task, rows.logits)
+    chosen = task.kind.choices(task, rows.logits)
     own = np.flatnonzero(train.labelled)
     np.testing.assert_array_equal(rows.split.labels[own], train.labels[own])
     others = np.setdiff1d(np.arange(len(rows.split)), own)
@@ -136,9 +138,9 @@ def test_shares_of_labels_are_of_rows(taught):
     found = {shares.rows: shares for shares in recorded_labels(paths, {name: None})}
     train = load_split(paths, task, "train")
     logits = load_logits(paths, task, "tiny-bert", "tinybert")
-    for rows, labels in (("train", train.labels[train.labelled]), ("augmented", choices(task, logits))):
+    for rows, labels in (("train", train.labels[train.labelled]), ("augmented", task.kind.choices(task, logits))):
         assert found[rows].count == len(labels)
-        expected = label_counts(labels, 3) / len(labels)
+        expected = labels.sum(0) / len(labels)
         assert list(found[rows].shares.values()) == pytest.approx(expected.tolist())
 
 
@@ -156,7 +158,7 @@ def test_every_way_to_train_and_shrink(workspace, arch, embedding, alpha, loss, 
     workspace, task = workspace
     given = {"student_arch": arch, "embedding_type": embedding, "alpha": alpha, "loss": loss, "epochs": 1, **more}
     folders = distilled(workspace, task, **given)
-    assert all(read_config(folder).multilabel for folder in folders)
+    assert all(read_config(folder).task_kind.independent for folder in folders)
     row = scored(workspace, task, folders[-1].name)
     assert list(row["metrics"]) == METRICS
     found = analyze(AnalyzeSettings(task=task, workspace=workspace, model_name=folders[-1].name, json_=True))
@@ -206,7 +208,9 @@ def test_two_students_are_compared_and_the_best_is_found(workspace):
     for model in ("short", "long"):
         student, tokenizer, _ = load_student(Workspace(workspace).model("topics", model), CPU)
         split = load_split(Workspace(workspace), load_task(task), "test")
-        predicted = choices(load_task(task), student_logits(student, encode_split(tokenizer, split), CPU))
+        predicted = load_task(task).kind.choices(
+            load_task(task), student_logits(student, encode_split(tokenizer, split), CPU)
+        )
         rights.append((predicted == split.labels).all(1))
     assert (test.b, test.c) == ((rights[0] & ~rights[1]).sum(), (~rights[0] & rights[1]).sum())
     assert "a row of topics is right if it has exactly the right labels" in " ".join(comparison_text(found).split())
@@ -252,13 +256,13 @@ def test_what_does_not_fit_is_refused(workspace, prepared, tmp_path):
             finetune(tiny.finetune_settings(workspace, task, arch, as_is=True))
     rows = [(text, labels[0] if labels else "none") for text, labels in tiny_labels.labelled(80)]
     labels = [*tiny_labels.LABELS, "none"]
-    one = str(tiny_labels.write_task(tmp_path / "one", rows, name="one", kind="texts", labels=labels))
+    one = str(tiny_labels.write_task(tmp_path / "one", rows, name="one", kind="labels", labels=labels))
     preprocess(tiny.prepare_settings(workspace, one))
     several = Workspace(workspace).model("topics", "tiny-bert")
     for arch in (several, several / "huggingface"):
         with pytest.raises(UserError, match="labels texts with any number of labels, one texts"):
             finetune(tiny.finetune_settings(workspace, one, arch, as_is=True))
     (folder,) = distilled(workspace, task, epochs=1)
-    changed = tiny_labels.write_task(tmp_path / "changed", [], kind="texts")
+    changed = tiny_labels.write_task(tmp_path / "changed", [], kind="labels")
     with pytest.raises(UserError, match="predicts any number of labels per text, topics has one label"):
         scored(workspace, str(changed), folder.name)

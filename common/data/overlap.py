@@ -33,8 +33,8 @@ def match_keys(split: Split) -> Keys:
         [match_key(text) or (text if max(text, default="") >= FIRST_SYMBOL else "") for text in texts]
         for texts in split.sentences()
     ]
-    # Rows with the same first column are carved together: for spans, all questions about a context.
-    return columns[::-1] if split.spans else columns
+    # Rows with the same first column are carved together: for answers, all questions about a context.
+    return columns[::-1] if split.kind.always_pairs else columns
 
 
 def take_keys(keys: Keys, rows: np.ndarray) -> Keys:
@@ -55,9 +55,8 @@ def carve(split: Split, how: Carve, seed: int, keys: Keys) -> tuple[np.ndarray, 
     for row in whole_rows(keys[0]) if how.whole_sentences else range(len(split)):
         if allowed[row]:
             groups.setdefault(keys[0][row], []).append(row)
-    # Only classes have a last row, not numbers, lists of labels, words or spans.
-    classes = split.labels.ndim == 1 and split.labels.dtype.kind == "i"
-    labels = split.labels if classes else np.full(len(split), -1)
+    # Only classes have a last row, not numbers, lists of labels, tags or answers.
+    labels = split.labels if split.kind.one_class else np.full(len(split), -1)
     left = Counter(labels[labels >= 0].tolist())
     names = sorted(groups)
     drawn: list[int] = []

@@ -11,7 +11,6 @@ import pydantic
 from common.data.archives import unpack_member
 from common.data.download import fetch, package_folder
 from common.data.overlap import carve, duplicates, match_keys, take_keys, touching
-from common.data.ragged import label_counts
 from common.data.readers.tables import read_source
 from common.data.report import as_text, make_report
 from common.data.split import (
@@ -39,7 +38,7 @@ from common.store.workspace import Workspace
 class Prepare(Step):
     """The splits of a task: read, report, carve, write. Files: <split>.parquet, report.json."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     definition: dict[str, Any]
     """The task's YAML without paths, so that a moved folder still holds the same task."""
@@ -95,13 +94,13 @@ def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> 
     Raises UserError. A file without any labels passes, because a teacher can replace them; so do the shipped tasks.
     """
     name = "train" if "train" in read else "all"
-    if name not in read or task.source.kind != "files" or task.regression or task.spans:
+    if name not in read or task.source.kind != "files" or not read[name].labelled.any():
         return
-    if not read[name].labelled.any():
+    counts = task.kind.counts(read[name].labels, task)
+    if counts is None:
         return
-    counts = label_counts(read[name].labels, len(task.labels)).tolist()
-    wanted = ["train"] if task.tokens else ["train", *task.carving]  # texts are carved, not words
-    for value, count in zip(task.values, counts, strict=True):
+    wanted = ["train", *(task.carving if task.kind.has_classes else ())]  # texts are carved, not words
+    for value, count in zip(task.values, counts.tolist(), strict=True):
         problem = f"{files[name]}: label {value!r}"
         if count == 0:
             raise UserError(f"{problem} never appears; remove it from the labels, or correct the file")
@@ -141,8 +140,8 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
     if not len(rows):
         raise UserError(f"{task.name}: every row of train overlaps validation or test; none is left to train on")
     train = whole.take(rows)
-    if task.source.kind == "files" and not (task.regression or task.word_logits):
-        before, after = (label_counts(split.labels, len(task.labels)) for split in (whole, train))
+    if task.source.kind == "files" and task.kind.has_classes:
+        before, after = (task.kind.counts(split.labels, task) for split in (whole, train))
         for label in np.flatnonzero((before > 0) & (after == 0)):
             raise UserError(
                 f"{task.name}: no row of label {task.values[label]!r} is left in train besides validation and test; "

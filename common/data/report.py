@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from common.data.overlap import in_either_order
-from common.data.ragged import known, label_counts
 from common.data.split import Split
 from common.data.tasks import Task
 from common.tables import text_table
@@ -36,7 +35,7 @@ def make_report(
             overlaps.append({"split": name, "of": of, "rows": sum(text in held_out for text in compared[name])})
     return {
         "task": task.name,
-        "tokens": task.tokens,
+        "labels": task.kind.labels_heading,
         # A file that became a split unchanged is described only once.
         "read": {n: _describe(task, file, _folded(file)) for n, file in read.items() if splits.get(n) is not file},
         "splits": {name: _describe(task, splits[name], texts[name]) for name in task.splits},
@@ -70,41 +69,14 @@ def _describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[st
         "contradictory": len(contradictory),
         "words": _percentiles([text.count(" ") + 1 if text else 0 for text in sentences]),
         "characters": _percentiles(list(map(len, sentences))),
-        "labels": _balance(task, split),
-        **(_labels_of_a_row(split) if task.multilabel else {}),
+        "labels": task.kind.balance(split.labels, task),
+        **task.kind.labels_of_a_row(split.labels),
     }
 
 
 def _percentiles(lengths: list[int]) -> dict[str, int]:
     values = np.percentile(lengths, PERCENTILES, method="inverted_cdf")
     return {str(p): int(value) for p, value in zip(PERCENTILES, values, strict=True)} | {"max": max(lengths)}
-
-
-def _balance(task: Task, split: Split) -> dict[str, Any]:
-    """Return the count (of rows; for tokens, of words) and share of each label, over known labels.
-
-    For regression: lowest, mean and highest score. For spans: rows with and without an answer.
-    """
-    if task.spans:
-        answered = split.labels[split.labelled][:, 0].any(1)
-        counts = {"answer": int(answered.sum()), "no answer": int((~answered).sum())}
-        return {name: {"rows": n, "share": round(n / max(1, len(answered)), 4)} for name, n in counts.items()}
-    if task.regression:
-        labels = split.labels[split.labelled]
-        functions = {"lowest": np.min, "mean": np.mean, "highest": np.max} if len(labels) else {}
-        return {name: round(float(function(labels)), 4) for name, function in functions.items()}
-    counts = label_counts(split.labels, len(task.labels)).tolist()
-    total = max(1, np.count_nonzero(known(split.labels) if task.tokens else split.labelled))
-    return {
-        label: {"rows": count, "share": round(count / total, 4)}
-        for label, count in zip(task.labels, counts, strict=True)
-    }
-
-
-def _labels_of_a_row(split: Split) -> dict[str, Any]:
-    """Return the mean number of labels per row, and the number of rows without any."""
-    counts = split.labels[split.labelled].sum(1)
-    return {"labels_a_row": round(float(counts.mean()), 4) if len(counts) else 0.0, "none": int((counts == 0).sum())}
 
 
 def as_text(report: dict[str, Any]) -> str:
@@ -124,7 +96,7 @@ def as_text(report: dict[str, Any]) -> str:
         if all("none" in part for part in splits.values()):
             rows.append(["none of these", *(f"{part['none']:,}" for part in splits.values())])
             rows.append(["labels a row, mean", *(f"{part['labels_a_row']:.2f}" for part in splits.values())])
-        lines += ["", _table(["words by label" if report["tokens"] else "label", *splits], rows)]
+        lines += ["", _table([report["labels"], *splits], rows)]
         if len(names) > SHOWN_LABELS:
             lines.append(f"... and {len(names) - SHOWN_LABELS} labels more")
     reasons = [

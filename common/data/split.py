@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.ragged import fixed_lists, from_lists, joined, known, to_lists
 from common.data.tasks import Task
 from common.errors import UserError
+from common.kinds.base import Kind
+from common.kinds.registry import KINDS, LABELS
 from common.reading import unreadable
 from common.store.artifact import Artifact, find, folder_of, read_manifest
 from common.store.files import read_json, whole_file
@@ -23,17 +24,16 @@ from common.store.workspace import Workspace
 
 ROW_GROUP_ROWS = 4096
 """Rows per row group of a split file: the unit in which long work reads and saves."""
+_KIND = b"kind"
+"""Key of the metadata of a column of labels."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
     """Rows of text with labels, in file order.
 
-    sentence1: n strings; sentence2: n strings or None for single sentences;
-    labels: int64 [n], -1 if unknown; for regression, float32 [n], NaN if unknown; for multilabel, float32 [n, labels],
-    1 for each label of a row and 0 for the others, all NaN if unknown; for tokens, int64 [n, words], -1 after a row's
-    last word; for spans, int64 [n, answers, 2], the characters [start, end) in sentence2 of each answer, [0, 0) for no
-    answer, and -1 after a row's last answer;
+    sentence1: n strings; sentence2: n strings or None for single sentences; labels: of n rows, in the form of their
+    kind, such as int64 [n], -1 if unknown (see the classes of common.kinds);
     source_rows: int64 [n], the row in the source file (for augmented rows, in train).
     """
 
@@ -41,6 +41,7 @@ class Split:
     sentence2: list[str] | None
     labels: np.ndarray
     source_rows: np.ndarray
+    kind: Kind = LABELS
 
     def __len__(self) -> int:
         return len(self.sentence1)
@@ -52,6 +53,7 @@ class Split:
             None if self.sentence2 is None else [self.sentence2[i] for i in rows],
             self.labels[rows],
             self.source_rows[rows],
+            self.kind,
         )
 
     def sentences(self) -> list[list[str]]:
@@ -59,24 +61,18 @@ class Split:
         return [self.sentence1] if self.sentence2 is None else [self.sentence1, self.sentence2]
 
     @property
-    def tokens(self) -> bool:
-        """Whether labels belong to words, not to rows."""
-        return self.labels.ndim == 2 and self.labels.dtype.kind != "f"
-
-    @property
-    def spans(self) -> bool:
-        """Whether rows are questions and contexts, and labels answers."""
-        return self.labels.ndim == 3
-
-    @property
     def labelled(self) -> np.ndarray:
-        """Which rows have a label (for multilabel, a list of labels, even an empty one), bool [n]."""
-        return known(self.labels) if self.labels.ndim == 1 else known(self.labels).any(1)
+        """Which rows have a label (with several labels a row, a list of them, even an empty one), bool [n]."""
+        return self.kind.labelled(self.labels)
+
+    def with_choices(self, task: Task, logits: np.ndarray, labelled: np.ndarray) -> "Split":
+        """Return the rows with a teacher's choice for each row that is not labelled. labelled: bool [n]."""
+        chosen = self.kind.choices(task, logits)[~labelled]
+        return dataclasses.replace(self, labels=self.kind.fill(self.labels, labelled, chosen, self.sentence2))
 
     def fingerprint(self) -> str:
         """Return a fingerprint of texts and labels."""
-        labels = _label_column(self).to_pylist() if self.tokens or self.spans else self.labels.tolist()
-        return _fingerprint([*self._quoted(), map(json.dumps, labels)])
+        return _fingerprint([*self._quoted(), map(json.dumps, self.kind.column(self.labels).to_pylist())])
 
     @functools.cached_property
     def text_fingerprint(self) -> str:
@@ -94,8 +90,9 @@ def concatenate(first: Split, second: Split) -> Split:
     return Split(
         first.sentence1 + second.sentence1,
         pair,
-        joined([first.labels, second.labels]),
+        first.kind.join([first.labels, second.labels]),
         np.concatenate([first.source_rows, second.source_rows]),
+        first.kind,
     )
 
 
@@ -123,25 +120,15 @@ def write_split(path: Path, split: Split, metadata: dict[str, str]) -> None:
 
 
 def split_table(split: Split) -> pa.Table:
-    """Return a split's columns: sentence1, sentence2 for pairs, label, source_row.
-
-    label: for tokens, a list with one label per word; for multilabel, a list with 1 or 0 for each label; for spans, a
-    list of the answers' characters, [start, end) each.
-    """
+    """Return a split's columns: sentence1, sentence2 for pairs, label with the name of its kind, source_row."""
     columns = {"sentence1": pa.array(split.sentence1, pa.string())}
     if split.sentence2 is not None:
         columns["sentence2"] = pa.array(split.sentence2, pa.string())
-    columns["label"] = _label_column(split)
+    columns["label"] = split.kind.column(split.labels)
     columns["source_row"] = pa.array(split.source_rows, pa.int64())
-    return pa.table(columns)
-
-
-def _label_column(split: Split) -> pa.Array:
-    if split.tokens or split.spans:
-        return to_lists(split.labels, pa.int32())
-    if split.labels.ndim == 2:
-        return pa.FixedSizeListArray.from_arrays(pa.array(split.labels.ravel(), pa.float32()), split.labels.shape[1])
-    return pa.array(split.labels, pa.float32() if split.labels.dtype.kind == "f" else pa.int32())
+    fields = [pa.field(name, column.type) for name, column in columns.items()]
+    fields = [field.with_metadata({_KIND: split.kind.name}) if field.name == "label" else field for field in fields]
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def read_split(path: Path, missing: str) -> Split:
@@ -167,18 +154,20 @@ def count_rows(path: Path) -> int:
 def _as_split(path: Path, table: pa.Table) -> Split:
     try:
         pair = table["sentence2"].to_pylist() if "sentence2" in table.column_names else None
-        labels = label_values(table["label"])
-        return Split(table["sentence1"].to_pylist(), pair, labels, table["source_row"].to_numpy())
+        kind = KINDS[_kind_name(table.schema)]
+        labels = kind.from_column(table["label"])
+        return Split(table["sentence1"].to_pylist(), pair, labels, table["source_row"].to_numpy(), kind)
     except KeyError as error:
         raise UserError(f"{path}: not a split file: {error}") from error
 
 
-def label_values(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the labels in a split file's column, in the form of Split.labels."""
-    if pa.types.is_fixed_size_list(column.type):
-        return fixed_lists(column)
-    labels = from_lists(column) if pa.types.is_list(column.type) else column.to_numpy()
-    return labels if labels.dtype.kind == "f" else labels.astype(np.int64)
+def read_labels(path: Path) -> np.ndarray:
+    """Return the labels of a split file, without reading its texts."""
+    return KINDS[_kind_name(pq.read_schema(path))].from_column(pq.read_table(path, columns=["label"])["label"])
+
+
+def _kind_name(schema: pa.Schema) -> str:
+    return (schema.field("label").metadata or {})[_KIND].decode()
 
 
 def read_table(path: Path, missing: str) -> pa.Table:
@@ -214,8 +203,7 @@ def definition_of(task: Task) -> dict[str, Any]:
     """Return all that a task's splits depend on, except its files: their content is an input, their paths are not."""
     source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
     others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
-    others |= set() if task.multilabel else {"label_separator"}
-    others |= set() if task.spans else {"unanswerable"}
+    others |= {field for kind in KINDS.values() for field in kind.fields} - set(task.kind.fields)
     rest = task.model_dump(mode="json", exclude=others)
     return {**rest, "source": source}
 

@@ -6,21 +6,13 @@ from typing import Any, Literal
 import pydantic
 
 from common.config import CONFIG_DIR, Settings, build, load_yaml, nearest
-from common.data.iob import check_tags
-from common.data.spans import ENDS
 from common.errors import UserError
+from common.kinds.multilabel import JOINED_BY
+from common.kinds.registry import KINDS, LABELS, NamedKind
 
 TASK_DIR = CONFIG_DIR / "tasks"
 TASK_SUFFIXES = (".yaml", ".yml")
 """Ends of the names of tasks' files."""
-CLASSIFICATION_METRICS = ("accuracy", "f1", "f1_macro", "matthews")
-MULTILABEL_METRICS = ("f1_micro", "f1_macro", "subset_accuracy")
-REGRESSION_METRICS = ("pearson", "spearman")
-ENTITY_METRICS = ("entity_f1", "entity_precision", "entity_recall", "accuracy")
-ANSWER_METRICS = ("answer_f1", "exact_match")
-Metric = Literal[*CLASSIFICATION_METRICS, *MULTILABEL_METRICS, *REGRESSION_METRICS, *ENTITY_METRICS, *ANSWER_METRICS]
-JOINED_BY = "|"
-"""Separator of the labels of a text in predictions, if it has several."""
 
 
 class Source(Settings):
@@ -31,7 +23,7 @@ class Source(Settings):
     files: dict[str, str]
     """Split name -> file: `train` (or `all`, the same), `validation` and `test...` where they are not to be split off
     train, and `unlabelled`, more rows to distil on. The user's own are .csv, .tsv, .jsonl, .parquet or .txt, or .json
-    for spans."""
+    for answers."""
     folder: str = ""
     """Folder of the files inside the archive (glue) or in the folder of the task's YAML (files)."""
     url: str | None = None
@@ -73,40 +65,37 @@ class Carve(Settings):
     """Draw only rows that no other row contains (SST-2's whole sentences)."""
 
 
-_LARGEST_SCORE = 1e15
-"""Largest absolute score: scores and their squares are 32-bit floats."""
 A_TENTH = Carve(fraction=0.1)
 """How to carve validation and test if neither a file nor a rule is given."""
 
 
 class Task(Settings):
-    """One task: classification with one or several labels, regression (a range, no labels), tagging of words, or
-    answers to questions."""
+    """One task: texts, or pairs of texts, and labels of a kind (see common.kinds)."""
 
     name: str
     """Name in the workspace and on the command line."""
-    kind: Literal["texts", "multilabel", "tokens", "spans"] = "texts"
-    """texts: a text (or a pair) has one label; multilabel: any number of labels, also none; tokens: each of its words
-    has one, labels are IOB tags, and files have a word and its tag a line; spans: rows are pairs of a question and a
-    context that holds its answer, and files are SQuAD's JSON (1.1 or 2.0)."""
+    kind: NamedKind = LABELS
+    """labels: a text (or a pair) has one label; multilabel: any number of labels, also none; numbers: a number in
+    `range`; tags: each of its words has an IOB tag, and files have a word and its tag a line; answers: rows are pairs
+    of a question and a context that holds its answer, and files are SQuAD's JSON (1.1 or 2.0)."""
     labels: tuple[str, ...] = ()
-    """Label names, in the order of their class indices. Empty for regression; start and end for spans."""
+    """Label names, in the order of their class indices. Empty for numbers; start and end for answers."""
     label_values: tuple[str, ...] = ()
     """Value of each label in the files, in the same order; unset means the label names themselves."""
     label_separator: str = pydantic.Field(JOINED_BY, min_length=1)
     """Separator of a row's labels in CSV and TSV files of a multilabel task; an empty cell is a row with none of the
     labels. JSONL and Parquet files have lists; a null there is a row whose labels are unknown."""
     range: tuple[float, float] | None = None
-    """Lowest and highest score of a regression task."""
+    """Lowest and highest score of a task of kind numbers."""
     columns: dict[Literal["sentence1", "sentence2", "label"], str] = {"sentence1": "text", "label": "label"}
     """Our column -> the file's column. With sentence2 rows are pairs of sentences; without label no row has one."""
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[str, ...] = ()
     """Metrics to report; the first one chooses checkpoints. Unset means accuracy, for multilabel f1_micro, for
-    regression pearson, for tokens entity_f1, for spans answer_f1 and exact_match."""
+    numbers pearson, for tags entity_f1, for answers answer_f1 and exact_match."""
     source: Source
     """Where the files come from."""
     unanswerable: bool = False
-    """For spans: whether questions may have no answer in their context, as in SQuAD 2.0."""
+    """For answers: whether questions may have no answer in their context, as in SQuAD 2.0."""
     symmetric: bool = False
     """Whether the order of a pair's texts makes no difference to its label."""
     models_of: str | None = None
@@ -136,11 +125,10 @@ class Task(Settings):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _name_ends(cls, values: Any) -> Any:
-        """Set the labels of a spans task to start and end, the two outputs for each word."""
-        if isinstance(values, dict) and values.get("kind") == "spans" and not values.get("labels"):
-            return {**values, "labels": ENDS}
-        return values
+    def _name_outputs(cls, values: Any) -> Any:
+        """Set the labels of a kind whose outputs have names of their own."""
+        kind = KINDS.get(str(values.get("kind"))) if isinstance(values, dict) else None
+        return {**values, "labels": values.get("labels") or kind.fixed_labels} if kind else values
 
     @pydantic.model_validator(mode="after")
     def _check_files(self) -> "Task":
@@ -165,12 +153,11 @@ class Task(Settings):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> "Task":
-        if (len(self.labels) < 2) == (self.range is None):
-            raise ValueError("give two or more labels, or a range (regression), but not both")
-        if self.range and self.range[0] >= self.range[1]:
-            raise ValueError("range: the lowest score must come first")
-        if self.range and max(map(abs, self.range)) > _LARGEST_SCORE:
-            raise ValueError(f"range: scores are at most {_LARGEST_SCORE:g}")
+        for kind in KINDS.values():
+            for field in set(kind.fields) - set(self.kind.fields):
+                if getattr(self, field) != Task.model_fields[field].default:
+                    raise ValueError(f"{field} is for tasks of kind {kind.name}")
+        self.kind.check(self)
         if self.label_values and len(self.labels) != len(self.label_values):
             raise ValueError("labels and label_values must have the same length")
         if any(len(set(names)) != len(names) for names in (self.labels, self.label_values)):
@@ -180,9 +167,9 @@ class Task(Settings):
         if self.symmetric and not self.pair:
             raise ValueError("symmetric: only pairs of texts have an order")
         for metric in self.metrics:
-            if metric not in self._known_metrics:
-                raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(self._known_metrics)})")
-        if self.equivalence is not None and (not self.pair or self.multilabel or self.equivalence not in self.labels):
+            if metric not in self.kind.metrics:
+                raise ValueError(f"metric {metric} is not one of this kind of task ({', '.join(self.kind.metrics)})")
+        if self.equivalence is not None and (not self.pair or self.equivalence not in self.labels):
             raise ValueError("equivalence must be one of the labels of a task on pairs")
         if "f1" in self.metrics and len(self.labels) > 2:
             raise ValueError(
@@ -190,84 +177,10 @@ class Task(Settings):
             )
         return self
 
-    @pydantic.model_validator(mode="after")
-    def _check_tokens(self) -> "Task":
-        if not self.tokens:
-            return self
-        if self.regression or self.pair:
-            raise ValueError("kind: a task of kind tokens has labels and single texts")
-        if "unlabelled" in self.source.files or self.source.where or self.source.header:
-            raise ValueError(
-                "kind: files of kind tokens have a word and its tag on each line, so no where, header or unlabelled"
-            )
-        if self.columns != Task.model_fields["columns"].default:
-            raise ValueError(
-                "kind: files of kind tokens have no columns: a line starts with the word and ends with its tag"
-            )
-        check_tags(self.labels)
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _check_spans(self) -> "Task":
-        if not self.spans:
-            if self.unanswerable:
-                raise ValueError("unanswerable is for tasks of kind spans")
-            return self
-        if self.labels != ENDS or self.label_values or self.regression or self.equivalence is not None:
-            raise ValueError("kind: a task of spans has no labels and no range: an answer is a part of its context")
-        if self.columns != Task.model_fields["columns"].default or self.source.where or self.source.header:
-            raise ValueError("kind: files of kind spans are SQuAD's JSON, which has no columns")
-        if self.symmetric:
-            raise ValueError("symmetric: a question and its context cannot be exchanged")
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _check_multilabel(self) -> "Task":
-        if not self.multilabel:
-            if self.label_separator != JOINED_BY:
-                raise ValueError("label_separator is for tasks of kind multilabel")
-            return self
-        if self.regression:
-            raise ValueError("kind: a multilabel task has labels, not a range")
-        for value in self.values:
-            if not value or self.label_separator in value:
-                raise ValueError(f"label {value!r} is empty or contains the label_separator {self.label_separator!r}")
-        for label in self.labels:
-            if JOINED_BY in label:
-                raise ValueError(
-                    f"label {label!r}: predictions are joined by {JOINED_BY}; rename it, with label_values"
-                )
-        return self
-
-    @property
-    def multilabel(self) -> bool:
-        """Whether a text has any number of labels, each predicted independently."""
-        return self.kind == "multilabel"
-
-    @property
-    def tokens(self) -> bool:
-        """Whether labels are IOB tags of words, not labels of texts."""
-        return self.kind == "tokens"
-
-    @property
-    def spans(self) -> bool:
-        """Whether rows are questions with contexts, and labels are answers: spans of characters of the contexts."""
-        return self.kind == "spans"
-
-    @property
-    def word_logits(self) -> bool:
-        """Whether models have logits for each word, not for a text."""
-        return self.tokens or self.spans
-
-    @property
-    def regression(self) -> bool:
-        """Whether a label is a number in `range`, not a class."""
-        return self.range is not None
-
     @property
     def outputs(self) -> int:
-        """Width of a model's output: one logit per label, or one number for regression."""
-        return 1 if self.regression else len(self.labels)
+        """Width of a model's output: one logit per label, or one number."""
+        return self.kind.outputs(self.labels)
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -275,24 +188,14 @@ class Task(Settings):
         return self.label_values or self.labels
 
     @property
-    def _known_metrics(self) -> tuple[str, ...]:
-        """Metrics of this kind of task."""
-        if self.regression:
-            return REGRESSION_METRICS
-        kinds = {"texts": CLASSIFICATION_METRICS, "multilabel": MULTILABEL_METRICS}
-        return {**kinds, "tokens": ENTITY_METRICS, "spans": ANSWER_METRICS}[self.kind]
-
-    @property
     def all_metrics(self) -> tuple[str, ...]:
         """Metrics to report, the one that chooses checkpoints first."""
-        if self.regression or self.multilabel or self.spans:
-            return self.metrics or self._known_metrics
-        return self.metrics or (ENTITY_METRICS[:3] if self.tokens else ("accuracy",))
+        return self.metrics or self.kind.default_metrics
 
     @property
     def pair(self) -> bool:
         """Whether rows have two sentences."""
-        return self.spans or "sentence2" in self.columns
+        return self.kind.always_pairs or "sentence2" in self.columns
 
     @property
     def test_splits(self) -> tuple[str, ...]:

@@ -14,12 +14,13 @@ from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
+from common.kinds.registry import LABELS, MULTILABEL, TAGS
 from common.store.artifact import Artifact
 from common.store.step import Context
 from common.store.workspace import Workspace
 from common.teachers.huggingface.classes import teacher_class
 from common.teachers.huggingface.pretrained import load_pretrained, resolve
-from common.teachers.huggingface.teacher import MULTILABEL
+from common.teachers.huggingface.teacher import MULTI_LABEL
 from common.teachers.settings import FinetuneSettings, is_fairseq
 from common.teachers.step import TeacherStep, answers_of, encoder_at
 from common.training.models import SUBFOLDERS, ModelConfig, read_config
@@ -49,9 +50,15 @@ class Adopt(TeacherStep):
                 if (Path(self.source) / name).is_dir():
                     shutil.copytree(Path(self.source) / name, out / name)
             return self.facts(self.config.trained_on)
-        kind, cpu = teacher_class(self.task.word_logits, self.task.pair), torch.device("cpu")
-        given = self.source, self.task.labels, self.task.outputs, cpu, torch.float32, self.max_tokens
-        kind(*given, multilabel=self.task.multilabel).save(out)
+        teacher_class(self.task.kind)(
+            self.source,
+            self.task.labels,
+            self.task.outputs,
+            torch.device("cpu"),
+            torch.float32,
+            self.max_tokens,
+            independent=self.task.kind.independent,
+        ).save(out)
         return self.facts(())
 
 
@@ -61,10 +68,10 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     --arch is a teacher of ours, by folder or as TASK/NAME in the workspace, or a Hugging Face classifier by folder or
     name. Raises UserError if it has no trained head, or if its labels or their order differ from the task's.
     """
-    if task.spans:
-        raise UserError(f"--as-is: question answering ({task.name}) is not supported: fine-tune an encoder")
     common = {"task": task, "settings": settings, "answers": answers_of(task)}
-    if folder := _folder_of_ours(settings):
+    folder = _folder_of_ours(settings)
+    task.kind.check_adoption(task, settings.arch, ours=folder is not None)
+    if folder:
         config = read_config(folder)
         _check_ours(settings.arch, config, task, settings.paths)
         about = {"source": str(folder), "arch": config.arch, "max_tokens": config.settings["max_tokens"]}
@@ -100,13 +107,13 @@ def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) ->
     if config.pair != task.pair:
         kinds = ("single sentences", "pairs of sentences")
         raise UserError(f"--as-is: {arch} reads {kinds[config.pair]}, {task.name} has {kinds[task.pair]}")
-    _check_labels(arch, _labelled(config.tokens, config.multilabel), config.outputs, config.labels, task)
+    _check_labels(arch, config.task_kind.labelled_things, config.outputs, config.labels, task)
 
 
 def _check_hugging_face(arch: str, source: str, task: Task) -> None:
     """Check that the head of a Hugging Face model was trained, and for the task's labels. Raises UserError."""
     try:
-        _, model, missing = load_pretrained(source, teacher_class(task.word_logits, task.pair).head)
+        _, model, missing = load_pretrained(source, teacher_class(task.kind).head)
     except UserError as error:
         if Path(source).is_dir():
             raise
@@ -117,19 +124,13 @@ def _check_hugging_face(arch: str, source: str, task: Task) -> None:
         raise UserError(
             f"--as-is: {arch} has no trained classification head ({missing[0]} is missing): fine-tune it first"
         )
-    if task.regression:
-        raise UserError(f"--as-is: {task.name} is a regression, and the range of the scores of {arch} is unknown")
     names = [str(model.config.id2label[i]) for i in range(model.config.num_labels)]
     generic = all(re.fullmatch(r"LABEL_\d+", name) for name in names)
     heads = [name for name in model.config.architectures or [] if name.endswith("Classification")]
-    tokens = heads[0].endswith("TokenClassification") if heads else task.tokens
-    multilabel = model.config.problem_type == MULTILABEL
-    _check_labels(arch, _labelled(tokens, multilabel), len(names), [] if generic else names, task)
-
-
-def _labelled(tokens: bool, multilabel: bool) -> str:
-    """Return what a model or task labels."""
-    return "words" if tokens else "texts with any number of labels" if multilabel else "texts"
+    by_word = heads[0].endswith("TokenClassification") if heads else task.kind.by_word
+    independent = model.config.problem_type == MULTI_LABEL
+    kind = MULTILABEL if independent else TAGS if by_word else LABELS
+    _check_labels(arch, kind.labelled_things, len(names), [] if generic else names, task)
 
 
 def _check_labels(arch: str, kind: str, outputs: int, names: Sequence[str], task: Task) -> None:
@@ -137,9 +138,9 @@ def _check_labels(arch: str, kind: str, outputs: int, names: Sequence[str], task
 
     kind: what the head labels; names: its label names, empty if they are unknown.
     """
-    if kind != (wanted := _labelled(task.tokens, task.multilabel)):
-        hint = f" (config.json has no problem_type {MULTILABEL})" if task.multilabel and kind == "texts" else ""
-        raise UserError(f"--as-is: {arch} labels {kind}, {task.name} {wanted}{hint}")
+    if kind != task.kind.labelled_things:
+        hint = f" (config.json has no problem_type {MULTI_LABEL})" if task.kind.independent and kind == "texts" else ""
+        raise UserError(f"--as-is: {arch} labels {kind}, {task.name} {task.kind.labelled_things}{hint}")
     if outputs != task.outputs:
         raise UserError(f"--as-is: {arch} has {outputs} outputs, {task.name} needs {task.outputs}")
     theirs = [normalise(name).casefold() for name in names]

@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 
-from common.data.ragged import padded
 from common.data.split import Split
+from common.kinds.ragged import padded
 from common.progress import Advance, nothing
 from common.stopping import check_time
 from common.training.batching import sorted_batches

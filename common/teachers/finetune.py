@@ -27,7 +27,6 @@ from common.teachers.logits import find_logits
 from common.teachers.settings import FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
 from common.training.models import tasks_seen
-from common.training.targets import check_loss
 
 
 class Finetune(TeacherStep):
@@ -114,10 +113,8 @@ def finetune(settings: FinetuneSettings) -> Path:
         return adopt(settings, task)
     if settings.ensemble:
         return Ensemble(task=task, settings=settings, arch="ensemble").make(settings.ensemble_name)
-    if (task.word_logits or task.multilabel) and is_fairseq(settings.arch):
-        has = {"tokens": "a label for every word", "spans": "answers in a context"}
-        kind = has.get(task.kind, "any number of labels for a text")
-        raise UserError(f"{task.name} has {kind}: use a Hugging Face encoder, not fairseq's")
+    if not task.kind.for_fairseq and is_fairseq(settings.arch):
+        raise UserError(f"{task.name} is of kind {task.kind.name}: use a Hugging Face encoder, not fairseq's")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
     _trained_on(settings.arch, task, settings.paths)
     about = {"task": task, "settings": settings, "arch": arch, "seed": settings.seed, "source": source}
@@ -125,7 +122,7 @@ def finetune(settings: FinetuneSettings) -> Path:
     if settings.teacher is None:
         step = FairseqFinetune if is_fairseq(settings.arch) else Finetune
         return step(**about).make(settings.model_name or arch)
-    check_loss(task, settings.loss)
+    task.kind.check_loss(task, settings.loss)
     return Assist(**about, guidance=settings.part(GuidanceSettings)).make(settings.model_name or arch)
 
 

@@ -5,13 +5,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from common.data.ragged import joined
 from common.data.split import Split, concatenate, load_split, rows_of_sources
 from common.data.tasks import Task
 from common.seeds import drawn
 from common.store.workspace import Workspace
 from common.teachers.logits import load_logits
-from common.training.targets import with_choices
 
 
 def draw_rows(
@@ -44,6 +42,6 @@ def with_answers(
 
     The label of an augmented or unlabelled row is the teacher's choice. Raises UserError as `load_logits` does.
     """
-    logits = joined([load_logits(paths, task, teacher, name)[chosen] for name, chosen in rows.items()])
+    logits = task.kind.join_logits([load_logits(paths, task, teacher, name)[chosen] for name, chosen in rows.items()])
     own = np.arange(len(split)) < len(rows["train"])
-    return with_choices(task, split, logits, split.labelled & own), logits
+    return split.with_choices(task, logits, split.labelled & own), logits

@@ -10,7 +10,6 @@ from common.config import later
 from common.data.split import file_name, is_augmented, load_split
 from common.data.tasks import Task
 from common.errors import UserError
-from common.reading import regular_file
 from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.store import Store
@@ -61,7 +60,7 @@ class ImportedLogits(LogitsStep):
 
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write the logits."""
-        pq.write_table(as_table(self.values), out / LOGITS_FILE, compression="zstd")
+        pq.write_table(as_table(self.task.kind, self.values), out / LOGITS_FILE, compression="zstd")
         return {"teacher": self.names[0]}
 
 
@@ -81,8 +80,6 @@ def import_logits(
     splits = [load_split(paths, task, name) for name in rows]
     if is_logits_file(path):
         logits = [read_logits(path, task, split, name, paths) for name, split in zip(rows, splits, strict=True)]
-    elif task.spans:
-        raise UserError(f"{regular_file(path)}: logits of answers must be a file that --logits-to wrote")
     else:
         logits = [read_answers(path, task, split, name) for name, split in zip(rows, splits, strict=True)]
     context = Context(paths, force=force, name=teacher)

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
 
-from common.data.ragged import from_lists, to_lists
 from common.data.split import PROCESSED, Split, file_name, find_rows, is_augmented, read_table
 from common.data.tasks import Task
 from common.devices import Precision, best_precision, pick_device, pick_dtype
 from common.errors import UserError
+from common.kinds.base import Kind
+from common.kinds.ragged import from_lists, to_lists
 from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
@@ -43,23 +44,28 @@ class LogitsWork:
 
         device = pick_device(self.cpu)
         teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))
+        kind = read_config(self.teacher).task_kind
 
         def logits(rows: Split, first: int, advance: Advance) -> pa.Table:
-            return as_table(teacher.logits(rows, advance))
+            return as_table(kind, teacher.logits(rows, advance))
 
         return logits
 
 
-def as_table(logits: np.ndarray) -> pa.Table:
-    """Return a table with a column (for tokens, of lists) per output. logits: [n, outputs] or [n, words, outputs]."""
-    column, kind = to_lists if logits.ndim == 3 else pa.array, pa.from_numpy_dtype(logits.dtype)
-    return pa.table({f"logit_{i}": column(logits[..., i], kind) for i in range(logits.shape[-1])})
+def as_table(kind: Kind, logits: np.ndarray) -> pa.Table:
+    """Return a table with a column per output, of lists if logits are of words. logits: as the models of the kind."""
+    dtype = pa.from_numpy_dtype(logits.dtype)
+    if kind.by_word:
+        known = ~np.isnan(logits[..., 0])
+        columns = [to_lists(logits[..., i], known, dtype) for i in range(logits.shape[-1])]
+    else:
+        columns = [pa.array(column, dtype) for column in logits.T]
+    return pa.table({f"logit_{i}": column for i, column in enumerate(columns)})
 
 
-def from_table(table: pa.Table) -> np.ndarray:
+def from_table(kind: Kind, table: pa.Table) -> np.ndarray:
     """Return the logits in a table of `as_table`."""
-    words = pa.types.is_list(table.schema.field(0).type)
-    return np.stack([from_lists(column) if words else column.to_numpy() for column in table.columns], -1)
+    return np.stack([from_lists(column) if kind.by_word else column.to_numpy() for column in table.columns], -1)
 
 
 class LogitsStep(Step):
@@ -105,8 +111,8 @@ class MeanLogits(LogitsStep):
     def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
         """Write the mean."""
         files = [artifact.path for role, artifact in inputs.items() if role.startswith("logits ")]
-        mean = np.mean([from_table(pq.read_table(file)) for file in files], axis=0, dtype=np.float32)
-        pq.write_table(as_table(mean), out / LOGITS_FILE, compression="zstd")
+        mean = np.mean([from_table(self.task.kind, pq.read_table(file)) for file in files], axis=0, dtype=np.float32)
+        pq.write_table(as_table(self.task.kind, mean), out / LOGITS_FILE, compression="zstd")
         return {"teacher": self.names[0]}
 
 
@@ -184,7 +190,7 @@ def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifa
 def load_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> np.ndarray:
     """Return the logits of a teacher over some rows, float32 [n, outputs].
 
-    They are [n, words, outputs] for tasks that label words, and [n, 1 + words, 2] for questions; NaN after a row's last
-    word. Raises UserError as `find_logits` does.
+    They are [n, words, outputs] for kinds with logits by word, NaN after a row's last word. Raises UserError as
+    `find_logits` does.
     """
-    return from_table(read_table(find_logits(paths, task, teacher, rows).path, ""))
+    return from_table(task.kind, read_table(find_logits(paths, task, teacher, rows).path, ""))

@@ -17,8 +17,6 @@ import pydantic
 from safetensors import SafetensorError, safe_open
 
 from common.config import Settings, build
-from common.data.ragged import count_words, joined, known
-from common.data.spans import word_spans
 from common.data.split import Split, file_name, load_split, read_metadata
 from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
@@ -31,10 +29,6 @@ from common.training.models import find_model, is_apart, members_of, weights_fil
 
 _KEY = "featherweight.logits"
 """Key of the file's description, JSON, in the metadata of Parquet."""
-_ANSWER_LIMIT = 8.0
-"""Logits of answers that are further than this below a row's highest are raised to it."""
-_ANSWER_STEPS = 16
-"""Logits of answers are rounded to multiples of 1 / _ANSWER_STEPS."""
 
 
 class Part(Settings):
@@ -71,7 +65,7 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
         logits.append(load_logits(paths, task, teacher, name))
         parts.append(Part(rows=name, count=len(split), fingerprint=split.text_fingerprint))
     with np.errstate(over="ignore"):
-        values = joined([_shortened(each) if task.spans else each for each in logits]).astype(np.float16)
+        values = task.kind.join_logits(list(map(task.kind.compact_logits, logits))).astype(np.float16)
     if np.isinf(values).any():
         raise UserError(f"{teacher}: a logit is too large for a 16-bit float")
     folder, config = find_model(paths, task, teacher)
@@ -83,15 +77,9 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
         sizes=config.sizes if config.imported else _sizes(folder),
         parts=tuple(parts),
     )
-    table = as_table(values).replace_schema_metadata({_KEY: about.model_dump_json()})
+    table = as_table(task.kind, values).replace_schema_metadata({_KEY: about.model_dump_json()})
     with whole_file(path) as partial:
         pq.write_table(table, partial, compression="zstd", use_dictionary=False, use_byte_stream_split=True)
-
-
-def _shortened(logits: np.ndarray) -> np.ndarray:
-    """Return logits of answers, [n, 1 + words, 2], with a lower limit and rounded; NaN stays."""
-    limited = np.maximum(logits, np.nanmax(logits, axis=1, keepdims=True) - _ANSWER_LIMIT)
-    return np.round(limited * _ANSWER_STEPS) / _ANSWER_STEPS
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -156,16 +144,9 @@ def _about(path: Path) -> About:
         raise UserError(f"{path}: its description of the logits is damaged ({error})") from error
 
 
-def _word_counts(task: Task, rows: Split) -> np.ndarray | None:
-    """Return the number of logits of each output in each row, int64 [n]; None if it is 1."""
-    if task.spans:
-        return np.array([1 + len(word_spans(context)) for context in rows.sentence2 or []], np.int64)
-    return count_words(rows.sentence1) if task.tokens else None
-
-
 def _values(path: Path, task: Task, rows: Split, where: slice, count: int) -> np.ndarray:
     """Return the logits of one part, checked to be finite for each row or word. count: rows of all parts."""
-    words = _word_counts(task, rows)
+    words = task.kind.word_counts(rows.sentence1, rows.sentence2)
     kind = pa.float16() if words is None else pa.list_(pa.float16())
     try:
         table = pq.read_table(path)
@@ -177,9 +158,14 @@ def _values(path: Path, task: Task, rows: Split, where: slice, count: int) -> np
             raise UserError(f"{part.num_rows:,} rows of logits for {len(rows):,} texts")
         if words is not None and any((pc.list_value_length(each).to_numpy() != words).any() for each in part.columns):
             raise UserError("the numbers of words differ from those of the texts")
-        logits = from_table(part).astype(np.float32)
-        if not np.isfinite(logits if words is None else logits[known(logits)]).all():
+        if not all(np.isfinite(_flat(column)).all() for column in part.columns):
             raise UserError("a logit is not a number")
+        logits = from_table(task.kind, part).astype(np.float32)
     except (pa.ArrowException, OSError, ValueError, UserError) as error:
         raise unreadable(path, error, f"logits of {task.name}") from error
     return logits
+
+
+def _flat(column: pa.ChunkedArray) -> np.ndarray:
+    """Return the numbers of a column, or those in its lists."""
+    return (column.combine_chunks().flatten() if pa.types.is_list(column.type) else column).to_numpy()

@@ -44,8 +44,7 @@ def answers_of(task: Task) -> dict[str, Any]:
         "task": task.name,
         "labels": task.labels,
         "pair": task.pair,
-        "tokens": task.word_logits,
-        "multilabel": task.multilabel,
+        "task_kind": task.kind.name,
     }
 
 

@@ -12,6 +12,7 @@ from common.config import OLD_NAMES, Settings, build
 from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.errors import UserError
+from common.kinds.registry import LABELS, NamedKind
 from common.store.artifact import MANIFEST, Action, read_manifest
 from common.store.workspace import Workspace
 
@@ -37,12 +38,10 @@ class ModelConfig(Settings):
     """The last action on it."""
     task: str
     labels: tuple[str, ...]
-    """Label names by class index; none for regression."""
+    """Label names by class index; none for numbers."""
     pair: bool
-    tokens: bool = False
-    """Whether it has logits for each word; for pairs, each word of the second text, which may hold an answer."""
-    multilabel: bool = False
-    """Whether its labels are independent: a text has any number of them."""
+    task_kind: NamedKind = LABELS
+    """Kind of its task."""
     f1: bool = False
     """Whether its task is scored by the F1 of the second of two labels, or its questions may have no answer: its packed
     file then has a threshold."""
@@ -93,14 +92,9 @@ class ModelConfig(Settings):
         return self.model_dump(mode="json", exclude={"name", "key", "parent", "settings", "actions"})
 
     @property
-    def has_probabilities(self) -> bool:
-        """Whether its answer to a text is a probability for each label, not a score or tags of words."""
-        return bool(self.labels) and not self.tokens
-
-    @property
     def outputs(self) -> int:
-        """Width of the model's output: one logit a label, or the one number of a regression."""
-        return len(self.labels) or 1
+        """Width of the model's output: one logit a label, or one number."""
+        return self.task_kind.outputs(self.labels)
 
 
 def tasks_seen(source: str) -> tuple[str, ...]:
@@ -168,11 +162,8 @@ def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None)
     if config.labels != task.labels:
         learned, own = (", ".join(labels) or "none" for labels in (config.labels, task.labels))
         raise UserError(f"{name} learned the labels {learned}, {task.name} has {own}")
-    if config.multilabel != task.multilabel:
-        kinds = ("one label", "any number of labels")
-        raise UserError(
-            f"{name} predicts {kinds[config.multilabel]} per text, {task.name} has {kinds[task.multilabel]}"
-        )
+    if config.task_kind is not task.kind:
+        raise UserError(f"{name} predicts {config.task_kind.name}, {task.name} has {task.kind.name}")
     if arch is not None:
         check_arch(name, config, arch)
     return folder, config

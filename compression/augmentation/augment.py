@@ -147,7 +147,9 @@ def augment(
                     column.append(text)
     advance(len(rows) - advanced)
     indices = np.array(sources, np.int64)
-    return Split(columns[0], columns[1] if len(columns) == 2 else None, rows.labels[indices], indices + first_row)
+    return Split(
+        columns[0], columns[1] if len(columns) == 2 else None, rows.labels[indices], indices + first_row, rows.kind
+    )
 
 
 def _variants(

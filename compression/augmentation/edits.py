@@ -14,7 +14,6 @@ import numpy as np
 
 from common.data.split import ROW_GROUP_ROWS, Split
 from common.seeds import derive
-from compression.augmentation.fresh import unknown_labels
 from compression.augmentation.words import count_words, split_pieces
 
 _FREQUENT = 100
@@ -129,5 +128,5 @@ def edited_rows(rows: Split, variants: int, least_words: int, seed: int) -> Iter
                 sources.append(row)
                 edited.append((*texts[:side], editor.edit(texts[side], rng), *texts[side + 1 :]))
         columns = [list(column) for column in zip(*edited, strict=True)] or [[] for _ in rows.sentences()]
-        labels = unknown_labels(rows.labels, len(sources))
-        yield Split(columns[0], columns[1] if len(columns) == 2 else None, labels, np.array(sources, np.int64))
+        labels, second = rows.kind.unknown_like(rows.labels, len(sources)), columns[1] if len(columns) == 2 else None
+        yield Split(columns[0], second, labels, np.array(sources, np.int64), rows.kind)

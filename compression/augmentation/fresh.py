@@ -52,8 +52,3 @@ class Fresh:
                 self._seen.add(number)
                 chosen.append(index)
         return np.array(chosen, np.int64)
-
-
-def unknown_labels(labels: np.ndarray, rows: int) -> np.ndarray:
-    """Return unknown labels for a number of rows, with the dtype and width of `labels`."""
-    return np.full((rows, *labels.shape[1:]), np.nan if labels.dtype.kind == "f" else -1, labels.dtype)

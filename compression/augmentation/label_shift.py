@@ -7,13 +7,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from common.config import Settings
-from common.data.ragged import known, label_counts
-from common.data.split import label_values
+from common.data.split import read_labels
 from common.data.tasks import Task, load_task
 from common.progress import say
 from common.store.artifact import folder_of, points_to, read_manifest
 from common.store.workspace import Workspace
-from common.training.targets import choices
 
 
 class LabelShares(Settings):
@@ -34,7 +32,7 @@ class LabelShares(Settings):
 
 def split_shares(task: Task, name: str, split_file: Path) -> LabelShares:
     """Return the shares of labels in the rows of a split file; rows without a label are not counted."""
-    return _shares(task, name, [label_values(pq.read_table(split_file, columns=["label"])["label"])])
+    return _shares(task, name, [read_labels(split_file)])
 
 
 def augmented_shares(task: Task, logits_file: Path, rows_file: Path, name: str = "augmented") -> LabelShares:
@@ -43,19 +41,20 @@ def augmented_shares(task: Task, logits_file: Path, rows_file: Path, name: str =
     logits_file: logits for the rows in rows_file; name: name of the rows in the result.
     """
     batches = pq.ParquetFile(logits_file).iter_batches()  # a column for each label
-    chosen = [choices(task, np.stack([column.to_numpy() for column in batch.columns], 1)) for batch in batches]
-    labels = label_values(pq.read_table(rows_file, columns=["label"])["label"])
-    same, labelled = np.concatenate(chosen) == labels, known(labels)
-    same, labelled = (same.all(1), labelled.all(1)) if task.multilabel else (same, labelled)
-    agreement = float(same[labelled].mean()) if labelled.any() else None
+    chosen = [
+        task.kind.choices(task, np.stack([column.to_numpy() for column in batch.columns], 1)) for batch in batches
+    ]
+    labels = read_labels(rows_file)
+    labelled = task.kind.labelled(labels)
+    agreement = float(task.kind.right(labels, np.concatenate(chosen))[labelled].mean()) if labelled.any() else None
     return _shares(task, name, chosen).model_copy(update={"agreement": agreement})
 
 
 def _shares(task: Task, rows: str, labels: Iterable[np.ndarray]) -> LabelShares:
     counts, labelled = np.zeros(len(task.labels), np.int64), 0
     for some in labels:
-        counts += label_counts(some, len(counts))
-        labelled += int((known(some).all(1) if task.multilabel else known(some)).sum())
+        counts += task.kind.counts(some, task)
+        labelled += int(task.kind.labelled(some).sum())
     shares = {label: float(count / max(1, labelled)) for label, count in zip(task.labels, counts, strict=True)}
     return LabelShares(task=task.name, rows=rows, shares=shares, count=labelled)
 
@@ -84,7 +83,7 @@ def recorded_labels(
     found: list[LabelShares] = []
     for name, teacher in teachers.items():
         task = load_task(name)
-        if task.regression or task.word_logits:
+        if not task.kind.has_classes:
             continue
         files = [(split, paths.split(task.name, split)) for split in task.splits]
         found += [split_shares(task, split, file) for split, file in files if file.exists()]

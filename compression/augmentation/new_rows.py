@@ -20,7 +20,7 @@ from common.store.artifact import Artifact
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from compression.augmentation.edits import edited_rows
-from compression.augmentation.fresh import Fresh, held_out_files, held_out_keys, unknown_labels
+from compression.augmentation.fresh import Fresh, held_out_files, held_out_keys
 from compression.augmentation.pairs import PairMethod, PairTask
 from compression.augmentation.settings import PreprocessSettings
 
@@ -54,8 +54,8 @@ class NewRows(Step):
     def _write_texts(self, out: Path, paths: Workspace, rows: Split) -> None:
         """Write the fresh rows, without labels; single texts must not be part of a held-out text."""
         train = self._train(paths)
-        labels, sources = unknown_labels(train.labels, len(rows)), np.full(len(rows), -1)
-        rows = dataclasses.replace(rows, labels=labels, source_rows=sources)
+        labels, sources = train.kind.unknown_like(train.labels, len(rows)), np.full(len(rows), -1)
+        rows = dataclasses.replace(rows, labels=labels, source_rows=sources, kind=train.kind)
         leaking, keys = np.zeros(len(rows), bool), match_keys(rows)
         for file in held_out_files(paths, self.task):
             leaking[touching(keys, match_keys(read_split(file, "")))] = True

@@ -25,7 +25,7 @@ from common.launch.shards import PartFunction
 from common.progress import Advance
 from common.seeds import derive
 from common.stopping import check
-from compression.augmentation.fresh import held_out_keys, unknown_labels
+from compression.augmentation.fresh import held_out_keys
 
 PairMethod = Literal["neighbours", "recombine", "closure"]
 
@@ -200,10 +200,11 @@ class PairTask:
             numbers = np.arange(first_row, first_row + len(rows))
             found = np.array(list(source.candidates(numbers)), np.int64).reshape(-1, 3)
             row, first, second = found.T
-            labels = train.labels[row] if self.method == "closure" else unknown_labels(train.labels, len(row))
+            unknown = train.kind.unknown_like(train.labels, len(row))
+            labels = train.labels[row] if self.method == "closure" else unknown
             columns = ([texts.texts[i] for i in column] for column in (first, second))
             advance(len(rows))
-            return split_table(Split(*columns, labels, row))
+            return split_table(Split(*columns, labels, row, train.kind))
 
         return pairs
 

@@ -29,8 +29,8 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
     for name in logits_over:
         if name not in known:
             raise UserError(f"unknown rows {name!r}{nearest(name, known)} (rows: {', '.join(known)})")
-    if task.spans and settings.augment:
-        raise UserError(f"--augment: question answering ({task.name}) is not supported")
+    if settings.augment and not task.kind.augments:
+        raise UserError(f"--augment: {task.kind.name} ({task.name}) are not supported")
     rows: dict[str, Any] = {}
     if settings.glue_preprocess or not (settings.augment or logits_over):
         splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)
@@ -56,6 +56,6 @@ def _generate(settings: PreprocessSettings, paths: Store, task: Task, teacher: s
     if config.kind != "teacher":
         raise UserError(f"{teacher} is a student; logits come from a teacher")
     target = generate(paths, task, teacher, name, settings.precision, settings.launch, settings.cpu, settings.force)
-    if is_augmented(task, name) and not task.regression and not task.tokens:
+    if is_augmented(task, name) and task.kind.has_classes:
         say_label_table(task, paths.split(task.name, "train"), target, paths.augmented(task.name, name))
     return count_rows(target)

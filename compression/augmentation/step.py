@@ -99,8 +99,8 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
         seed = None if method == "neighbours" else settings.seed
         return NewPairs(method=method, partners=settings.partners, equivalence=equivalence, seed=seed, **about)
     if method == "edits":
-        if task.tokens:
-            raise UserError("--augment edits does not support tasks of kind tokens")
+        if task.kind.by_word:
+            raise UserError(f"--augment edits does not support tasks of kind {task.kind.name}")
         return EditedRows(variants=settings.variants, least_words=settings.least_words, seed=settings.seed, **about)
     if method == "tasks":
         named = {other.name: other for other in map(load_task, settings.augment_tasks)}
@@ -113,8 +113,8 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
                 prepare(paths, other, settings.data_dir, settings.seed)
         return TextsOfTasks(tasks=tuple(other.name for other in others), others=others, **about)
     if settings.augment_file is not None:
-        if task.tokens:
-            raise UserError("--augment file does not support tasks of kind tokens")
+        if task.kind.by_word:
+            raise UserError(f"--augment file does not support tasks of kind {task.kind.name}")
         return RowsOfFile(file=settings.augment_file, **about)
     if settings.sides == "one" and not task.pair:
         raise UserError(f"--sides one is for pairs, but a row of {task.name} is a single text")
@@ -135,7 +135,7 @@ def _check_other(task: Task, other: Task, paths: Store) -> None:
     """Raise UserError if a task's texts cannot be rows of another task."""
     if task.pair and not other.pair:
         raise UserError(f"--augment-tasks: {task.name} reads pairs, but a row of {other.name} is a single text")
-    if task.tokens and not other.tokens:
+    if task.kind.by_word and not other.kind.by_word:
         raise UserError(
             f"--augment-tasks: the texts of {task.name} are divided into words, but those of {other.name} are not"
         )

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.ragged import EncodedText, offsets_of
 from common.data.readers.records import read_lines
 from common.data.split import find_splits, read_row_group
 from common.data.task_use import check_trains
 from common.data.tasks import TASK_SUFFIXES, Task, known_tasks, load_task
 from common.errors import UserError
+from common.kinds.ragged import EncodedText, offsets_of
 from common.launch.shards import parts_of
 from common.progress import bar
 from common.reading import regular_file

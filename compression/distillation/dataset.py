@@ -12,7 +12,6 @@ from common.store.artifact import Artifact, artifact_at, read_manifest
 from common.teachers.guided import draw_rows, with_answers
 from common.teachers.logits import find_logits, load_logits
 from common.training.models import find_model, only_teacher
-from common.training.targets import confidence, with_choices
 from compression.distillation.settings import DistillSettings, RowsSettings
 
 
@@ -108,7 +107,7 @@ def distillation_set(settings: DistillSettings, task: Task) -> DistillationSet:
     split, logits = with_answers(settings.paths, task, teacher, split, rows)
     if settings.min_confidence:
         own = np.arange(len(split)) < len(rows["train"])
-        sure = own | (confidence(task, logits) >= settings.min_confidence)
+        sure = own | (task.kind.confidence(task, logits) >= settings.min_confidence)
         say(f"{int((~sure).sum()):,} of {int((~own).sum()):,} augmented rows left out by --min-confidence")
         split, logits = split.take(np.flatnonzero(sure)), logits[sure]
     return DistillationSet(split, logits, teacher, not settings.only_original_data)
@@ -122,7 +121,7 @@ def held_out_rows(settings: DistillSettings, task: Task, teacher: str | None) ->
         return split.take(np.flatnonzero(split.labelled))
     if teacher is None:
         raise UserError(f"{task.name}: {name} has no labels, and no teacher is used to label it")
-    return with_choices(task, split, load_logits(settings.paths, task, teacher, name), split.labelled)
+    return split.with_choices(task, load_logits(settings.paths, task, teacher, name), split.labelled)
 
 
 def _labelled(train: Split, task: Task) -> Split:

@@ -21,7 +21,6 @@ from common.store.workspace import Workspace
 from common.teachers.layers import layers_config
 from common.training.loop import trained_parameters
 from common.training.models import members_of, read_config
-from common.training.targets import check_loss
 from compression.distillation.alignment import alignment_flag, check_pieces, check_teacher, load_aligner
 from compression.distillation.callbacks import Pruner
 from compression.distillation.dataset import (
@@ -102,8 +101,7 @@ class Distill(Step):
             "task": task.name,
             "labels": task.labels,
             "pair": task.pair,
-            "tokens": task.word_logits,
-            "multilabel": task.multilabel,
+            "task_kind": task.kind.name,
             "f1": "f1" in task.all_metrics or task.unanswerable,
             "arch": settings.student_arch,
             "seed": settings.seed,
@@ -115,7 +113,7 @@ class Distill(Step):
             "student": shape.model_dump(mode="json"),
         }
         seed_everything(settings.seed)
-        student = Student(settings.student_arch, shape, task.outputs, task.pair, task.word_logits)
+        student = Student(settings.student_arch, shape, task.outputs, task.pair, task.kind.by_word)
         if vectors is not None:
             student.embedding.table.weight.value.data.copy_(torch.from_numpy(vectors.copy()))
         if settings.init_from_teacher and teacher is not None:
@@ -146,15 +144,9 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
     create_pruner: needed for --prune-aware only.
     """
     task = load_task(settings.task)
-    check_loss(task, settings.loss)
-    if task.tokens and settings.student_arch == "ffn":
-        raise UserError(
-            f"{task.name} has a label for every word, but an FFN has one state per text: use another student"
-        )
-    if task.spans and not settings.attends and settings.student_arch not in TRANSFORMERS:
-        raise UserError(f"question answering ({task.name}) needs --pair-encoder align or compose, or a transformer")
-    if task.spans and settings.symmetric:
-        raise UserError(f"--symmetric: the question and the context of {task.name} cannot be exchanged")
+    task.kind.check_loss(task, settings.loss)
+    attends = settings.attends or settings.student_arch in TRANSFORMERS
+    task.kind.check_student(task, settings.student_arch, attends, settings.symmetric)
     if not task.pair and (settings.attends or settings.symmetric):
         flag = "--symmetric" if settings.symmetric else f"--pair-encoder {settings.pair_encoder}"
         raise UserError(f"{flag} is for pairs of texts, but {task.name} has single texts")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText, offsets_of
+from common.kinds.ragged import EncodedText, offsets_of
 from compression.distillation.settings import SentenceTask
 from compression.students.batch import Batch, EncodedRows
 from compression.tokenizers import TeacherTokenizer

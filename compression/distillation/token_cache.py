@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.data.tasks import Task
+from common.kinds.ragged import EncodedText
 from common.store.files import fingerprint, whole_folder
 from common.store.locks import only_one
 from common.store.workspace import Workspace
@@ -26,12 +26,12 @@ _METHOD = 1
 
 def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split, as `encode_split` does: read from the workspace, or encoded and saved there."""
-    by_word = ["by word"] if split.tokens else ["of spans, whole contexts"] if split.spans else []
+    by_word = [split.kind.name] if split.kind.by_word else []
     identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint, *by_word])
     folder = paths.tokens(task.name, identity)
     columns = ["text", *["second"][: len(split.sentences()) - 1]]
-    columns += ["word_starts"] if split.tokens or split.spans else []
-    max_tokens = tokenizer.max_tokens if split.spans else None
+    columns += ["word_starts"] if split.kind.by_word else []
+    max_tokens = tokenizer.max_tokens if split.kind.by_word and split.kind.always_pairs else None
     if cached := _read(folder, columns, max_tokens):
         return cached
     with only_one(folder, f"tokens of {task.name}", wait=True):

@@ -19,7 +19,6 @@ from common.training.loop import Run, fit, linear_schedule
 from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
-from common.training.targets import targets
 from compression.distillation.alignment import Aligner
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet
@@ -64,8 +63,8 @@ def train_student(
     rows, trained, epochs = data.rows, student, settings.epochs
     encoded = cached_tokens(settings.paths, task, tokenizer, rows.split)
     held_out = encode_split(tokenizer, data.held_out)
-    wanted = targets(task, rows.split.labels, rows.split.sentence2)
-    labels = torch.from_numpy(wanted).to(device)
+    targets = task.kind.targets(task, rows.split.labels, rows.split.sentence2)
+    labels = torch.from_numpy(targets).to(device)
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
     lengths = encoded.lengths
     if aligner is not None:
@@ -77,14 +76,14 @@ def train_student(
         """Return a part's shares of the terms of its batch's losses of labels and of logits."""
         if len(indices) == len(whole):
             return 1.0, 1.0
-        part, batch = (loss_terms(encoded, wanted, settings.loss, each) for each in (indices, whole))
+        part, batch = (loss_terms(encoded, targets, settings.loss, each) for each in (indices, whole))
         return part[0] / max(batch[0], 1), part[1] / batch[1]
 
     def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
         teacher = None if logits is None else logits[indices]
         predicted, factors = for_loss(predicted.float(), batch), shares(indices, whole)
         about = settings.alpha, settings.loss, settings.temperature
-        return combined(predicted, labels[indices], teacher, *about, factors)
+        return combined(task.kind, predicted, labels[indices], teacher, *about, factors)
 
     def loss(indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
         """Return the loss of a part of a batch, as its share of the batch's."""

@@ -13,8 +13,8 @@ from common.data.split import Split, load_split
 from common.data.task_use import check_no_overlap
 from common.data.tasks import Task, load_task
 from common.errors import UserError
+from common.kinds.base import ANSWERED_FROM
 from common.training.metrics import score
-from common.training.targets import ANSWERED_FROM
 from compression.evaluation.calibration import calibration_fields
 from compression.evaluation.models import F1_AT_THRESHOLD, data_fingerprint, split_names
 from compression.evaluation.packed import load_packed
@@ -46,8 +46,10 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
         row |= {"bytes_packed": path.stat().st_size, "rows": len(split)}
         row |= {"metrics": labelled_score(task, split, logits, model.temperature, model.threshold)}
         row |= threshold_field(model.threshold)
-        if model.labels and not model.tokens and (labelled := np.flatnonzero(split.labelled)).size:
-            row |= calibration_fields(logits[labelled], split.labels[labelled], model.temperature)
+        if task.kind.has_probabilities and (labelled := np.flatnonzero(split.labelled)).size:
+            row |= calibration_fields(
+                logits[labelled], split.labels[labelled], model.temperature, task.kind.independent
+            )
         row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
         if settings.time:
             row["speed"] = packed_speed(path, settings.runtime, split)
@@ -61,7 +63,7 @@ def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | N
         raise UserError(f"{where}: a {model.arch}, not a {arch}")
     if model.task != task.models_task:
         raise UserError(f"{where} was trained for task {model.task}, not {task.models_task}")
-    if (model.pair, model.tokens, model.multilabel) != (task.pair, task.word_logits, task.multilabel):
+    if (model.pair, model.kind) != (task.pair, task.kind.name):
         raise UserError(f"{where} has other inputs or outputs than {task.name}; the task was probably changed")
     if model.labels != task.labels:
         learned, own = (", ".join(labels) or "none" for labels in (model.labels, task.labels))
@@ -90,7 +92,7 @@ def labelled_score(
     rows = np.flatnonzero(split.labelled)
     if not len(rows):
         return {}
-    contexts = [split.sentence2[row] for row in rows] if task.spans and split.sentence2 else None
+    contexts = None if split.sentence2 is None else [split.sentence2[row] for row in rows]
     answered_from = ANSWERED_FROM if threshold is None else threshold
     labels, metrics = split.labels[rows], score(task, split.labels[rows], logits[rows], contexts, answered_from)
     if threshold is not None and "f1" in metrics:

@@ -23,7 +23,6 @@ from common.data.tasks import Task, load_task
 from common.data.text import normalise
 from common.errors import UserError
 from common.training.models import find_model
-from common.training.targets import choices
 from compression.evaluation.packed import find_packed, load_packed
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.speed import Predictor
@@ -87,7 +86,7 @@ def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
     UserError for a file that is not a probe for this task, and for tasks whose texts do not have one label or number.
     """
     task = load_task(settings.task)
-    if task.tokens or task.multilabel or task.spans:
+    if not (task.kind.one_class or task.kind.is_scaled):
         raise UserError(f"--probe is for tasks with one label or number per text, which {task.name} is not")
     found = read_probe(settings.probe, task)
     predict, temperature = _model(settings, task)
@@ -155,15 +154,17 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
 def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
     """Return probabilities [texts, labels], or scores [texts, 1]."""
     first, *second = map(list, zip(*texts, strict=True))
-    labels = np.full(len(first), np.nan, np.float32) if task.regression else np.full(len(first), -1)
-    logits = predict(Split(first, second[0] if second else None, labels, np.arange(len(first))))
-    return choices(task, logits)[:, None] if task.regression else to_probabilities(logits, temperature)
+    labels = task.kind.unknown_labels(len(first), task)
+    logits = predict(Split(first, second[0] if second else None, labels, np.arange(len(first)), task.kind))
+    if task.kind.is_scaled:
+        return task.kind.choices(task, logits).reshape(len(first), -1)
+    return to_probabilities(logits, temperature)
 
 
 def _compared(
     found: Probe, task: Task, groups: tuple[str, str], answers: tuple[np.ndarray, np.ndarray]
 ) -> dict[str, Any]:
-    names = task.labels or ("score",)
+    names = task.kind.value_names or task.labels
     differences = (answers[0] - answers[1]).astype(np.float64)
     by_template = differences.reshape(len(found.templates), found.words, len(names)).mean(1)
     errors = by_template.std(0, ddof=1) / len(by_template) ** 0.5 if len(by_template) > 1 else [None] * len(names)
@@ -177,5 +178,5 @@ def _compared(
         "label": names[column],
         "difference": float(differences[row, column]),
     }
-    changed = None if task.regression else float(np.mean(answers[0].argmax(1) != answers[1].argmax(1)))
+    changed = None if task.kind.is_scaled else float(np.mean(answers[0].argmax(1) != answers[1].argmax(1)))
     return {"texts": len(differences), "changed": changed, "differences": shown, "largest": largest}

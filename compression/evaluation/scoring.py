@@ -69,7 +69,7 @@ def score_model(
     validation, temperature, threshold = _validation(paths, task, config, predict)
     same_for_all_splits = {**_model_fields(paths, task, folder, config), "validation": validation}
     if packed:
-        temperature = round(packed.temperature, DIGITS) if config.has_probabilities else None
+        temperature = round(packed.temperature, DIGITS) if config.task_kind.has_probabilities else None
         threshold = packed.threshold
     rows = []
     for name in split_names(task, settings.split):
@@ -81,8 +81,8 @@ def score_model(
         row["stage"] = "packed" if settings.packed else config.stage
         metrics = _metrics(paths, task, config, name, split, logits, temperature, threshold)
         row |= {"rows": len(split), "metrics": metrics, **threshold_field(threshold)}
-        if config.has_probabilities and (labelled := np.flatnonzero(split.labelled)).size:
-            row |= calibration_fields(logits[labelled], split.labels[labelled], temperature)
+        if config.task_kind.has_probabilities and (labelled := np.flatnonzero(split.labelled)).size:
+            row |= calibration_fields(logits[labelled], split.labels[labelled], temperature, task.kind.independent)
         row["data"] = data_fingerprint(paths, task, name)
         row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
         if out is not None:
@@ -149,7 +149,8 @@ def _validation(
     labelled = split.take(rows)
     fitted = fit_packed(config, logits[rows], labelled.labels, labelled.sentence2 or []) if len(rows) else {}
     temperature, threshold = fitted.get("temperature"), fitted.get("threshold")
-    of_answers = threshold if task.spans else None  # F1 of labels has a metric of its own at the threshold
+    # F1 of labels has a metric of its own at the threshold.
+    of_answers = None if task.kind.has_probabilities else threshold
     metrics = _metrics(paths, task, config, "validation", split, logits, threshold=of_answers) or None
     return metrics, temperature, threshold
 

@@ -28,15 +28,15 @@ def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[st
     if not found:
         return []
     _, best = max(found, key=lambda each: (next(iter(each[0]["validation"].values())), -each[0]["bytes_packed"]))
-    return packed_commands(best, example(paths, about), about.word_logits, scores_of=scores_file(about, task))
+    return packed_commands(best, example(paths, about), not about.kind.by_word, scores_of=scores_file(about, task))
 
 
 def packed_commands(
-    path: Path, texts: Sequence[str], tokens: bool = False, columns: Sequence[str] = (), scores_of: Path | None = None
+    path: Path, texts: Sequence[str], explains: bool = True, columns: Sequence[str] = (), scores_of: Path | None = None
 ) -> list[str]:
     """Return three commands for a packed file, ready to paste, and one that classifies the user's own table.
 
-    texts: an example, one text or both texts of a pair; tokens: whether the model labels words; columns: the table's
+    texts: an example, one text or both texts of a pair; explains: whether --explain applies; columns: the table's
     text columns; scores_of: result of `scores_file`.
     """
     file, python, quoted = _from_here(path), _from_here(_python()), " ".join(map(shlex.quote, texts))
@@ -45,7 +45,7 @@ def packed_commands(
     table = f" --input new.csv --columns {' '.join(map(shlex.quote, columns))} --output classified.csv"
     return [
         f"{python} -m compression.runtime {file} {quoted}",
-        f"{line} {quoted} | {python} predict.py --model {model}{'' if tokens else ' --explain'}",
+        f"{line} {quoted} | {python} predict.py --model {model}{' --explain' if explains else ''}",
         f"{python} predict.py --model {model}",
         *([f"{python} predict.py --model {model}{table}"] if columns else []),
     ]
@@ -62,7 +62,7 @@ def scores_file(task: Task, given: str) -> Path | None:
 def example(paths: Workspace, task: Task) -> tuple[str, ...]:
     """Return a short row of a task's validation split, one or two texts; for questions, one with a short context."""
     rows = list(zip(*load_split(paths, task, "validation").sentences(), strict=True))
-    if task.spans:
+    if task.kind.always_pairs:
         return min(rows, key=lambda row: len(row[1]))
     return next((row for row in rows if all(len(text.split()) in _WORDS for text in row)), rows[0])
 

@@ -209,7 +209,7 @@ def in_onnx_order(arch: str, tensor: torch.Tensor) -> np.ndarray:
 
 def metadata(config: ModelConfig) -> dict[str, str]:
     """Return the file's metadata; everything but plain words is JSON."""
-    about = {"pair": config.pair, "multilabel": config.multilabel}
+    about = {"pair": config.pair, "kind": config.task_kind.name}
     encoded = {"labels": config.labels, **about, "student": config.student}
     plain = {"name": config.name, "task": config.task, "arch": config.arch}
     return plain | {key: json.dumps(value) for key, value in encoded.items()}

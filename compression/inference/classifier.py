@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
+from common.kinds.base import Kind
+from common.kinds.registry import KINDS
 from common.training.models import ModelConfig
-from common.training.targets import choices
 from compression.runtime import Model, to_probabilities
 
 Sentences = Sequence[tuple[str, ...]]
@@ -23,50 +23,44 @@ Function = Callable[[Sentences], np.ndarray]
 class Classifier:
     """A loaded model.
 
-    labels: empty for a regression; pair: whether a text is two sentences; tokens: whether every word has a label, or
-    for pairs, whether the first text is a question that a part of the second one answers; multilabel: whether a text
-    has any number of labels; threshold: minimum probability of an answer, for questions that may have none;
-    probabilities: function from texts to float32 [n, labels]; for a regression, scores in the task's range [n, 1]; for
-    tokens, [n, words, labels], NaN after a text's last word; for questions, the logits of start and end,
-    [n, 1 + words, 2], with "no answer" first.
+    labels: empty for numbers; pair: whether a text is two sentences; kind: of its task; threshold: minimum probability
+    of an answer, for questions that may have none; probabilities: function from texts to float32 [n, labels]; for
+    numbers, numbers in the task's range; for tags, [n, words, labels], NaN after a text's last word; for
+    answers, the logits of start and end, [n, 1 + words, 2], with "no answer" first.
     """
 
     name: str
     task: str
     labels: tuple[str, ...]
     pair: bool
-    tokens: bool
-    multilabel: bool
+    kind: Kind
     probabilities: Function
     threshold: float | None = None
-
-    @property
-    def kind(self) -> Literal["labels", "scores", "tags", "answers"]:
-        """Kind of predictions: labels with probabilities, scores, tags of words, or answers to questions."""
-        if self.tokens:
-            return "answers" if self.pair else "tags"
-        return "labels" if self.labels else "scores"
 
 
 def classifier_of(
     model: ModelConfig | Model, logits: Function, task: str, temperature: float = 1.0, threshold: float | None = None
 ) -> Classifier:
-    """Return a classifier with probabilities softmax(logits / temperature), or with scores in the task's range.
+    """Return a classifier of a model with these logits.
 
     task: a built-in task, or the path of a task's YAML file; threshold: as in Classifier.
-    Raises UserError for a regression if the task's YAML file, which has the range of scores, is not known.
+    Raises UserError for a kind whose numbers depend on the task's YAML file, if this is not known.
     """
-    if not model.labels and task not in known_tasks() and not task.endswith((".yaml", ".yml")):
-        raise UserError(f"{model.name} predicts scores of {task}: give the YAML file with their range as --task")
-    scored = None if model.labels else load_task(task)
+    kind = model.task_kind if isinstance(model, ModelConfig) else KINDS[model.kind]
+    scaled = None
+    if kind.is_scaled:
+        if task not in known_tasks() and not task.endswith((".yaml", ".yml")):
+            raise UserError(
+                f"{model.name} predicts {kind.name} of {task}: give the YAML file with their range as --task"
+            )
+        scaled = load_task(task)
 
-    def probabilities(texts: Sentences) -> np.ndarray:
-        values = logits(texts)
-        if model.tokens and model.pair:
-            return values
-        if scored is not None:
-            return choices(scored, values)[:, None]
-        return to_probabilities(values, temperature, model.multilabel)
+    def values(texts: Sentences) -> np.ndarray:
+        found = logits(texts)
+        if kind.always_pairs:
+            return found  # parts of contexts are chosen from logits
+        if scaled is not None:
+            return kind.choices(scaled, found).reshape(len(found), -1)
+        return to_probabilities(found, temperature, kind.independent)
 
-    kind = model.pair, model.tokens, model.multilabel
-    return Classifier(model.name, model.task, model.labels, *kind, probabilities, threshold)
+    return Classifier(model.name, model.task, model.labels, model.pair, kind, values, threshold)

@@ -187,10 +187,10 @@ def find_model(paths: Workspace, model: str, task: str | None) -> Path:
 def _check_answers(settings: PredictSettings, model: Classifier) -> None:
     """Raise UserError for a flag that does not apply to the model's kind of predictions."""
     for flag, value in (("--top", settings.top), ("--min-probability", settings.min_probability)):
-        if value is not None and model.kind != "labels":
-            raise UserError(f"{flag} is for labels with probabilities; {model.name} predicts {model.kind}")
-    if model.tokens and settings.explain:
-        raise UserError(f"--explain is for labels and scores of texts; {model.name} predicts {model.kind}")
+        if value is not None and not model.kind.has_probabilities:
+            raise UserError(f"{flag} is for labels with probabilities; {model.name} predicts {model.kind.name}")
+    if model.kind.by_word and settings.explain:
+        raise UserError(f"--explain is for labels and scores of texts; {model.name} predicts {model.kind.name}")
 
 
 def _columns(settings: PredictSettings, model: Classifier) -> Columns:
@@ -204,13 +204,13 @@ def _columns(settings: PredictSettings, model: Classifier) -> Columns:
     task = settings.task or model.task
     known = load_task(task).columns if settings.task or task in known_tasks() else {}
     names = tuple(known[name] for name in ours if name in known)
-    usual = ("question", "context") if model.kind == "answers" else ours if model.pair else ("text",)
+    usual = ("question", "context") if model.kind.always_pairs else ours if model.pair else ("text",)
     return Columns(names if len(names) == len(ours) else usual, False, where)
 
 
 def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int, explain: bool = False) -> Iterator[str]:
     """Yield the text to write for each chunk of rows."""
-    for chunk in chunks(rows, most, model.tokens):
+    for chunk in chunks(rows, most, model.kind.by_word):
         texts = [row.sentences for row in chunk]
         values = model.probabilities(texts).tolist()
         drops = leave_one_out(model, texts, values) if explain else [None] * len(texts)
@@ -256,7 +256,7 @@ def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
 def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, settings: PredictSettings) -> None:
     """Prompt for texts on a terminal and answer each one, until Ctrl-D; prompts and errors go to stderr."""
     sys.stdout.reconfigure(encoding="utf-8")
-    if model.kind == "answers":
+    if model.kind.always_pairs:
         names, expected = ("question", "context"), "a question and its context, a line each"
     elif model.pair:
         names, expected = ("first", "second"), "two sentences, a line each"

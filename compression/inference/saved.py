@@ -7,10 +7,10 @@ import numpy as np
 from common.data.split import Split, task_file_of_data
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.kinds.base import ANSWERED_FROM
 from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
 from common.training.models import ModelConfig, read_config
-from common.training.targets import ANSWERED_FROM
 from compression.evaluation.scoring import load_predictor
 from compression.inference.classifier import Classifier, Sentences, classifier_of
 
@@ -18,18 +18,16 @@ from compression.inference.classifier import Classifier, Sentences, classifier_o
 def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
     """Load the model in a folder. Raises UserError if it is missing or damaged."""
     config = read_config(folder)
-    predict, spans = load_predictor(folder, config, cpu), config.tokens and config.pair
+    predict, kind = load_predictor(folder, config, cpu), config.task_kind
 
     def logits(texts: Sentences) -> np.ndarray:
         first, *second = (list(sentences) for sentences in zip(*texts, strict=True))
-        # The shape of the labels determines whether spans are found, or words or texts are classified.
-        shape = (len(texts), *([1] if config.tokens else []), *([2] if spans else []))
-        labels = np.zeros(shape, np.int64)
-        return predict(Split(first, second[0] if second else None, labels, np.arange(len(texts))))
+        no_labels = np.zeros(len(texts), np.int64)
+        return predict(Split(first, second[0] if second else None, no_labels, np.arange(len(texts)), kind))
 
     task = task or task_file_of_data(paths, config.task) or config.task
     fitted = _fitted(paths, config)
-    threshold = fitted.get("threshold", ANSWERED_FROM) if spans and load_task(task).unanswerable else None
+    threshold = fitted.get("threshold", ANSWERED_FROM) if kind.always_pairs and load_task(task).unanswerable else None
     return classifier_of(config, logits, task, fitted.get("temperature", 1.0), threshold)
 
 

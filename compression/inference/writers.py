@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from common.data.iob import as_iob, entities
-from common.data.tasks import JOINED_BY
 from common.errors import UserError
+from common.kinds.iob import as_iob, entities
+from common.kinds.multilabel import JOINED_BY
 from compression.inference.classifier import Classifier
 from compression.inference.explain import Drops
 from compression.inference.texts import Format, Row, Texts
@@ -70,10 +70,15 @@ def choose(labels: Sequence[str], probabilities: Sequence[float], least: float |
 
 @dataclasses.dataclass(frozen=True)
 class TextAnswers:
-    """Answers to whole texts. labels: empty for a regression, which has a single score."""
+    """Answers to whole texts: the most probable of the model's labels."""
 
-    labels: tuple[str, ...]
+    model: Classifier
     wanted: Wanted
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The model's labels."""
+        return self.model.labels
 
     def shown(self, values: list[float]) -> list[tuple[str, float]]:
         """Return labels with their probabilities: all in their own order, or the `top` most probable ones."""
@@ -81,17 +86,13 @@ class TextAnswers:
         return pairs if self.wanted.top is None else sorted(pairs, key=lambda pair: -pair[1])[: self.wanted.top]
 
     def choice(self, values: list[float]) -> str:
-        """Return the answer: a label, NO_LABEL, or the score."""
-        if not self.labels:
-            return f"{values[0]:.{DIGITS}f}"
+        """Return the answer: a label, or NO_LABEL."""
         return choose(self.labels, values, self.wanted.least) or NO_LABEL
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns added to a table."""
         explanation = ["explanation"] if self.wanted.explain else []
-        if not self.labels:
-            return ["predicted_score", *explanation]
         if self.wanted.top is None:
             return ["predicted_label", *(f"probability_{label}" for label in self.labels), *explanation]
         ranks = range(1, min(self.wanted.top, len(self.labels)) + 1)
@@ -100,15 +101,13 @@ class TextAnswers:
     def cells(self, row: Row, answer: Answer) -> list[str]:
         """Return the cells of these columns."""
         cells = [self.choice(answer.values)]
-        for label, probability in self.shown(answer.values) if self.labels else ():
+        for label, probability in self.shown(answer.values):
             cells += [*([] if self.wanted.top is None else [label]), f"{probability:.{DIGITS}f}"]
         return [*cells, *([] if answer.drops is None else [explanation_text(answer.drops)])]
 
     def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
         """Return the fields added to a JSON object."""
         explanation = {} if answer.drops is None else {"explanation": explanation_lists(answer.drops)}
-        if not self.labels:
-            return {"predicted_score": round(answer.values[0], DIGITS), **explanation}
         label = choose(self.labels, answer.values, self.wanted.least)
         shown = [(each, round(probability, DIGITS)) for each, probability in self.shown(answer.values)]
         if self.wanted.top is None:
@@ -121,7 +120,7 @@ class TextAnswers:
 
         An explanation is a separate line below, indented by a tab.
         """
-        shown = self.shown(answer.values) if self.labels else []
+        shown = self.shown(answer.values)
         cells = [self.choice(answer.values), *(f"{label} {value:.{DIGITS}f}" for label, value in shown)]
         below = "" if answer.drops is None else f"\t{explanation_text(answer.drops)}\n"
         return "\t".join(cells) + "\n" + below
@@ -172,16 +171,47 @@ class LabelsAnswers(TextAnswers):
 
 
 @dataclasses.dataclass(frozen=True)
+class NumberAnswers:
+    """Answers to whole texts that are numbers, with the names of the kind's values."""
+
+    model: Classifier
+    wanted: Wanted
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns added to a table."""
+        explanation = ["explanation"] if self.wanted.explain else []
+        return [*(f"predicted_{name}" for name in self.model.kind.value_names), *explanation]
+
+    def cells(self, row: Row, answer: Answer) -> list[str]:
+        """Return the cells of these columns."""
+        numbers = [f"{value:.{DIGITS}f}" for value in answer.values]
+        return [*numbers, *([] if answer.drops is None else [explanation_text(answer.drops)])]
+
+    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
+        """Return the fields added to a JSON object."""
+        values = [round(value, DIGITS) for value in answer.values]
+        explanation = [] if answer.drops is None else [explanation_lists(answer.drops)]
+        return dict(zip(self.columns, [*values, *explanation], strict=True))
+
+    def lines(self, row: Row, answer: Answer) -> str:
+        """Return the numbers, with tabs between them, and an explanation on a line below, indented by a tab."""
+        numbers = "\t".join(f"{value:.{DIGITS}f}" for value in answer.values)
+        return numbers + "\n" + ("" if answer.drops is None else f"\t{explanation_text(answer.drops)}\n")
+
+
+@dataclasses.dataclass(frozen=True)
 class TagAnswers:
     """Answers to the words of texts: IOB tags. Because of padding, an answer may have more words than the row."""
 
-    labels: tuple[str, ...]
+    model: Classifier
+    wanted: Wanted
     columns = ("predicted_tags",)
 
     def tagged(self, row: Row, answer: Answer) -> tuple[list[str], list[str]]:
         """Return a row's words and their most probable tags, the first one if tied."""
         words = row.sentences[0].split()
-        return words, [str(choose(self.labels, each)) for each, _ in zip(answer.values, words, strict=False)]
+        return words, [str(choose(self.model.labels, each)) for each, _ in zip(answer.values, words, strict=False)]
 
     def lines(self, row: Row, answer: Answer) -> str:
         """Return one line per word with its tag, and an empty line, as in a file of tagged words."""
@@ -203,9 +233,10 @@ class TagAnswers:
 
 @dataclasses.dataclass(frozen=True)
 class SpanAnswers:
-    """Answers to questions: parts of their contexts. threshold: as in Classifier."""
+    """Answers to questions: parts of their contexts."""
 
-    threshold: float | None
+    model: Classifier
+    wanted: Wanted
     columns = ("predicted_answer", "probability")
 
     def answered(self, row: Row, answer: Answer) -> tuple[str | None, float]:
@@ -213,9 +244,9 @@ class SpanAnswers:
         context = row.sentences[1]
         words = word_spans(context)
         logits = np.array(answer.values[: 1 + len(words)], np.float32)
-        chosen = best_span(logits, self.threshold)
+        chosen = best_span(logits, self.model.threshold)
         first, last = (0, 0) if chosen is None else (1 + chosen[0], 1 + chosen[1])
-        outcomes = logits if chosen is None or self.threshold is not None else logits[1:]
+        outcomes = logits if chosen is None or self.model.threshold is not None else logits[1:]
         start, end = np.exp(logits - np.logaddexp.reduce(outcomes)).T
         text = None if chosen is None else context[words[chosen[0]][0] : words[chosen[1]][1]]
         return text, float(start[first] * end[last])
@@ -235,15 +266,14 @@ class SpanAnswers:
         return {"predicted_answer": text, "probability": round(probability, DIGITS)}
 
 
-Answers = TextAnswers | TagAnswers | SpanAnswers
-
-
-def _answers_of(model: Classifier, wanted: Wanted) -> Answers:
-    if model.kind == "answers":
-        return SpanAnswers(model.threshold)
-    if model.tokens:
-        return TagAnswers(model.labels)
-    return (LabelsAnswers if model.multilabel else TextAnswers)(model.labels, wanted)
+Answers = TextAnswers | NumberAnswers | TagAnswers | SpanAnswers
+ANSWERS: dict[str, type[Answers]] = {
+    "labels": TextAnswers,
+    "multilabel": LabelsAnswers,
+    "tags": TagAnswers,
+    "answers": SpanAnswers,
+}
+"""Name of a kind -> how its answers are written; others are numbers."""
 
 
 def make_writer(kind: Format, texts: Texts, model: Classifier, wanted: Wanted) -> tuple[str, Writer]:
@@ -251,7 +281,7 @@ def make_writer(kind: Format, texts: Texts, model: Classifier, wanted: Wanted) -
 
     Raises UserError for a name that the input already has.
     """
-    answers = _answers_of(model, wanted)
+    answers = ANSWERS.get(model.kind.name, NumberAnswers)(model, wanted)
     if kind == "lines":
         return "", answers.lines
     if kind == "jsonl":

@@ -13,30 +13,32 @@ DIGITS = 4
 """Decimal places of a temperature: later ones differ between machines, even for the same rows."""
 
 
-def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray, temperature: float = 1.0) -> float:
+def negative_log_likelihood(
+    logits: np.ndarray, labels: np.ndarray, temperature: float = 1.0, independent: bool = False
+) -> float:
     """Return the mean of -log softmax(logits / temperature) at the labels. logits: [n, outputs]; labels: int64 [n].
 
-    If multilabel, labels are 1 or 0, [n, outputs], and it is the mean over rows and labels, with sigmoids.
+    independent: labels are 1 or 0, [n, outputs], and it is the mean over rows and labels, with sigmoids.
     """
     scaled = logits.astype(np.float64) / temperature
-    if labels.ndim == 2:
+    if independent:
         return -float(np.where(labels > 0, log_expit(scaled), log_expit(-scaled)).mean())
     return -float(log_softmax(scaled, axis=1)[np.arange(len(labels)), labels].mean())
 
 
-def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
+def fit_temperature(logits: np.ndarray, labels: np.ndarray, independent: bool = False) -> float:
     """Return the temperature of least negative log-likelihood; 1 if no row is wrong.
 
-    logits: float32 [n, outputs] of rows that were not trained on; labels: int64 [n], or if multilabel, 1 or 0, [n,
-    outputs]. The likelihood has one maximum (that of a logistic regression on 1 / T), but if no row is wrong, it only
-    rises as the temperature falls.
+    logits: float32 [n, outputs] of rows that were not trained on; labels: int64 [n], or if independent, 1 or 0,
+    [n, outputs]. The likelihood has one maximum (that of a logistic regression on 1 / T), but if no row is wrong, it
+    only rises as the temperature falls.
     """
-    chosen = logits >= 0 if labels.ndim == 2 else logits.argmax(1)
+    chosen = logits >= 0 if independent else logits.argmax(1)
     if (chosen == labels).all():
         return 1.0
 
     def cost(temperature: float) -> float:
-        return negative_log_likelihood(logits, labels, temperature)
+        return negative_log_likelihood(logits, labels, temperature, independent)
 
     bounds = (np.log(LEAST), np.log(MOST))
     found = minimize_scalar(lambda x: cost(np.exp(x)), bounds=bounds, method="bounded", options={"xatol": 1e-7})

@@ -24,15 +24,14 @@ from compression.runtime.header import (
     COMPOSE,
     HEAD_DIM,
     MOST_ALIGNED,
-    MULTILABEL,
     NO_SEGMENTS,
     PAIR,
     POOL_MAX,
     SHARING,
     SYMMETRIC,
     THRESHOLD,
-    TOKENS,
 )
+from compression.runtime.kinds import KINDS
 from compression.runtime.model import MAGIC, VERSION
 from compression.runtime.reader import MOST_WIDTH
 from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS, SHARES
@@ -86,7 +85,7 @@ def _pack(
     student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0, threshold: float = HALF
 ) -> tuple[bytes, ByteCounts]:
     vocabulary = pack_vocabulary(tokenizer)
-    stored = np.float32(temperature).tobytes() if config.has_probabilities else b""
+    stored = np.float32(temperature).tobytes() if config.task_kind.has_probabilities else b""
     stored += np.float32(threshold).tobytes() if config.f1 else b""
     return _assemble(_write(student, vocabulary, config), vocabulary, stored)
 
@@ -132,9 +131,12 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     about |= NO_SEGMENTS * (not encoder.segments) | HEAD_DIM * bool(encoder.head_dim)
     header.byte(ARCHS.index(spec.arch) | about)
     header.byte(EMBEDDINGS.index(embedding))
-    flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max") | TOKENS * spec.tokens
+    flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max")
     flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * config.f1
-    header.byte(flags | MULTILABEL * config.multilabel | CALIBRATED * config.has_probabilities)
+    kind = KINDS[config.task_kind.name]
+    header.byte(flags | kind.bits | CALIBRATED * kind.has_probabilities)
+    if kind.code is not None:
+        header.byte(kind.code)
     header.text(config.name)
     header.text(config.task)
     header.number(len(config.labels))
@@ -143,8 +145,8 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     header.size(settings.max_tokens)
     header.width(settings.embedding_dim)
     header.width(settings.cls_hidden_dim)
-    for name, kind in ENCODER_FIELDS[spec.arch].items():
-        getattr(header, kind)(getattr(encoder, name))
+    for name, form in ENCODER_FIELDS[spec.arch].items():
+        getattr(header, form)(getattr(encoder, name))
     if encoder.head_dim:
         header.width(encoder.head_dim)
         if encoder.attention > MOST_WIDTH:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.data.spans import NO_ANSWER, best_answers
-from common.training.metrics import answer_scores
+from common.kinds.answers import answer_scores
+from common.kinds.spans import NO_ANSWER, best_answers
 from common.training.models import ModelConfig
 from compression.packing.calibration import DIGITS, fit_temperature
 from compression.runtime import to_probabilities
@@ -26,9 +26,9 @@ def fit_packed(
     logits: of rows that were not trained on, all labelled; labels, contexts (sentence2): as in common.data.split.Split.
     """
     found = {}
-    if config.has_probabilities:
-        found["temperature"] = fit_temperature(logits, labels)
-    if config.f1 and config.tokens:
+    if config.task_kind.has_probabilities:
+        found["temperature"] = fit_temperature(logits, labels, config.task_kind.independent)
+    if config.f1 and config.task_kind.always_pairs:
         found["threshold"] = fit_answer_threshold(logits, labels, contexts)
     elif config.f1:
         found["threshold"] = fit_threshold(to_probabilities(logits, found["temperature"]), labels)

@@ -5,7 +5,8 @@
 
 or `python -m compression.runtime sst-2-12k "a gorgeous , witty film"`. docs/format.md has the format byte by byte;
 compression/packing writes it. Read the modules in the order reader, entropy, weights, shapes, tokenizers, vocabulary,
-header, encoders, zoo, model, __main__. They import nothing of the project, and `make runtime` joins them into one file.
+spans, kinds, header, encoders, zoo, model, __main__. They import nothing of the project, and `make runtime` joins
+them into one file.
 
 Files are not trusted: every length is checked before anything is allocated, and every fault raises PackedError.
 """
@@ -22,7 +23,8 @@ if sys.argv[:1] == ["-m"]:
     # nothing from threads, which take time to start and to wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from compression.runtime.model import Model, load, load_bytes, tidy, to_probabilities
+from compression.runtime.kinds import to_probabilities
+from compression.runtime.model import Model, load, load_bytes, tidy
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ALIGNING, ARCHS, TRANSFORMERS, EncoderSize, student_shapes
 from compression.runtime.spans import merge_windows, windows_of

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from compression.runtime.kinds import KINDS
 from compression.runtime.model import Model, load
 from compression.runtime.reader import PackedError
 from compression.runtime.zoo import zoo_names
@@ -19,6 +20,7 @@ A model of pairs takes two TEXTs a pair, or lines of two texts with a tab betwee
 A model that labels words prints a line for each word, and an empty one after each text.
 A model that answers questions takes a question and its context as a pair, and prints the answer, empty for none."""
 _LINES_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 20
+_PADDED = ("tags", "answers")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -43,8 +45,8 @@ def main(arguments: Sequence[str]) -> None:
     for number, line in enumerate(sys.stdin.buffer, 1):
         batch.append(_parse(model, line, number))
         longest = max(longest, len(line))
-        # Answers to words are padded to the longest line.
-        if len(batch) == at_once or (model.tokens and longest * len(batch) > _BYTES_AT_ONCE):
+        # Logits of words are padded to the longest line.
+        if len(batch) == at_once or (model.kind in _PADDED and longest * len(batch) > _BYTES_AT_ONCE):
             _print(model, batch)
             batch, longest = [], 0
     _print(model, batch)
@@ -64,30 +66,8 @@ def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
 
 
 def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> None:
-    """Print a line for each text: the label and all probabilities, or a regression's score.
-
-    If a text may have several labels: those with a probability of at least 0.5, joined by |, or "none of these". If
-    words are labelled: a line for each word with its tag, and an empty line. If questions are answered: the answer.
-    """
-    if model.pair and model.tokens:
-        print("".join(f"{answer}\n" for answer in model.predict(texts)), end="", flush=True)
-        return
-    for text, row in zip(texts, model.probabilities(texts).tolist(), strict=True):
-        if model.tokens:
-            tags = (model.labels[word.index(max(word))] for word in row)
-            print("".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False)))
-        elif model.labels:
-            shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
-            print(f"{_answer(model, row)}\t{shares}")
-        else:
-            print(f"{row[0]:.6f}")
-    sys.stdout.flush()
-
-
-def _answer(model: Model, probabilities: list[float]) -> str:
-    if not model.multilabel:
-        return model.labels[probabilities.index(max(probabilities))]
-    return "|".join(label for label, p in zip(model.labels, probabilities, strict=True) if p >= 0.5) or "none of these"
+    """Print the answer to each text, and the probability of each label, if there are any."""
+    print("".join(f"{line}\n" for line in KINDS[model.kind].lines(model, texts)), end="", flush=True)
 
 
 if __name__ == "__main__":

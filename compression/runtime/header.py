@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compression.runtime.entropy import RAW, SYMBOLS_PER_BYTE, decode_stream
+from compression.runtime.kinds import BY_WORD, MULTILABEL, kind_with
 from compression.runtime.reader import MOST_VALUES, MOST_WIDTH, PackedError, Reader
 from compression.runtime.shapes import (
     ALIGNING,
@@ -22,8 +23,8 @@ from compression.runtime.tokenizers.char import ALPHABET
 from compression.runtime.vocabulary import Vocabulary, read_word_pieces
 from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
-PAIR, POOL_MAX, TOKENS, MULTILABEL, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 4, 8, 16, 32, 64, 128
-"""Bits of the settings' flags."""
+PAIR, POOL_MAX, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 16, 32, 64, 128
+"""Bits of the settings' flags, besides BY_WORD and MULTILABEL."""
 COMPOSE, SHARING, NO_SEGMENTS, HEAD_DIM = 8, 16, 64, 128
 """Terms of an architecture's number: SHARING times an index in SHARES; COMPOSE, NO_SEGMENTS and HEAD_DIM if they
 apply."""
@@ -44,16 +45,23 @@ class Header:
         self.arch = ARCHS[arch]
         self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
         flags = reader.byte()
-        self.pair, self.pool_max, self.tokens = bool(flags & PAIR), bool(flags & POOL_MAX), bool(flags & TOKENS)
-        self.multilabel, self._calibrated, self.temperature = bool(flags & MULTILABEL), bool(flags & CALIBRATED), 1.0
+        bits = flags & (BY_WORD | MULTILABEL)
+        code = reader.byte() if bits == BY_WORD | MULTILABEL else None
+        self.pair, self.pool_max, self.by_word = bool(flags & PAIR), bool(flags & POOL_MAX), bits == BY_WORD
+        self._calibrated, self.temperature = bool(flags & CALIBRATED), 1.0
         self._has_threshold = bool(flags & THRESHOLD)
         self.threshold: float | None = None
         self.name, self.task = reader.text(), reader.text()
         self.labels = tuple(reader.text() for _ in range(reader.number(1 << 16)))
-        self.outputs = len(self.labels) or 1
+        self.kind = kind_with(bits, code, self.pair, self.labels)
+        self.outputs = self.kind.outputs(self.labels)
         self.max_tokens, dim, classifier = reader.size(), reader.width(), reader.width()
         sizes = {name: getattr(reader, kind)() for name, kind in ENCODER_FIELDS[self.arch].items()}
-        about = {"align": bool(flags & ALIGN), "symmetric": bool(flags & SYMMETRIC), "spans": self.pair and self.tokens}
+        about = {
+            "align": bool(flags & ALIGN),
+            "symmetric": bool(flags & SYMMETRIC),
+            "spans": self.pair and self.by_word,
+        }
         about |= {"share": SHARES[share], "segments": not form & NO_SEGMENTS, "compose": bool(form & COMPOSE)}
         about |= {"head_dim": reader.width()} if form & HEAD_DIM else {}
         self.size = EncoderSize(self.arch, self.pair, self.max_tokens, dim, **sizes, **about)
@@ -75,18 +83,18 @@ class Header:
 
     def _check_settings(self) -> None:
         size = self.size
-        if self.tokens and (not self.labels or self.arch == "ffn"):
+        if self.by_word and (not self.labels or self.arch == "ffn"):
             raise PackedError("this architecture cannot label words, or there are no labels")
         attends = size.align or self.arch in TRANSFORMERS
         if size.spans and (len(self.labels) != 2 or not attends or size.symmetric):
             raise PackedError(
                 "a question answering model needs two labels, aligned texts or a transformer, and no symmetry"
             )
-        if self.multilabel and (self.tokens or not self.labels):
-            raise PackedError("a multi-label model labels words, or has no labels")
-        if self._calibrated and (self.tokens or not self.labels):
+        if not self.outputs:
+            raise PackedError("the model has no labels")
+        if self._calibrated and not self.kind.has_probabilities:
             raise PackedError("a temperature is stored for a model without probabilities")
-        if self._has_threshold and (len(self.labels) != 2 or (self.tokens and not self.pair) or self.multilabel):
+        if self._has_threshold and not self.kind.has_threshold(self.labels):
             raise PackedError("a threshold is stored for a model that does not choose between two labels")
         if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
             raise PackedError("a convolution needs an odd window and max pooling")

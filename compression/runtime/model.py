@@ -15,7 +15,7 @@ from compression.runtime.encoders import ENCODERS
 from compression.runtime.header import Header
 from compression.runtime.reader import PackedError, Reader
 from compression.runtime.shapes import TRANSFORMERS
-from compression.runtime.spans import best_span, merge_windows, windows_of, word_spans
+from compression.runtime.spans import merge_windows, windows_of, word_spans
 from compression.runtime.tokenizers.bpe import BytePairs
 from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
 from compression.runtime.tokenizers.char import Characters
@@ -35,10 +35,10 @@ Loaded = TypeVar("Loaded")
 class Model:
     """A packed student.
 
-    name, task: its name, and the task it was trained for. labels: empty for a regression. pair: whether it reads two
-    texts. tokens: whether it labels every word (between single spaces), or with pair, whether it answers a question,
-    the first text, by a part of its context, the second text (the labels are then start and end). multilabel: whether
-    a text may have any number of labels, each with its own probability. arch: one of ARCHS. embedding: one of
+    name, task: its name, and the task it was trained for. labels: empty for numbers. pair: whether it reads two texts.
+    kind: what it predicts: "labels", one a text; "multilabel", any number of labels, each with its own probability;
+    "numbers", one a text; "tags", one for each word (between single spaces); "answers" to a question, the first text:
+    parts of its context, the second text (the labels are then start and end). arch: one of ARCHS. embedding: one of
     EMBEDDINGS. temperature: logits are divided by it before probabilities are computed; 1 if none was fitted.
     threshold: with two labels, the probability of the second one that gave the best F1 on validation as threshold; for
     questions, the least probability of an answer; None if there is none.
@@ -47,7 +47,8 @@ class Model:
     def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
-        self.outputs, self.tokens, self.multilabel = header.outputs, header.tokens, header.multilabel
+        self.outputs, self.kind, self._kind = header.outputs, header.kind.name, header.kind
+        self._by_word = header.by_word
         self.temperature, self.threshold = header.temperature, header.threshold
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
@@ -97,7 +98,7 @@ class Model:
             if isinstance(self._tokenizer, HashedWords) and not ids:  # no id is left that will be read
                 self._tokenizer.forget()
         logits = np.concatenate(parts)
-        if not self.tokens:
+        if not self._by_word:
             return logits
         of_text = np.array(counts, np.int64)
         if self._spans:
@@ -108,44 +109,24 @@ class Model:
         return by_text
 
     def predict(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list:
-        """Return the label of each text (or pair); for a regression its score.
+        """Return the answer to each text (or pair), by the model's kind: its label, or its number.
 
-        A multilabel model gives a list of the labels with a probability of at least 0.5, a model of words a list of
-        tags for each text, a model of questions the answer's text, empty if there is none. Raises PackedError if an
-        item is not a text, or not a pair.
+        multilabel: a list of the labels with a probability of at least 0.5; tags: a list of tags; answers: the answer's
+        text, empty if there is none. Raises PackedError if an item is not a text, or not a pair.
         """
-        if self._spans:
-            pairs = [self._tidied(text) for text in texts]
-            return [self._answer(context, row) for (_, context), row in zip(pairs, self.logits(pairs), strict=True)]
-        found = self.probabilities(texts)
-        if not self.labels:
-            return found[:, 0].tolist()
-        if self.multilabel:
-            return [[self.labels[i] for i in np.flatnonzero(row >= 0.5)] for row in found]
-        if not self.tokens:
-            return [self.labels[index] for index in found.argmax(-1).tolist()]
-        counts = (len(text.split()) for text in texts)
-        return [[self.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in zip(found, counts, strict=True)]
+        return self._kind.answers(self, texts)
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return the softmax of the tidied texts' logits divided by the temperature, or if multilabel, the sigmoid.
 
-        float32 [texts, labels]; for a regression the score itself, [texts, 1]. Raises PackedError for a model that
-        answers questions.
+        float32 [texts, labels]; for numbers the number itself, [texts, 1]. Raises PackedError for a model that answers
+        questions.
         """
-        if self._spans:
-            raise PackedError(f"{self.name} answers questions; its labels have no probabilities")
         check_list(texts)
-        logits = self.logits([self._tidied(text) for text in texts])
-        return to_probabilities(logits, self.temperature, self.multilabel) if self.labels else logits
+        return self._kind.probabilities(self.logits([self.tidied(text) for text in texts]), self.temperature)
 
-    def _answer(self, context: str, logits: np.ndarray) -> str:
-        """Return the answer in a tidied context, "" for none. logits: of one text, as `logits` returns them."""
-        words = word_spans(context)
-        best = best_span(logits[: 1 + len(words)], self.threshold)
-        return "" if best is None else context[words[best[0]][0] : words[best[1]][1]]
-
-    def _tidied(self, text: str | tuple[str, str]) -> str | tuple[str, ...]:
+    def tidied(self, text: str | tuple[str, str]) -> str | tuple[str, ...]:
+        """Return a text, or a pair of texts, as `logits` reads it. Raises PackedError if it is neither."""
         return tidy(text) if isinstance(text, str) else tuple(map(tidy, self._sentences(text)))
 
     def _sentences(self, text: str | tuple[str, str]) -> list[str]:
@@ -175,7 +156,7 @@ class Model:
         most: number of tokens at which the sentence is cut, if any. A word that is cut off has the last token's index.
         """
         encode = self._tokenizer.encode
-        if not self.tokens:
+        if not self._by_word:
             return encode(sentence)[:most] or [0], []
         ids: list[int] = []
         starts: list[int] = []
@@ -190,7 +171,7 @@ class Model:
         table = self._tokenizer.table() if isinstance(self._tokenizer, HashedWords) else self._table
         if self._spans:
             encoded = self._encoder.words(table, ids, lengths, words)
-        elif self.tokens:
+        elif self._by_word:
             encoded = self._encoder.states(table, ids, lengths)[words]
         else:
             encoded = self._encoder(table, ids, lengths)
@@ -206,14 +187,6 @@ class Model:
 def _part(weights: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """Return the weights whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-
-
-def to_probabilities(logits: np.ndarray, temperature: float = 1.0, multilabel: bool = False) -> np.ndarray:
-    """Return softmax(logits / temperature), or if multilabel, the sigmoid. logits: float32 [..., outputs]."""
-    if multilabel:
-        return np.exp(-np.logaddexp(0, -logits / temperature))
-    powers = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
-    return powers / powers.sum(-1, keepdims=True)
 
 
 def _tokenizer(

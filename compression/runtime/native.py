@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from compression.runtime.model import check_list, read_with, to_probabilities
+from compression.runtime.kinds import BY_WORD, MULTILABEL, kind_with
+from compression.runtime.model import check_list, read_with
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ARCHS, EMBEDDINGS
 
@@ -101,7 +102,9 @@ class NativeModel:
         fields = _Model.from_buffer(self._block)
         self.name, self.task = (_text(each.bytes, each.length) for each in (fields.name, fields.task))
         self.labels = tuple(self._label(index) for index in range(fields.labels))
-        self.pair, self.tokens, self.multilabel = map(bool, (fields.pair, fields.tokens, fields.multilabel))
+        self.pair, bits = bool(fields.pair), BY_WORD * bool(fields.tokens) | MULTILABEL * bool(fields.multilabel)
+        self._kind = kind_with(bits, None, self.pair, self.labels)
+        self.kind = self._kind.name
         self.arch, self.embedding = ARCHS[fields.arch], EMBEDDINGS[fields.embedding]
         self.outputs, self.max_tokens, self.temperature = fields.outputs, fields.max_tokens, fields.temperature
         self.threshold = None if fields.threshold < 0 else fields.threshold
@@ -130,7 +133,7 @@ class NativeModel:
         """Return float32 [texts, outputs], or if words have labels, [texts, words, outputs]; see `Model.logits`."""
         check_list(texts)
         coded = [_bytes(sentence) for text in texts for sentence in self._sentences(text)]
-        if self.tokens:
+        if self.kind == "tags":
             return self._word_logits(coded)
         count = len(coded) // (1 + self.pair)
         logits = np.empty((count, self.outputs), np.float32)
@@ -169,8 +172,7 @@ class NativeModel:
 
     def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Return probabilities, or for a regression, the score itself; see `Model.probabilities`."""
-        logits = self.logits(texts)
-        return to_probabilities(logits, self.temperature, self.multilabel) if self.labels else logits
+        return self._kind.probabilities(self.logits(texts), self.temperature)
 
     def _sentences(self, text: Any) -> Sequence[str]:
         sentences = list(text) if isinstance(text, tuple | list) else [text]

@@ -27,9 +27,10 @@ def compress(settings: CompressSettings) -> list[Path]:
         return [pretrain(settings)]
     task = load_task(settings.task)
     check_trains(task)
-    if task.word_logits and "export" in settings.compression_actions:
-        does = "answers questions" if task.spans else "gives every word a label"
-        raise UserError(f"{task.name}: a student that {does} is not exported to ONNX; pack it instead")
+    if task.kind.by_word and "export" in settings.compression_actions:
+        raise UserError(
+            f"{task.name}: a student that predicts {task.kind.name} is not exported to ONNX; pack it instead"
+        )
     folders: list[Path] = []
     name = settings.load_trained_model or ""
     actions = [action for action in settings.compression_actions if action not in FILES]

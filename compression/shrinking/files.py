@@ -53,7 +53,7 @@ class Pack(StudentFile):
         If one of these is missing, the student is packed without calibrated probabilities.
         """
         inputs, config = super().inputs(paths), read_config(self.student)
-        if config.kind == "student" and (config.has_probabilities or config.f1):
+        if config.kind == "student" and (config.task_kind.has_probabilities or config.f1):
             task, settings = self._validation()
             try:
                 inputs |= {"splits": find_splits(paths, task), **held_out_inputs(settings, task, config.teacher)}

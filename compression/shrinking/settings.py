@@ -277,8 +277,7 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
         return _at_batch_size(student_defaults(arch, False), given) | before
     task = load_task(given["task"])
     usual = _at_batch_size(student_defaults(arch, task.pair), given)
-    # The other losses compare distributions over classes.
-    usual |= {"loss": "mse"} if task.regression else {}
+    usual |= {} if usual["loss"] in task.kind.losses else {"loss": task.kind.default_loss}
     usual |= {"symmetric": task.symmetric} if given.get("pair_encoder", "compare") != "compare" else {}
     name = given.get("load_trained_model")
     config = _saved(model_folder(paths, task.models_task, name)) if name else None

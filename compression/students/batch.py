@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText
+from common.kinds.ragged import EncodedText
 from compression.runtime import windows_of
 
 

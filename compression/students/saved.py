@@ -49,7 +49,7 @@ def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer
 def restore_student(folder: Path, config: ModelConfig, tensors: dict[str, torch.Tensor]) -> Student:
     """Return the student with these tensors as weights. Raises UserError if they do not fit its config."""
     settings = build(StudentSettings, config.student)
-    student = Student(config.arch, settings, config.outputs, config.pair, config.tokens)
+    student = Student(config.arch, settings, config.outputs, config.pair, config.task_kind.by_word)
     try:
         restore_matrices(student, tensors)
         round_inputs(student, config.compression.get("inputs", {}), None)

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText, offsets_of, padded
-from common.data.spans import word_spans
 from common.data.split import Split
+from common.kinds.ragged import EncodedText, offsets_of, padded
+from common.kinds.spans import word_spans
 from common.progress import bar
 from common.training.batching import sorted_batches
 from compression.runtime import merge_windows
@@ -24,17 +24,17 @@ def encode_split(tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split.
 
     If words have labels, each one (between single spaces) is encoded by itself; if questions are answered, each word of
-    questions and contexts (see common.data.spans). Contexts are whole; all other texts are cut at max_tokens. A word
+    questions and contexts (see common.kinds.spans). Contexts are whole; all other texts are cut at max_tokens. A word
     that is cut off has the last token's index.
     """
-    if split.spans:
+    if not split.kind.by_word:
+        return EncodedRows(*(_encode(tokenizer, sentences) for sentences in split.sentences()))
+    if split.kind.always_pairs:
         question, _ = _encode_words(tokenizer, list(map(_words, split.sentence1)), tokenizer.max_tokens)
         context, starts = _encode_words(tokenizer, list(map(_words, split.sentence2 or [])), _WHOLE)
         flat = np.insert(starts.ids, starts.offsets[:-1], 0, 0)  # the entry of "no answer"
         words = EncodedText(flat, starts.offsets + np.arange(len(starts.offsets)))
         return EncodedRows(question, context, words, tokenizer.max_tokens)
-    if not split.tokens:
-        return EncodedRows(*(_encode(tokenizer, sentences) for sentences in split.sentences()))
     text, starts = _encode_words(tokenizer, [text.split(" ") for text in split.sentence1], tokenizer.max_tokens)
     return EncodedRows(text, word_starts=starts)
 

@@ -22,19 +22,19 @@ PARTS = ("embedding", "encoder", "classifier")
 
 @dataclasses.dataclass(frozen=True)
 class StudentSpec:
-    """Architecture and sizes of a student. tokens: whether every word (for pairs, of the second text) has logits."""
+    """Architecture and sizes of a student. by_word: whether every word (for pairs, of the second text) has logits."""
 
     arch: str
     settings: StudentSettings
     outputs: int
     pair: bool = False
-    tokens: bool = False
+    by_word: bool = False
 
     @classmethod
     def of(cls, config: ModelConfig) -> StudentSpec:
         """Return the spec of a saved student."""
         settings = build(StudentSettings, config.student)
-        return cls(config.arch, settings, config.outputs, config.pair, config.tokens)
+        return cls(config.arch, settings, config.outputs, config.pair, config.task_kind.by_word)
 
     @property
     def reads_together(self) -> bool:
@@ -58,7 +58,7 @@ class StudentSpec:
             settings.adapters,
             self.pair and settings.attends,
             self.pair and settings.symmetric,
-            self.pair and self.tokens,
+            self.pair and self.by_word,
             settings.share,
             settings.segments,
             settings.head_dim,

@@ -26,13 +26,13 @@ class Student(nn.Module):
     """A tiny classifier (or regressor). Its children are the parts that pruning, quantization and analysis name."""
 
     def __init__(
-        self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False, tokens: bool = False
+        self, arch: str, settings: StudentSettings, outputs: int, pair: bool = False, by_word: bool = False
     ) -> None:
-        """Build with fresh weights; tokens: as in StudentSpec. Raises UserError for an unknown architecture."""
+        """Build with fresh weights; by_word: as in StudentSpec. Raises UserError for an unknown architecture."""
         super().__init__()
         if arch not in ENCODERS:
             raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
-        spec = StudentSpec(arch, settings, outputs, pair, tokens)
+        spec = StudentSpec(arch, settings, outputs, pair, by_word)
         self.reads_together, self.aligns, self.symmetric = spec.reads_together, spec.encoder.align, settings.symmetric
         self.blocks = spec.encoder.blocks
         self.embedding = make_embedding(spec)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.ragged import EncodedText
+from common.kinds.ragged import EncodedText
 
 
 class Tokenizer:

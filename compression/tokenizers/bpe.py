@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.ragged import EncodedText
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from common.reading import regular_file
 from compression.runtime import BytePairs
 from compression.tokenizers import PieceTokenizer

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.ragged import EncodedText
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from common.store.files import read_json, write_json
 from compression.runtime import BYTE_LEVEL, DUMMY_PREFIX, UNKNOWN, UNUSED, USED, ByteLevelPairs, Merges
 from compression.runtime.tokenizers.bytelevel import BYTES

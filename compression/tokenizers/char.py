@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.data.ragged import EncodedText
+from common.kinds.ragged import EncodedText
 from compression.runtime import ALPHABET, Characters
 from compression.tokenizers import Tokenizer
 

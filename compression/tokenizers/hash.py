@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from common.data.ragged import EncodedText
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from compression.runtime import HashedWords, hash_codes, split_words
 from compression.tokenizers import Tokenizer
 

@@ -35,7 +35,7 @@ def find_teacher_vectors(pieces: Sequence[str], teacher: Path, dim: int, folder:
     teacher: its model folder; the states of an ensemble's members are concatenated. Raises UserError if it is missing,
     or if there are more dimensions than pieces or than the states have.
     """
-    of_tagger = ["first piece"] if read_config(teacher).tokens else []
+    of_tagger = ["first piece"] if read_config(teacher).task_kind.by_word else []
     file = folder / f"{fingerprint([list(pieces), artifact_at(teacher).key, dim, *of_tagger])}.teacher.npy"
     with only_one(file, f"vectors of {teacher.name}", wait=True):
         if not file.exists():
@@ -59,7 +59,7 @@ def _states(pieces: Sequence[str], teacher: Path, cpu: bool) -> np.ndarray:
     """Return the states that the classifier reads, float32 [pieces, width]."""
     texts = [piece.replace(SPACE, " ").strip() for piece in pieces]
     split = Split(texts, None, np.zeros(len(texts), np.int64), np.arange(len(texts)))
-    token = int(read_config(teacher).tokens)
+    token = int(read_config(teacher).task_kind.by_word)
     model = load_teacher(teacher, pick_device(cpu), torch.float32)
     found = []
     with counter(f"{teacher.name} over byte pairs", len(texts)) as advance:

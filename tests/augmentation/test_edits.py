@@ -111,5 +111,5 @@ def test_edited_pairs_are_new(paths):
 
 
 def test_a_task_of_tags_has_no_edited_rows(paths):
-    with pytest.raises(UserError, match="--augment edits does not support tasks of kind tokens"):
+    with pytest.raises(UserError, match="--augment edits does not support tasks of kind tags"):
         augmented(paths, "edits", task="ncbi-disease")

@@ -19,9 +19,10 @@ from common.data.split import Split, write_split
 from common.data.tasks import load_task
 from common.data.text import match_key, split_words
 from common.errors import UserError
+from common.kinds.registry import LABELS, MULTILABEL
 from common.progress import nothing
 from common.store.workspace import Workspace
-from compression.augmentation.fresh import Fresh, held_out_keys, unknown_labels
+from compression.augmentation.fresh import Fresh, held_out_keys
 from compression.augmentation.pairs import EquivalentTexts, NearTexts, PairTask, RandomTexts, Texts
 
 METHODS = ("neighbours", "recombine", "closure")
@@ -201,8 +202,8 @@ def test_nothing_new_is_an_error_and_no_file(tmp_path):
 
 
 def test_unknown_labels_are_of_the_kind_of_the_others():
-    assert unknown_labels(np.array([1, 0]), 3).tolist() == [-1, -1, -1]
-    assert np.isnan(unknown_labels(np.zeros((2, 4), np.float32), 3)).tolist() == [[True] * 4] * 3
+    assert LABELS.unknown_like(np.array([1, 0]), 3).tolist() == [-1, -1, -1]
+    assert np.isnan(MULTILABEL.unknown_like(np.zeros((2, 4), np.float32), 3)).tolist() == [[True] * 4] * 3
 
 
 @pytest.fixture(scope="module")

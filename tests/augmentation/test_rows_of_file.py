@@ -74,7 +74,7 @@ def test_a_missing_file_and_rows_of_words_are_refused(paths, glue, tmp_path):
     with pytest.raises(UserError, match=r"none\.tsv: no such file"):
         augmented(paths, "file", augment_file=tmp_path / "none.tsv")
     few_pairs.preprocess(tiny.prepare_settings(tmp_path, "ncbi-disease", data_dir=glue))
-    with pytest.raises(UserError, match="does not support tasks of kind tokens"):
+    with pytest.raises(UserError, match="does not support tasks of kind tags"):
         augmented(Workspace(tmp_path), "file", task="ncbi-disease", augment_file=write(tmp_path, [("", "a", "b")]))
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(tiny.ROOT / "benchmarks"))
 @pytest.mark.parametrize("script", ["runtime.py --task sst-2 --only-c", "web.py"])
 def test_files_that_cannot_be_measured_are_named(tmp_path, capsys, script):
     (tmp_path / "text.fwt").write_text("a film\n")
-    student = made.write_student(tmp_path / "several", "ffn", "hash", multilabel=True)
+    student = made.write_student(tmp_path / "several", "ffn", "hash", kind="multilabel")
     wrong = {
         "nothing": "nothing: not a file, and not a model of the zoo",
         tmp_path / "nothing.fwt": "nothing.fwt: no such file",

@@ -12,10 +12,11 @@ from common.data.prepare import prepare
 from common.data.report import as_text, make_report
 from common.data.split import Split, read_report
 from common.data.tasks import Task, load_task
+from common.kinds.registry import NUMBERS
 from common.store.workspace import Workspace
 
 TASK = Task(name="moods", labels=("sad", "glad"), source={"files": {"train": "t.csv", "test": "e.csv"}})
-STARS = Task(name="stars", range=(0, 5), source={"files": {"train": "t.csv"}})
+STARS = Task(name="stars", kind="numbers", range=(0, 5), source={"files": {"train": "t.csv"}})
 
 
 def split_of(*rows):
@@ -83,7 +84,7 @@ def test_the_text_is_aligned_and_names_dropped_and_shared_rows(report):
 
 
 def test_scores_of_a_regression_have_no_balance():
-    split = Split(["a", "b", "c"], None, np.float32([0.5, np.nan, 4]), np.arange(3))
+    split = Split(["a", "b", "c"], None, np.float32([0.5, np.nan, 4]), np.arange(3), NUMBERS)
     report = make_report(STARS, {}, {"train": split, "validation": split, "test": split}, {})
     assert report["splits"]["train"]["labels"] == {"lowest": 0.5, "mean": 2.25, "highest": 4.0}
     assert report["splits"]["train"]["unlabelled"] == 1

@@ -1,6 +1,7 @@
 """Texts with any number of labels: every kind of file reads back as it was written, and mistakes are named."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 from own_task import write_csv, write_tsv
 
 from common.data.prepare import prepare
-from common.data.ragged import label_counts
 from common.data.readers.tables import read_source
 from common.data.report import as_text
 from common.data.split import Split, definition_of, load_split, read_report, read_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.kinds.registry import LABELS as ONE_LABEL
+from common.kinds.registry import MULTILABEL
 from common.store.workspace import Workspace
 
 LABELS = ["war", "art", "1"]
@@ -63,13 +65,13 @@ def test_lists_read_back_as_they_were_written(tmp_path_factory, kind, data, sepa
     again = read_split(folder / "split.parquet", "")
     np.testing.assert_array_equal(again.labels, split.labels)
     assert again.fingerprint() == split.fingerprint()
-    assert not again.tokens
+    assert again.kind is MULTILABEL
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (["war", "peace"], r"unknown label 'peace'; expected labels among war, art, 1"),
+        (["war", "peace"], r"unknown label 'peace'; expected war, art, 1"),
         (["wart"], r"unknown label 'wart'.*did you mean war"),
         (["art", "art"], r"label 'art' is repeated"),
         ([1, "1"], r"label '1' is repeated"),
@@ -118,11 +120,11 @@ def test_columns_of_text_in_parquet_and_rows_without_the_key_are_refused(tmp_pat
         ({"labels": ["a", "b|c"], "label_separator": ";"}, "label 'b|c': predictions are joined by"),
         ({"labels": ["a", ""]}, "label '' is empty"),
         ({"labels": ["a", "b;c"], "label_separator": ";"}, "label 'b;c' is empty or contains"),
-        ({"labels": [], "range": [0, 1]}, "a multilabel task has labels, not a range"),
+        ({"labels": [], "range": [0, 1]}, "range is for tasks of kind numbers"),
         ({"labels": ["a"]}, "give two or more labels"),
         ({"metrics": ["accuracy"]}, r"metric accuracy is not one of this kind of task \(f1_micro, f1_macro, subset_a"),
-        ({"kind": "texts", "label_separator": ";"}, "label_separator is for tasks of kind multilabel"),
-        ({"kind": "texts", "metrics": ["f1_micro"]}, "metric f1_micro is not one of this kind of task"),
+        ({"kind": "labels", "label_separator": ";"}, "label_separator is for tasks of kind multilabel"),
+        ({"kind": "labels", "metrics": ["f1_micro"]}, "metric f1_micro is not one of this kind of task"),
     ],
 )
 def test_contradictory_settings_are_refused(tmp_path, changed, message):
@@ -140,7 +142,7 @@ def test_the_default_metrics_and_outputs(tmp_path):
     task = task_of(tmp_path)
     assert task.all_metrics == ("f1_micro", "f1_macro", "subset_accuracy")
     assert task_of(tmp_path, metrics=["f1_macro"]).all_metrics == ("f1_macro",)
-    assert (task.multilabel, task.tokens, task.regression, task.outputs) == (True, False, False, 3)
+    assert (task.kind, task.outputs) == (MULTILABEL, 3)
 
 
 def test_only_the_splits_of_multilabel_tasks_depend_on_the_separator(tmp_path):
@@ -199,8 +201,9 @@ def test_pairs_and_a_file_of_unlabelled_texts(tmp_path):
 
 def test_counts_of_labels():
     lists = np.float32([[1, 0], [1, 1], [np.nan, np.nan]])
-    assert label_counts(lists, 2).tolist() == [2, 1]
-    assert label_counts(np.array([1, -1, 1]), 3).tolist() == [0, 2, 0]
-    split = Split(["a"] * 3, None, lists, np.arange(3))
+    two = SimpleNamespace(labels=("a", "b"))
+    assert MULTILABEL.counts(lists, two).tolist() == [2, 1]
+    assert ONE_LABEL.counts(np.array([1, -1, 1]), two).tolist() == [0, 2]
+    split = Split(["a"] * 3, None, lists, np.arange(3), MULTILABEL)
     assert split.labelled.tolist() == [True, True, False]
     assert split.take(np.array([2])).labelled.tolist() == [False]

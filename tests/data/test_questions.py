@@ -13,13 +13,12 @@ from common.config import build
 from common.data.overlap import match_keys
 from common.data.prepare import prepare
 from common.data.readers.questions import questions_split
-from common.data.spans import LONGEST_ANSWER, best_spans, texts_of, to_characters, to_words, word_spans
 from common.data.split import load_split, read_report, read_split, write_split
 from common.data.tasks import Task, load_task
 from common.data.text import match_key
 from common.errors import UserError
+from common.kinds.spans import LONGEST_ANSWER, best_spans, texts_of, to_characters, to_words, word_spans
 from common.store.workspace import Workspace
-from common.training.targets import confidence
 
 CONTEXT = "The $5.3bn film, “Ann's  caf\u0065\u0301”, is\nby A. B. Smith."
 
@@ -44,7 +43,7 @@ def asked(answer=None, start=None, context=CONTEXT, **more):
     ],
 )
 def test_answers_move_with_the_normalised_context(tmp_path, answer, text):
-    split = questions_split(file_of(tmp_path, asked(answer)), unanswerable=False)
+    split = questions_split(file_of(tmp_path, asked(answer)), load_task_of({}))
     assert split.sentence2 == ["The $5.3bn film, “Ann's caf\u00e9”, is by A. B. Smith."]
     assert texts_of(split.labels, split.sentence2) == [[text]]
 
@@ -53,7 +52,9 @@ def test_a_split_of_questions_reads_back_as_it_was_written(tmp_path):
     several = asked("film")
     several["answers"].append({"text": "$5.3bn film", "answer_start": 4})
     unlabelled = {"question": "Who?"}
-    split = questions_split(file_of(tmp_path, several, asked(is_impossible=True), unlabelled), unanswerable=True)
+    split = questions_split(
+        file_of(tmp_path, several, asked(is_impossible=True), unlabelled), load_task_of({"unanswerable": True})
+    )
     assert split.labels.tolist() == [[[11, 15], [4, 15]], [[0, 0], [-1, -1]], [[-1, -1], [-1, -1]]]
     assert split.labelled.tolist() == [True, True, False]
     assert split.source_rows.tolist() == [0, 1, 2]
@@ -63,7 +64,7 @@ def test_a_split_of_questions_reads_back_as_it_was_written(tmp_path):
         assert (again.sentence1, again.sentence2) == (rows.sentence1, rows.sentence2)
         assert again.fingerprint() == rows.fingerprint()
         assert again.labelled.tolist() == rows.labelled.tolist()
-    assert read_split(tmp_path / "q.parquet", "").spans
+    assert read_split(tmp_path / "q.parquet", "").kind.always_pairs
 
 
 FAULTS = [
@@ -96,14 +97,14 @@ QUESTION_FAULTS = [
 def test_a_file_of_another_form_is_refused_with_the_place(tmp_path, content, message):
     (tmp_path / "q.json").write_text(json.dumps(content))
     with pytest.raises(UserError) as error:
-        questions_split(tmp_path / "q.json", unanswerable=False)
+        questions_split(tmp_path / "q.json", load_task_of({}))
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize(("question", "message"), QUESTION_FAULTS)
 def test_a_faulty_question_is_refused_with_the_place(tmp_path, question, message):
     with pytest.raises(UserError) as error:
-        questions_split(file_of(tmp_path, question), unanswerable=False)
+        questions_split(file_of(tmp_path, question), load_task_of({}))
     assert "q.json data[0].paragraphs[0].qas[0]: " in str(error.value)
     assert message in str(error.value)
 
@@ -114,18 +115,18 @@ def test_a_faulty_question_is_refused_with_the_place(tmp_path, question, message
 def test_what_is_not_json_is_refused(tmp_path, content, message):
     (tmp_path / "q.json").write_bytes(content)
     with pytest.raises(UserError, match=rf"q\.json: {message}"):
-        questions_split(tmp_path / "q.json", unanswerable=False)
+        questions_split(tmp_path / "q.json", load_task_of({}))
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"labels": ["yes", "no"]}, "has no labels and no range"),
-        ({"range": [0, 1]}, "labels, or a range"),
+        ({"labels": ["yes", "no"]}, "has no labels: an answer"),
+        ({"range": [0, 1]}, "range is for tasks of kind numbers"),
         ({"columns": {"sentence1": "question", "sentence2": "context"}}, "which has no columns"),
         ({"symmetric": True}, "cannot be exchanged"),
         ({"metrics": ["f1"]}, "not one of this kind of task (answer_f1, exact_match)"),
-        ({"kind": "texts", "labels": ["a", "b"], "unanswerable": True}, "unanswerable is for tasks of kind spans"),
+        ({"kind": "labels", "labels": ["a", "b"], "unanswerable": True}, "unanswerable is for tasks of kind answers"),
     ],
 )
 def test_a_faulty_task_of_spans_is_refused(tmp_path, changed, message):
@@ -185,18 +186,19 @@ def test_an_answer_has_at_most_thirty_words():
 def test_the_confidence_in_an_answer_is_that_of_its_start_times_that_of_its_end():
     logits = np.log(np.array([[[2, 2], [3, 1], [1, 1]], [[1, 1], [1, 1], [np.nan, np.nan]]], np.float32))
     task = load_task_of({})
-    assert confidence(task, logits) == pytest.approx([3 / 4 * 1 / 2, 1])
-    assert confidence(load_task_of({"unanswerable": True}), logits) == pytest.approx([2 / 6 * 2 / 4, 1 / 4])
+    assert task.kind.confidence(task, logits) == pytest.approx([3 / 4 * 1 / 2, 1])
+    task = load_task_of({"unanswerable": True})
+    assert task.kind.confidence(task, logits) == pytest.approx([2 / 6 * 2 / 4, 1 / 4])
 
 
 def load_task_of(changed):
-    return build(Task, {"name": "q", "kind": "spans", "source": {"files": {"all": "a.json"}}, **changed})
+    return build(Task, {"name": "q", "kind": "answers", "source": {"files": {"all": "a.json"}}, **changed})
 
 
 def test_splits_share_no_context(tmp_path):
     whole = tiny_questions.paragraphs(40, unanswerable=True)
     tiny_questions.write_questions(tmp_path / "q.json", whole)
-    task = {"name": "films", "kind": "spans", "unanswerable": True, "source": {"files": {"all": "q.json"}}}
+    task = {"name": "films", "kind": "answers", "unanswerable": True, "source": {"files": {"all": "q.json"}}}
     (tmp_path / "films.yaml").write_text(yaml.safe_dump(task))
     paths, task = Workspace(tmp_path / "w"), load_task(str(tmp_path / "films.yaml"))
     splits = prepare(paths, task, None, seed=1)

@@ -73,7 +73,7 @@ def test_a_number_in_a_parquet_column_with_gaps_is_the_label_it_was(tmp_path, ta
 
 def test_scores_of_a_regression_may_be_missing_but_not_out_of_range(tmp_path, task_of):
     write_csv(tmp_path / "r.csv", [("a", "0.5"), ("b", ""), ("c", "5")])
-    task = task_of(labels=None, range=[0, 5])
+    task = task_of(labels=None, kind="numbers", range=[0, 5])
     assert str(read_source(tmp_path / "r.csv", task).labels.tolist()) == "[0.5, nan, 5.0]"
     write_csv(tmp_path / "r.csv", [("a", "0.5"), ("b", "5.5")])
     with pytest.raises(UserError, match=r"line 3: unknown label '5\.5'; expected a number from 0 to 5"):

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 
-from common.data.iob import as_iob, entities
-from common.data.ragged import joined, padded
 from common.data.readers.tables import read_source
 from common.data.split import read_split, write_split
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.kinds import registry
+from common.kinds.iob import as_iob, entities
+from common.kinds.ragged import padded
 
 TAGS = ("O", "B-a", "I-a", "B-b", "I-b")
 WORD = st.text(st.sampled_from("ab'-,3é漢"), min_size=1, max_size=5)
@@ -98,6 +99,6 @@ def test_files_may_have_other_names_for_tags(tmp_path):
 
 
 def test_padded_arrays_join_to_the_widest():
-    first, second = padded(np.arange(3), np.array([1, 2])), padded(np.arange(4), np.array([4]))
-    assert joined([first, second]).tolist() == [[0, -1, -1, -1], [1, 2, -1, -1], [0, 1, 2, 3]]
-    assert np.array_equal(joined([np.arange(2), np.arange(1)]), [0, 1, 0])
+    first, second = padded(np.arange(3), np.array([1, 2]), -1), padded(np.arange(4), np.array([4]), -1)
+    assert registry.TAGS.join([first, second]).tolist() == [[0, -1, -1, -1], [1, 2, -1, -1], [0, 1, 2, 3]]
+    assert np.array_equal(registry.LABELS.join([np.arange(2), np.arange(1)]), [0, 1, 0])

@@ -71,16 +71,16 @@ def glue_source(folder="up", archive="a.zip", file="a.tsv"):
 
 FAULTS = [
     ({"labels": ["a"]}, "two or more labels"),
-    ({"labels": None}, "two or more labels, or a range"),
-    ({"range": [0, 1]}, "not both"),
-    ({"labels": None, "range": [5, 0]}, "lowest score must come first"),
+    ({"labels": None}, "two or more labels, or kind: numbers and a range"),
+    ({"range": [0, 1]}, "range is for tasks of kind numbers"),
+    ({"labels": None, "kind": "numbers", "range": [5, 0]}, "lowest score must come first"),
     ({"label_values": ["a"]}, "same length"),
     ({"labels": ["a", "a"]}, "must not repeat"),
     ({"labels": [True, False]}, "put yes, no, true and false in quotes"),
     ({"columns": {"sentence2": "review", "label": "verdict"}}, "sentence1"),
     ({"metrics": ["pearson"]}, "pearson is not one of this kind of task"),
     (
-        {"labels": None, "range": [0, 5], "metrics": ["accuracy"]},
+        {"labels": None, "kind": "numbers", "range": [0, 5], "metrics": ["accuracy"]},
         "accuracy is not one of this kind of task (pearson, s",
     ),
     ({"labels": ["a", "b", "c"], "metrics": ["f1"]}, "f1_macro"),
@@ -93,7 +93,7 @@ FAULTS = [
     ({"name": "a\0b"}, r"'a\x00b' is not a task name"),
     ({"models_of": "../sst-2"}, "models_of: '../sst-2' is not a task name"),
     ({"models_of": "sst-2"}, "models_of: a task that only scores models of another task has only test files"),
-    ({"labels": None, "range": [0, 1e300]}, "range: scores are at most 1e+15"),
+    ({"labels": None, "kind": "numbers", "range": [0, 1e300]}, "range: scores are at most 1e+15"),
     ({"source": glue_source(folder="../up")}, "'../up' is outside the archive's folder"),
     ({"source": glue_source(file="/etc/passwd")}, "'/etc/passwd' is outside the archive's folder"),
     ({"source": glue_source(archive="..")}, "'..' is outside the archive's folder"),
@@ -105,8 +105,8 @@ TAGGING_FAULTS = [
     ({"labels": ["O", "I-a"]}, "I-a continues an entity that nothing begins: B-a is missing"),
     ({"labels": ["O", "a"]}, "'a' is not an IOB tag"),
     ({"metrics": ["f1"]}, "metric f1 is not one of this kind of task"),
-    ({"columns": {"sentence1": "a", "sentence2": "b"}}, "kind tokens has labels and single texts"),
-    ({"columns": {"sentence1": "word", "label": "tag"}}, "kind tokens have no columns"),
+    ({"columns": {"sentence1": "a", "sentence2": "b"}}, "kind tags has single texts"),
+    ({"columns": {"sentence1": "word", "label": "tag"}}, "kind tags have no columns"),
 ]
 
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.ragged import EncodedText
 from common.data.split import ROW_GROUP_ROWS, Split, write_split
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from compression.distillation.corpus import learned_and_held_out, read_corpus, windows
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 

@@ -11,9 +11,10 @@ import tiny
 import tiny_tags
 import torch
 
-from common.data.spans import ENDS
 from common.data.split import Split
 from common.data.tasks import Task
+from common.kinds.registry import ANSWERS, TAGS
+from common.kinds.spans import ENDS
 from common.teachers.huggingface.general import load_general
 from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.distillation.dataset import DistillationSet
@@ -38,13 +39,13 @@ def masked_lm(tmp_path_factory):
 def tags():
     labels = [np.arange(length) % 4 for length in LENGTHS]
     labels = np.stack([np.pad(each, (0, max(LENGTHS) - len(each)), constant_values=-1) for each in labels])
-    return Split([" ".join("film"[: 1 + n % 4] for n in range(n)) for n in LENGTHS], None, labels, np.arange(10))
+    return Split([" ".join("film"[: 1 + n % 4] for n in range(n)) for n in LENGTHS], None, labels, np.arange(10), TAGS)
 
 
 def questions():
     """A word is two tokens, and the answer is the last word: those of long contexts are cut off."""
     labels = np.array([[[2 * length - 2, 2 * length - 1]] for length in LENGTHS])
-    return Split(["how ?"] * 10, ["a " * (length - 1) + "b" for length in LENGTHS], labels, np.arange(10))
+    return Split(["how ?"] * 10, ["a " * (length - 1) + "b" for length in LENGTHS], labels, np.arange(10), ANSWERS)
 
 
 def texts():
@@ -62,7 +63,7 @@ def losses_of(folder, split, task, parts, logits=None, aligned=None, **given):
         torch.manual_seed(2)
         aligner = Aligner(settings, AlignmentTeacher(aligned.model, vocabulary, torch.device("cpu")))
     torch.manual_seed(1)
-    student = Student(settings.student_arch, settings.student(), task.outputs, task.pair, task.word_logits)
+    student = Student(settings.student_arch, settings.student(), task.outputs, task.pair, task.kind.by_word)
     data = TrainingData(DistillationSet(split, logits, None, False), split)
     work = folder / f"work{parts}"
     history = train_student(settings, task, student, tokenizer, data, work, "student", "key", aligner=aligner)
@@ -82,7 +83,7 @@ def random_logits(counts, outputs):
 @pytest.mark.parametrize("parts", [2, 3, 99])
 @pytest.mark.parametrize("loss", ["mse", "kl"])
 def test_of_tagged_words(tmp_path, parts, loss):
-    task, logits = task_of(kind="tokens", labels=tiny_tags.LABELS), random_logits(LENGTHS, 4)
+    task, logits = task_of(kind="tags", labels=tiny_tags.LABELS), random_logits(LENGTHS, 4)
     given = {**CONV, "alpha": 0.5, "loss": loss}
     whole, in_parts = (losses_of(tmp_path, tags(), task, each, logits, **given) for each in (1, parts))
     assert in_parts == pytest.approx(whole, rel=1e-5)
@@ -91,7 +92,7 @@ def test_of_tagged_words(tmp_path, parts, loss):
 @pytest.mark.parametrize("parts", [2, 99])
 @pytest.mark.parametrize("loss", ["mse", "kl", "temperature-softmax"])
 def test_of_answers(tmp_path, parts, loss):
-    task, logits = task_of(kind="spans", labels=ENDS), random_logits([1 + length for length in LENGTHS], 2)
+    task, logits = task_of(kind="answers", labels=ENDS), random_logits([1 + length for length in LENGTHS], 2)
     given = {**CONV, "pair_encoder": "align", "max_tokens": 7, "alpha": 0.5, "loss": loss}
     whole, in_parts = (losses_of(tmp_path, questions(), task, each, logits, **given) for each in (1, parts))
     assert in_parts == pytest.approx(whole, rel=1e-5)

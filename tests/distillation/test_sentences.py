@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.data.ragged import EncodedText
+from common.kinds.ragged import EncodedText
 from compression.distillation.sentences import changed, divided
 from compression.students.batch import Batch, EncodedRows
 from compression.tokenizers.wordpiece import WordPieceTokenizer

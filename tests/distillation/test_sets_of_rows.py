@@ -13,7 +13,6 @@ from common.store.artifact import artifact_at, read_manifest
 from common.store.workspace import Workspace
 from common.teachers.logits import load_logits
 from common.training.models import read_config
-from common.training.targets import confidence
 from compression.augmentation.label_shift import recorded_labels
 from compression.augmentation.preprocess import preprocess
 from compression.distillation.dataset import distillation_set, distillation_text
@@ -78,7 +77,7 @@ def test_byte_pairs_and_their_vectors_are_trained_on_the_drawn_rows_alone(severa
 def test_rows_of_which_the_teacher_is_less_certain_are_left_out(several, capsys):
     every = distillation_set(settings_of(several, augmented=SETS), QQP)
     own = len(load_split(Workspace(several), QQP, "train"))
-    sure = confidence(QQP, every.logits)
+    sure = QQP.kind.confidence(QQP, every.logits)
     least = float(np.median(sure[own:]))
     some = distillation_set(settings_of(several, augmented=SETS, min_confidence=least), QQP)
     kept = np.flatnonzero((np.arange(len(sure)) < own) | (sure >= least))

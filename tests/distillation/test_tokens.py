@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.data.tasks import load_task
+from common.kinds.ragged import EncodedText
 from common.store.workspace import Workspace
 from compression.distillation.token_cache import cached_tokens
 from compression.tokenizers.char import CharTokenizer

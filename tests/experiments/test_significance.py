@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.data.tasks import load_task
+from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from common.training.metrics import score
 from compression.evaluation.predictions import Predictions
 from compression.experiments.compare.significance import bootstrap, class_scores, holm, mcnemar, paired_t
@@ -13,8 +14,9 @@ from compression.experiments.compare.significance import bootstrap, class_scores
 
 def predictions(labels, choices):
     """Predictions as they are read back."""
-    kind = np.float64 if isinstance(choices[0], float) else np.int64
-    return Predictions(np.array(labels, kind), np.array(choices, kind))
+    kind = NUMBERS if isinstance(choices[0], float) else LABELS if np.ndim(choices[0]) == 0 else MULTILABEL
+    dtype = np.float64 if kind is NUMBERS else np.int64
+    return Predictions(np.array(labels, dtype), np.array(choices, dtype), kind)
 
 
 def test_the_t_interval_by_hand():
@@ -86,7 +88,7 @@ def test_metrics_of_counts_are_those_of_rows(data, task):
     assert {name: float(class_scores(name, counts[None], *kinds.T)[0]) for name in names} == pytest.approx(expected)
 
 
-LISTS = load_task("cola").model_copy(update={"kind": "multilabel", "labels": ("a", "b", "c"), "metrics": ()})
+LISTS = load_task("cola").model_copy(update={"kind": MULTILABEL, "labels": ("a", "b", "c"), "metrics": ()})
 
 
 @settings(max_examples=60)
@@ -95,7 +97,9 @@ def test_metrics_of_counts_of_lists_are_those_of_rows(rows):
     labels, choices = np.array(rows).swapaxes(0, 1)
     kinds, counts = np.unique(np.stack([labels, choices], 1), axis=0, return_counts=True)
     expected = score(LISTS, labels.astype(np.float32), choices - 0.5)
-    found = {name: float(class_scores(name, counts[None], kinds[:, 0], kinds[:, 1])[0]) for name in expected}
+    found = {
+        name: float(class_scores(name, counts[None], kinds[:, 0], kinds[:, 1], several=True)[0]) for name in expected
+    }
     assert found == pytest.approx(expected)
 
 

@@ -59,8 +59,8 @@ def test_a_card_describes_its_file(card):
     assert (card.bytes, card.sha256) == (len(data), hashlib.sha256(data).hexdigest())
     model, task = load(card.name), load_task(card.task)
     assert (model.name, model.task, model.labels) == (card.name, task.models_task, card.labels)
-    kinds = {(False, False): "texts", (True, False): "pairs", (False, True): "words", (True, True): "answers"}
-    assert card.kind == kinds[model.pair, model.tokens]
+    kinds = {"tags": "words", "answers": "answers"}
+    assert card.kind == kinds.get(model.kind, "pairs" if model.pair else "texts")
     assert set(card.test) == set(task.test_splits)
     metrics = (*task.all_metrics, *([] if model.threshold is None else [F1_AT_THRESHOLD]))
     assert all(tuple(scores.metrics) == metrics for scores in card.test.values())

@@ -90,15 +90,15 @@ def test_the_file_has_the_models_metadata_and_is_the_same_again(tmp_path):
     assert (metadata["name"], metadata["task"], metadata["arch"]) == ("s", "films", "rnn")
     assert json.loads(metadata["labels"]) == ["bad", "good", "so-so"]
     assert json.loads(metadata["pair"]) is True
-    assert json.loads(metadata["multilabel"]) is False
+    assert json.loads(metadata["kind"]) == "labels"
     assert json.loads(metadata["student"])["encoder_hidden_dim"] == made.HIDDEN
 
 
 def test_the_metadata_says_that_labels_are_independent(tmp_path):
-    folder = made.write_student(tmp_path / "s", "ffn", "hash", multilabel=True)
+    folder = made.write_student(tmp_path / "s", "ffn", "hash", kind="multilabel")
     compare(folder, [[batch("hash", 3, 5, 1)]])
     metadata = onnxruntime.InferenceSession(folder / "s.onnx").get_modelmeta().custom_metadata_map
-    assert json.loads(metadata["multilabel"]) is True
+    assert json.loads(metadata["kind"]) == "multilabel"
 
 
 def test_teachers_are_refused(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.kinds.registry import LABELS, NUMBERS
 from compression.inference import explain
 from compression.inference.classifier import Classifier
 from compression.inference.explain import MOST_WORDS, leave_one_out
@@ -26,7 +27,7 @@ def counting(labels=(), pair=False, sizes=None):
         scores = np.array([score(text) for text in texts], np.float32)
         return np.stack([scores, 1 - scores], 1) if labels else scores[:, None]
 
-    return Classifier("m", "t", labels, pair, False, False, values)
+    return Classifier("m", "t", labels, pair, LABELS if labels else NUMBERS, values)
 
 
 def drops(model, *texts):

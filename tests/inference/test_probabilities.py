@@ -112,8 +112,8 @@ def test_scores_and_pairs_are_explained(models, ask):
         ({"top": 0}, "top: should be greater than 0"),
         ({"min_probability": 1.5}, "min_probability: should be less than or equal to 1"),
         ({"min_probability": -0.1}, "min_probability: should be greater than or equal to 0"),
-        ({"model": "score", "top": 1}, "--top is for labels with probabilities; score predicts scores"),
-        ({"model": "score", "min_probability": 0.0}, "--min-probability is for labels .* score predicts scores"),
+        ({"model": "score", "top": 1}, "--top is for labels with probabilities; score predicts numbers"),
+        ({"model": "score", "min_probability": 0.0}, "--min-probability is for labels .* score predicts numbers"),
     ],
 )
 def test_flags_of_probabilities_are_refused_where_they_mean_nothing(models, ask, flags, message):
@@ -125,7 +125,7 @@ def test_flags_of_probabilities_are_refused_where_they_mean_nothing(models, ask,
 @pytest.mark.parametrize("flags", [{"top": 1}, {"min_probability": 0.5}, {"explain": True}])
 def test_tags_of_words_have_no_probabilities(tmp_path, ask, flags):
     tagger = packed_students.write_student(
-        tmp_path / "tagger", "bilstm", "char", tokens=True, pooling="max", labels=["O", "B-X", "I-X"]
+        tmp_path / "tagger", "bilstm", "char", kind="tags", pooling="max", labels=["O", "B-X", "I-X"]
     )
     with pytest.raises(UserError, match=r"tagger predicts tags( of words)?$"):
         ask(packed_students.write_packed(tagger), b"a film\n", **flags)

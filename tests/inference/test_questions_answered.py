@@ -9,8 +9,9 @@ import pytest
 import tiny_questions
 from random_students import ANSWERS, save
 
-from common.data.spans import best_spans, texts_of, to_characters
 from common.errors import UserError
+from common.kinds import registry
+from common.kinds.spans import best_spans, texts_of, to_characters
 from compression.inference.classifier import Classifier
 from compression.inference.texts import Row, Texts
 from compression.inference.writers import Answer, Wanted, make_writer
@@ -48,7 +49,7 @@ def test_a_packed_file_and_its_student_answer_alike(folders, ask, tmp_path, unan
 
 def written(kind, logits, threshold=None, context="a fine film"):
     texts = Texts(["question", "context"], iter(()))
-    model = Classifier("m", "squad", ("start", "end"), True, True, False, lambda _: np.empty(0), threshold)
+    model = Classifier("m", "squad", ("start", "end"), True, registry.ANSWERS, lambda _: np.empty(0), threshold)
     header, write = make_writer(kind, texts, model, Wanted())
     row = Row(1, ("how ?", context), ["how ?", context])
     return header + write(row, Answer(np.log(np.array(logits, np.float32)).tolist()))

@@ -13,6 +13,7 @@ from unicode_torture import TORTURE
 
 from common.data.split import Split
 from common.errors import UserError
+from common.kinds.registry import ANSWERS, TAGS
 from compression.packing import pack_student
 from compression.packing.header import HeaderWriter
 from compression.packing.vocabulary import pack_vocabulary
@@ -54,11 +55,11 @@ def test_torture_in_one_batch_is_torture_one_by_one(packed):
 def test_words_are_encoded_one_by_one_with_a_space_in_front(tmp_path, arch, spans):
     align = {"pooling": "max", "pair_encoder": "align"} if arch == "bilstm" else {}
     about = {"pair": True, "labels": ["start", "end"], **align} if spans else {}
-    folder = made.write_student(tmp_path / "s", arch, "bytelevel", tokens=True, **about)
+    folder = made.write_student(tmp_path / "s", arch, "bytelevel", kind="answers" if spans else "tags", **about)
     model = load(made.write_packed(folder))
     texts, numbers = [*SENTENCES, "Don't, caf\u00e9 \u4e2d\u6587!"], np.arange(len(SENTENCES) + 1)
     labels = np.full((len(texts), 1, 2) if spans else (len(texts), 1), -1)
-    split = Split(texts, texts[::-1] if spans else None, labels, numbers)
+    split = Split(texts, texts[::-1] if spans else None, labels, numbers, ANSWERS if spans else TAGS)
     student, tokenizer, _ = load_student(folder, torch.device("cpu"))
     assert tokenizer.encode(["film"]).ids.tolist() == tokenizer.encode([" film"]).ids.tolist()
     found = model.logits(list(zip(*split.sentences(), strict=True)) if spans else texts)

@@ -19,7 +19,8 @@ from compression.packing import pack_student
 from compression.packing.calibration import fit_temperature
 from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.__main__ import main
-from compression.runtime.header import MULTILABEL, TOKENS
+from compression.runtime.header import CALIBRATED
+from compression.runtime.kinds import BY_WORD, MULTILABEL
 from compression.runtime.model import load_bytes
 
 TEXTS = ["the film is truly wonderful , and the cast feels charming !", "dreadful", "", "A plot of 1984: café ☃"]
@@ -40,7 +41,7 @@ def student(tmp_path_factory):
         tensors["classifier.3.bias"][:] = 0
 
     folder = made.write_student(
-        tmp_path_factory.mktemp("several") / "s", "ffn", "hash", multilabel=True, edit=spread, seed=7
+        tmp_path_factory.mktemp("several") / "s", "ffn", "hash", kind="multilabel", edit=spread, seed=7
     )
     return folder, made.write_packed(folder)
 
@@ -48,7 +49,7 @@ def student(tmp_path_factory):
 @given(st.lists(st.floats(-200, 200, width=32), min_size=1, max_size=5))
 def test_sigmoids_are_pytorchs_without_overflow(values):
     with np.errstate(all="raise", under="ignore"):
-        found = to_probabilities(np.float32(values), 1.0, multilabel=True)
+        found = to_probabilities(np.float32(values), 1.0, independent=True)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, torch.tensor(values).sigmoid().numpy(), rtol=1e-4, atol=1e-30)
 
@@ -57,17 +58,17 @@ def test_sigmoids_are_pytorchs_without_overflow(values):
 @pytest.mark.parametrize("arch", ["ffn", "bilstm", "conv", "transformer"])
 def test_probabilities_are_the_sigmoids_of_pytorchs_logits(tmp_path, arch, pair):
     texts = [(text, TEXTS[0]) for text in TEXTS] if pair else TEXTS
-    folder = made.write_student(tmp_path / "s", arch, "hash", "affine-row", multilabel=True, pair=pair)
+    folder = made.write_student(tmp_path / "s", arch, "hash", "affine-row", kind="multilabel", pair=pair)
     model = load_bytes(pack_student(folder))
     expected = torch.from_numpy(made.torch_logits(folder, texts)).sigmoid().numpy()
-    assert (model.multilabel, model.tokens, model.outputs) == (True, False, 3)
+    assert (model.kind, model.outputs) == ("multilabel", 3)
     np.testing.assert_allclose(model.probabilities(texts), expected, atol=1e-5)
 
 
 def test_only_the_flag_tells_the_kinds_apart(tmp_path):
     headers = []
-    for number, multilabel in enumerate((False, True)):
-        folder = made.write_student(tmp_path / str(number) / "s", "ffn", "char", multilabel=multilabel)
+    for number, kind in enumerate(("labels", "multilabel")):
+        folder = made.write_student(tmp_path / str(number) / "s", "ffn", "char", kind=kind)
         headers.append(take_apart(pack_student(folder))[0])
     one, several = headers
     assert [i for i, (a, b) in enumerate(zip(one, several, strict=True)) if a != b] == [2]
@@ -75,12 +76,14 @@ def test_only_the_flag_tells_the_kinds_apart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given_", "flags"), [({"labels": []}, MULTILABEL), ({}, MULTILABEL | TOKENS), ({"tokens": True}, MULTILABEL)]
+    ("given_", "flags", "message"),
+    [({"labels": []}, MULTILABEL, "no labels"), ({}, MULTILABEL | BY_WORD, "kind of task with the unknown number")],
 )
-def test_impossible_combinations_are_refused(tmp_path, given_, flags):
+def test_impossible_combinations_are_refused(tmp_path, given_, flags, message):
     header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", "rnn", "char", **given_)))
-    forged = header[:2] + bytes([header[2] | flags]) + header[3:]
-    with pytest.raises(PackedError, match="a multi-label model labels words, or has no labels"):
+    code = bytes([200]) if flags == MULTILABEL | BY_WORD else b""
+    forged = header[:2] + bytes([header[2] & ~CALIBRATED | flags]) + code + header[3:]
+    with pytest.raises(PackedError, match=message):
         load_bytes(assemble(forged, rest))
 
 
@@ -134,7 +137,7 @@ def test_the_temperature_is_that_of_least_binary_cross_entropy(seed):
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 3, (200, 3)).astype(np.float32)
     labels = (rng.random((200, 3)) < 1 / (1 + np.exp(-logits / 2))).astype(np.float32)
-    found = fit_temperature(logits, labels)
+    found = fit_temperature(logits, labels, independent=True)
 
     def cost(temperature):
         scaled = torch.from_numpy(logits).double() / temperature
@@ -142,7 +145,7 @@ def test_the_temperature_is_that_of_least_binary_cross_entropy(seed):
 
     assert cost(found) <= min(cost(temperature) for temperature in np.geomspace(0.05, 20, 400)) + 1e-9
     assert 1.5 < found < 2.7
-    assert fit_temperature(logits, (logits >= 0).astype(np.float32)) == 1
+    assert fit_temperature(logits, (logits >= 0).astype(np.float32), independent=True) == 1
 
 
 def test_a_temperature_divides_the_logits_and_changes_no_label(student):
@@ -156,10 +159,13 @@ def test_a_temperature_divides_the_logits_and_changes_no_label(student):
 def test_each_label_of_a_row_is_a_prediction_of_its_own_in_reliability_bins():
     shares = np.float32([[0.9, 0.1], [0.57, 0.45]])  # confidences 0.9, 0.9, 0.57, 0.55
     labels = np.float32([[1, 1], [1, 0]])
-    bins = {round(probability, 4): (rows, right) for rows, probability, right in reliability_bins(shares, labels)}
+    bins = {
+        round(probability, 4): (rows, right)
+        for rows, probability, right in reliability_bins(shares, labels, independent=True)
+    }
     assert bins == {0: (0, 0), 0.9: (2, 0.5), 0.56: (2, 1)}
     logits = torch.from_numpy(shares).logit().numpy()
-    fields = calibration_fields(logits, labels, None)
+    fields = calibration_fields(logits, labels, None, independent=True)
     assert fields["ece"] == pytest.approx((2 * 0.4 + 2 * 0.44) / 4, abs=1e-5)
 
 

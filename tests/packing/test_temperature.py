@@ -103,7 +103,7 @@ def test_a_packed_file_divides_by_it_and_has_the_same_size(tmp_path, temperature
     assert len(data) == sum(section.bytes for section in sections)
 
 
-@pytest.mark.parametrize("shape", [{"labels": []}, {"tokens": True, "pooling": "max"}])
+@pytest.mark.parametrize("shape", [{"labels": []}, {"kind": "tags", "pooling": "max"}])
 def test_scores_and_tags_have_none(tmp_path, shape):
     folder = saved.write_student(tmp_path / "s", "bilstm", "char", **shape)
     assert pack_student(folder, 2.0) == pack_student(folder)
@@ -131,7 +131,7 @@ def test_a_file_may_have_none(parts):
     assert np.array_equal(without.logits(TEXTS), load_bytes(damage.assemble(header, rest)).logits(TEXTS))
 
 
-@pytest.mark.parametrize(("shape", "flags"), [({"labels": []}, 0), ({"tokens": True, "pooling": "max"}, 2 + 4)])
+@pytest.mark.parametrize(("shape", "flags"), [({"labels": []}, 0), ({"kind": "tags", "pooling": "max"}, 2 + 4)])
 def test_a_temperature_of_scores_or_tags_is_refused(tmp_path, shape, flags):
     header, rest = damage.take_apart(pack_student(saved.write_student(tmp_path / "s", "bilstm", "char", **shape)))
     assert header[2] == flags

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from common.data.spans import best_spans
 from common.data.split import load_split
 from common.data.tasks import load_task
+from common.kinds.answers import answer_scores
+from common.kinds.spans import best_spans
 from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
-from common.training.metrics import answer_scores
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
@@ -81,8 +81,8 @@ def test_a_threshold_out_of_bounds_is_refused(tmp_path, value):
         load_bytes(damage.assemble(header, rest[:4] + struct.pack("<f", value) + rest[8:]))
 
 
-@pytest.mark.parametrize("shape", [{}, {"labels": []}, {"labels": TWO["labels"], "multilabel": True},
-                                   {"labels": TWO["labels"], "tokens": True, "pooling": "max"}])  # fmt: skip
+@pytest.mark.parametrize("shape", [{}, {"labels": []}, {"labels": TWO["labels"], "kind": "multilabel"},
+                                   {"labels": TWO["labels"], "kind": "tags", "pooling": "max"}])  # fmt: skip
 def test_a_threshold_of_another_kind_of_model_is_refused(tmp_path, shape):
     header, rest = damage.take_apart(pack_student(saved.write_student(tmp_path / "s", "bilstm", "char", **shape)))
     forged = header[:2] + bytes([header[2] | THRESHOLD]) + header[3:]

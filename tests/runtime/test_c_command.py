@@ -61,13 +61,13 @@ def test_pairs_scores_and_several_labels(tmp_path):
     path, model = packed(tmp_path / "score", "ffn", "char", labels=[])
     scores = [float(line) for line in run("predict", path).splitlines()]
     assert scores == pytest.approx(model.predict(TEXTS), abs=1e-5)
-    path, model = packed(tmp_path / "several", "ffn", "char", multilabel=True)
+    path, model = packed(tmp_path / "several", "ffn", "char", kind="multilabel")
     answers = ["|".join(labels) or "none of these" for labels in model.predict(TEXTS)]
     assert run("predict", path).splitlines() == answers
 
 
 def test_words_are_tagged_as_they_stand_in_the_text(tmp_path):
-    path, model = packed(tmp_path, "rnn", "char", tokens=True)
+    path, model = packed(tmp_path, "rnn", "char", kind="tags")
     texts = ["a  wonderful\tcafe\u0301", "", "\u3000why \u2603", " \u3000"]
     expected = [
         "".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=True)) + "\n"

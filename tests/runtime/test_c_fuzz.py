@@ -21,8 +21,8 @@ TEXT = "A film, 2!"
 TRANSFORMER = {"encoder_hidden_dim": 4, "heads": 2, "layers": 2, "iterations": 2, "intermediate_dim": 3, "adapters": 2}
 TRANSFORMER = {"transformer": TRANSFORMER, "max_tokens": 20}
 MORE = (
-    ("rnn", "char", "float32", {"tokens": True}),
-    ("conv", "bpe", "codebook-row", {"tokens": True, "vocab_size": 72}),
+    ("rnn", "char", "float32", {"kind": "tags"}),
+    ("conv", "bpe", "codebook-row", {"kind": "tags", "vocab_size": 72}),
     ("ffn", "wordpiece", "affine-column", {}),
     ("bilstm", "hash", "float16", {}),
     ("gru", "char", "affine-row", {}),
@@ -30,7 +30,7 @@ MORE = (
     ("conv", "hash", "kronecker", {"pair": True, "encoder_hidden_dim": 4}),
     ("transformer", "hash", "affine-row", {"pair": True, **TRANSFORMER}),
     ("transformer", "char", "pruned", {"max_tokens": 7, "embedding_dim": 4, **TRANSFORMER}),
-    ("recursive", "wordpiece", "product", {"tokens": True, **TRANSFORMER}),
+    ("recursive", "wordpiece", "product", {"kind": "tags", **TRANSFORMER}),
     ("transformer", "char", "affine-row", {"head_dim": 3, "share": "feed-forward", **TRANSFORMER}),
 )
 """Kinds that damage.TINY does not have."""

@@ -33,7 +33,7 @@ ALIGNED = {"pair": True, "pooling": "max", "pair_encoder": "align"}
 COMPOSED = ALIGNED | {"pair_encoder": "compose"}
 ARCHS = tuple(arch for arch in made.ARCHS if arch not in made.TRANSFORMERS)
 NO_MEMORY = 14
-ATTRIBUTES = ("name", "task", "labels", "pair", "tokens", "multilabel", "arch", "embedding", "outputs", "max_tokens")
+ATTRIBUTES = ("name", "task", "labels", "pair", "kind", "arch", "embedding", "outputs", "max_tokens")
 ATTRIBUTES += ("temperature", "threshold")
 CARDS = [card for card in read_cards(ZOO) if card.kind != "answers"]
 """The C runtime refuses models that answer questions."""
@@ -129,17 +129,17 @@ def test_memory_that_is_enough_to_decode_a_file(name):
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
 def test_words_are_labelled(tmp_path, arch, embedding):
     """Long texts are cut: words beyond have the state of the last token."""
-    check(*both(tmp_path, arch, embedding, tokens=True, pooling="max", max_tokens=40), TEXTS)
+    check(*both(tmp_path, arch, embedding, kind="tags", pooling="max", max_tokens=40), TEXTS)
 
 
 @pytest.mark.parametrize(
-    "kind", [{"labels": []}, {"labels": [], "pair": True}, {"multilabel": True}, {"max_tokens": 3}]
+    "kind", [{"labels": []}, {"labels": [], "pair": True}, {"kind": "multilabel"}, {"max_tokens": 3}]
 )
 def test_other_kinds_of_answers(tmp_path, kind):
     check(*both(tmp_path, "ffn", "char", **kind), TEXTS)
 
 
-@pytest.mark.parametrize("kind", [{"tokens": True, "embedding": name} for name in made.EMBEDDINGS] + [{}])
+@pytest.mark.parametrize("kind", [{"kind": "tags", "embedding": name} for name in made.EMBEDDINGS] + [{}])
 def test_texts_without_words(tmp_path, kind):
     """Of a model that labels words, one word without tokens."""
     theirs, ours = both(tmp_path, "conv", kind.pop("embedding", "hash"), **kind)
@@ -200,7 +200,7 @@ def test_thresholds(tmp_path, chosen):
 
 @pytest.mark.parametrize("kind", [("bilstm", "bytelevel"), ("conv", "char")], ids=["byte level", "questions"])
 def test_files_that_only_numpy_reads_are_named(tmp_path, kind):
-    more = made.ALIGNED | {"tokens": True, "labels": ["start", "end"]} if kind[0] == "conv" else {}
+    more = made.ALIGNED | {"kind": "tags", "labels": ["start", "end"]} if kind[0] == "conv" else {}
     path = made.write_packed(made.write_student(tmp_path / "s", *kind, **more))
     assert load(path).labels
     with pytest.raises(PackedError, match="not read by this build: questions, byte-level pairs"):
@@ -226,7 +226,7 @@ FLAGS |= {"align": 32, "symmetric": 64, "threshold": 128}
 def test_flags_that_contradict_each_other_are_refused_by_both(tmp_path, arch, flag):
     pair = {**ALIGNED, "symmetric": True} if arch in ALIGNING else {"pair": True}
     refused = 0
-    for number, more in enumerate((pair, {"labels": ["no", "yes"]}, {"labels": []}, {"multilabel": True})):
+    for number, more in enumerate((pair, {"labels": ["no", "yes"]}, {"labels": []}, {"kind": "multilabel"})):
         path = made.write_packed(made.write_student(tmp_path / str(number), arch, "char", **more))
         header, rest = damage.take_apart(path.read_bytes())
         path.write_bytes(damage.assemble(header[:2] + bytes([header[2] ^ FLAGS[flag]]) + header[3:], rest))
@@ -363,7 +363,7 @@ def test_rows_of_the_zoos_tasks(card, tmp_path):
     assert np.array_equal(found[real].argmax(-1), expected[real].argmax(-1))
 
 
-@pytest.mark.parametrize("kind", [{"tokens": True}, {"pair": True, "symmetric": True}, ALIGNED, COMPOSED])
+@pytest.mark.parametrize("kind", [{"kind": "tags"}, {"pair": True, "symmetric": True}, ALIGNED, COMPOSED])
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
 def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, embedding, kind):
     """Texts of many tokens for their bytes: compatibility characters, marks, ideographs, single letters and signs."""
@@ -377,7 +377,7 @@ def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, embeddi
 
 def test_texts_that_are_larger_than_the_workspace(tmp_path, monkeypatch):
     monkeypatch.setattr(native, "_FIRST_WORKSPACE", 1 << 12)
-    for number, kind in enumerate(({}, {"tokens": True}, ALIGNED, COMPOSED)):
+    for number, kind in enumerate(({}, {"kind": "tags"}, ALIGNED, COMPOSED)):
         theirs, ours = both(tmp_path / str(number), "bilstm", "bpe", **kind)
         check(theirs, ours, ["the " * 2000 + "film", "a film", "wonderful" * 900])
 

@@ -35,7 +35,7 @@ def sizes(**given):
 @pytest.mark.parametrize("arch", made.TRANSFORMERS)
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
 @pytest.mark.parametrize(
-    "kind", [{}, {"pair": True}, {"tokens": True, "max_tokens": 40}], ids=["text", "pair", "words"]
+    "kind", [{}, {"pair": True}, {"kind": "tags", "max_tokens": 40}], ids=["text", "pair", "words"]
 )
 def test_answers_are_those_of_the_numpy_runtime(tmp_path, arch, embedding, kind):
     """In one form of matrix after another; with and without adapters and a projection of the vectors."""
@@ -95,12 +95,12 @@ def test_a_layer_that_is_applied_many_times(tmp_path):
     check(*both(tmp_path, "recursive", "hash", **sizes(iterations=7)), TEXTS[-8:])
 
 
-@pytest.mark.parametrize("kind", [{"labels": []}, {"multilabel": True}, {"max_tokens": 3}])
+@pytest.mark.parametrize("kind", [{"labels": []}, {"kind": "multilabel"}, {"max_tokens": 3}])
 def test_other_kinds_of_answers(tmp_path, kind):
     check(*both(tmp_path, "recursive", "char", **sizes(), **kind), TEXTS[::3])
 
 
-@pytest.mark.parametrize("kind", [{}, {"pair": True}, {"tokens": True}], ids=["text", "pair", "words"])
+@pytest.mark.parametrize("kind", [{}, {"pair": True}, {"kind": "tags"}], ids=["text", "pair", "words"])
 def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, kind):
     more = sizes(encoder_hidden_dim=40, intermediate_dim=150) | {"max_tokens": 2000, "head_dim": 60 * ("pair" in kind)}
     _, ours = both(tmp_path, "transformer", "hash", **more, **kind)
@@ -110,7 +110,7 @@ def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, kind):
         assert np.isfinite(ours.logits([(text, text) if ours.pair else text])).all()
 
 
-@pytest.mark.parametrize("kind", [{"pair": True}, {"tokens": True}], ids=["pair", "words"])
+@pytest.mark.parametrize("kind", [{"pair": True}, {"kind": "tags"}], ids=["pair", "words"])
 def test_texts_that_are_larger_than_the_workspace(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(native, "_FIRST_WORKSPACE", 1 << 12)
     theirs, ours = both(tmp_path, "transformer", "bpe", **kind)

@@ -48,7 +48,7 @@ def test_it_reads_pairs(tmp_path, run):
 
 
 def test_it_prints_a_tag_for_each_word_and_a_score(tmp_path, run):
-    tagger = made.write_packed(made.write_student(tmp_path / "tags", "rnn", "hash", tokens=True))
+    tagger = made.write_packed(made.write_student(tmp_path / "tags", "rnn", "hash", kind="tags"))
     lines = run(tagger, "a wonderful film").split("\n")
     assert [line.split("\t")[0] for line in lines] == ["a", "wonderful", "film", "", ""]
     assert {line.split("\t")[1] for line in lines[:3]} <= {"bad", "good", "so-so"}

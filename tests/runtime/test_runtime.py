@@ -92,7 +92,7 @@ def test_predictions_of_pairs_words_and_scores(tmp_path):
     assert loaded("pairs", pair=True).predict(pairs) == loaded("pairs", pair=True).predict(
         [("how are you", "how do you do"), ("a film", "a film")]
     )
-    tags = loaded("tags", "rnn", tokens=True)
+    tags = loaded("tags", "rnn", kind="tags")
     found = tags.predict(["a  wonderful film", "", "why not"])
     assert [len(row) for row in found] == [3, 0, 2]
     assert found[2] == [tags.labels[i] for i in tags.probabilities(["why not"])[0].argmax(-1)]

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.data.ragged import EncodedText
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from compression.shrinking.pruning.units import remove_units
 from compression.students.batch import EncodedRows
 from compression.students.layers import Recurrent

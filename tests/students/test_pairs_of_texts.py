@@ -10,8 +10,8 @@ from any_batch import check_every_weight_learns, check_rows_do_not_depend_on_the
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.data.ragged import EncodedText
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from compression.shrinking.chain import compress
 from compression.students.batch import EncodedRows
 from compression.students.pairs import PairAlignment, compare, shared_tokens

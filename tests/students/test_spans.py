@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from common.data.ragged import known
-from common.data.spans import ENDS, best_spans, texts_of, to_characters, word_spans
 from common.data.split import Split
 from common.errors import UserError
+from common.kinds.registry import ANSWERS
+from common.kinds.spans import ENDS, best_spans, texts_of, to_characters, word_spans
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.training.batching import sorted_batches
@@ -40,7 +40,7 @@ PAIRS += [("film", f"{'a' * 70} film {'b' * 31}")]
 
 def rows_of(pairs):
     questions, contexts = zip(*pairs, strict=True)
-    return Split(list(questions), list(contexts), np.full((len(pairs), 1, 2), -1), np.arange(len(pairs)))
+    return Split(list(questions), list(contexts), np.full((len(pairs), 1, 2), -1), np.arange(len(pairs)), ANSWERS)
 
 
 ARCHS = ("bilstm", "gru", "conv", *packed_students.TRANSFORMERS)
@@ -55,7 +55,7 @@ def student_of(arch, embedding="char"):
     else:
         sizes |= {"pooling": "max", "pair_encoder": "align"}
     settings = StudentSettings(embedding_type=embedding, **sizes)
-    return Student(arch, settings, outputs=2, pair=True, tokens=True).eval(), settings
+    return Student(arch, settings, outputs=2, pair=True, by_word=True).eval(), settings
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -63,7 +63,7 @@ def test_every_word_of_the_context_has_logits_whatever_the_batch(arch):
     student, settings = student_of(arch)
     encoded = encode_split(CharTokenizer(settings.max_tokens), rows_of(PAIRS))
     logits = student_logits(student, encoded, CPU)
-    assert known(logits).sum(1).tolist() == [1 + len(word_spans(context)) for _, context in PAIRS]
+    assert (~np.isnan(logits[..., 0])).sum(1).tolist() == [1 + len(word_spans(context)) for _, context in PAIRS]
     assert logits.shape[2] == 2
     for row in range(len(PAIRS)):
         alone = student_logits(student, encode_split(CharTokenizer(30), rows_of(PAIRS[row : row + 1])), CPU)[0]
@@ -128,7 +128,7 @@ def test_contexts_that_fit_are_read_as_one_text(arch):
 
 
 def test_an_answer_at_the_end_of_a_long_context_is_found(tmp_path):
-    about = {**packed_students.ALIGNED, "labels": ENDS, "tokens": True, "max_tokens": 30}
+    about = {**packed_students.ALIGNED, "labels": ENDS, "kind": "answers", "max_tokens": 30}
     folder = packed_students.write_student(tmp_path / "s", "conv", "hash", **about)
     model, (student, tokenizer, _) = load(packed_students.write_packed(folder)), load_student(folder, CPU)
     # A convolution's logits depend on the neighbours of a word only: an answer stays the best one at any place.
@@ -142,7 +142,7 @@ def test_an_answer_at_the_end_of_a_long_context_is_found(tmp_path):
 
 
 def test_a_context_may_be_longer_than_a_batch_of_the_runtime(tmp_path, monkeypatch):
-    about = {**packed_students.ALIGNED, "labels": ENDS, "tokens": True, "max_tokens": 60}
+    about = {**packed_students.ALIGNED, "labels": ENDS, "kind": "answers", "max_tokens": 60}
     folder = packed_students.write_student(tmp_path / "s", "conv", "hash", **about)
     model, (student, tokenizer, _) = load(packed_students.write_packed(folder)), load_student(folder, CPU)
     monkeypatch.setattr(HashedWords, "most_values", 500)  # forgotten whenever no word is waiting
@@ -161,7 +161,7 @@ def test_words_that_training_cuts_off_are_in_no_loss(loss):
         batch = encode_split(HashTokenizer(60, 2, 30), rows_of(pairs)).batch(np.arange(len(pairs)), CPU)
         student.zero_grad()
         logits = for_loss(student(batch), batch)
-        value = combined(logits, torch.tensor(answers), teacher[: len(pairs)], alpha, loss, 1.0)
+        value = combined(ANSWERS, logits, torch.tensor(answers), teacher[: len(pairs)], alpha, loss, 1.0)
         value.backward()
         return [value.detach(), *(parameter.grad.clone() for parameter in student.parameters())]
 
@@ -216,7 +216,7 @@ def test_no_answer_reads_a_transformers_first_token():
 @pytest.mark.parametrize("embedding", packed_students.EMBEDDINGS)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_packed_student_answers_as_the_student_does(tmp_path, arch, embedding):
-    about = {"pair": True, "labels": ENDS, "tokens": True, "max_tokens": 30, "f1": arch == "conv"}
+    about = {"pair": True, "labels": ENDS, "kind": "answers", "max_tokens": 30, "f1": arch == "conv"}
     about |= {} if arch in packed_students.TRANSFORMERS else packed_students.ALIGNED
     folder = packed_students.write_student(tmp_path / "s", arch, embedding, "affine-row", **about)
     pairs = [*PAIRS, ("wie?", "\u00fcn\u00efcode \u200b \u6f22\u5b57 caf\u00e9's"), ("", "")]
@@ -230,7 +230,7 @@ def test_a_packed_student_answers_as_the_student_does(tmp_path, arch, embedding)
     chosen = best_spans(packed, model.threshold)
     assert model.threshold == (0.5 if arch == "conv" else None)
     assert model.predict(pairs) == [text for (text,) in texts_of(to_characters(chosen, contexts), contexts)]
-    with pytest.raises(PackedError, match="answers questions; its labels have no probabilities"):
+    with pytest.raises(PackedError, match="answers questions has no probabilities"):
         model.probabilities(pairs)
 
 
@@ -263,7 +263,7 @@ def test_a_student_learns_to_answer(tmp_path, encoder):
     scores = {}
     for folder in compress(tiny.compress_settings(**settings)):
         config = read_config(folder)
-        assert (config.tokens, config.pair) == (True, True)
+        assert (config.task_kind, config.pair) == (ANSWERS, True)
         about = {"task": argument, "workspace": paths.root, "model_name": folder.name, "cpu": True, "loadbar": False}
         (row,) = evaluate(EvaluateSettings(**about))
         scores[config.stage] = row["metrics"]["answer_f1"]

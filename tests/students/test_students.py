@@ -10,8 +10,8 @@ import tiny
 import torch
 from any_batch import check_every_weight_learns, check_rows_do_not_depend_on_the_batch
 
-from common.data.ragged import EncodedText
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from compression import runtime
 from compression.students.batch import EncodedRows
 from compression.students.layers import round_inputs

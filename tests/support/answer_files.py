@@ -22,19 +22,19 @@ GOOD = {"logit_thumbs down": 0.5, "logit_thumbs up": 1}
 """Logits of one row."""
 
 
-def prepared_task(tmp_path, kind="texts"):
+def prepared_task(tmp_path, kind="labels"):
     """(paths, task) of a small task of a kind, with its splits."""
     paths = Workspace(tmp_path / "workspace")
     match kind:
-        case "texts":
+        case "labels":
             task = own_task(tmp_path / "task", labelled_rows(60))
         case "multilabel":
             task = load_task(str(tiny_labels.write_task(tmp_path / "task", tiny_labels.labelled(60))))
-        case "tokens":
+        case "tags":
             task = load_task(str(tiny_tags.write_task(tmp_path / "task", 40)))
-        case "regression":
+        case "numbers":
             task = own_task(tmp_path / "task", [(t, 1 + i % 4) for i, (t, _) in enumerate(tiny.sentences(60))],
-                            labels=None, range=[1, 4])  # fmt: skip
+                            labels=None, kind="numbers", range=[1, 4])  # fmt: skip
         case "pairs":
             rows = [(text, f"{text} again", NAMES[label]) for text, label in tiny.sentences(60)]
             (tmp_path / "task").mkdir()

@@ -20,7 +20,7 @@ TINY = (
     ("bilstm", "hash", "affine-row", {"pair": True, "pooling": "max", "pair_encoder": "align", "symmetric": True}),
     ("conv", "char", "pruned", {"pair": True, "pair_encoder": "align", "f1": True}),
     ("bilstm", "char", "affine-row", {"pair": True, "pooling": "max", "pair_encoder": "compose"}),
-    ("ffn", "hash", "affine-row", {"multilabel": True}),
+    ("ffn", "hash", "affine-row", {"kind": "multilabel"}),
 )
 """Their architecture, embedding, form of weights and other settings."""
 

@@ -12,6 +12,7 @@ import torch
 from safetensors.numpy import save_file
 from tokenizers import ByteLevelBPETokenizer
 
+from common.kinds.registry import KINDS
 from compression.packing import pack_student
 from compression.students.batch import EncodedRows
 from compression.students.saved import load_student
@@ -97,13 +98,13 @@ def smallest_factor(number):
 
 def write_student(folder, arch, embedding, form="float32", pair=False, pooling=None, seed=1, **given):
     """Write and return a student's folder. embedding: also bytelevel, a RoBERTa's pieces. given: other student
-    settings, `model` (a sentencepiece model's bytes), `labels`, `tokens`, `multilabel`, `f1`, `edit`, `transformer`
+    settings, `model` (a sentencepiece model's bytes), `labels`, `kind`, `f1`, `edit`, `transformer`
     (its sizes)."""
     rng = np.random.default_rng(seed)
     transformer = given.pop("transformer", TRANSFORMER)
     model = given.pop("model", None) or pieces()
-    tokens, multilabel, f1 = (given.pop(name, False) for name in ("tokens", "multilabel", "f1"))
-    labels, edit = given.pop("labels", ["bad", "good", "so-so"]), given.pop("edit", None)
+    labels, edit, f1 = given.pop("labels", ["bad", "good", "so-so"]), given.pop("edit", None), given.pop("f1", False)
+    kind = KINDS[given.pop("kind", "labels" if labels else "numbers")]
     sizes = {"embedding_dim": DIM, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": CLASSIFIER, "vocab_size": VOCAB,
              "hash_ratio": 10, "max_tokens": 512, "kernel_width": KERNEL, **given}  # fmt: skip
     if arch in TRANSFORMERS:
@@ -116,7 +117,7 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
         "embedding_type": "wordpiece" if embedding == "bytelevel" else embedding,
         "pooling": pooling or tiny.POOLINGS[arch][0],
     }
-    spec = StudentSpec(arch, StudentSettings(**sizes), len(labels) or 1, pair, tokens)
+    spec = StudentSpec(arch, StudentSettings(**sizes), kind.outputs(labels), pair, kind.by_word)
     shapes, tensors = spec.shapes(), {}
     for name in spec.vectors():
         biases = (f"{name}_ih",) if arch == "gru" else (f"{name}_ih", f"{name}_hh")
@@ -137,9 +138,9 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
         (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
     if embedding == "bytelevel":
         byte_level().save(folder)
-    kind = {"pair": pair, "tokens": tokens, "multilabel": multilabel, "f1": f1}
+    about = {"pair": pair, "task_kind": kind.name, "f1": f1}
     config = {"kind": "student", "stage": "distilled", "task": "films", "labels": labels,
-              **kind, "arch": arch, "seed": 1, "student": sizes}  # fmt: skip
+              **about, "arch": arch, "seed": 1, "student": sizes}  # fmt: skip
     return tiny.write_manifest(folder, **config)
 
 

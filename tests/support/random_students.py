@@ -3,8 +3,9 @@
 import tiny
 import torch
 
-from common.data.spans import ENDS
 from common.data.text import normalise
+from common.kinds import registry
+from common.kinds.spans import ENDS
 from compression.students.batch import EncodedRows
 from compression.students.embeddings import load_tokenizer
 from compression.students.saved import load_student
@@ -28,17 +29,25 @@ KINDS = {
 }
 
 
-ANSWERS = {"task": "squad", "labels": ENDS, "pair": True, "tokens": True, "arch": "conv", "pair_encoder": "align"}
+ANSWERS = {
+    "task": "squad",
+    "labels": ENDS,
+    "pair": True,
+    "task_kind": "answers",
+    "arch": "conv",
+    "pair_encoder": "align",
+}
 
 
-def save(folder, task, labels, pair, arch="ffn", tokens=False, f1=False, **given):
+def save(folder, task, labels, pair, arch="ffn", task_kind=None, f1=False, **given):
     sizes = {"embedding_dim": 6, "encoder_hidden_dim": 5, "vocab_size": 90, "cls_hidden_dim": 7, "max_tokens": 50}
     settings = StudentSettings(embedding_type="hash", pooling="max", **sizes, **given)
     torch.manual_seed(3)
-    student = Student(arch, settings, len(labels) or 1, pair, tokens)
+    kind = registry.KINDS[task_kind or ("labels" if labels else "numbers")]
+    student = Student(arch, settings, kind.outputs(labels), pair, kind.by_word)
     with torch.no_grad():
         student.classifier[3].weight.value *= 40  # far from one half, and not all alike
-    shape = {"task": task, "labels": labels, "pair": pair, "tokens": tokens}
+    shape = {"task": task, "labels": labels, "pair": pair, "task_kind": kind.name}
     shape |= {"f1": f1, "student": settings.model_dump(mode="json")}
     return tiny.save_student(folder, student, load_tokenizer(settings, folder), arch=arch, **shape)
 

@@ -59,6 +59,6 @@ def write_task(folder: Path, count: int = 80, **changed: object) -> Path:
     cut = {"train": whole[: count // 2], "validation": whole[count // 2 : -count // 4], "test": whole[-count // 4 :]}
     for name, part in cut.items():
         write_questions(folder / f"{name}.json", part)
-    task = {"name": "films", "kind": "spans", "source": {"files": {name: f"{name}.json" for name in cut}}}
+    task = {"name": "films", "kind": "answers", "source": {"files": {name: f"{name}.json" for name in cut}}}
     (folder / "films.yaml").write_text(yaml.safe_dump({**task, **changed}))
     return folder / "films.yaml"

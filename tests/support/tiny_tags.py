@@ -5,8 +5,8 @@ from pathlib import Path
 import tiny
 import yaml
 
-from common.data.iob import as_iob
 from common.data.tasks import load_task
+from common.kinds.iob import as_iob
 
 BIOMEDICAL = ("bc2gm", "bc5cdr-chem", "bc5cdr-disease", "ncbi-disease")
 LABELS = ["O", "B-PART", "B-VERDICT", "I-VERDICT"]
@@ -54,6 +54,6 @@ def write_task(folder: Path, rows: int = 160, **changed: object) -> Path:
     cut = {"train": whole[: rows // 2], "validation": whole[rows // 2 : -rows // 4], "test": whole[-rows // 4 :]}
     for name, texts in cut.items():
         (folder / f"{name}.tsv").write_text("".join(as_iob(*text) for text in texts))
-    task = {"name": "parts", "kind": "tokens", "labels": LABELS, "source": {"files": {n: f"{n}.tsv" for n in cut}}}
+    task = {"name": "parts", "kind": "tags", "labels": LABELS, "source": {"files": {n: f"{n}.tsv" for n in cut}}}
     (folder / "parts.yaml").write_text(yaml.safe_dump({**task, **changed}))
     return folder / "parts.yaml"

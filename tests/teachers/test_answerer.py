@@ -6,11 +6,11 @@ import tiny
 import tiny_questions
 import torch
 
-from common.data.ragged import known
-from common.data.spans import ENDS, word_spans
 from common.data.split import Split, load_split
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.kinds.registry import ANSWERS
+from common.kinds.spans import ENDS, word_spans
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.huggingface.answerer import HuggingFaceAnswerer
@@ -32,7 +32,7 @@ CONTEXT = "the tedious film's plot, 1990's is \u200b wonderful! " * 6
 def rows_of(*pairs):
     """Rows of questions and contexts, without answers."""
     questions, contexts = zip(*pairs, strict=True)
-    return Split(list(questions), list(contexts), np.full((len(pairs), 1, 2), -1), np.arange(len(pairs)))
+    return Split(list(questions), list(contexts), np.full((len(pairs), 1, 2), -1), np.arange(len(pairs)), ANSWERS)
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,13 @@ def test_a_word_starts_as_its_first_piece_and_ends_as_its_last(answerer):
     found = answerer.logits(rows_of((QUESTION, context), (QUESTION, "film"), (QUESTION, "")))
     words = word_spans(context)
     assert found.shape == (3, len(words) + 1, 2)
-    assert known(found).sum(1).tolist() == [len(words) + 1, 2, 1]
+    assert (~np.isnan(found[..., 0])).sum(1).tolist() == [len(words) + 1, 2, 1]
     assert found[0, 0] == pytest.approx(logits[0], abs=1e-5)
     for place, (start, end) in enumerate(words.tolist(), start=1):
         own = [i for i, span in enumerate(spans) if span and span[0] < end and span[1] > start]
         if own:  # a zero-width space has no piece
             assert found[0, place] == pytest.approx([logits[own[0], 0], logits[own[-1], 1]], abs=1e-5)
-    assert np.isfinite(found[known(found)]).all()
+    assert np.isfinite(found[~np.isnan(found)]).all()
 
 
 def test_a_long_context_is_read_in_windows(answerer):
@@ -117,14 +117,14 @@ def test_the_loss_of_answers_is_of_the_words_that_there_are():
     start = [logits[0, :, 0].softmax(0)[1], logits[1, :2, 0].softmax(0)[0]]
     end = [logits[0, :, 1].softmax(0)[2], logits[1, :2, 1].softmax(0)[1]]
     expected = -torch.stack([*start, *end]).log().mean()
-    loss = combined(logits, labels, None, 1.0, "mse", 1.0)
+    loss = combined(ANSWERS, logits, labels, None, 1.0, "mse", 1.0)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     loss.backward()
     assert torch.isfinite(logits.grad).all()
     # A teacher's logits are padded to the longest row of all.
     teacher = torch.nn.functional.pad(logits.detach() + 1, (0, 0, 0, 4), value=nan)
-    assert combined(logits, labels, teacher, 0.0, "mse", 1.0).item() == pytest.approx(1)
-    assert combined(logits, labels, teacher, 0.0, "kl", 2.0).item() == pytest.approx(0, abs=1e-6)
+    assert combined(ANSWERS, logits, labels, teacher, 0.0, "mse", 1.0).item() == pytest.approx(1)
+    assert combined(ANSWERS, logits, labels, teacher, 0.0, "kl", 2.0).item() == pytest.approx(0, abs=1e-6)
     other = teacher * torch.tensor([2.0, 0.5])
     shares = [
         (each[:, :3][row, :count, end] / 2).softmax(0)
@@ -133,7 +133,7 @@ def test_the_loss_of_answers_is_of_the_words_that_there_are():
         for end in (0, 1)
     ]
     divergence = sum((p * (p / q).log()).sum() for p, q in zip(shares[:4], shares[4:], strict=True))
-    found = combined(logits, labels, other, 0.0, "kl", 2.0)
+    found = combined(ANSWERS, logits, labels, other, 0.0, "kl", 2.0)
     assert found.item() == pytest.approx(divergence.item(), rel=1e-4)  # a mean of four, times the temperature's square
 
 
@@ -143,7 +143,7 @@ def check_exported(paths, task, teacher, file):
     preprocess(tiny.prepare_settings(paths.root, task.argument, generate_loss=rows, model_name=teacher, logits_to=file))
     given = {"generate_loss": rows, "model_name": "copy", "logits_from": file}
     preprocess(tiny.prepare_settings(paths.root, task.argument, **given))
-    assert read_config(paths.model(task.name, "copy")).tokens
+    assert read_config(paths.model(task.name, "copy")).task_kind.by_word
     for name in ("train", "test"):
         own, copied = (load_logits(paths, task, each, name) for each in (teacher, "copy"))
         limited = np.maximum(own, np.nanmax(own, axis=1, keepdims=True) - 8)
@@ -160,7 +160,7 @@ def test_a_teacher_learns_to_answer_and_its_logits_are_kept(tmp_path, encoder):
     paths, task = Workspace(tmp_path / "w"), load_task(argument)
     preprocess(tiny.prepare_settings(paths.root, argument))
     folder = finetune(tiny.finetune_settings(paths.root, argument, encoder, max_epochs=4, max_tokens=64))
-    assert (read_config(folder).tokens, read_config(folder).pair) == (True, True)
+    assert (read_config(folder).task_kind, read_config(folder).pair) == (ANSWERS, True)
     about = {"task": argument, "workspace": paths.root, "model_name": folder.name, "cpu": True, "loadbar": False}
     (row,) = evaluate(EvaluateSettings(**about))
     assert row["metrics"]["answer_f1"] > 0.5
@@ -168,11 +168,11 @@ def test_a_teacher_learns_to_answer_and_its_logits_are_kept(tmp_path, encoder):
     assert predictions_file(paths.scores("films", "films", folder.name), "test").exists()
     preprocess(tiny.prepare_settings(paths.root, argument, generate_loss=("processed",), precision="fp32"))
     train, logits = load_split(paths, task, "train"), load_logits(paths, task, folder.name, "train")
-    assert known(logits).sum(1).tolist() == [len(word_spans(text)) + 1 for text in train.sentence2]
+    assert (~np.isnan(logits[..., 0])).sum(1).tolist() == [len(word_spans(text)) + 1 for text in train.sentence2]
     assert score(task, train.labels, logits, train.sentence2)["answer_f1"] > 0.5
     model = load_saved(paths, folder, None, True)
     asked = list(zip(train.sentence1[:3], train.sentence2, strict=False))
-    assert (model.kind, model.threshold, model.probabilities(asked).shape[2]) == ("answers", None, 2)
+    assert (model.kind.name, model.threshold, model.probabilities(asked).shape[2]) == ("answers", None, 2)
     with pytest.raises(UserError, match=r"question answering \(.*\) is not supported"):
         preprocess(tiny.prepare_settings(paths.root, argument, augment="tinybert"))
     check_exported(paths, task, folder.name, tmp_path / "logits.parquet")

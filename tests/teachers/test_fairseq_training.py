@@ -125,14 +125,16 @@ def test_classes_keep_their_order(tmp_path, roberta):
 
 
 def test_regression(tmp_path, roberta):
-    task, given = {"range": [1.0, 5.0]}, {"max_epochs": 8, "lr": 0.007, "batch_size": 2}
+    task, given = {"kind": "numbers", "range": [1.0, 5.0]}, {"max_epochs": 8, "lr": 0.007, "batch_size": 2}
     scores, logits, history = fine_tuned(tmp_path, roberta, (1.5, 4.5), np.float32, task, **given)
     assert logits.shape == (72, 1)
     assert np.abs(logits[:, 0] * 4 + 1 - scores).mean() < 0.6  # trained to scores scaled to [0, 1]
     assert history[-1]["score"] > history[0]["score"]
 
 
-@pytest.mark.parametrize("task", [{"labels": ["a", "b"], "metrics": ["matthews"]}, {"range": [1.0, 5.0]}])
+@pytest.mark.parametrize(
+    "task", [{"labels": ["a", "b"], "metrics": ["matthews"]}, {"kind": "numbers", "range": [1.0, 5.0]}]
+)
 def test_the_first_metric_chooses_the_checkpoint(tmp_path, roberta, task):
     kind, labels_of = (np.int64, (0, 1)) if "labels" in task else (np.float32, (1.5, 4.5))
     labels, logits, history = fine_tuned(tmp_path, roberta, labels_of, kind, task, max_epochs=2)

@@ -24,7 +24,7 @@ from compression.evaluation.settings import EvaluateSettings
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
-@pytest.mark.parametrize("kind", ["texts", "pairs", "multilabel"])
+@pytest.mark.parametrize("kind", ["labels", "pairs", "multilabel"])
 def test_logits_are_matched_by_the_texts_and_come_back_exactly(tmp_path, kind, suffix):
     paths, task = prepared_task(tmp_path, kind)
     logits = random_logits(paths, task)
@@ -40,7 +40,7 @@ def test_logits_are_matched_by_the_texts_and_come_back_exactly(tmp_path, kind, s
 
 
 def test_tags_come_back_exactly_and_are_sure(tmp_path):
-    paths, task = prepared_task(tmp_path, "tokens")
+    paths, task = prepared_task(tmp_path, "tags")
     tags = load_split(paths, task, "train").labels
     given = answers(paths, task, lambda i: {"predicted_tags": [task.labels[j] for j in tags[i] if j >= 0]})
     imported(paths, task, write(tmp_path / "answers.jsonl", given))
@@ -53,14 +53,14 @@ def test_tags_come_back_exactly_and_are_sure(tmp_path):
 
 
 def test_tags_of_another_number_of_words_are_refused(tmp_path):
-    paths, task = prepared_task(tmp_path, "tokens")
+    paths, task = prepared_task(tmp_path, "tags")
     given = answers(paths, task, lambda i: {"label": "O O"})
     with pytest.raises(UserError, match=r"answers\.csv line 2: 2 tags for \d+ words$"):
         imported(paths, task, write(tmp_path / "answers.csv", given))
 
 
 def test_scores_are_scaled_as_a_teachers(tmp_path):
-    paths, task = prepared_task(tmp_path, "regression")
+    paths, task = prepared_task(tmp_path, "numbers")
     labels = load_split(paths, task, "train").labels
     imported(paths, task, write(tmp_path / "a.csv", answers(paths, task, lambda i: {"verdict": labels[i]})))
     assert np.allclose(load_logits(paths, task, "api", "train")[:, 0], (labels - 1) / 3)

@@ -5,10 +5,10 @@ import pytest
 
 from common.config import build
 from common.data.tasks import Task
-from common.training.answers import exact_match, overlap_f1, row_scores
+from common.kinds.answer_scores import exact_match, overlap_f1, row_scores
 from common.training.metrics import agreement, score
 
-TASK = build(Task, {"name": "q", "kind": "spans", "unanswerable": True, "source": {"files": {"all": "a.json"}}})
+TASK = build(Task, {"name": "q", "kind": "answers", "unanswerable": True, "source": {"files": {"all": "a.json"}}})
 
 
 @pytest.mark.parametrize(

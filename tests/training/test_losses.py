@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from common.kinds.registry import LABELS as LABELLED
+from common.kinds.registry import MULTILABEL, NUMBERS
 from common.training.losses import bernoulli_kl, combined, kl, mse, temperature_sigmoid, temperature_softmax
 
 LOG_3 = math.log(3)
@@ -48,17 +50,17 @@ def test_the_direction_of_kl_is_teacher_first():
     ],
 )
 def test_alpha_weighs_labels_and_teacher(labels, teacher, alpha, loss, value):
-    close(combined(STUDENT, labels, teacher, alpha, loss, 1.0), value)
+    close(combined(LABELLED, STUDENT, labels, teacher, alpha, loss, 1.0), value)
 
 
 def test_the_temperature_reaches_the_loss():
-    assert combined(STUDENT, LABELS, TEACHER, 0.0, "kl", 2.0) == kl(STUDENT, TEACHER, 2.0)
+    assert combined(LABELLED, STUDENT, LABELS, TEACHER, 0.0, "kl", 2.0) == kl(STUDENT, TEACHER, 2.0)
 
 
 @pytest.mark.parametrize(("alpha", "value"), [(0.0, 1 / 32), (0.5, (1 / 32 + 1 / 8) / 2), (1.0, 1 / 8)])
 def test_a_regressions_losses_are_squared_errors(alpha, value):
     student, teacher, scores = torch.tensor([[0.5], [1.0]]), torch.tensor([[0.25], [1.0]]), torch.tensor([0.0, 1.0])
-    close(combined(student, scores, teacher, alpha, "mse", 3.0), value)
+    close(combined(NUMBERS, student, scores, teacher, alpha, "mse", 3.0), value)
 
 
 LISTS = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
@@ -88,9 +90,9 @@ KL_OF_LISTS = (bernoulli_by_hand(0.5, 0.75) + bernoulli_by_hand(0.25, 0.5) + ber
     ],
 )
 def test_labels_of_a_list_are_independent(teacher, alpha, loss, value):
-    close(combined(STUDENT_OF_LISTS, LISTS, teacher, alpha, loss, 1.0), value)
+    close(combined(MULTILABEL, STUDENT_OF_LISTS, LISTS, teacher, alpha, loss, 1.0), value)
     if alpha == 0:  # rows without labels
-        close(combined(STUDENT_OF_LISTS, LISTS * math.nan, teacher, alpha, loss, 1.0), value)
+        close(combined(MULTILABEL, STUDENT_OF_LISTS, LISTS * math.nan, teacher, alpha, loss, 1.0), value)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
@@ -106,7 +108,7 @@ def test_temperatures_divide_the_logits_of_independent_labels(temperature):
 
 def test_sure_answers_have_finite_losses_and_gradients():
     student, teacher = torch.tensor([[200.0, -200.0]], requires_grad=True), torch.tensor([[-200.0, -200.0]])
-    loss = combined(student, torch.tensor([[0.0, 0.0]]), teacher, 0.5, "kl", 1.0)
+    loss = combined(MULTILABEL, student, torch.tensor([[0.0, 0.0]]), teacher, 0.5, "kl", 1.0)
     loss.backward()
     close(loss, (100 + 100) / 2)
     assert student.grad.flatten().tolist() == pytest.approx([0.5, 0.0])

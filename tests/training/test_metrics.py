@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from common.data.ragged import known, padded
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.kinds.ragged import padded
+from common.kinds.registry import MULTILABEL
+from common.kinds.registry import TAGS as TAGS_OF_WORDS
 from common.training.metrics import agreement, main_score, score
-from common.training.targets import choices, confidence, targets
 
 TAGS = ("O", "B-a", "I-a", "B-b", "I-b")
 
@@ -21,9 +22,9 @@ def task_of(tags=TAGS, **changed):
 
 def test_scores_by_hand():
     task = task_of(metrics=("entity_f1", "entity_precision", "entity_recall", "accuracy"))
-    labels = padded(np.array([1, 2, 0, 3, 0, 1]), np.array([5, 1]))
-    predicted = padded(np.array([1, 2, 0, 3, 4, 1]), np.array([5, 1]))  # the second entity is too long
-    logits = np.where(known(predicted)[..., None], np.eye(5, dtype=np.float32)[predicted], np.nan)
+    labels = padded(np.array([1, 2, 0, 3, 0, 1]), np.array([5, 1]), -1)
+    predicted = padded(np.array([1, 2, 0, 3, 4, 1]), np.array([5, 1]), -1)  # the second entity is too long
+    logits = np.where((predicted >= 0)[..., None], np.eye(5, dtype=np.float32)[predicted], np.nan)
     expected = {"entity_f1": 2 / 3, "entity_precision": 2 / 3, "entity_recall": 2 / 3, "accuracy": 5 / 6}
     assert score(task, labels, logits) == pytest.approx(expected)
     wider = np.pad(labels, ((0, 0), (0, 3)), constant_values=-1)
@@ -32,14 +33,16 @@ def test_scores_by_hand():
 
 def test_confidence_is_the_probability_of_the_choice():
     logits = np.log(np.array([[0.25, 0.75], [0.5, 0.5], [0.9, 0.1]], np.float32))
-    assert confidence(load_task("cola"), logits + 100) == pytest.approx([0.75, 0.5, 0.9], abs=1e-5)
-    several = load_task("cola").model_copy(update={"kind": "multilabel"})
-    assert confidence(several, np.log(np.array([[3, 1 / 4], [1, 9]], np.float32))) == pytest.approx([0.75, 0.5])
+    assert COLA.kind.confidence(COLA, logits + 100) == pytest.approx([0.75, 0.5, 0.9], abs=1e-5)
+    several = COLA.model_copy(update={"kind": MULTILABEL})
+    assert several.kind.confidence(several, np.log(np.array([[3, 1 / 4], [1, 9]], np.float32))) == pytest.approx(
+        [0.75, 0.5]
+    )
     words = np.stack([logits, np.full_like(logits, np.nan)])
     words[1, 0] = logits[2]
-    assert confidence(task_of(("O", "B-a")), words) == pytest.approx([0.5, 0.9])
+    assert TAGS_OF_WORDS.confidence(task_of(("O", "B-a")), words) == pytest.approx([0.5, 0.9])
     with pytest.raises(UserError, match="sts-b is a regression"):
-        confidence(STS, logits[:, :1])
+        STS.kind.confidence(STS, logits[:, :1])
 
 
 COLA, STS = load_task("cola"), load_task("sts-b")
@@ -76,7 +79,7 @@ def test_correlations_by_hand():
 
 @pytest.mark.parametrize("task", [COLA, STS, MANY])
 def test_constant_predictions_have_no_correlation(task):
-    labels = np.float32([0, 2.5, 5]) if task.regression else np.array([0, 1, 1])
+    labels = np.float32([0, 2.5, 5]) if task is STS else np.array([0, 1, 1])
     found = score(task, labels, np.tile(np.eye(1, task.outputs, dtype=np.float32), (3, 1)))
     assert {found[name] for name in ("matthews", "pearson", "spearman") if name in found} == {0.0}
 
@@ -100,12 +103,16 @@ def test_scaling_and_shifting_predictions_changes_no_correlation(columns, factor
 
 def test_scores_are_learned_in_0_to_1_and_returned_in_their_range():
     labels = np.float32([0, 2.5, 5])
-    assert targets(STS, labels).tolist() == [0, 0.5, 1]
-    assert choices(STS, targets(STS, labels)[:, None]).tolist() == labels.tolist()
-    assert targets(COLA, np.array([1, 0])).tolist() == choices(COLA, as_logits([1, 0], 2)).tolist() == [1, 0]
+    assert STS.kind.targets(STS, labels).tolist() == [0, 0.5, 1]
+    assert STS.kind.choices(STS, STS.kind.targets(STS, labels)[:, None]).tolist() == labels.tolist()
+    assert (
+        COLA.kind.targets(COLA, np.array([1, 0])).tolist()
+        == COLA.kind.choices(COLA, as_logits([1, 0], 2)).tolist()
+        == [1, 0]
+    )
 
 
-LISTS = COLA.model_copy(update={"kind": "multilabel", "labels": ("a", "b", "c"), "metrics": ()})
+LISTS = COLA.model_copy(update={"kind": MULTILABEL, "labels": ("a", "b", "c"), "metrics": ()})
 
 
 def test_scores_of_lists_of_labels_by_hand():
@@ -122,8 +129,8 @@ def test_scores_of_lists_of_labels_by_hand():
 
 
 def test_a_label_is_chosen_from_a_probability_of_one_half():
-    assert choices(LISTS, np.float32([[0.1, 0, -0.1]])).tolist() == [[1, 1, 0]]
-    assert targets(LISTS, np.float32([[1, 0, np.nan]])).tolist()[0][:2] == [1, 0]
+    assert LISTS.kind.choices(LISTS, np.float32([[0.1, 0, -0.1]])).tolist() == [[1, 1, 0]]
+    assert LISTS.kind.targets(LISTS, np.float32([[1, 0, np.nan]])).tolist()[0][:2] == [1, 0]
 
 
 def test_agreement_on_lists_of_labels_is_of_all_labels_of_a_row():

@@ -14,19 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from common.data.ragged import padded
 from common.data.readers.records import as_sentence
-from common.data.spans import NO_ANSWER
 from common.data.split import Split
+from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
+from common.kinds.ragged import padded
+from common.kinds.registry import ANSWERS
+from common.kinds.spans import NO_ANSWER
 from common.stopping import check
 
 
-def questions_split(path: Path, unanswerable: bool, labelled: bool = True) -> Split:
+def questions_split(path: Path, task: Task, labelled: bool = True) -> Split:
     """Return a file's questions as rows: question, context, and the answers as characters [start, end) of the context.
 
-    unanswerable: whether a question may have no answer; labelled: whether answers are read. Texts are normalised, and
+    labelled: whether answers are read. Texts are normalised, and
     answers moved accordingly. Raises UserError, with the place in the file, if the file is not in SQuAD's form or has
     no questions, or if an answer's text is not at its answer_start.
     """
@@ -43,7 +45,7 @@ def questions_split(path: Path, unanswerable: bool, labelled: bool = True) -> Sp
             where = f"{path} {place}.qas[{number}]"
             try:
                 questions.append(as_sentence(_value(question, "question", str)))
-                answers.append(_answers(question, context, text, unanswerable) if labelled else [])
+                answers.append(_answers(question, context, text, task.unanswerable) if labelled else [])
             except UserError as error:
                 raise UserError(f"{where}: {error}") from None
             contexts.append(text)
@@ -52,8 +54,8 @@ def questions_split(path: Path, unanswerable: bool, labelled: bool = True) -> Sp
     counts = np.array(list(map(len, answers)), np.int64)
     flat = np.array([answer for row in answers for answer in row], np.int64).reshape(-1, 2)
     # The array is at least one answer wide, even if no question of the file is labelled.
-    spans = padded(flat, counts) if len(flat) else np.full((len(questions), 1, 2), -1, np.int64)
-    return Split(questions, contexts, spans, np.arange(len(questions)))
+    spans = padded(flat, counts, ANSWERS.unknown) if len(flat) else ANSWERS.unknown_labels(len(questions), task)
+    return Split(questions, contexts, spans, np.arange(len(questions)), ANSWERS)
 
 
 def _paragraphs(path: Path) -> Iterator[tuple[str, str, list[Any]]]:

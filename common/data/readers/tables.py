@@ -9,7 +9,7 @@ their suffix.
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,22 +46,21 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
     cells, wrong encoding, a value that is not text, and an unknown label.
     """
     regular_file(path)
-    if task.tokens:
-        with path.open("rb") as file:
-            return tagged_split(path, read_lines(file, str(path)), dict(zip(task.values, task.labels, strict=True)))
-    if task.spans:
-        return questions_split(path, task.unanswerable, labelled)
-    kind = path.suffix.lower()
-    if kind not in SUFFIXES:
+    return READERS[task.kind.files](path, task, labelled)
+
+
+def _read_table(path: Path, task: Task, labelled: bool) -> Split:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(SUFFIXES)} (UTF-8)")
-    if kind == ".txt" and task.pair:
+    if suffix == ".txt" and task.pair:
         raise UserError(f"{path}: a .txt file has one sentence per line, but the task is on pairs of sentences")
     names = {name: column for name, column in task.columns.items() if labelled or name != "label"}
-    columns, where = ({"sentence1": ""}, {}) if kind == ".txt" else (names, task.source.where)
+    columns, where = ({"sentence1": ""}, {}) if suffix == ".txt" else (names, task.source.where)
     sentences: dict[str, list[str]] = {name: [] for name in columns if name != "label"}
-    read_label = _list_reader(task, kind in JOINED_SUFFIXES) if task.multilabel else _label_reader(task)
+    read_label = _label_reader(task, suffix in JOINED_SUFFIXES)
     labels, rows = [], []
-    for number, (line, cells) in enumerate(read_rows(path, kind, [*columns.values(), *where], task.source.header)):
+    for number, (line, cells) in enumerate(read_rows(path, suffix, [*columns.values(), *where], task.source.header)):
         check()
         try:
             if any(as_label(cell) != value for cell, value in zip(cells[len(columns) :], where.values(), strict=True)):
@@ -69,25 +68,27 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
             values = dict(zip(columns, cells, strict=False))
             for name, texts in sentences.items():
                 texts.append(as_sentence(values[name]))
-            labels.append(read_label(values["label"]) if "label" in values else _unknown(task))
+            labels.append(read_label(values["label"]) if "label" in values else task.kind.unknown_labels(1, task)[0])
         except UserError as error:
-            raise UserError(f"{path} {'row' if kind == '.parquet' else 'line'} {line}: {error}") from None
+            raise UserError(f"{path} {'row' if suffix == '.parquet' else 'line'} {line}: {error}") from None
         rows.append(number)
     if not rows:
         raise UserError(f"{path}: no rows of data")
     return Split(
         sentences["sentence1"],
         sentences.get("sentence2"),
-        np.array(labels, np.float32 if task.regression or task.multilabel else np.int64),
+        np.array(labels, task.kind.dtype),
         np.array(rows, np.int64),
+        task.kind,
     )
 
 
-def _unknown(task: Task) -> float | np.ndarray:
-    """Return the value that stands for a missing label."""
-    if task.multilabel:
-        return np.full(len(task.labels), np.nan, np.float32)
-    return math.nan if task.regression else -1
+READERS: dict[str, Callable[[Path, Task, bool], Split]] = {
+    "tables": _read_table,
+    "tagged": tagged_split,
+    "questions": questions_split,
+}
+"""Form of a kind's files -> function from a file, its task, and whether labels are read, to its rows."""
 
 
 def as_label(value: Any) -> str:
@@ -117,58 +118,25 @@ def as_labels(value: Any, separator: str | None) -> list[str]:
     return list(map(as_label, value))
 
 
-def _label_reader(task: Task) -> Callable[[Any], float]:
-    """Return a function from a label's cell to a class index or a score; only the user's own files may lack labels."""
-    index = _indices(task)
-    low, high = task.range or (0.0, 0.0)
-    expected = f"a number from {low:g} to {high:g}" if task.regression else _listed(index)
+def _label_reader(task: Task, joined: bool) -> Callable[[Any], Any]:
+    """Return a function from a cell to a row of the task's labels; only the user's own files may lack labels.
 
-    def read(cell: Any) -> float:
-        text = as_label(cell)
-        if text in index:
-            return index[text]
-        if not text and task.source.kind == "files":
-            return _unknown(task)
-        with contextlib.suppress(ValueError):
-            if task.regression and low <= float(text) <= high:
-                return float(text)
-        raise UserError(f"unknown label {text[:80]!r}; expected {expected}{nearest(text[:80], index)}")
-
-    return read
-
-
-def _list_reader(task: Task, joined: bool) -> Callable[[Any], np.ndarray]:
-    """Return a function from a row's labels to float32 [labels]: 1 for each label of the row, 0 for the others.
-
-    joined: whether the labels are one text, empty if there are none; else they are a list, or None if unknown.
+    joined: whether several labels of a row are one text, empty if there are none; else they are a list, or None if
+    unknown.
     """
-    index, separator = _indices(task), task.label_separator if joined else None
+    parse = task.kind.parser(task, list(map(normalise, task.values)))
+    unknown = task.kind.unknown_labels(1, task)[0]
 
-    def read(cell: Any) -> np.ndarray:
-        if cell is None and task.source.kind == "files":
-            return _unknown(task)
-        row = np.zeros(len(index), np.float32)
-        for text in as_labels(cell, separator):
-            if text not in index:
-                near = nearest(text[:80], index)
-                raise UserError(f"unknown label {text[:80]!r}; expected labels among {_listed(index)}{near}")
-            if row[index[text]]:
-                raise UserError(f"label {text!r} is repeated")
-            row[index[text]] = 1
-        return row
+    def read(cell: Any) -> Any:
+        if task.kind.in_lists:
+            missing, value = cell is None, None if cell is None else as_labels(cell, separator)
+        else:
+            value = as_label(cell)
+            missing = not value and value not in task.values
+        return unknown if missing and task.source.kind == "files" else parse(value)
 
+    separator = task.label_separator if joined else None
     return read
-
-
-def _indices(task: Task) -> dict[str, int]:
-    """Return a label's value in the files -> its class index."""
-    return {normalise(value): i for i, value in enumerate(task.values)}
-
-
-def _listed(values: Iterable[str]) -> str:
-    """Return the first ten values, joined by commas."""
-    values = list(values)
-    return ", ".join([*values[:10], *(["..."] if len(values) > 10 else [])])
 
 
 def column_names(path: Path, kind: str) -> list[str]:

@@ -1,29 +1,36 @@
 """Reader of tagged words: one word and its tag per line, in the IOB2 scheme, and an empty line after each text."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from common.config import nearest
-from common.data.iob import check_order
-from common.data.ragged import padded
-from common.data.readers.records import MAX_CHARACTERS, as_sentence
+from common.data.readers.records import MAX_CHARACTERS, as_sentence, read_lines
 from common.data.split import Split
+from common.data.tasks import Task
 from common.errors import UserError
+from common.kinds.iob import check_order
+from common.kinds.ragged import padded
+from common.kinds.registry import TAGS
 
 _DOCUMENT = "-DOCSTART-"
 """CoNLL's line between documents."""
 
 
-def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str, str]) -> Split:
+def tagged_split(path: Path, task: Task, labelled: bool = True) -> Split:
     """Return a file's texts as rows, with a space between words; source rows are numbers of texts.
 
-    lines: (number, text) of all lines; tags: name in the file -> IOB tag, in the order of the labels. Raises UserError
-    with path and line for an unknown tag, one that breaks the scheme, a word without a tag, a word with a space in it,
-    and a file without words.
+    Raises UserError with path and line for an unknown tag, one that breaks the scheme, a word without a tag, a word
+    with a space in it, and a file without words.
     """
+    with path.open("rb") as file:
+        return _split_of(path, read_lines(file, str(path)), dict(zip(task.values, task.labels, strict=True)))
+
+
+def _split_of(path: Path, lines: Iterable[tuple[int, str]], tags: dict[str, str]) -> Split:
+    """Return the rows of a file's lines, (number, text) each. tags: name in the file -> IOB tag."""
     index = {name: i for i, name in enumerate(tags)}
     texts: list[list[str]] = [[]]
     labels: list[int] = []
@@ -53,9 +60,8 @@ def tagged_split(path: Path, lines: Iterator[tuple[int, str]], tags: Mapping[str
         raise UserError(f"{path}: no rows of data")
     texts = [words for words in texts if words]
     counts = np.array([len(words) for words in texts], np.int64)
-    return Split(
-        [" ".join(words) for words in texts], None, padded(np.array(labels, np.int64), counts), np.arange(len(texts))
-    )
+    tags_of_words = padded(np.array(labels, np.int64), counts, TAGS.unknown)
+    return Split([" ".join(words) for words in texts], None, tags_of_words, np.arange(len(texts)), TAGS)
 
 
 def _cells(line: str) -> tuple[str, str]:

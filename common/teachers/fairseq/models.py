@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.devices import autocast
+from common.kinds.ragged import EncodedText
 from common.progress import Advance, nothing
 from common.teachers.base import Pieces, States, batched_logits
 from common.teachers.fairseq.checkpoint import load_into, read_folder

@@ -19,7 +19,6 @@ from common.data.tasks import Task
 from common.progress import say
 from common.teachers.fairseq.checkpoint import load_into, read_folder
 from common.training.metrics import main_score
-from common.training.targets import choices
 
 TASK = "featherweight_sentence_prediction"
 
@@ -79,9 +78,9 @@ class FeatherweightTask(SentencePredictionTask):
     def _score(self, meters: Any) -> float:
         """Return the task's first metric of the logged classes, or of the logged scores scaled to [0, 1]."""
         predicted, labels = (meters[name].tensor.numpy() for name in ("pred", "targ"))
-        if self.scored.regression:
-            return main_score(self.scored, choices(self.scored, labels[:, None]), predicted[:, None])
-        return main_score(self.scored, labels, np.eye(self.scored.outputs)[predicted])
+        if self.scored.kind.has_classes:
+            return main_score(self.scored, labels, np.eye(self.scored.outputs)[predicted])
+        return main_score(self.scored, self.scored.kind.choices(self.scored, labels[:, None]), predicted[:, None])
 
     def post_validate(self, model: torch.nn.Module, stats: dict[str, Any], aggregator: Any) -> None:
         """Record an epoch: mean training loss so far, and the best of its validations (there is one at its end).

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from tokenizers import ByteLevelBPETokenizer
 
-from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from common.teachers.base import Pieces
 from common.teachers.fairseq.library import load_fairseq
 

@@ -15,11 +15,11 @@ from unittest import mock
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import pick_device, pick_dtype
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from common.progress import bar
 from common.store.step import Context
 from common.teachers.fairseq.checkpoint import Architecture, allowed_types, load_checkpoint, read_folder, read_model
@@ -30,7 +30,6 @@ from common.teachers.fairseq.sources import resolve as resolve_source
 from common.teachers.fairseq.tokens import RobertaTokens
 from common.teachers.settings import FinetuneSettings
 from common.training.loop import write_history
-from common.training.targets import targets
 
 SAVE_UPDATES = 500
 """Fewest updates between two checkpoints; a kill loses the updates since the last one."""
@@ -57,7 +56,9 @@ def train(
     tokens = RobertaTokens(Path(source), byte_pairs(Path(source), settings.paths.downloads()))
     max_tokens = min(settings.max_tokens, architecture.max_positions)
     for name, split in zip(("train", "valid"), splits, strict=True):
-        binarize(work / "data", name, tokens.encode(split, max_tokens), targets(task, split.labels), tokens, task)
+        binarize(
+            work / "data", name, tokens.encode(split, max_tokens), task.kind.targets(task, split.labels), tokens, task
+        )
     if not _is_trained(work, settings, total_updates(settings, len(splits[0]))):
         flags = training_flags(settings, task, architecture, *map(len, splits))
         files = ["--start", source, "--model-name", context.name, "--save-dir", str(work)]
@@ -91,7 +92,7 @@ def training_flags(
         --no-epoch-checkpoints --distributed-world-size 1
         --arch roberta --dropout 0.1 --attention-dropout {attention_dropout}
     """.split()
-    if task.regression:
+    if not task.kind.has_classes:
         flags += ["--regression-target"]
     if settings.freeze_embeddings:
         flags += ["--freeze-embeddings"]
@@ -140,7 +141,7 @@ def binarize(folder: Path, name: str, rows: EncodedText, labels: np.ndarray, tok
         (folder / part).mkdir(parents=True, exist_ok=True)
     shutil.copyfile(tokens.files["dict.txt"], folder / "input0" / "dict.txt")
     _write_rows(folder / "input0" / name, np.split(rows.ids[:, 0], rows.offsets[1:-1]), len(tokens))
-    if task.regression:
+    if not task.kind.has_classes:
         (folder / "label" / f"{name}.label").write_text("".join(f"{score}\n" for score in labels.tolist()))
         return
     (folder / "label" / "dict.txt").write_text("".join(f"{i} 1\n" for i in range(task.outputs)))

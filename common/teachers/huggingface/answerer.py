@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText, offsets_of
-from common.data.spans import word_spans
 from common.data.split import Split
 from common.devices import autocast
 from common.errors import UserError
+from common.kinds.ragged import EncodedText, offsets_of
+from common.kinds.spans import word_spans
 from common.progress import Advance, nothing
 from common.stopping import check
 from common.teachers.base import batched_logits

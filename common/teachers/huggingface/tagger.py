@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from common.data.ragged import EncodedText
 from common.data.split import Split
+from common.kinds.ragged import EncodedText
 from common.progress import Advance, nothing
 from common.teachers.base import batched_logits
 from common.teachers.huggingface.teacher import HuggingFaceTeacher

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from common.data.ragged import EncodedText
 from common.data.split import Split
 from common.devices import autocast
 from common.errors import UserError
+from common.kinds.ragged import EncodedText
 from common.progress import Advance, nothing
 from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
 from common.teachers.base import Attention, States, batched_logits
@@ -26,7 +26,7 @@ from common.teachers.huggingface.pretrained import (
 )
 from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, read_config
 
-MULTILABEL = "multi_label_classification"
+MULTI_LABEL = "multi_label_classification"
 """transformers' problem_type, in config.json, of a head whose labels are independent."""
 
 
@@ -47,19 +47,19 @@ class HuggingFaceTeacher:
         max_tokens: int,
         new_head: bool = False,
         settings: Path | None = None,
-        multilabel: bool = False,
+        independent: bool = False,
         attention_dropout: float | None = None,
     ) -> None:
         """Load encoder and tokenizer from a folder or by name.
 
         new_head: replace a head that is missing or has another width (MNLI's three classes for a task with two) by a
-        new one; settings: folder of the tokenizer and config.json, if not `source`; attention_dropout: replaces
-        config.json's.
+        new one; settings: folder of the tokenizer and config.json, if not `source`; independent: whether each label has
+        its own probability; attention_dropout: replaces config.json's.
         Raises UserError if something cannot be loaded, or if tensors of the encoder are missing or have another shape.
         """
         names = dict(enumerate(labels or ["score"]))
         given = {"num_labels": outputs, "id2label": names, "label2id": {v: k for k, v in names.items()}}
-        given["problem_type"] = MULTILABEL if multilabel else None
+        given["problem_type"] = MULTI_LABEL if independent else None
         if attention_dropout is not None:
             given |= dict.fromkeys(("attention_probs_dropout_prob", "attention_dropout"), attention_dropout)
         self.tokenizer, self.model, self._new = load_pretrained(
@@ -76,9 +76,9 @@ class HuggingFaceTeacher:
         config, file = read_config(folder), folder / SUBFOLDER / ADAPTERS_FILE
         given = config.labels, config.outputs, device, dtype, config.settings["max_tokens"]
         if not file.exists():
-            return cls(folder / SUBFOLDER, *given, multilabel=config.multilabel)._to_answer()
+            return cls(folder / SUBFOLDER, *given, independent=config.task_kind.independent)._to_answer()
         base = read_base(file)
-        about = {"new_head": True, "settings": folder / SUBFOLDER, "multilabel": config.multilabel}
+        about = {"new_head": True, "settings": folder / SUBFOLDER, "independent": config.task_kind.independent}
         teacher = cls(resolve(base)[0], *given, **about)
         load_adapters(teacher.model, file)
         teacher.model.to(device)

@@ -21,7 +21,6 @@ from common.training.loop import Run, fit, linear_schedule, over_rows, trained_p
 from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
-from common.training.targets import targets
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
@@ -50,10 +49,9 @@ def train(
     precision = _precision(settings, device, begun_with)
     dtype = pick_dtype(precision, device)
     seed_everything(settings.seed)
-    kind = teacher_class(task.word_logits, task.pair)
     given = source, task.labels, task.outputs, device, dtype, settings.max_tokens
-    more = {"multilabel": task.multilabel, "attention_dropout": settings.attention_dropout}
-    teacher = kind(*given, new_head=True, **more)
+    more = {"independent": task.kind.independent, "attention_dropout": settings.attention_dropout}
+    teacher = teacher_class(task.kind)(*given, new_head=True, **more)
     if device.type == "cpu":
         teacher.model.set_attn_implementation("eager")  # with dropout, fused attention takes twice as long there
     if settings.adapters:
@@ -62,12 +60,14 @@ def train(
         teacher.model.get_input_embeddings().requires_grad_(False)
     train, held_out = splits
     encoded = teacher.encode(train)
-    labels = torch.from_numpy(targets(task, train.labels, train.sentence2)).to(device)
+    labels = torch.from_numpy(task.kind.targets(task, train.labels, train.sentence2)).to(device)
     guide = None if logits is None else torch.from_numpy(logits).to(device)
 
     def loss(rows: np.ndarray) -> torch.Tensor:
         predicted, teacher_logits = teacher.forward(encoded, rows), None if guide is None else guide[rows]
-        return combined(predicted, labels[rows], teacher_logits, settings.alpha, settings.loss, settings.temperature)
+        return combined(
+            task.kind, predicted, labels[rows], teacher_logits, settings.alpha, settings.loss, settings.temperature
+        )
 
     trained = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
     run = Run(

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from common.config import nearest
 from common.data.split import task_file_of_data
-from common.data.tasks import ANSWER_METRICS, ENTITY_METRICS, Task, load_task
+from common.data.tasks import Task, load_task
 from common.errors import UserError
+from common.kinds.registry import KINDS
 from common.training.models import ModelConfig
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import readable_models
@@ -182,7 +183,7 @@ def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row
     if not common or (settings.metric and settings.metric not in common):
         asked = f"{settings.metric!r}{nearest(settings.metric, common)}" if settings.metric else "to compare by"
         raise UserError(f"{key.task}, {key.split}: no metric {asked} (both have: {', '.join(common) or 'none'})")
-    of_words = any(name in (*ENTITY_METRICS[:3], *ANSWER_METRICS) for name in common)
+    of_words = any(kind.by_word and {*kind.default_metrics} & {*common} for kind in KINDS.values())
     if of_words:
         notes.append(f"no McNemar test or bootstrap for {key.task}: its rows do not have one label each")
     predictions = [None if of_words else _predictions(settings, pair, notes) for pair in pairs]
@@ -194,12 +195,12 @@ def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row
     tests = tuple(
         PairTest(seed, *mcnemar(*both))
         for seed, both in zip(by_seed, predictions, strict=True)
-        if both and not both[0].regression and both[0].labelled.any()
+        if both and both[0].kind.has_classes and both[0].labelled.any()
     )
-    if tests and first is not None and first[0].multilabel:
+    if tests and first is not None and first[0].kind.independent:
         notes.append(f"a row of {key.task} is right if it has exactly the right labels")
     if not tests and first is not None:
-        why = "a regression" if first[0].regression else "without labels"
+        why = "without labels" if first[0].kind.has_classes else "a regression"
         notes.append(f"no McNemar test for {key.task}: it compares right and wrong classes, but {key.task} is {why}")
     return Line(key.task, key.split, key.stage, dict(key.cell), tuple(by_seed), tuple(effects), tests)
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from common.data.tasks import CLASSIFICATION_METRICS, MULTILABEL_METRICS, REGRESSION_METRICS
 from compression.evaluation.predictions import Predictions
 from compression.experiments.compare.comparison import Interval
 
@@ -59,11 +58,11 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
     labelled rows.
     """
     rows = first.labelled
-    known = REGRESSION_METRICS if first.regression else (*CLASSIFICATION_METRICS, *MULTILABEL_METRICS)
-    if rows.sum() < 1 + first.regression or metric not in known:
+    classes = first.kind.has_classes
+    if rows.sum() < (1 if classes else 2) or metric not in first.kind.metrics:
         return None
     labels, *choices = first.labels[rows], first.choices[rows], second.choices[rows]
-    if first.regression:
+    if not classes:
         low, high = stats.bootstrap(
             (labels, *choices),
             lambda labels, a, b, axis: _correlation(metric, labels, a, axis) - _correlation(metric, labels, b, axis),
@@ -82,20 +81,22 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
         for start in range(0, DRAWS, step):
             size = min(step, DRAWS - start)
             drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size)  # [draws, kinds]
-            a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column]) for column in (1, 2))
+            several = first.kind.independent
+            a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column], several) for column in (1, 2))
             differences.append(a - b)
         low, high = np.quantile(np.concatenate(differences), [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(mean, float(low), float(high), "bootstrap over test rows", None)
 
 
-def class_scores(metric: str, counts: np.ndarray, labels: np.ndarray, choices: np.ndarray) -> np.ndarray:
-    """Return a metric of classes or of multilabel, float64 [draws], as defined in common.training.metrics.
+def class_scores(
+    metric: str, counts: np.ndarray, labels: np.ndarray, choices: np.ndarray, several: bool = False
+) -> np.ndarray:
+    """Return a metric of classes, float64 [draws], as defined in common.kinds.base.
 
-    counts: number of rows of each kind in each draw, [draws, kinds]; labels, choices: of each kind, [kinds], or for
-    multilabel [kinds, labels].
+    counts: number of rows of each kind in each draw, [draws, kinds]; labels, choices: of each kind, [kinds]; several:
+    they are 1 or 0 for each label, [kinds, labels].
     """
-    multilabel = labels.ndim == 2
-    if not multilabel:
+    if not several:
         classes = np.arange(1 + max(labels.max(), choices.max()))
         labels, choices = (each[:, None] == classes for each in (labels, choices))
     is_label, is_choice = labels.astype(bool), choices.astype(bool)  # [kinds, classes]
@@ -113,7 +114,7 @@ def class_scores(metric: str, counts: np.ndarray, labels: np.ndarray, choices: n
     f1 = _divided(2 * right, of_label + of_choice)  # 0 where a class is neither a label nor a choice
     if metric == "f1":
         return f1[:, 1] if f1.shape[1] > 1 else np.zeros(len(f1))
-    if multilabel:
+    if several:
         return f1.mean(1)
     return f1.sum(1) / (of_label + of_choice > 0).sum(1)
 

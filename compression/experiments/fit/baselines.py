@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +31,86 @@ _QUICK_ROWS = 20_000
 """Maximum number of training rows of `quick_score`."""
 
 
-class _Linear:
-    """A linear model over tf-idf of unigrams and bigrams; for pairs, over the products and differences of the texts.
+class _LinearOfLabels:
+    """Logistic regression."""
 
-    For multilabel there is one model per label.
-    """
+    name = "logistic regression"
+
+    def first_rows(self, labels: np.ndarray) -> np.ndarray:
+        """Return rows that contain every class: the chosen rows begin with them."""
+        return np.unique(labels, return_index=True)[1]
+
+    def fit(self, task: Task, features: Any, labels: np.ndarray, strength: float) -> Callable[[Any], np.ndarray]:
+        """Return a function from features to logits, float32 [n, outputs]. strength: C, or 1 / alpha."""
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # missing convergence costs the baseline little
+            model = LogisticRegression(C=strength, max_iter=200).fit(features, labels)
+
+        def logits(features: Any) -> np.ndarray:
+            decisions = model.decision_function(features).reshape(features.shape[0], -1)
+            if decisions.shape[1] == 1:  # scikit-learn gives a single score for two classes
+                decisions = np.concatenate([-decisions, decisions], 1)
+            outputs = np.full((len(decisions), len(task.labels)), -np.inf, np.float32)
+            outputs[:, model.classes_] = decisions
+            return outputs
+
+        return logits
+
+
+class _LinearOfSeveral(_LinearOfLabels):
+    """One logistic regression for each label."""
+
+    name = "one-vs-rest logistic regression"
+
+    def first_rows(self, labels: np.ndarray) -> np.ndarray:
+        """Return a row with each label."""
+        return np.unique(labels.argmax(0)[labels.any(0)])
+
+    def fit(self, task: Task, features: Any, labels: np.ndarray, strength: float) -> Callable[[Any], np.ndarray]:
+        """Return a function from features to logits."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.multiclass import OneVsRestClassifier
+
+        # For many labels, liblinear is as fast as the default solver is for one.
+        one = LogisticRegression(C=strength, solver="liblinear")
+        model = OneVsRestClassifier(one).fit(features, labels.astype(np.int64))
+        return lambda features: _of_chosen(model.predict(features))
+
+
+class _LinearOfNumbers(_LinearOfLabels):
+    """Ridge regression."""
+
+    name = "ridge regression"
+
+    def first_rows(self, labels: np.ndarray) -> np.ndarray:
+        """Return no row."""
+        return np.zeros(0, np.int64)
+
+    def fit(self, task: Task, features: Any, labels: np.ndarray, strength: float) -> Callable[[Any], np.ndarray]:
+        """Return a function from features to the scaled numbers, float32 [n, 1]."""
+        from sklearn.linear_model import Ridge
+
+        model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)
+        return lambda features: task.kind.targets(task, model.predict(features))[:, None]
+
+
+LINEAR = {"labels": _LinearOfLabels(), "multilabel": _LinearOfSeveral(), "numbers": _LinearOfNumbers()}
+"""Name of a kind of task -> its linear model."""
+
+
+class _Linear:
+    """A linear model over tf-idf of unigrams and bigrams; for pairs, over the products and differences of the texts."""
 
     def __init__(self, task: Task, train: Split, most_rows: int) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         rows = np.random.default_rng(derive("tf-idf", 0)).permutation(len(train))
-        if not task.regression:  # the chosen rows contain every class
-            if task.multilabel:
-                first = np.unique(train.labels.argmax(0)[train.labels.any(0)])
-            else:
-                first = np.unique(train.labels, return_index=True)[1]
-            rows = np.concatenate([first, rows[~np.isin(rows, first)]])
+        self.of_kind = LINEAR[task.kind.name]
+        first = self.of_kind.first_rows(train.labels)
+        rows = np.concatenate([first, rows[~np.isin(rows, first)]])
         self.task, self.train = task, train.take(rows[:most_rows])
         self.vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
         texts = [text.lower() for column in self.train.sentences() for text in column]
@@ -58,26 +122,8 @@ class _Linear:
 
     def scores(self, strength: float, splits: Sequence[Split]) -> list[dict[str, float]]:
         """Return the metrics on each split of a model fitted with this C, or 1 / alpha."""
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression, Ridge
-        from sklearn.multiclass import OneVsRestClassifier
-
-        task, features, labels = self.task, self.features, self.train.labels
-        read = [self._features(split) for split in splits]
-        if task.regression:
-            model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)
-            logits = [_scaled(task, model.predict(each)) for each in read]
-        elif task.multilabel:
-            # For many labels, liblinear is as fast as the default solver is for one.
-            one = LogisticRegression(C=strength, solver="liblinear")
-            model = OneVsRestClassifier(one).fit(features, labels.astype(np.int64))
-            logits = [_of_chosen(model.predict(each)) for each in read]
-        else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # missing convergence costs the baseline little
-                model = LogisticRegression(C=strength, max_iter=200).fit(features, labels)
-            logits = [_all_classes(task, model.decision_function(each), model.classes_) for each in read]
-        return [score(task, split.labels, each) for split, each in zip(splits, logits, strict=True)]
+        logits_of = self.of_kind.fit(self.task, self.features, self.train.labels, strength)
+        return [score(self.task, split.labels, logits_of(self._features(split))) for split in splits]
 
     def _features(self, split: Split) -> Any:
         """Return features, sparse [n, features]; for pairs with vectors u and v: u * v, its sum (cosine), |u - v|."""
@@ -117,12 +163,10 @@ def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: fl
         if time.perf_counter() - began + 1.5 * (time.perf_counter() - fitted) > seconds:
             break
     strength, metrics = found[max(found)]
-    kind = "ridge regression" if task.regression else "logistic regression"
-    kind = f"one-vs-rest {kind}" if task.multilabel else kind
     rows = f", {len(linear.train):,} rows" if len(linear.train) < len(train) else ""
     about = f"{linear.features.shape[1]:,} features, C = {strength:g}{rows}"
     took = round(time.perf_counter() - began, 1)
-    return Baseline(name=f"tf-idf, {kind}", metrics=metrics, about=about, seconds=took)
+    return Baseline(name=f"tf-idf, {linear.of_kind.name}", metrics=metrics, about=about, seconds=took)
 
 
 def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: float, seed: int) -> Baseline | None:
@@ -131,7 +175,7 @@ def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: 
     seconds: time limit.
     """
     program = shutil.which("fasttext")
-    if program is None or task.regression:
+    if program is None or not task.kind.has_classes:
         return None
     began, best = time.perf_counter(), None
     with tempfile.TemporaryDirectory() as name:
@@ -140,7 +184,7 @@ def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: 
         random.Random(seed).shuffle(lines)
         (folder / "train.txt").write_text("".join(lines), encoding="utf-8")
         usual = ["-input", "train.txt", "-output", "model", "-seed", str(seed % 2**31), *_FASTTEXT_OPTIONS]
-        usual += ["-loss", "ova"] if task.multilabel else []
+        usual += ["-loss", "ova"] if task.kind.independent else []
         for epochs, rate in _FASTTEXT:
             left = seconds - (time.perf_counter() - began)
             try:
@@ -161,7 +205,7 @@ def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: 
 def _fasttext_score(program: str, task: Task, folder: Path, split: Split, seconds: float) -> dict[str, float]:
     """Return the metrics of the model in the folder. Raises ValueError if it does not answer every text."""
     (folder / "texts.txt").write_text("".join(f"{text}\n" for text in _joined(split)), encoding="utf-8")
-    asked = [program, "predict", "model.bin", "texts.txt", *(["-1", "0.5"] if task.multilabel else [])]
+    asked = [program, "predict", "model.bin", "texts.txt", *(["-1", "0.5"] if task.kind.independent else [])]
     answer = subprocess.run(asked, cwd=folder, capture_output=True, check=True, timeout=max(1.0, seconds), text=True)
     found = [[int(word.removeprefix("__label__")) for word in line.split()] for line in answer.stdout.splitlines()]
     if len(found) != len(split):
@@ -174,7 +218,7 @@ def _fasttext_score(program: str, task: Task, folder: Path, split: Split, second
 
 def _fasttext_labels(split: Split) -> list[str]:
     """Return the labels of each row in fastText's format, as the beginning of an input line."""
-    rows = map(np.flatnonzero, split.labels) if split.labels.ndim == 2 else split.labels[:, None]
+    rows = map(np.flatnonzero, split.labels) if split.kind.independent else split.labels[:, None]
     return ["".join(f"__label__{label} " for label in row) for row in rows]
 
 
@@ -186,18 +230,3 @@ def _joined(split: Split) -> list[str]:
 def _of_chosen(chosen: np.ndarray) -> np.ndarray:
     """Return the outputs of a model that chooses these labels, float32 [n, labels]. chosen: 1 or 0."""
     return chosen.astype(np.float32) - 0.5
-
-
-def _scaled(task: Task, numbers: np.ndarray) -> np.ndarray:
-    """Return numbers as a model's outputs, float32 [n, 1]."""
-    low, high = task.range or (0.0, 1.0)
-    return ((numbers - low) / (high - low)).astype(np.float32)[:, None]
-
-
-def _all_classes(task: Task, decisions: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return scores of all classes, [n, outputs]; scikit-learn gives a single score for two classes."""
-    if decisions.ndim == 1:
-        decisions = np.stack([-decisions, decisions], 1)
-    logits = np.full((len(decisions), len(task.labels)), -np.inf, np.float32)
-    logits[:, classes] = decisions
-    return logits

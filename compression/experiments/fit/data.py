@@ -99,7 +99,7 @@ def write_task(
         files["test"] = "test.parquet"
         _write_rows(folder / "test.parquet", found, test)
     if found.range is not None:
-        kind: dict[str, object] = {"range": list(found.range)}
+        kind: dict[str, object] = {"kind": "numbers", "range": list(found.range)}
     elif found.multilabel:
         kind = {"kind": "multilabel", "labels": list(found.labels)}
     else:

@@ -119,7 +119,7 @@ def run_fit(
 
     about = {"fit": settings.meaning(), "file": str(settings.file)}
     rows, result = record(settings.experiment, folder / "sacred", about, work)
-    labels = {} if task.regression else {task.argument: None}
+    labels = {task.argument: None} if task.kind.has_classes else {}
     experiment = experiment.model_copy(
         update={
             "jobs": stages.done.jobs,

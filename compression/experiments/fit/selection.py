@@ -15,7 +15,6 @@ from common.errors import UserError
 from common.progress import say
 from common.stopping import OutOfTime
 from common.training.metrics import main_score
-from common.training.targets import targets
 from compression.experiments.fit.candidates import Candidate, find_candidates
 from compression.experiments.fit.clock import Clock
 from compression.experiments.fit.costs import measured_cost
@@ -25,7 +24,6 @@ from compression.experiments.fit.result import TriedStudent
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.stages import AUGMENTED, Stages
 from compression.experiments.fit.state import PACKED, TEACHER, TRAINED, TUNED, State
-from compression.packing.calibration import negative_log_likelihood
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 from compression.tokenizers.bpe_files import most_pieces
@@ -253,11 +251,8 @@ class Selection:
         task = self.stages.task
         student, tokenizer, _ = load_student(self.settings.paths.model(task.name, name), _CPU)
         logits = student_logits(student, encode_split(tokenizer, self.held_out), _CPU, name)
-        expected = targets(task, self.held_out.labels)
-        if task.regression:
-            loss = float(np.square(logits[:, 0] - expected).mean())
-        else:
-            loss = negative_log_likelihood(logits, expected)
+        targets = torch.from_numpy(task.kind.targets(task, self.held_out.labels))
+        loss = task.kind.label_loss(torch.from_numpy(logits), targets).item()
         return main_score(task, self.held_out.labels, logits), loss
 
     def _quantized(self, order: list[tuple[Candidate, Score, Trained]], pool: Pool) -> Winner:

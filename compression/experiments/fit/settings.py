@@ -7,6 +7,7 @@ import pydantic
 
 from common.config import Settings
 from common.errors import UserError
+from common.kinds.registry import KINDS
 from common.seeds import DEFAULT_SEED
 from common.store.settings import WorkspaceSettings
 from compression.experiments.report.record import described
@@ -21,7 +22,7 @@ class FitFlags(WorkspaceSettings):
     """Column of texts, or two columns for pairs; unset: the column named text, or the only one with long texts."""
     label: str | None = None
     """Column of labels, or of numbers; unset: the column named label, or the only other one with few values."""
-    kind: Literal["auto", "labels", "multilabel", "numbers"] = "auto"
+    kind: Literal["auto", *(kind.name for kind in KINDS.values() if kind.fits)] = "auto"
     """Kind of values in the label column: a label, any number of labels (lists, in CSV and TSV joined by |), or a
     number; auto: lists where some have several labels or none, numbers where all values are numbers and more than 20
     differ."""

@@ -19,7 +19,6 @@ from common.progress import say
 from common.teachers.finetune import backend
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import is_fairseq
-from common.training.losses import label_loss
 from common.training.optimizers import eager
 from compression.experiments.fit.plan import LEAST_SECONDS, Speeds
 from compression.experiments.fit.settings import FitSettings
@@ -65,7 +64,7 @@ def _teacher_speeds(settings: FitSettings, task: Task, rows: Split) -> dict[str,
 
     def step(batch: np.ndarray) -> None:
         optimizer.zero_grad()
-        label_loss(teacher.forward(encoded, batch), labels[: len(batch)]).backward()
+        task.kind.label_loss(teacher.forward(encoded, batch), labels[: len(batch)]).backward()
         optimizer.step()
 
     teacher.model.train()

@@ -18,7 +18,6 @@ from common.store.workspace import Workspace
 from common.teachers.guided import draw_rows
 from common.teachers.logits import load_logits
 from common.training.models import ModelConfig, members_of, read_config
-from common.training.targets import confidence
 from compression.distillation.dataset import augmented_names
 from compression.distillation.settings import RowsSettings
 from compression.evaluation.evaluate import saved_rows
@@ -136,9 +135,8 @@ def _family(group: SeedGroup) -> Family | None:
 
 
 def _kind(model: Model) -> Literal["texts", "pairs", "words", "answers"]:
-    if model.tokens:
-        return "answers" if model.pair else "words"
-    return "pairs" if model.pair else "texts"
+    names = {"answers": "answers", "tags": "words"}
+    return names.get(model.kind, "pairs" if model.pair else "texts")
 
 
 def _architecture(config: ModelConfig) -> dict[str, Any]:
@@ -176,7 +174,7 @@ def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
     if settings.min_confidence and config.teacher:
         for name in names:
             logits = load_logits(paths, task, config.teacher, name)[drawn[name]]
-            counts[name] = int((confidence(task, logits) >= settings.min_confidence).sum())
+            counts[name] = int((task.kind.confidence(task, logits) >= settings.min_confidence).sum())
     manifests = {name: read_manifest(folder_of(paths.augmented(task.name, name))) for name in names}
     made = {
         name: {key: value for key, value in manifest.settings.items() if key not in ("seed", "method")}

@@ -8,6 +8,7 @@ import tiny_labels
 
 from common.data.split import Split
 from common.data.tasks import load_task
+from common.kinds.registry import MULTILABEL
 from compression.experiments.fit.baselines import fasttext, quick_score, tf_idf
 
 WORDS = [f"word{i}" for i in range(300)]
@@ -56,7 +57,7 @@ def lists(rows, skip=0):
     labels = np.array(
         [[name in names for name in tiny_labels.LABELS] + [row == 7] for row, (_, names) in enumerate(found)]
     )
-    return Split([text for text, _ in found], None, labels.astype(np.float32), np.arange(rows))
+    return Split([text for text, _ in found], None, labels.astype(np.float32), np.arange(rows), MULTILABEL)
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_fasttext_may_choose_several_labels_or_none(topics, tmp_path, monkeypatc
     )
     (tmp_path / "fasttext").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    rows = Split(["One", "two"], None, np.array([[1, 0, 1, 0], [0, 0, 0, 0]], np.float32), np.arange(2))
+    rows = Split(["One", "two"], None, np.array([[1, 0, 1, 0], [0, 0, 0, 0]], np.float32), np.arange(2), MULTILABEL)
     found = fasttext(topics, rows, rows, rows, 60.0, 1)
     assert found.metrics["subset_accuracy"] == 1.0
     assert sorted((tmp_path / "seen.txt").read_text().splitlines()) == ["__label__0 __label__2 one", "two"]

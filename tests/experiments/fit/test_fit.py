@@ -101,7 +101,7 @@ def test_a_text_may_have_several_labels(tmp_path, encoder, glove, monkeypatch):
     assert result.baselines[0].name == "tf-idf, one-vs-rest logistic regression"
     assert result.baselines[0].metrics["f1_micro"] > 0.9
     model = load_packed(tmp_path / "reviews.fwt")
-    assert model.multilabel
+    assert model.kind == "multilabel"
     assert tuple(model.labels) == ("house", "praise", "work")
     assert result.bytes <= 6000
     assert "f1_micro on test" in result.text()

@@ -16,6 +16,7 @@ from own_task import write_csv, write_tsv
 
 from common.data.readers.tables import read_source
 from common.errors import UserError
+from common.kinds.registry import MULTILABEL
 from compression.experiments.fit.data import draw, with_test, write_task
 from compression.experiments.fit.detect import detect, labels_of, read_rows
 from compression.experiments.fit.settings import FitSettings
@@ -61,7 +62,7 @@ def test_the_task_that_is_written_reads_back(tmp_path):
     rows = tiny_labels.labelled(200)
     what = found(tmp_path / "r.jsonl", rows)
     task = write_task(tmp_path, "mine", what)
-    assert task.multilabel
+    assert task.kind is MULTILABEL
     assert task.all_metrics[0] == "f1_micro"
     split = read_source(tmp_path / "rows.parquet", task)
     expected = [[label in labels for label in task.labels] for _, labels in rows]

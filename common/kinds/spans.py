@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.data.ragged import known
-
 ENDS = ("start", "end")
 """The outputs of a model for each word: whether the answer starts there, and whether it ends there."""
 LONGEST_ANSWER = 30
@@ -83,7 +81,7 @@ def best_answers(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     the shortest answer, then to the first. Its probability is that of the answer against "no answer": the sigmoid of
     the difference of their sums. A context without words has NO_ANSWER, with probability 0.
     """
-    scores = np.where(known(logits)[..., None], logits, -np.inf)
+    scores = np.where(np.isnan(logits), -np.inf, logits)
     start, end = scores[:, 1:, 0], scores[:, 1:, 1]
     rows, words = np.arange(len(logits)), start.shape[1]
     best = np.full(len(logits), -np.inf)

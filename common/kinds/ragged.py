@@ -103,54 +103,43 @@ def count_words(texts: Sequence[str]) -> np.ndarray:
     return np.fromiter((text.count(" ") + 1 for text in texts), np.int64, len(texts))
 
 
-def padded(flat: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def padded(flat: np.ndarray, counts: np.ndarray, fill: float = np.nan) -> np.ndarray:
     """Return concatenated values of words, [words of all texts, ...], as a padded array. counts: words, int64 [n]."""
     mask = np.arange(counts.max(initial=0)) < counts[:, None]
-    values = np.full((*mask.shape, *flat.shape[1:]), np.nan if flat.dtype.kind == "f" else -1, flat.dtype)
+    values = np.full((*mask.shape, *flat.shape[1:]), fill, flat.dtype)
     values[mask] = flat
     return values
 
 
-def known(values: np.ndarray) -> np.ndarray:
-    """Return where labels [n] or [n, labels], or a padded array, hold a value: bool [n], [n, labels] or [n, words]."""
-    values = values[..., 0] if values.ndim == 3 else values
-    return ~np.isnan(values) if values.dtype.kind == "f" else values >= 0
+def join_padded(parts: Sequence[np.ndarray], fill: float) -> np.ndarray:
+    """Return padded arrays as one, with the width of the widest."""
+    width = max(part.shape[1] for part in parts)
+    joined = np.full((sum(map(len, parts)), width, *parts[0].shape[2:]), fill, parts[0].dtype)
+    first = 0
+    for part in parts:
+        joined[first : first + len(part), : part.shape[1]] = part
+        first += len(part)
+    return joined
 
 
-def label_counts(labels: np.ndarray, classes: int) -> np.ndarray:
-    """Return how many rows (or words) have each label, int64 [classes]. labels: as in Split, not of a regression."""
-    if labels.dtype.kind == "f":
-        return np.nansum(labels, 0, np.float64).astype(np.int64)
-    return np.bincount(labels[labels >= 0], minlength=classes)
-
-
-def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return arrays of rows, plain or padded, as one; padded ones get the width of the widest."""
-    if parts[0].ndim == 1 or len({part.shape[1:] for part in parts}) == 1:
-        return np.concatenate(parts)
-    counts = np.concatenate([known(part).sum(1) for part in parts])
-    return padded(np.concatenate([part[known(part)] for part in parts]), counts)
-
-
-def to_lists(values: np.ndarray, kind: pa.DataType) -> pa.ListArray:
-    """Return a padded array [n, words] as a column of lists, or [n, words, outputs] as a column of lists of lists."""
+def to_lists(values: np.ndarray, known: np.ndarray, kind: pa.DataType) -> pa.ListArray:
+    """Return a padded array [n, words, ...] as a column of lists, one for each row. known: bool [n, words]."""
     import pyarrow as pa  # imported here: prediction with a packed file does not need it
 
-    offsets = offsets_of(known(values).sum(1))
-    flat = pa.array(values[known(values)].ravel(), kind)
-    if values.ndim == 3:
-        flat = pa.FixedSizeListArray.from_arrays(flat, values.shape[2])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
+    flat = pa.array(values[known].ravel(), kind)
+    for width in values.shape[2:]:
+        flat = pa.FixedSizeListArray.from_arrays(flat, width)
+    return pa.ListArray.from_arrays(pa.array(offsets_of(known.sum(1)), pa.int32()), flat)
 
 
-def from_lists(column: pa.ChunkedArray) -> np.ndarray:
+def from_lists(column: pa.ChunkedArray, fill: float = np.nan) -> np.ndarray:
     """Return the padded array of a column written by `to_lists`."""
     whole = column.combine_chunks()
     flat, counts = whole.flatten(), whole.value_lengths().to_numpy().astype(np.int64)
     if hasattr(flat.type, "list_size"):
         values = flat.flatten().to_numpy(zero_copy_only=False).reshape(-1, flat.type.list_size)
-        return padded(values, counts) if len(values) else np.full((len(counts), 1, flat.type.list_size), -1)
-    return padded(flat.to_numpy(zero_copy_only=False), counts)
+        return padded(values, counts, fill) if len(values) else np.full((len(counts), 1, flat.type.list_size), fill)
+    return padded(flat.to_numpy(zero_copy_only=False), counts, fill)
 
 
 def fixed_lists(column: pa.ChunkedArray) -> np.ndarray:

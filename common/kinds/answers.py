@@ -1,0 +1,194 @@
+"""Answers to questions in their contexts: int64 [n, answers, 2], characters [start, end) of the second text.
+
+[0, 0) means no answer; -1 follows a row's last answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from common.errors import UserError
+from common.kinds.answer_scores import row_scores
+from common.kinds.base import ANSWERED_FROM, Definition, LabelIndex, shares
+from common.kinds.padded import PaddedKind
+from common.kinds.spans import ENDS, best_spans, texts_of, to_characters, to_words, word_spans
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import torch
+
+_LOGIT_LIMIT = 8.0
+"""In files of logits, those that are further than this below a row's highest are raised to it."""
+_LOGIT_STEPS = 16
+"""There, logits are rounded to multiples of 1 / _LOGIT_STEPS."""
+_IGNORED = -100
+"""Class that cross-entropy leaves out."""
+_IMPOSSIBLE = -1e4
+"""Logit of padding; finite, because the difference of two infinite logits would be NaN."""
+
+
+class Answers(PaddedKind):
+    """Questions, each with a context that contains its answer.
+
+    Labels are int64 [n, answers, 2], the characters [start, end) of each answer in the context, [0, 0) for no answer,
+    and -1 after a row's last answer. Logits are of start and end for each of the context's words, after an entry for
+    "no answer": [n, 1 + words, 2]. Choices are the first and last word, int64 [n, 2]; see common.kinds.spans.
+    """
+
+    name = "answers"
+    labelled_things = "answers"
+    metrics = default_metrics = ("answer_f1", "exact_match")
+    fields = ("unanswerable",)
+    fixed_labels = ENDS
+    always_pairs = True
+    has_classes = False
+    augments = False
+    files = "questions"
+    prediction = "predicted_answer"
+
+    def check(self, task: Definition) -> None:
+        """Raise ValueError if something is given that questions do not have."""
+        if task.labels != ENDS or task.label_values or task.equivalence is not None:
+            raise ValueError("kind: a task of kind answers has no labels: an answer is a part of its context")
+        if task.columns != {"sentence1": "text", "label": "label"} or task.source.where or task.source.header:
+            raise ValueError("kind: files of kind answers are SQuAD's JSON, which has no columns")
+        if task.symmetric:
+            raise ValueError("symmetric: a question and its context cannot be exchanged")
+
+    def check_student(self, task: Definition, arch: str, attends: bool, symmetric: bool) -> None:
+        """Raise UserError for a student whose contexts do not read their questions."""
+        if not attends:
+            raise UserError(f"question answering ({task.name}) needs --pair-encoder align or compose, or a transformer")
+        if symmetric:
+            raise UserError(f"--symmetric: the question and the context of {task.name} cannot be exchanged")
+
+    def check_adoption(self, task: Definition, arch: str, ours: bool) -> None:
+        """Raise UserError."""
+        raise UserError(f"--as-is: question answering ({task.name}) is not supported: fine-tune an encoder")
+
+    def shape(self, task: Definition) -> tuple[int, ...]:
+        """Return one answer."""
+        return (1, 2)
+
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        """Return which answers a row has, bool [n, answers]."""
+        return labels[..., 0] >= 0
+
+    def counts(self, labels: np.ndarray, task: Definition) -> None:
+        """Return None: answers are not classes."""
+
+    def balance(self, labels: np.ndarray, task: Definition) -> dict[str, Any]:
+        """Return the counts of rows with and without an answer."""
+        answered = labels[self.labelled(labels)][:, 0].any(1)
+        counts = {"answer": int(answered.sum()), "no answer": int((~answered).sum())}
+        return shares(counts, len(answered))
+
+    def word_counts(self, first: Sequence[str], second: Sequence[str] | None) -> np.ndarray:
+        """Return 1 + the number of words of each context, int64 [n]."""
+        return np.array([1 + len(word_spans(context)) for context in second or []], np.int64)
+
+    def compact_logits(self, logits: np.ndarray) -> np.ndarray:
+        """Return logits with a lower limit and rounded; NaN stays."""
+        limited = np.maximum(logits, np.nanmax(logits, axis=1, keepdims=True) - _LOGIT_LIMIT)
+        return np.round(limited * _LOGIT_STEPS) / _LOGIT_STEPS
+
+    def answer_reader(self, task: Definition, label: LabelIndex, predicted: bool) -> Callable[[Any], np.ndarray]:
+        """Raise UserError: an answer alone does not say how probable the other words are."""
+        raise UserError("logits of answers must be a file that --logits-to wrote")
+
+    def targets(self, task: Definition, labels: np.ndarray, contexts: Sequence[str] | None = None) -> np.ndarray:
+        """Return the first and the last word of each row's first answer, int64 [n, 2]."""
+        return to_words(labels, contexts or [])
+
+    def label_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the cross-entropy of starts and ends, each a classification over a row's words.
+
+        logits: padded, [batch, 1 + words, 2], NaN at words that a student cut off; targets: int64 [batch, 2]; the mean
+        is over the ends of answers that have a logit.
+        """
+        from torch.nn import functional as F
+
+        # An end that was cut off cannot be found: no other word is right instead, and nothing is learned from it.
+        cut = logits.gather(1, targets[:, None])[:, 0].isnan()
+        kept = targets.masked_fill(cut, _IGNORED)
+        return F.cross_entropy(_by_ends(logits), kept.flatten(), reduction="sum") / (~cut).sum().clamp(min=1)
+
+    def compared(self, logits: torch.Tensor, teacher: torch.Tensor, loss: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return for mse the logits of all words, for other losses the distributions of starts and ends over words."""
+        # The teacher's are padded to the longest row of all, and it read words that the student did not.
+        teacher = teacher[:, : logits.shape[1]].masked_fill(logits.isnan(), float("nan"))
+        if loss == "mse":
+            return logits[~logits.isnan()], teacher[~teacher.isnan()]
+        return _by_ends(logits), _by_ends(teacher)
+
+    def choices(self, task: Definition, logits: np.ndarray, threshold: float = ANSWERED_FROM) -> np.ndarray:
+        """Return the first and last word of each row's best answer, int64 [n, 2]."""
+        return best_spans(logits, threshold if task.unanswerable else None)
+
+    def fill(
+        self, labels: np.ndarray, labelled: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
+    ) -> np.ndarray:
+        """Return labels in which rows without an answer have a teacher's."""
+        labels = labels.copy()
+        labels[~labelled] = -1
+        unanswered = [contexts[row] for row in np.flatnonzero(~labelled)] if contexts else []
+        labels[~labelled, :1] = to_characters(chosen, unanswered)
+        return labels
+
+    def confidence(self, task: Definition, logits: np.ndarray) -> np.ndarray:
+        """Return the start's probability times the end's, float32 [n].
+
+        Each is a softmax over the words, and "no answer", if there may be none.
+        """
+        chosen, possible = self.choices(task, logits), logits.copy()
+        if not task.unanswerable:
+            possible[chosen[:, 0] > 0, 0] = np.nan
+        shares_of_words = np.exp(possible - np.nanmax(possible, 1, keepdims=True))
+        shares_of_words /= np.nansum(shares_of_words, 1, keepdims=True)
+        return np.take_along_axis(shares_of_words, chosen[:, None], 1)[:, 0].prod(1)
+
+    def scores(
+        self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
+    ) -> dict[str, float]:
+        """Return SQuAD's metrics, means over questions, in [0, 1]."""
+        exact, f1 = answer_scores(labels, chosen, contexts or ()).mean(0)
+        return {name: float({"exact_match": exact, "answer_f1": f1}[name]) for name in task.all_metrics}
+
+    def agreement(self, expected: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
+        """Return the share of rows with the same answer."""
+        return {"agreement": float(self.right(expected, chosen).mean())}
+
+    def right(self, labels: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Return which rows have the same first and last word, bool [n]."""
+        return (labels == chosen).all(1)
+
+    def prediction_columns(
+        self, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
+    ) -> dict[str, pa.Array]:
+        """Return the answers' texts, and the exact match and F1 of each."""
+        import pyarrow as pa
+
+        contexts, unknown = contexts or [], ~self.labelled(labels)
+        exact, f1 = answer_scores(labels, chosen, contexts).T
+        return {
+            "prediction": pa.array([text for (text,) in texts_of(to_characters(chosen, contexts), contexts)]),
+            "exact_match": pa.array(exact, mask=unknown),
+            "answer_f1": pa.array(f1, mask=unknown),
+        }
+
+
+def answer_scores(labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
+    """Return exact match and F1 of each row, float64 [n, 2]. labels: as in Answers; chosen: words, int64 [n, 2]."""
+    answers = [text for (text,) in texts_of(to_characters(chosen, contexts), contexts)]
+    return row_scores(answers, texts_of(labels, contexts))
+
+
+def _by_ends(logits: torch.Tensor) -> torch.Tensor:
+    """Return start and end of each row as two classifications over its words: [batch, words, 2] -> [2 batch, words].
+
+    Padding (NaN) becomes a logit so low that its probability is zero.
+    """
+    return logits.masked_fill(logits.isnan(), _IMPOSSIBLE).transpose(1, 2).flatten(0, 1)

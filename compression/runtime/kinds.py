@@ -1,0 +1,180 @@
+"""Kinds of task: what a model's logits mean, and how they become answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from compression.runtime.reader import PackedError
+from compression.runtime.spans import best_span, word_spans
+
+BY_WORD, MULTILABEL = 4, 8
+"""Bits of the settings' flags that tell kinds apart; with both, a byte with the kind's `code` follows the flags."""
+
+
+class Kind:
+    """One label a text, the most probable one. Other kinds override its methods."""
+
+    name: ClassVar[str] = "labels"
+    bits: ClassVar[int] = 0
+    """Bits of the settings' flags."""
+    code: ClassVar[int | None] = None
+    """Number of a kind that has both bits."""
+    has_probabilities: ClassVar[bool] = True
+    """Whether its files have a temperature."""
+
+    def outputs(self, labels: Sequence[str]) -> int:
+        """Return the number of a model's outputs."""
+        return len(labels)
+
+    def has_threshold(self, labels: Sequence[str]) -> bool:
+        """Return whether a file may have a threshold."""
+        return len(labels) == 2
+
+    def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
+        """Return probabilities, float32 [..., outputs]; for numbers, these. Raises PackedError if there are none."""
+        return to_probabilities(logits, temperature)
+
+    def answers(self, model: Any, texts: Sequence) -> list:
+        """Return the answer to each text."""
+        return [model.labels[index] for index in model.probabilities(texts).argmax(-1).tolist()]
+
+    def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
+        """Yield what the command line prints for each text: the answer, and each label's probability."""
+        for row in model.probabilities(texts).tolist():
+            shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
+            yield f"{self.shown(model.labels, row)}\t{shares}"
+
+    def shown(self, labels: Sequence[str], probabilities: Sequence[float]) -> str:
+        """Return the answer with these probabilities."""
+        return labels[probabilities.index(max(probabilities))]
+
+
+class SeveralLabels(Kind):
+    """Any number of labels a text: those with a probability of at least 0.5."""
+
+    name = "multilabel"
+    bits = MULTILABEL
+
+    def has_threshold(self, labels: Sequence[str]) -> bool:
+        """Return False."""
+        return False
+
+    def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
+        """Return sigmoids."""
+        return to_probabilities(logits, temperature, independent=True)
+
+    def answers(self, model: Any, texts: Sequence) -> list:
+        """Return a list of labels for each text."""
+        return [[model.labels[i] for i in np.flatnonzero(row >= 0.5)] for row in model.probabilities(texts)]
+
+    def shown(self, labels: Sequence[str], probabilities: Sequence[float]) -> str:
+        """Return the labels, joined by |, or "none of these"."""
+        return "|".join(label for label, p in zip(labels, probabilities, strict=True) if p >= 0.5) or "none of these"
+
+
+class ANumber(Kind):
+    """A number a text, scaled to [0, 1]."""
+
+    name = "numbers"
+    has_probabilities = False
+
+    def outputs(self, labels: Sequence[str]) -> int:
+        """Return 1."""
+        return 1
+
+    def has_threshold(self, labels: Sequence[str]) -> bool:
+        """Return False."""
+        return False
+
+    def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
+        """Return the numbers, [texts, 1]."""
+        return logits
+
+    def answers(self, model: Any, texts: Sequence) -> list:
+        """Return the numbers."""
+        return model.probabilities(texts)[:, 0].tolist()
+
+    def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
+        """Yield the numbers."""
+        return (f"{number:.6f}" for number in self.answers(model, texts))
+
+
+class TagsOfWords(Kind):
+    """A tag for each word of a text; single spaces separate words."""
+
+    name = "tags"
+    bits = BY_WORD
+    has_probabilities = False
+
+    def has_threshold(self, labels: Sequence[str]) -> bool:
+        """Return False."""
+        return False
+
+    def answers(self, model: Any, texts: Sequence) -> list:
+        """Return a list of tags for each text."""
+        counts = (len(text.split()) for text in texts)
+        rows = zip(model.probabilities(texts), counts, strict=True)
+        return [[model.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in rows]
+
+    def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
+        """Yield a line for each word with its tag, and an empty line."""
+        for text, tags in zip(texts, self.answers(model, texts), strict=True):
+            yield "".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False))
+
+
+class PartsOfContexts(Kind):
+    """An answer to a question, the first text: a part of its context, the second text."""
+
+    name = "answers"
+    bits = BY_WORD
+    has_probabilities = False
+
+    def has_threshold(self, labels: Sequence[str]) -> bool:
+        """Return True: the least probability of an answer, for questions that may have none."""
+        return True
+
+    def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
+        """Raise PackedError."""
+        raise PackedError("a model that answers questions has no probabilities of labels")
+
+    def answers(self, model: Any, texts: Sequence) -> list:
+        """Return the text of each answer, empty for none."""
+        pairs = [model.tidied(text) for text in texts]
+        answers = []
+        for (_, context), logits in zip(pairs, model.logits(pairs), strict=True):
+            words = word_spans(context)
+            best = best_span(logits[: 1 + len(words)], model.threshold)
+            answers.append("" if best is None else context[words[best[0]][0] : words[best[1]][1]])
+        return answers
+
+    def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
+        """Yield the answers."""
+        return iter(self.answers(model, texts))
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind for kind in (Kind(), SeveralLabels(), ANumber(), TagsOfWords(), PartsOfContexts())
+}
+"""Name of a kind -> its object. A further kind has both bits and a `code`, and adds itself here."""
+
+
+def kind_with(bits: int, code: int | None, pair: bool, labels: Sequence[str]) -> Kind:
+    """Return the kind of a file. code: None if it has none. Raises PackedError if it is unknown."""
+    if code is None:
+        name = ("answers" if pair else "tags") if bits == BY_WORD else "multilabel" if bits == MULTILABEL else None
+        return KINDS[name or ("labels" if labels else "numbers")]
+    for kind in KINDS.values():
+        if kind.code == code:
+            return kind
+    raise PackedError(f"a kind of task with the unknown number {code}")
+
+
+def to_probabilities(logits: np.ndarray, temperature: float = 1.0, independent: bool = False) -> np.ndarray:
+    """Return softmax(logits / temperature), or for independent labels the sigmoid. logits: float32 [..., outputs]."""
+    if independent:
+        return np.exp(-np.logaddexp(0, -logits / temperature))
+    powers = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
+    return powers / powers.sum(-1, keepdims=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +26,19 @@ def cpu_cores() -> int:
         quota, period = _QUOTA.read_text().split()
         cores = min(cores, int(quota) // int(period))
     return max(1, cores)
+
+
+@contextlib.contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Let PyTorch use this number of CPU threads in the block."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def gpu_count(cpu: bool) -> int:

@@ -17,6 +17,7 @@ from common.data.split import (
     Split,
     concatenate,
     definition_of,
+    is_of_another,
     read_report,
     read_split,
     task_file,
@@ -62,7 +63,12 @@ class Prepare(Step):
                 write_split(out / f"{name}.parquet", split, metadata)
             write_json(out / "report.json", make_report(task, read, splits, dropped))
         labelled = {name: int(split.labelled.sum()) for name, split in splits.items()}
-        return {"task": task.name, "task_file": task_file(task), "overlaps": task.overlaps, "labelled": labelled}
+        return {
+            "task": task.name,
+            "task_file": task_file(context.paths, task),
+            "overlaps": task.overlaps,
+            "labelled": labelled,
+        }
 
 
 def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, force: bool = False) -> dict[str, Split]:
@@ -75,12 +81,12 @@ def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, forc
     store = Store(paths.root)
     files = source_files(task.source, data_dir, paths)
     step = Prepare(definition=definition_of(task), seed=seed, task=task, files=files)
-    alias, made_from = store.splits(task.name), task_file_of_data(paths, task.name)
-    moved = made_from not in (None, task_file(task))
+    alias, moved = store.splits(task.name), is_of_another(paths, task)
     if moved and not force and not points_to(alias, step.key(step.inputs(store))):
         raise UserError(
             f"{task.argument}: the workspace has data of another task {task.name}, prepared from "
-            f"{made_from or 'the shipped task'}; give one of them another name, or --force to replace the data"
+            f"{task_file_of_data(paths, task.name) or 'the shipped task'}; give one of them another name, "
+            "or --force to replace the data"
         )
     context = Context(store, force=force or moved, name=f"{task.name}: splits")
     store.make(step, context, alias=alias, replace=True)

@@ -194,9 +194,9 @@ def read_report(paths: Workspace, task: str) -> dict[str, Any]:
     return read_json(paths.report(task)) if paths.report(task).exists() else {}
 
 
-def task_file(task: Task) -> str:
-    """Return the user's own YAML file as an absolute path; empty for a shipped task."""
-    return str(Path(task.file).resolve()) if task.file else ""
+def task_file(paths: Workspace, task: Task) -> str:
+    """Return the path of the user's own YAML file as the workspace records it; empty for a shipped task."""
+    return paths.relative(task.file) if task.file else ""
 
 
 def definition_of(task: Task) -> dict[str, Any]:
@@ -209,9 +209,21 @@ def definition_of(task: Task) -> dict[str, Any]:
 
 
 def task_file_of_data(paths: Workspace, task: str) -> str | None:
-    """Return the YAML file that the workspace's data of this name were prepared from; None if there are none."""
+    """Return the YAML file that the workspace's data of this name were prepared from.
+
+    Empty for a shipped task; None if there are no data.
+    """
     folder = paths.splits(task)
-    return read_manifest(folder).facts["task_file"] if folder.exists() else None
+    if not folder.exists():
+        return None
+    file = read_manifest(folder).facts["task_file"]
+    return file and str(paths.root / file)
+
+
+def is_of_another(paths: Workspace, task: Task) -> bool:
+    """Return whether the workspace's data of this name were prepared from another YAML file."""
+    made_from = task_file_of_data(paths, task.name)
+    return made_from is not None and (made_from and paths.relative(made_from)) != task_file(paths, task)
 
 
 def find_splits(paths: Workspace, task: Task) -> Artifact:
@@ -220,7 +232,7 @@ def find_splits(paths: Workspace, task: Task) -> Artifact:
     Raises UserError, with the command, if they are missing, or were prepared from another YAML file or definition.
     """
     made_from, command = task_file_of_data(paths, task.name), f"run: {task.prepare_command}"
-    if made_from not in (None, task_file(task)):
+    if is_of_another(paths, task):
         raise UserError(
             f"{task.argument}: the workspace's data of {task.name} were prepared from "
             f"{made_from or 'the shipped task'}; give one of them another name, or {command}"

@@ -41,5 +41,5 @@ def _overlaps(name: str, paths: Workspace) -> tuple[str, ...]:
     except UserError:
         return ()  # prepared in another workspace
     with contextlib.suppress(UserError):  # the file may be gone
-        return (*facts.get("overlaps", ()), *load_task(facts["task_file"]).overlaps)
+        return (*facts.get("overlaps", ()), *load_task(str(paths.root / facts["task_file"])).overlaps)
     return tuple(facts.get("overlaps", ()))

@@ -12,6 +12,17 @@ class Workspace:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
 
+    def relative(self, path: Path | str) -> str:
+        """Return a path as files in the workspace record it: relative to the root if it is inside, otherwise absolute.
+
+        `root / recorded` is the path again, also after the workspace was moved, renamed or copied.
+        """
+        absolute = Path(os.path.abspath(path))  # noqa: PTH100 - names in the workspace are links, and remain
+        for root in (Path(os.path.abspath(self.root)), self.root.resolve()):  # noqa: PTH100
+            if absolute.is_relative_to(root):
+                return absolute.relative_to(root).as_posix()
+        return str(absolute)
+
     def splits(self, task: str) -> Path:
         """Return the folder of a task's prepared splits, an alias."""
         return self.root / "data" / task / "splits"
@@ -72,6 +83,11 @@ class Workspace:
     def run(self, identity: str) -> Path:
         """Return the folder of one run of a sweep: its record, its rows, its log."""
         return self.root / "runs" / identity
+
+
+def workspace_of(artifact: Path) -> Workspace:
+    """Return the workspace that an artifact's folder is in, by its name or in the store."""
+    return Workspace(artifact.resolve().parent.parent)
 
 
 def one_word(name: str, kind: str) -> str:

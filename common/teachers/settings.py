@@ -126,10 +126,10 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
 
     @property
     def encoder(self) -> str:
-        """The --arch; folders, and mpnet's, as absolute paths, which are valid in any working folder."""
-        if self.arch == "mpnet":
-            return str((self.paths.downloads() / MPNET).absolute())
-        return str(Path(self.arch).absolute()) if Path(self.arch).is_dir() else self.arch
+        """The --arch; folders, and mpnet's, as absolute paths, or as ./paths from the workspace that they are in."""
+        folder = self.paths.downloads() / MPNET if self.arch == "mpnet" else Path(self.arch)
+        path = self.paths.relative(folder)
+        return self.arch if not folder.is_dir() else path if Path(path).is_absolute() else f"./{path}"
 
     @property
     def ensemble_name(self) -> str:

@@ -14,7 +14,7 @@ from common.data.tasks import Task
 from common.errors import UserError
 from common.kinds.registry import LABELS, NamedKind
 from common.store.artifact import MANIFEST, Action, read_manifest
-from common.store.workspace import Workspace
+from common.store.workspace import Workspace, workspace_of
 
 WEIGHTS_FILE = "model.safetensors"
 ADAPTERS_FILE = "adapters.safetensors"
@@ -63,10 +63,12 @@ class ModelConfig(Settings):
     trained_parameters: int | None = None
     """Number of trained parameters, if only adapters and a head were trained."""
     base: str | None = None
-    """General student, by name or folder, whose file holds the weights that this student's own file lacks."""
+    """General student whose file holds the weights that this student's own file lacks: its folder, as
+    `Workspace.relative` returns it."""
     base_key: str | None = None
     encoder: str | None = None
-    """Encoder that a teacher was fine-tuned from: a name for --arch, or an absolute path."""
+    """Encoder that a teacher was fine-tuned from: a name for --arch, an absolute path, or a
+    ./path from the workspace."""
     members: tuple[str, ...] = ()
     """Names of the teachers that an ensemble is the mean of, in the same folder."""
     imported: bool = False
@@ -233,14 +235,18 @@ def base_file(folder: Path, config: ModelConfig) -> Path | None:
     """
     if config.base is None:
         return None
-    # A name is looked up in this model's workspace, which may have been moved.
-    base = Path(config.base) if "/" in config.base else folder.parent.parent / GENERAL / config.base
+    base = workspace_of(folder).root / config.base
     file = base / WEIGHTS_FILE
     if not file.exists():
         raise UserError(f"{folder.name} needs the general student {config.base}, which does not exist")
     if read_config(base).key != config.base_key:
         raise UserError(f"{folder.name} has adapters for an earlier version of {config.base}")
     return file
+
+
+def encoder_path(paths: Workspace, encoder: str) -> str:
+    """Return a recorded encoder as a value of --arch: a folder's path, or a name."""
+    return str(paths.root / encoder) if encoder.startswith("./") else encoder
 
 
 def is_apart(folder: Path) -> bool:

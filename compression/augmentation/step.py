@@ -19,7 +19,7 @@ from common.store.step import Context, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.load import load_masked_lm, masked_lm_fingerprint
-from common.training.models import find_model, only_teacher
+from common.training.models import encoder_path, find_model, only_teacher
 from compression.augmentation.augment import AugmentTask, Sides
 from compression.augmentation.fresh import held_out_files
 from compression.augmentation.glove import glove_fingerprint
@@ -151,10 +151,11 @@ def _masked_lm(settings: PreprocessSettings, paths: Store, task: Task) -> str | 
     if settings.masked_lm or not (settings.model_name or settings.teacher_arch):
         return settings.masked_lm
     teacher = settings.model_name or only_teacher(paths, task)
-    encoder = find_model(paths, task, teacher, settings.teacher_arch)[1].encoder
-    if encoder is None:  # the teacher is an ensemble, or was not fine-tuned here
+    recorded = find_model(paths, task, teacher, settings.teacher_arch)[1].encoder
+    if recorded is None:  # the teacher is an ensemble, or was not fine-tuned here
         return None
-    if Path(encoder).is_absolute() and not Path(encoder).exists():
+    encoder = encoder_path(paths, recorded)
+    if recorded.startswith(("/", "./")) and not Path(encoder).exists():
         raise UserError(f"--augment needs the encoder of {teacher}, but {encoder} no longer exists; give --masked-lm")
     try:
         load_masked_lm(encoder, torch.device("cpu"), paths.downloads())

@@ -125,7 +125,7 @@ class Distill(Step):
         base = general if settings.adapter_tuning else None
         if base is not None:
             freeze_all_but_adapters(student)
-            facts |= {"base": _name_or_absolute(str(settings.start_from)), "base_key": inputs["general"].key}
+            facts |= {"base": settings.paths.relative(base), "base_key": inputs["general"].key}
             facts["trained_parameters"] = trained_parameters(student)
         pruner = self.create_pruner(student, settings) if settings.prune_aware and self.create_pruner else None
         aligner = load_aligner(settings, teacher) if settings.aligns and teacher is not None else None
@@ -233,11 +233,6 @@ def _tokenizer_and_vectors(
     # The saved settings must not point outside the student's folder; the user's own vocabulary sets vocab_size.
     student = student.model_copy(update={"vocab_size": tokenizer.vocab_size, "bpe_model": None, "bpe_vectors": None})
     return tokenizer, student, vectors
-
-
-def _name_or_absolute(general: str) -> str:
-    """Return the name of a general student, or its folder as an absolute path, which is valid in any working folder."""
-    return str(Path(general).absolute()) if "/" in general else general
 
 
 def _check_layers(settings: DistillSettings, teacher: Path, general: Path | None, tokenizer: Tokenizer) -> None:

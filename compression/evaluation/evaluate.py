@@ -111,7 +111,9 @@ def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) 
 
 def kept_rows(scores: Path, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
     """Return the rows in a folder of scores, with the model's current name and folder."""
-    return [{**row, "model": config.name, "run": str(folder)} for row in read_json(scores / RESULT_FILE)]
+    return [
+        {**row, "model": config.name, "run": "/".join(folder.parts[-3:])} for row in read_json(scores / RESULT_FILE)
+    ]
 
 
 def _model(settings: EvaluateSettings) -> tuple[Path, ModelConfig]:

@@ -67,7 +67,7 @@ def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -
         "seed": config.seed,
         "teacher": config.teacher,
         "select_on": config.select_on,
-        "run": str(folder),
+        "run": "/".join(folder.parts[-3:]),
         "config_hash": config.key,
         "actions": [action.kind for action in config.actions],
         "made_from": ancestors(folder),

@@ -42,7 +42,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
         logits = packed_logits(model, split)
         seconds = time.perf_counter() - started
         row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
-        row |= {"student_arch": model.arch, "embedding_type": model.embedding, "run": str(path)}
+        row |= {"student_arch": model.arch, "embedding_type": model.embedding, "run": paths.relative(path)}
         row |= {"bytes_packed": path.stat().st_size, "rows": len(split)}
         row |= {"metrics": labelled_score(task, split, logits, model.temperature, model.threshold)}
         row |= threshold_field(model.threshold)

@@ -62,13 +62,9 @@ def write_predictions(scores: Path, task: Task, row: dict[str, Any], split: Spli
 
 
 def find_scores(workspace: Path, row: dict[str, Any]) -> Path | None:
-    """Return the folder of scores that a row of results.json comes from, or None if it no longer exists.
-
-    workspace: also searched, in case the row's workspace was moved.
-    """
-    stores = (Path(row["run"]).parent.parent.parent / "store", workspace / "store")
-    folders = (store / row.get("evaluation", "none") for store in stores)
-    return next((folder for folder in folders if folder.is_dir()), None)
+    """Return the folder of scores that a row of results.json comes from, or None if it no longer exists."""
+    folder = workspace / "store" / row.get("evaluation", "none")
+    return folder if folder.is_dir() else None
 
 
 def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:

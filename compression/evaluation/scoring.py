@@ -18,7 +18,7 @@ import torch
 
 from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
-from common.devices import pick_device, pick_dtype
+from common.devices import pick_device, pick_dtype, threads
 from common.errors import UserError
 from common.progress import counter, say
 from common.store.artifact import find, folder_of, read_manifest
@@ -123,13 +123,12 @@ def with_speeds(
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
     """Limit PyTorch and the teachers' tokenizers to one thread."""
-    threads, parallel = torch.get_num_threads(), os.environ.get("TOKENIZERS_PARALLELISM", "true")
-    torch.set_num_threads(1)
+    parallel = os.environ.get("TOKENIZERS_PARALLELISM", "true")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
-        yield
+        with threads(1):
+            yield
     finally:
-        torch.set_num_threads(threads)
         os.environ["TOKENIZERS_PARALLELISM"] = parallel
 
 

@@ -13,6 +13,7 @@ from common.devices import autocast
 from common.errors import UserError
 from common.kinds.ragged import EncodedText
 from common.progress import Advance, nothing
+from common.store.workspace import workspace_of
 from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
 from common.teachers.base import Attention, States, batched_logits
 from common.teachers.huggingface.pretrained import (
@@ -24,7 +25,7 @@ from common.teachers.huggingface.pretrained import (
     load_pretrained,
     resolve,
 )
-from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, read_config
+from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, encoder_path, read_config
 
 MULTI_LABEL = "multi_label_classification"
 """transformers' problem_type, in config.json, of a head whose labels are independent."""
@@ -78,8 +79,9 @@ class HuggingFaceTeacher:
         if not file.exists():
             return cls(folder / SUBFOLDER, *given, independent=config.task_kind.independent)._to_answer()
         base = read_base(file)
-        about = {"new_head": True, "settings": folder / SUBFOLDER, "independent": config.task_kind.independent}
-        teacher = cls(resolve(base)[0], *given, **about)
+        encoder, _ = resolve(encoder_path(workspace_of(folder), base))
+        independent = config.task_kind.independent
+        teacher = cls(encoder, *given, new_head=True, settings=folder / SUBFOLDER, independent=independent)
         load_adapters(teacher.model, file)
         teacher.model.to(device)
         teacher.base = base

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from common.data.split import Split
-from common.devices import pick_device
+from common.devices import pick_device, threads
 from common.training.optimizers import eager
 from compression.experiments.fit.candidates import Candidate
 from compression.experiments.fit.halving import Cost
@@ -48,20 +48,18 @@ def measured_cost(
     student = Student(candidate.arch, shape, outputs, train.sentence2 is not None).to(device)
     optimizer = eager(torch.optim.AdamW)(student.parameters(), lr=1e-3, fused=True)
     by_length = np.argsort(size.sum(1), kind="stable")
-    threads = torch.get_num_threads()
     seconds: dict[int, float] = {}
-    for number in sorted({1, threads}):
-        torch.set_num_threads(number)
-        for step in range(_STEPS + 1):
-            first = int(rng.integers(0, max(1, len(size) - batch_size + 1)))
-            chosen = size[by_length[first : first + batch_size]]
-            began = time.perf_counter()
-            optimizer.zero_grad()
-            student(_batch(chosen, candidate, device)).square().mean().backward()
-            optimizer.step()
-            if step:
-                seconds[number] = seconds.get(number, 0.0) + (time.perf_counter() - began) / _STEPS
-    torch.set_num_threads(threads)
+    for number in sorted({1, torch.get_num_threads()}):
+        with threads(number):
+            for step in range(_STEPS + 1):
+                first = int(rng.integers(0, max(1, len(size) - batch_size + 1)))
+                chosen = size[by_length[first : first + batch_size]]
+                began = time.perf_counter()
+                optimizer.zero_grad()
+                student(_batch(chosen, candidate, device)).square().mean().backward()
+                optimizer.step()
+                if step:
+                    seconds[number] = seconds.get(number, 0.0) + (time.perf_counter() - began) / _STEPS
     fastest = min(seconds, key=lambda number: seconds[number])
     epoch = seconds[fastest] * rows / min(batch_size, len(size)) * _LOOP
     words = size.sum() / PIECES_A_WORD * rows / len(train)

@@ -11,9 +11,10 @@ import torch
 
 from common.config import Settings
 from common.data.split import Split, load_split
+from common.devices import threads
 from common.errors import UserError
 from common.progress import say
-from common.stopping import OutOfTime
+from common.stopping import OutOfTime, at_once
 from common.training.metrics import main_score
 from compression.experiments.fit.candidates import Candidate, find_candidates
 from compression.experiments.fit.clock import Clock
@@ -108,7 +109,8 @@ class Selection:
 
     def run(self) -> Winner:
         """Return the student that is best on validation, quantized and packed. Raises UserError if none fits."""
-        pool = self.state.decide("pool", Pool, self._pool)
+        with at_once():  # measures, and has nothing to save
+            pool = self.state.decide("pool", Pool, self._pool)
         candidates = {candidate.name: candidate for candidate in pool.candidates}
         best: dict[str, tuple[Score, Trained]] = {}
         alive, sizes, done = list(candidates), rung_sizes(len(candidates)), 0
@@ -188,9 +190,10 @@ class Selection:
             return self.trained[how]
         name = f"{candidate.name}-{number + 1}"
         cost = pool.costs[candidate.name]
-        trained = self.trained[how] = self.state.decide(
-            f"{TRAINED} {name}", Trained, lambda: self._distilled(pool, candidate, rung, name, must)
-        )
+        with threads(cost.threads):
+            trained = self.trained[how] = self.state.decide(
+                f"{TRAINED} {name}", Trained, lambda: self._distilled(pool, candidate, rung, name, must)
+            )
         self.tried += (
             TriedStudent(
                 name=candidate.name,
@@ -209,7 +212,6 @@ class Selection:
         return trained
 
     def _distilled(self, pool: Pool, candidate: Candidate, rung: Rung, name: str, must: bool) -> Trained:
-        torch.set_num_threads(pool.costs[candidate.name].threads)
         began = time.perf_counter()
         estimate = pool.costs[candidate.name].of(rung.epochs, rung.share) * self.slower
         limit = None if must else min(2 * estimate + 5, self._for_students())
@@ -270,7 +272,8 @@ class Selection:
                 return self._shrunk(trained, candidate, name, pool)
 
             try:
-                winner = self.state.decide(f"{PACKED} {name}", Winner, work)
+                with threads(pool.costs[candidate.name].threads):
+                    winner = self.state.decide(f"{PACKED} {name}", Winner, work)
             except UserError as error:
                 say(f"{candidate.name}: {error}")
                 self.error = error
@@ -285,7 +288,6 @@ class Selection:
         return 8 + self.speeds.start / 2
 
     def _shrunk(self, trained: Trained, candidate: Candidate, name: str, pool: Pool) -> Winner:
-        torch.set_num_threads(pool.costs[candidate.name].threads)
         began = time.perf_counter()
         available = (self.clock.left - self._end()) / 2
         epoch = pool.costs[candidate.name].epoch * self.slower * 1.3

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from common.devices import threads
 from common.errors import UserError
 from common.progress import Advance, nothing, show_bars
 from common.store.artifact import read_manifest
@@ -148,13 +147,13 @@ def _train_and_evaluate(run: RunTask) -> list[SavedModel]:
 
 
 def _models_and_rows(run: RunTask) -> tuple[list[SavedModel], list[Row]]:
-    torch.set_num_threads(run.threads)
     models: dict[str, SavedModel] = {}
     rows: list[Row] = []
-    for given in run.jobs:
-        shared = {key: given[key] for key in ("task", "workspace", "cpu") if key in given}
-        for folder in compress(Job("compress", given).settings()):
-            if folder.name not in models:
-                models[folder.name] = SavedModel(name=folder.name, key=read_config(folder).key)
-                rows += evaluate(Job("evaluate", {**shared, **run.timing, "model_name": folder.name}).settings())
+    with threads(run.threads):
+        for given in run.jobs:
+            shared = {key: given[key] for key in ("task", "workspace", "cpu") if key in given}
+            for folder in compress(Job("compress", given).settings()):
+                if folder.name not in models:
+                    models[folder.name] = SavedModel(name=folder.name, key=read_config(folder).key)
+                    rows += evaluate(Job("evaluate", {**shared, **run.timing, "model_name": folder.name}).settings())
     return list(models.values()), rows
